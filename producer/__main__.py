@@ -1,0 +1,250 @@
+"""``python -m producer``: writes the events of Loosehanger Jeans to Kafka until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from lab.connection import Connection
+from lab.errors import LabError, WrongUseError, run_command
+from producer import words
+from producer.delivery import Delivery
+from producer.kafka_client import prepare
+from producer.shop import TOPICS, Shop, events_per_second
+
+CATCH_UP_S = 1.0
+"""How far behind its schedule the producer may be and still catch up; what is older is let go."""
+SHORTEST_WAIT_S = 0.001
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How fast shop time passes: as it does in the shop, at so many events a second, or as fast as possible."""
+
+    text: str
+    per_second: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Rate:
+        """Reads ``shop``, ``max`` or a number of events a second."""
+        if text in ("shop", "max"):
+            return cls(text)
+        try:
+            number = float(text)
+        except ValueError:
+            number = 0
+        if not 0 < number < float("inf"):
+            raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0, 'max' or 'shop'")
+        return cls(f"{number:g}", number)
+
+    def explain(self, topics: Sequence[str]) -> str:
+        """What it means for the delays between events that belong together."""
+        average = events_per_second(topics)
+        if self.per_second:
+            return f"{self.text} events/s, shop time runs {self.per_second / average:.3g} times as fast"
+        if self.text == "shop":
+            return f"as in the shop, {average:.2g} events/s"
+        return "as fast as possible"
+
+    def offset(self, shop_s: float, sent: int) -> float:
+        """When, in seconds from the start, the event comes that is due at that shop time after so many others."""
+        if self.per_second:
+            return sent / self.per_second
+        return shop_s if self.text == "shop" else 0.0
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise WrongUseError(f"{message}; python -m producer --help explains")
+
+
+def _count(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
+    return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds")
+    return number
+
+
+def _seed(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
+
+
+def _word(text: str) -> str:
+    if not text or text.split() != [text]:
+        raise argparse.ArgumentTypeError(f"'{text}' must be one word without blanks")
+    return text
+
+
+def _warehouses(text: str) -> tuple[str, ...]:
+    return tuple(_word(part.strip()) for part in text.split(","))
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    wanted = tuple(part.strip() for part in text.split(","))
+    for topic in wanted:
+        if topic not in TOPICS:
+            raise argparse.ArgumentTypeError(f"'{topic}' is not a topic of the shop; those are {', '.join(TOPICS)}")
+    return wanted
+
+
+def _prefix(text: str) -> str:
+    if len(text) > 200 or not all(letter.isascii() and (letter.isalnum() or letter in "._-") for letter in text):
+        raise argparse.ArgumentTypeError(f"'{text}' cannot begin a topic's name: letters, digits, '.', '_', '-' can")
+    return text
+
+
+def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    """The command line; each option's default is the environment variable PRODUCER_<OPTION>, where that is set."""
+    command = _Parser(
+        prog="python -m producer",
+        description="Writes the events of Loosehanger Jeans to Kafka until it is told to stop. "
+        "Each option may be given as an environment variable too: --rate as PRODUCER_RATE, for instance. "
+        "Without --config, the cluster is the one that the KAFKA_… variables name.",
+    )
+
+    def option(flag: str, default: str | None, kind: Callable[[str], Any], metavar: str, explain: str) -> None:
+        variable = "PRODUCER_" + flag.removeprefix("--").replace("-", "_").upper()
+        value = environment.get(variable) or default
+        command.add_argument(flag, default=value, type=kind, metavar=metavar, help=f"{explain} [{variable}]")
+
+    option("--config", None, Path, "FILE", "client properties file: cluster, user and password")
+    option("--origin", "europe", _word, "REGION", "region the events come from, for their headers (europe)")
+    option("--region-code", "EU", _word, "CODE", "region in the orders, decides on the names too (EU)")
+    option("--warehouses", ",".join(words.WAREHOUSES), _warehouses, "A,B,…", "where stock arrives")
+    option("--rate", "10", Rate.parse, "N|max|shop", "events per second; 'shop': the demonstrations' slow pace (10)")
+    option("--events", None, _count, "N", "end after exactly N records")
+    option("--seed", None, _seed, "N", "the same seed gives the same events again")
+    option("--prefix", "LH.", _prefix, "TEXT", "what stands before each topic's name (LH.)")
+    option("--topics", ",".join(TOPICS), _topics, "A,B,…", "only these of " + ", ".join(TOPICS))
+    option("--wait", "120", _seconds, "S", "how long to wait for the cluster and its topics at the start (120)")
+    option("--flush", "10", _seconds, "S", "how long the last records may take after a stop signal (10)")
+    option("--report", "10", _seconds, "S", "time between lines about the progress, 0 for none (10)")
+    return command
+
+
+def say(text: str) -> None:
+    """Writes one line with the time to standard output, at once."""
+    print(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S%z} {text}", flush=True)
+
+
+class Run:
+    """One run of the producer.
+
+    Args:
+        options: what the command line says.
+        connection: the way into the cluster.
+        stop: set when the run is to end.
+    """
+
+    def __init__(self, options: argparse.Namespace, connection: Connection, stop: threading.Event) -> None:
+        self._options = options
+        self._stop = stop
+        self._seed: int = secrets.randbits(32) if options.seed is None else options.seed
+        self._run = str(uuid.uuid4())
+        self._connection = connection
+        self._delivery = Delivery(
+            connection,
+            prefix=options.prefix,
+            run=self._run,
+            origin=options.origin,
+            client_log=prepare(say),
+            stop=stop,
+        )
+
+    def start(self) -> int:
+        """Runs until the stop, or until as many records as wanted are sent; returns the exit code.
+
+        Raises:
+            LabError: the cluster or a topic is missing, or records could not be delivered.
+        """
+        options = self._options
+        say(
+            f"run {self._run} to {self._connection!r}: topics {options.prefix}{{{','.join(options.topics)}}}, "
+            f"{options.rate.explain(options.topics)}, {options.events or 'endless'} events, "
+            f"origin {options.origin}, seed {self._seed}"
+        )
+        shop = Shop(self._seed, options.region_code, options.warehouses, options.topics)
+        self._delivery.open(options.topics, options.wait, say)
+        began = time.monotonic()
+        try:
+            self._produce(shop)
+        finally:
+            lost = self._delivery.close(options.flush)
+        if lost:
+            raise LabError(f"{lost} of {self._delivery.sent} records were not acknowledged within {options.flush:g} s")
+        seconds = time.monotonic() - began
+        sent, megabytes = self._delivery.sent, self._delivery.bytes / 1e6
+        say(f"done: {sent} records in {seconds:.1f} s, {sent / seconds:.0f} records/s, {megabytes:.1f} MB")
+        return 0
+
+    def _produce(self, shop: Shop) -> None:
+        rate: Rate = self._options.rate
+        delivery = self._delivery
+        limit: float = self._options.events or float("inf")
+        start = time.monotonic()
+        report_at = start + self._options.report if self._options.report else float("inf")
+        reported = 0
+        while delivery.sent < limit and not self._stop.is_set():
+            now = time.monotonic()
+            if now >= report_at:
+                self._report(now - report_at + self._options.report, reported)
+                report_at, reported = now + self._options.report, delivery.sent
+            ahead = start + rate.offset(shop.due, delivery.sent) - now
+            if ahead > SHORTEST_WAIT_S:
+                delivery.settle()
+                self._stop.wait(min(ahead, report_at - now, CATCH_UP_S))
+                continue
+            if ahead < -CATCH_UP_S:
+                start -= ahead
+            if not delivery.room():
+                continue
+            for event in shop.step(time.time_ns() // 1_000_000):
+                if delivery.sent < limit:
+                    delivery.send(event)
+
+    def _report(self, seconds: float, before: int) -> None:
+        sent, acknowledged = self._delivery.sent, self._delivery.acknowledged
+        rate = (sent - before) / seconds
+        say(f"{acknowledged} records acknowledged, {sent - acknowledged} in flight, {rate:.1f} records/s")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Reads the command line and the environment, and runs.
+
+    Raises:
+        LabError: wrong use, or the run failed.
+    """
+    options = parser(os.environ).parse_args(arguments)
+    connection = Connection.from_properties(options.config) if options.config else Connection.from_environment()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return Run(options, connection, stop).start()
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,225 @@
+"""Getting events into Kafka without loss, doubles or disorder, and keeping account of it.
+
+kafka-python's idempotent producer keeps one batch of a partition in flight and sends it again until it is
+acknowledged, so a broker may die and come back underneath. What the library lacks stands here: a bound on memory, a
+look at every record's outcome, and a stop that tells what did not get through.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from kafka import KafkaProducer
+from kafka.errors import AuthorizationError, KafkaError, KafkaTimeoutError, SaslAuthenticationFailedError
+from kafka.partitioner.default import murmur2
+from kafka.producer.future import FutureRecordMetadata
+
+from lab.connection import Connection
+from lab.errors import LabError
+from producer.kafka_client import ClientLog
+from producer.shop import Event
+
+IN_FLIGHT_MOST = 10_000
+"""Records that may wait for their acknowledgement; then sending waits too. kafka-python itself has no such bound."""
+DELIVERY_TIMEOUT_S = 600
+"""How long a record is tried before it is given up: a broker that is away longer ends the run."""
+SLICE_S = 0.5
+"""How long a wait goes on before it looks whether a stop was asked for."""
+RETRY_S = 1.0
+"""Time between two looks for a cluster or a topic that is missing."""
+
+
+class _Producer(KafkaProducer):  # type: ignore[misc]
+    def __del__(self) -> None:
+        """Nothing: the inherited one flushes for a second or more and then raises where nobody can catch it."""
+
+
+class Delivery:
+    """Sends events, in order, each with the headers that the proof reads.
+
+    Args:
+        connection: the way into the cluster.
+        prefix: stands before a topic's short name.
+        run: identifies this run of the producer.
+        origin: the region the events come from.
+        client_log: where the library's complaints arrive.
+        stop: set when the run is to end.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        prefix: str,
+        run: str,
+        origin: str,
+        client_log: ClientLog,
+        stop: threading.Event,
+    ) -> None:
+        self._connection = connection
+        self._prefix = prefix
+        self._headers = [("lh-run", run.encode()), ("lh-origin", origin.encode())]
+        self._client_log = client_log
+        self._stop = stop
+        self._producer: KafkaProducer | None = None
+        self._sequences: defaultdict[tuple[str, int], int] = defaultdict(int)
+        self._in_flight: deque[FutureRecordMetadata] = deque()
+        self.sent = 0
+        """Records handed over."""
+        self.bytes = 0
+        """Bytes of their keys and values."""
+
+    @property
+    def acknowledged(self) -> int:
+        """Records known to be written by every replica in sync."""
+        return self.sent - len(self._in_flight)
+
+    def open(self, topics: Sequence[str], wait_s: float, tell: Callable[[str], object]) -> None:
+        """Connects, and waits until the topics are there: the producer may be started before either.
+
+        Args:
+            topics: short names of the topics that must exist.
+            wait_s: how long to wait, in seconds.
+            tell: takes a line about what is waited for, each once.
+
+        Raises:
+            LabError: the cluster refuses this user, or cluster or topics are not there in time.
+        """
+        deadline = time.monotonic() + wait_s
+        told = ""
+        while not self._stop.is_set():
+            missing = self._missing(topics)
+            if not missing:
+                return
+            if time.monotonic() >= deadline:
+                raise LabError(f"{missing}; gave up after {wait_s:g} s")
+            if missing != told:
+                tell(f"waiting, {wait_s:g} s at most: {missing}")
+                told = missing
+            self._stop.wait(min(RETRY_S, deadline - time.monotonic()))
+
+    def _missing(self, topics: Sequence[str]) -> str:
+        servers = ",".join(self._connection.bootstrap_servers)
+        self._client_log.first = ""
+        try:
+            if self._producer is None:
+                self._producer = self._connect()
+        except (SaslAuthenticationFailedError, AuthorizationError) as error:
+            raise LabError(f"{servers}: refuses user '{self._connection.username}' ({error})") from error
+        except KafkaError:
+            return f"no cluster answers at {servers} ({self._client_log.first})"
+        for topic in topics:
+            name = self._prefix + topic
+            try:
+                self._producer.partitions_for(name)
+            except KafkaError:
+                # A user without rights as yet is refused a producer id, which this client never asks for again.
+                self._producer.close()
+                self._producer = None
+                user = self._connection.username or "anonymous"
+                return f"{servers} has no topic {name} that user '{user}' may see"
+        return ""
+
+    def _connect(self) -> KafkaProducer:
+        return _Producer(
+            **self._connection.kafka_python(),
+            client_id="loosehanger",
+            acks="all",
+            enable_idempotence=True,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_S * 1000,
+            request_timeout_ms=15_000,
+            # A broker that comes back is found within a second; the default waits up to 30.
+            reconnect_backoff_max_ms=1000,
+            bootstrap_timeout_ms=5000,
+            max_block_ms=SLICE_S * 1000,
+            metadata_max_age_ms=30_000,
+            linger_ms=5,
+            batch_size=64 * 1024,
+            allow_auto_create_topics=False,
+            metrics_enabled=False,
+        )
+
+    def send(self, event: Event) -> None:
+        """Hands one record over. Look whether there is ``room()`` first.
+
+        Raises:
+            LabError: the topic has gone.
+        """
+        assert self._producer is not None, "open() comes first"
+        topic, key = self._prefix + event.topic, event.key.encode()
+        deadline = time.monotonic() + DELIVERY_TIMEOUT_S
+        while True:
+            now_ms = time.time_ns() // 1_000_000
+            try:
+                # The header needs the partition's own count, so the partition is chosen here, as Java's clients do it.
+                partition = (murmur2(key) & 0x7FFFFFFF) % len(self._producer.partitions_for(topic))
+                sequence = self._sequences[topic, partition]
+                headers = [*self._headers, ("lh-seq", b"%d" % sequence), ("lh-time", b"%d" % now_ms)]
+                future = self._producer.send(
+                    topic, key=key, value=event.value, headers=headers, partition=partition, timestamp_ms=now_ms
+                )
+                break
+            except (KafkaTimeoutError, ValueError) as error:
+                # A restarting broker may for a moment not know its own topics.
+                self._check_refusal()
+                if self._stop.is_set():
+                    return
+                if time.monotonic() >= deadline:
+                    raise LabError(f"{topic}: has been missing for {DELIVERY_TIMEOUT_S} s") from error
+        self._sequences[topic, partition] = sequence + 1
+        self._in_flight.append(future)
+        self.sent += 1
+        self.bytes += len(key) + len(event.value)
+
+    def room(self) -> bool:
+        """Whether another record may be sent; waits a moment for it, but not longer.
+
+        Raises:
+            LabError: a record was not written, or the cluster refuses this user.
+        """
+        if len(self._in_flight) >= IN_FLIGHT_MOST:
+            with suppress(KafkaError):
+                self._in_flight[0].get(timeout=SLICE_S)
+        self.settle()
+        return len(self._in_flight) < IN_FLIGHT_MOST
+
+    def settle(self) -> None:
+        """Takes the records with a known outcome off the list.
+
+        Raises:
+            LabError: one was not written, or the cluster refuses this user.
+        """
+        in_flight = self._in_flight
+        while in_flight and in_flight[0].is_done:
+            error = in_flight[0].exception
+            if error is not None:
+                raise LabError(f"a record was not written: {type(error).__name__}: {error}")
+            in_flight.popleft()
+        self._check_refusal()
+
+    def _check_refusal(self) -> None:
+        if self._client_log.refused is not None:
+            raise LabError(f"the cluster refuses this client: {self._client_log.refused}")
+
+    def close(self, bound_s: float) -> int:
+        """Sends what is still here and leaves.
+
+        Args:
+            bound_s: how long that may take, in seconds.
+
+        Returns:
+            How many records were not acknowledged.
+        """
+        deadline = time.monotonic() + bound_s
+        for future in self._in_flight:
+            with suppress(KafkaError):
+                future.get(timeout=max(0.0, deadline - time.monotonic()))
+        lost = sum(not future.succeeded() for future in self._in_flight)
+        if self._producer is not None:
+            with suppress(KafkaTimeoutError):
+                self._producer.close(timeout=0 if lost else 1)
+        return lost

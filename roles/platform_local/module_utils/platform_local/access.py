@@ -1,0 +1,93 @@
+"""The record by which the kit's own clients reach a region: see ``scripts/lab/access.py``, which reads it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .deployment import Program
+from .kafka_cluster import Cluster
+from .mirror_maker import REST_USER, MirrorMaker, connectors_of
+from .models import Deployment, KafkaMirrorMaker2, as_text
+from .preflight import IDENTITY_POLICY
+from .region import Region, write_file
+from .secret_store import read_secret
+
+_MM2_EXCLUDED = r"mm2.*\.internal,.*\.replica,__.*"
+
+
+def record(region: Region) -> bool:
+    """Writes client configurations for every user of the region, and the region's description; True when it changed."""
+    folder = region.home / "access"
+    own = folder / region.name
+    changed = False
+    clients: dict[str, str] = {}
+    for user in region.resources("KafkaUser"):
+        name = user["metadata"]["name"]
+        cluster = Cluster.of(region, user["metadata"]["labels"]["strimzi.io/cluster"])
+        changed |= write_file(own / "ca.crt", read_secret(region, f"{cluster.name}-cluster-ca-cert")["ca.crt"])
+        properties = {
+            "bootstrap.servers": ",".join(cluster.addresses(2)),
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": read_secret(region, name)["sasl.jaas.config"].decode(),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(own / "ca.crt"),
+        }
+        path = own / f"{name}.properties"
+        changed |= write_file(path, "".join(f"{key}={value}\n" for key, value in properties.items()))
+        clients[name] = str(path)
+    clusters = [kafka["metadata"]["name"] for kafka in region.resources("Kafka")]
+    document = {
+        "name": region.name,
+        "cluster": clusters[0] if clusters else "",
+        "clients": clients,
+        "logs": {
+            name: str(Program(region, Deployment.model_validate(deployment)).log)
+            for deployment in region.resources("Deployment")
+            if (name := deployment["metadata"]["name"])
+        },
+        "mirrors": [
+            mirror
+            for resource in region.resources("KafkaMirrorMaker2")
+            for mirror in _mirrors(MirrorMaker(region, KafkaMirrorMaker2.model_validate(resource)))
+        ],
+    }
+    return changed | write_file(folder / f"{region.name}.json", json.dumps(document, indent=1, sort_keys=True))
+
+
+def _mirrors(mirror_maker: MirrorMaker) -> list[dict[str, Any]]:
+    target = mirror_maker.resource.spec.target
+    rest = mirror_maker.rest
+    mirrors = []
+    for mirror in mirror_maker.resource.spec.mirrors:
+        connector = connectors_of(mirror).get("MirrorSourceConnector")
+        if connector is None:
+            continue
+        policy = connector.config.get("replication.policy.class")
+        mirrors.append(
+            {
+                "name": mirror_maker.name,
+                "source_alias": mirror.source.alias,
+                "target_alias": target.alias,
+                "source": _region_of(mirror.source.bootstrap_servers),
+                "target": _region_of(target.bootstrap_servers),
+                "policy": "identity" if policy == IDENTITY_POLICY else "default",
+                "separator": as_text(connector.config.get("replication.policy.separator", ".")),
+                "topics": mirror.topics_pattern,
+                "topics_exclude": mirror.topics_exclude_pattern or _MM2_EXCLUDED,
+                "connector": f"{mirror.source.alias}->{target.alias}.MirrorSourceConnector",
+                "connect": {
+                    "url": rest.url,
+                    "username": REST_USER,
+                    "password_file": str(rest.password_file),
+                    "ca_file": str(rest.ca_file),
+                },
+            }
+        )
+    return mirrors
+
+
+def _region_of(bootstrap_servers: str) -> str:
+    """``<cluster>-kafka-bootstrap.<namespace>.svc:<port>`` → namespace, which is the region's name."""
+    return bootstrap_servers.split(":")[0].split(".")[1]

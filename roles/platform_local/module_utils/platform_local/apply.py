@@ -1,0 +1,254 @@
+"""Applying and deleting resources: what kubectl and the operators do together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import yaml
+
+from . import kafka_entities, processes
+from .deployment import Program
+from .errors import PlatformError
+from .kafka_cluster import Cluster
+from .manifests import Manifest, in_order
+from .mirror_maker import MirrorMaker
+from .models import (
+    Deployment,
+    Kafka,
+    KafkaMirrorMaker2,
+    KafkaNodePool,
+    KafkaTopic,
+    KafkaUser,
+    Namespace,
+    OfCluster,
+    Resource,
+    Secret,
+)
+from .region import Region, remove_folder
+from .secret_store import delete_secret, write_secret
+
+
+@dataclass
+class Outcome:
+    """What applying changed."""
+
+    changed: list[str] = field(default_factory=list)
+    """``Kind/name`` of each resource that was made or changed."""
+    before: str = ""
+    after: str = ""
+    """The manifests that differ, before and after, as YAML."""
+
+
+def apply(region: Region, manifests: Sequence[Manifest], *, ready_seconds: float, dry_run: bool = False) -> Outcome:
+    """Carries out manifests of one region, in the order in which they need each other, and waits until they are ready.
+
+    Args:
+        region: where.
+        manifests: what.
+        ready_seconds: how long each kind may take to get ready.
+        dry_run: only tell which manifests differ from those applied before.
+
+    Raises:
+        ManifestError: a manifest cannot be carried out.
+        PlatformError: carrying it out failed.
+    """
+    ordered = in_order(manifests)
+    outcome = _compare(region, ordered)
+    if dry_run:
+        return outcome
+    outcome.changed = []
+    if not region.exists() and not any(isinstance(manifest.resource, Namespace) for manifest in ordered):
+        raise PlatformError(f"{region.name}: there is no such region yet; apply its Namespace first")
+    for kind in dict.fromkeys(type(manifest.resource) for manifest in ordered):
+        of_kind = [manifest for manifest in ordered if type(manifest.resource) is kind]
+        outcome.changed += _APPLY[kind](region, of_kind)
+        _wait_ready(region, [manifest.resource for manifest in of_kind], ready_seconds)
+    return outcome
+
+
+def delete(region: Region, manifests: Iterable[Manifest]) -> list[str]:
+    """Deletes resources, those first that need the others; returns the references of those that were there."""
+    deleted = []
+    for manifest in reversed(in_order(manifests)):
+        resource = manifest.resource
+        name = resource.metadata.name
+        if isinstance(resource, Secret):
+            there = (region.secrets / name).is_dir()
+        else:
+            there = region.resource(resource.kind, name) is not None
+        if not there:
+            continue
+        match resource:
+            case Deployment():
+                Program(region, resource).delete()
+            case KafkaMirrorMaker2():
+                MirrorMaker(region, resource).delete()
+            case KafkaUser():
+                kafka_entities.delete_user(Cluster.of(region, resource.cluster), resource)
+            case KafkaTopic():
+                kafka_entities.delete_topic(Cluster.of(region, resource.cluster), resource)
+            case Kafka():
+                Cluster.of(region, name).delete()
+            case Secret():
+                delete_secret(region, name)
+            case Namespace():
+                delete_region(region, bound=30)
+        region.forget(resource.kind, name)
+        deleted.append(resource.reference)
+    return deleted
+
+
+def stop_clients(region: Region) -> bool:
+    """Ends what talks to clusters, here and elsewhere, and leaves the clusters running; True when there was any.
+
+    A Connect worker whose brokers went first hangs on its way out, so this comes before any region is deleted.
+    """
+    return processes.remove_above(region, processes.BROKER)
+
+
+def delete_region(region: Region, bound: float) -> bool:
+    """Ends every process of a region and deletes its folder; True when there was anything.
+
+    Raises:
+        PlatformError: a process does not end.
+    """
+    there = region.folder.exists()
+    stopped = processes.stop_everything(region, bound)
+    remove_folder(region.folder)
+    for path in (region.home / "access").glob(f"{region.name}*"):
+        if path.is_dir():
+            remove_folder(path)
+        else:
+            path.unlink()
+    return there or stopped
+
+
+def _wait_ready(region: Region, resources: Sequence[Resource], bound: float) -> None:
+    programs = {resource.metadata.name for resource in resources if isinstance(resource, Deployment)}
+    for resource in resources:
+        match resource:
+            case Kafka():
+                kafka_entities.wait_ready(Cluster.of(region, resource.metadata.name), bound)
+            case KafkaMirrorMaker2():
+                MirrorMaker(region, resource).wait_ready(bound)
+
+    def starting() -> str | None:
+        return next(
+            (
+                f"{state.name} is {state.state}; its log says: {processes.tail(state.log)}"
+                for state in processes.states(region)
+                if state.group in programs and state.state != "RUNNING"
+            ),
+            None,
+        )
+
+    if programs:
+        processes.wait_for(starting, bound, region.name)
+
+
+def _compare(region: Region, manifests: Sequence[Manifest]) -> Outcome:
+    outcome = Outcome()
+    before, after = [], []
+    for manifest in manifests:
+        resource = manifest.resource
+        if isinstance(resource, Secret):
+            continue
+        applied = region.resource(resource.kind, resource.metadata.name)
+        if applied != manifest.document:
+            outcome.changed.append(resource.reference)
+            before += [applied] if applied else []
+            after.append(manifest.document)
+    outcome.before = yaml.safe_dump_all(before, sort_keys=True) if before else ""
+    outcome.after = yaml.safe_dump_all(after, sort_keys=True) if after else ""
+    return outcome
+
+
+def _apply_namespaces(region: Region, manifests: Sequence[Manifest]) -> list[str]:
+    return [manifest.resource.reference for manifest in manifests if region.store(manifest.document)]
+
+
+def _apply_secrets(region: Region, manifests: Sequence[Manifest]) -> list[str]:
+    return [
+        manifest.resource.reference
+        for manifest in manifests
+        if isinstance(manifest.resource, Secret)
+        and write_secret(region, manifest.resource.metadata.name, manifest.resource.values())
+    ]
+
+
+def _apply_clusters(region: Region, manifests: Sequence[Manifest]) -> list[str]:
+    stored = {manifest.resource.reference for manifest in manifests if region.store(manifest.document)}
+    for manifest in manifests:
+        if Cluster.of(region, manifest.resource.metadata.name).apply():
+            stored.add(manifest.resource.reference)
+    return sorted(stored)
+
+
+def _apply_pools(region: Region, manifests: Sequence[Manifest]) -> list[str]:
+    changed = [manifest.resource.reference for manifest in manifests if region.store(manifest.document)]
+    # Pools are applied before their Kafka, which starts the nodes; alone they change a cluster that is there.
+    present = {kafka["metadata"]["name"] for kafka in region.resources("Kafka")}
+    for name in sorted({m.resource.cluster for m in manifests if isinstance(m.resource, OfCluster)} & present):
+        if Cluster.of(region, name).apply():
+            changed.append(f"Kafka/{name}")
+    return changed
+
+
+def _by_cluster(region: Region, manifests: Sequence[Manifest]) -> Iterable[tuple[Cluster, list[Manifest]]]:
+    for name in sorted({m.resource.cluster for m in manifests if isinstance(m.resource, OfCluster)}):
+        own = [m for m in manifests if isinstance(m.resource, OfCluster) and m.resource.cluster == name]
+        yield Cluster.of(region, name), own
+
+
+def _apply_topics(region: Region, manifests: Sequence[Manifest]) -> list[str]:
+    changed = []
+    sources = {manifest.resource.reference: manifest.source for manifest in manifests}
+    for cluster, own in _by_cluster(region, manifests):
+        topics = [m.resource for m in own if isinstance(m.resource, KafkaTopic)]
+        changed += kafka_entities.apply_topics(cluster, topics, lambda topic: sources[topic.reference])
+    for manifest in manifests:
+        region.store(manifest.document)
+    return changed
+
+
+def _apply_users(region: Region, manifests: Sequence[Manifest]) -> list[str]:
+    changed = []
+    for cluster, own in _by_cluster(region, manifests):
+        users = [m.resource for m in own if isinstance(m.resource, KafkaUser)]
+        changed += kafka_entities.apply_users(cluster, users)
+    for manifest in manifests:
+        region.store(manifest.document)
+    return changed
+
+
+def _apply_mirrors(region: Region, manifests: Sequence[Manifest]) -> list[str]:
+    changed = []
+    for manifest in manifests:
+        assert isinstance(manifest.resource, KafkaMirrorMaker2)
+        touched = region.store(manifest.document)
+        touched |= MirrorMaker(region, manifest.resource).apply()
+        changed += [manifest.resource.reference] if touched else []
+    return changed
+
+
+def _apply_deployments(region: Region, manifests: Sequence[Manifest]) -> list[str]:
+    changed = []
+    for manifest in manifests:
+        assert isinstance(manifest.resource, Deployment)
+        touched = region.store(manifest.document)
+        touched |= Program(region, manifest.resource).apply()
+        changed += [manifest.resource.reference] if touched else []
+    return changed
+
+
+_APPLY: dict[type, Callable[[Region, Sequence[Manifest]], list[str]]] = {
+    Namespace: _apply_namespaces,
+    Secret: _apply_secrets,
+    KafkaNodePool: _apply_pools,
+    Kafka: _apply_clusters,
+    KafkaTopic: _apply_topics,
+    KafkaUser: _apply_users,
+    KafkaMirrorMaker2: _apply_mirrors,
+    Deployment: _apply_deployments,
+}

@@ -1,0 +1,64 @@
+"""The Java programs: where the runtime and the jars are, and how a program is started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .models import JvmOptions
+
+_LOGGING = """\
+status = error
+appender.stdout.type = Console
+appender.stdout.name = stdout
+appender.stdout.layout.type = PatternLayout
+appender.stdout.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %-5p %m (%c{1})%n
+rootLogger.level = info
+rootLogger.appenderRef.stdout.ref = stdout
+"""
+
+
+@dataclass(frozen=True)
+class Java:
+    """The lab's Java runtime and Kafka's jars."""
+
+    home: Path
+    """The lab's home."""
+
+    def command(
+        self, main_class: str, *arguments: str, options: JvmOptions, heap: str, system: dict[str, str]
+    ) -> list[str]:
+        """The command that runs one of Kafka's programs.
+
+        Args:
+            main_class: the class to run.
+            arguments: its arguments.
+            options: heap and flags of the manifest.
+            heap: the heap where the manifest has none, as in ``512m``.
+            system: system properties.
+        """
+        return [
+            str(self.home / "java" / "bin" / "java"),
+            *self._class_data_sharing(),
+            *options.arguments(heap),
+            "-XX:+ExitOnOutOfMemoryError",
+            "-Djava.awt.headless=true",
+            *(f"-D{name}={value}" for name, value in system.items()),
+            "-cp",
+            str(self.home / "jars" / "kafka" / "*"),
+            main_class,
+            *arguments,
+        ]
+
+    def logging(self, folder: Path) -> dict[str, str]:
+        """The system property that sends a program's log to its standard output, in the lab's format."""
+        return {"log4j2.configurationFile": str(folder / "log4j2.properties")}
+
+    @property
+    def logging_configuration(self) -> str:
+        """The content of ``log4j2.properties``."""
+        return _LOGGING
+
+    def _class_data_sharing(self) -> list[str]:
+        archive = self.home / "java" / "kafka.jsa"
+        return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable"] if archive.exists() else []

@@ -1,0 +1,433 @@
+"""KafkaMirrorMaker2: a group of distributed Connect workers beside the target, with MirrorMaker 2's connectors.
+
+The properties are those that Strimzi's operator makes of the same fields. Passwords stay in their secrets: workers and
+connectors hold references, which Kafka's own DirectoryConfigProvider resolves.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import requests
+
+from . import certificates, processes, services
+from .errors import PlatformError
+from .java import Java
+from .models import KafkaMirrorMaker2, MirrorConnector, MirrorEntry, MirrorSource, TrustedCertificate, as_text
+from .processes import Process, tail, wait_for
+from .region import LOOPBACK, MAX_WORKERS, Region, make_folder, remove_folder, write_file
+from .secret_store import delete_secret, read_secret, secret_file, write_secret
+
+DEFAULT_HEAP = "384m"
+READY_SECONDS = 90
+REST_USER = "operator"
+_PACKAGE = "org.apache.kafka.connect.mirror"
+_BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension"
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+
+
+class MirrorMaker:
+    """A region's KafkaMirrorMaker2."""
+
+    def __init__(self, region: Region, resource: KafkaMirrorMaker2) -> None:
+        self.region = region
+        self.resource = resource
+        self.name = resource.metadata.name
+        self.java = Java(region.home)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its workers."""
+        return self.region.folder / "connect" / self.name
+
+    @property
+    def rest(self) -> Rest:
+        """Connect's REST interface."""
+        return Rest(
+            f"https://{LOOPBACK}:{self.region.worker_port(self._slots()[0])}",
+            secret_file(self.region, self._rest_secret, "password"),
+            secret_file(self.region, f"{self._rest_secret}-cluster-ca-cert", "ca.crt"),
+        )
+
+    def ports(self) -> list[int]:
+        """The ports of its workers."""
+        return [self.region.worker_port(slot) for slot in self._slots()[: self.resource.spec.replicas]]
+
+    def apply(self) -> bool:
+        """Has workers and connectors running as the manifest says; True when that changed anything."""
+        changed = self._rest_credentials()
+        trust = {end.alias: self._trust(end) for end in self._ends()}
+        slots = self._slots()
+        changed |= write_file(self.folder / "slots.json", json.dumps(slots))
+        make_folder(self.folder / "plugins")
+        write_file(self.folder / "log4j2.properties", self.java.logging_configuration)
+        changed |= self._workers(slots, trust)
+        if not self.resource.spec.replicas:
+            return changed
+        self._wait_for_rest()
+        changed |= self._connectors(trust)
+        changed |= self._auto_restart()
+        return changed
+
+    def wait_ready(self, bound: float) -> None:
+        """Waits until every connector and task is in the state that the manifest wants.
+
+        Raises:
+            PlatformError: not within ``bound`` seconds.
+        """
+        if self.resource.spec.replicas:
+            wait_for(self._not_ready, bound, f"{self.region.name}: {self.resource.reference}")
+
+    def process_names(self) -> list[str]:
+        """The names of its processes, in the order in which they stop."""
+        return [f"{self.name}-auto-restart", *(self._worker_name(index) for index in range(MAX_WORKERS))]
+
+    def delete(self) -> None:
+        """Ends the workers and deletes all that belongs to them, except their topics on the target."""
+        processes.remove(self.region, self.process_names())
+        remove_folder(self.folder)
+        for secret in ("", "-cluster-ca", "-cluster-ca-cert", "-certs"):
+            delete_secret(self.region, f"{self._rest_secret}{secret}")
+
+    def connectors(self) -> dict[str, dict[str, str]]:
+        """The configuration of each connector, by name."""
+        return self._desired({end.alias: self._trust_file(end) for end in self._ends()})
+
+    def _ends(self) -> list[MirrorSource]:
+        return [self.resource.spec.target, *(mirror.source for mirror in self.resource.spec.mirrors)]
+
+    def _workers(self, slots: list[int], trust: Mapping[str, Path]) -> bool:
+        changed = False
+        for index in range(len(slots)):
+            name = self._worker_name(index)
+            port = self.region.worker_port(slots[index])
+            properties = self._worker_properties(port, trust)
+            path = self.folder / f"worker-{index}.properties"
+            if index < self.resource.spec.replicas:
+                write_file(path, properties)
+            command = self.java.command(
+                "org.apache.kafka.connect.cli.ConnectDistributed",
+                str(path),
+                options=self.resource.spec.jvm_options,
+                heap=DEFAULT_HEAP,
+                system=self.java.logging(self.folder)
+                | {"java.security.auth.login.config": str(self.folder / "rest-jaas.conf")},
+            )
+            process = Process(
+                name=name,
+                command=command,
+                priority=processes.WORKER,
+                directory=self.folder,
+                digest=processes.digest(properties, *(path.read_bytes() for path in trust.values())),
+                stop_seconds=15,
+            )
+            changed |= processes.run(self.region, process, when=index < self.resource.spec.replicas)
+        return changed
+
+    def _worker_properties(self, port: int, trust: Mapping[str, Path]) -> str:
+        target = self.resource.spec.target
+        connection = self._connection(target, trust[target.alias])
+        stores = self.region.secrets / f"{self._rest_secret}-certs"
+        store_password = f"${{secrets:{stores}:store.password}}"
+        properties = {
+            "key.converter": _BYTES,
+            "value.converter": _BYTES,
+            "header.converter": _BYTES,
+            **{key: as_text(value) for key, value in target.config.items()},
+            "bootstrap.servers": services.resolve(self.region, target.bootstrap_servers),
+            "group.id": target.group_id,
+            "config.storage.topic": target.config_storage_topic,
+            "offset.storage.topic": target.offset_storage_topic,
+            "status.storage.topic": target.status_storage_topic,
+            # Kafka's own plug-ins are all on the class path: nothing is searched for.
+            "plugin.path": str(self.folder / "plugins"),
+            "plugin.discovery": "service_load",
+            **self._config_provider(),
+            **connection,
+            **{f"{client}.{k}": v for client in ("producer", "consumer", "admin") for k, v in connection.items()},
+            "listeners": f"https://{LOOPBACK}:{port}",
+            "rest.advertised.host.name": LOOPBACK,
+            "rest.advertised.port": str(port),
+            "rest.advertised.listener": "https",
+            "rest.extension.classes": f"{_BASIC_AUTH}.BasicAuthSecurityRestExtension",
+            # The REST server, unlike Kafka's clients, knows no PEM.
+            "listeners.https.ssl.keystore.type": "PKCS12",
+            "listeners.https.ssl.keystore.location": str(stores / "keystore.p12"),
+            "listeners.https.ssl.keystore.password": store_password,
+            "listeners.https.ssl.key.password": store_password,
+            "listeners.https.ssl.truststore.type": "PKCS12",
+            "listeners.https.ssl.truststore.location": str(stores / "truststore.p12"),
+            "listeners.https.ssl.truststore.password": store_password,
+            "listeners.https.ssl.client.auth": "none",
+        }
+        return "".join(f"{key}={value}\n" for key, value in sorted(properties.items()))
+
+    def _config_provider(self) -> dict[str, str]:
+        return {
+            "config.providers": "secrets",
+            "config.providers.secrets.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+            "config.providers.secrets.param.allowed.paths": str(self.region.secrets),
+        }
+
+    def _connection(self, end: MirrorSource, trust: Path) -> dict[str, str]:
+        reference = end.authentication.password_secret
+        secret_file(self.region, reference.secret_name, reference.password)
+        password = f"${{secrets:{self.region.secrets / reference.secret_name}:{reference.password}}}"
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required "
+                f'username="{end.authentication.username}" password="{password}";'
+            ),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(trust),
+        }
+
+    def _desired(self, trust: Mapping[str, Path]) -> dict[str, dict[str, str]]:
+        spec = self.resource.spec
+        desired = {}
+        for mirror in spec.mirrors:
+            ends = {
+                f"{end}.cluster.{key}": value
+                for end, cluster in (("target", spec.target), ("source", mirror.source))
+                for key, value in {
+                    "alias": cluster.alias,
+                    "bootstrap.servers": services.resolve(self.region, cluster.bootstrap_servers),
+                    **{key: as_text(value) for key, value in cluster.config.items()},
+                    **self._connection(cluster, trust[cluster.alias]),
+                }.items()
+            }
+            for name, connector in connectors_of(mirror).items():
+                full_name = f"{mirror.source.alias}->{spec.target.alias}.{name}"
+                desired[full_name] = {
+                    **ends,
+                    **{key: as_text(value) for key, value in connector.config.items()},
+                    **patterns(mirror, checkpoint=name == "MirrorCheckpointConnector"),
+                    "name": full_name,
+                    "connector.class": f"{_PACKAGE}.{name}",
+                    "tasks.max": str(connector.tasks_max or 1),
+                }
+        return desired
+
+    def _connectors(self, trust: Mapping[str, Path]) -> bool:
+        rest = self.rest
+        desired = self._desired(trust)
+        present: dict[str, Any] = rest.get("/connectors?expand=info&expand=status")
+        changed = False
+        for name in set(present) - set(desired):
+            rest.call("DELETE", f"/connectors/{quote(name, safe='')}")
+            changed = True
+        states = self._desired_states()
+        for name, configuration in desired.items():
+            path = f"/connectors/{quote(name, safe='')}"
+            if present.get(name, {}).get("info", {}).get("config") != configuration:
+                rest.call("PUT", f"{path}/config", configuration)
+                changed = True
+            state = present.get(name, {}).get("status", {}).get("connector", {}).get("state", "RUNNING")
+            held = state in ("PAUSED", "STOPPED")
+            if states[name] != "RUNNING" and state != states[name]:
+                rest.call("PUT", f"{path}/{'pause' if states[name] == 'PAUSED' else 'stop'}")
+                changed = True
+            elif states[name] == "RUNNING" and held:
+                rest.call("PUT", f"{path}/resume")
+                changed = True
+        return changed
+
+    def _desired_states(self) -> dict[str, str]:
+        """The state that each connector shall be in: RUNNING, PAUSED or STOPPED."""
+        return {
+            f"{mirror.source.alias}->{self.resource.spec.target.alias}.{name}": connector.state.upper()
+            for mirror in self.resource.spec.mirrors
+            for name, connector in connectors_of(mirror).items()
+        }
+
+    def _auto_restart(self) -> bool:
+        wanted = {
+            f"{mirror.source.alias}->{self.resource.spec.target.alias}.{name}": connector.auto_restart.max_restarts
+            for mirror in self.resource.spec.mirrors
+            for name, connector in connectors_of(mirror).items()
+            if connector.auto_restart and connector.auto_restart.enabled
+        }
+        rest = self.rest
+        settings = json.dumps(
+            {
+                "url": rest.url,
+                "password_file": str(rest.password_file),
+                "ca_file": str(rest.ca_file),
+                "connectors": wanted,
+            }
+        )
+        path = self.folder / "auto-restart.json"
+        write_file(path, settings)
+        process = Process(
+            name=f"{self.name}-auto-restart",
+            command=[sys.executable, "-m", "platform_local.auto_restart", str(path)],
+            priority=processes.OPERATOR,
+            directory=self.folder,
+            environment={"PYTHONPATH": str(self.region.checkout / "roles" / "platform_local" / "module_utils")},
+            digest=processes.digest(settings),
+        )
+        return processes.run(self.region, process, when=bool(wanted))
+
+    def _not_ready(self) -> str | None:
+        try:
+            present = self.rest.get("/connectors?expand=status")
+        except PlatformError as error:
+            return str(error)
+        for name, state in self._desired_states().items():
+            status = present.get(name, {}).get("status")
+            if status is None:
+                return f"{name} is not there yet"
+            parts = [("connector", status["connector"]), *((f"task {task['id']}", task) for task in status["tasks"])]
+            for part, found in parts:
+                if found["state"] != state:
+                    trace = found.get("trace", "").splitlines()
+                    return f"{name}: {part} is {found['state']}" + (f": {trace[0]}" if trace else "")
+            if state == "RUNNING" and not status["tasks"]:
+                return f"{name} has no task yet"
+        return None
+
+    def _wait_for_rest(self) -> None:
+        def answer() -> str | None:
+            try:
+                self.rest.get("/connectors")
+            except PlatformError as error:
+                return f"{error}; its log says: {tail(self.region.logs / f'{self._worker_name(0)}.log')}"
+            return None
+
+        wait_for(answer, READY_SECONDS, f"{self.region.name}: {self.resource.reference}: Connect's REST interface")
+
+    def _rest_credentials(self) -> bool:
+        secret = self._rest_secret
+        days = 365
+        changed = certificates.ensure_authority(self.region, secret, days)
+        changed |= certificates.ensure_certificate(self.region, secret, f"{secret}-certs", secret, [], days)
+        if not (self.region.secrets / secret).is_dir():
+            password = secrets.token_urlsafe(24)
+            write_secret(
+                self.region,
+                secret,
+                {"password": password.encode(), "users.properties": f"{REST_USER}={password}\n".encode()},
+            )
+            changed = True
+        users = secret_file(self.region, secret, "users.properties")
+        write_file(
+            self.folder / "rest-jaas.conf",
+            f'KafkaConnect {{\n  {_BASIC_AUTH}.PropertyFileLoginModule required\n  file="{users}";\n}};\n',
+        )
+        return changed
+
+    def _trust(self, end: MirrorSource) -> Path:
+        certificates_ = b"".join(self._trusted(trusted) for trusted in end.tls.trusted_certificates)
+        write_file(self._trust_file(end), certificates_)
+        return self._trust_file(end)
+
+    def _trust_file(self, end: MirrorSource) -> Path:
+        return self.folder / f"trust-{end.alias}.pem"
+
+    def _trusted(self, trusted: TrustedCertificate) -> bytes:
+        keys = read_secret(self.region, trusted.secret_name)
+        pattern = trusted.pattern or trusted.certificate or ""
+        chosen = [value for key, value in keys.items() if Path(key).match(pattern)]
+        if not chosen:
+            raise PlatformError(
+                f"{self.region.name}: {self.resource.reference}: "
+                f"secret '{trusted.secret_name}' has nothing named '{pattern}'"
+            )
+        return b"".join(chosen)
+
+    def _slots(self) -> list[int]:
+        """The numbers, among the region's workers, of this group's: kept, so that ports stay."""
+        path = self.folder / "slots.json"
+        own: list[int] = json.loads(path.read_text()) if path.exists() else []
+        others = {
+            slot
+            for other in (self.region.folder / "connect").glob("*/slots.json")
+            if other != path
+            for slot in json.loads(other.read_text())
+        }
+        free = (slot for slot in range(MAX_WORKERS + 1) if slot not in others and slot not in own)
+        while len(own) < max(1, self.resource.spec.replicas):
+            own.append(next(free))
+        return own
+
+    def _worker_name(self, index: int) -> str:
+        return f"{self.name}-{index}"
+
+    @property
+    def _rest_secret(self) -> str:
+        return f"{self.name}-connect"
+
+
+def connectors_of(mirror: MirrorEntry) -> dict[str, Any]:
+    """The connectors that a mirror declares, by class name: an empty block is enough for one to exist."""
+    declared: dict[str, MirrorConnector | None] = {
+        "MirrorSourceConnector": mirror.source_connector,
+        "MirrorCheckpointConnector": mirror.checkpoint_connector,
+    }
+    return {name: connector for name, connector in declared.items() if connector is not None}
+
+
+def patterns(mirror: MirrorEntry, *, checkpoint: bool) -> dict[str, str]:
+    """The connector settings that a mirror's patterns stand for."""
+    settings = {"topics": mirror.topics_pattern, "topics.exclude": mirror.topics_exclude_pattern}
+    if checkpoint:
+        settings |= {"groups": mirror.groups_pattern, "groups.exclude": mirror.groups_exclude_pattern}
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+class Rest(NamedTuple):
+    """Connect's REST interface, with its credentials."""
+
+    url: str
+    password_file: Path
+    ca_file: Path
+
+    def get(self, path: str) -> Any:
+        """What is there.
+
+        Raises:
+            PlatformError: it does not answer, or refuses.
+        """
+        return self.call("GET", path)
+
+    def call(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
+        """Sends a request, and again while the worker group is rebalancing.
+
+        Raises:
+            PlatformError: it does not answer, or refuses.
+        """
+        answer: requests.Response | None = None
+
+        def attempt() -> str | None:
+            nonlocal answer
+            answer = self._request(method, path, body)
+            return "the worker group is rebalancing" if answer.status_code == requests.codes.conflict else None
+
+        wait_for(attempt, 60, f"Connect: {method} {path}")
+        assert answer is not None
+        if not answer.ok:
+            raise PlatformError(f"Connect: {method} {path}: {answer.status_code} {answer.text[:500]}")
+        return answer.json() if answer.content else None
+
+    def _request(self, method: str, path: str, body: Mapping[str, str] | None) -> requests.Response:
+        try:
+            with requests.Session() as session:
+                session.trust_env = False  # a proxy has no business between a program and its own machine
+                return session.request(
+                    method,
+                    self.url + path,
+                    json=body,
+                    auth=(REST_USER, self.password_file.read_text()),
+                    verify=str(self.ca_file),
+                    timeout=15,
+                )
+        except requests.RequestException as error:
+            raise PlatformError(f"Connect at {self.url} does not answer ({type(error).__name__})") from error

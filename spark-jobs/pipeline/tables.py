@@ -1,0 +1,95 @@
+"""What the jobs show to people. Colours only on a terminal; a pipe gets plain text of 100 columns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+_COLOURS = {"proved": "green", "disproved": "red", "inconclusive": "yellow"}
+_COLUMNS = (
+    ("records", "source_records"),
+    ("missing", "missing"),
+    ("dupl.", "duplicates"),
+    ("altered", "altered"),
+    ("unexp.", "unexpected"),
+    ("reord.", "reordered"),
+)
+
+
+def console() -> Console:
+    """Standard output. ``NO_COLOR`` holds, as Rich has it."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 100)
+
+
+def show_proof(document: Mapping[str, Any], output: Console) -> None:
+    """Shows the proof: a table for each pair of regions, the differences by example, and the verdict last."""
+    pairs = dict.fromkeys((flow["source"], flow["target"]) for flow in document["flows"])
+    for source, target in pairs:
+        flows = [flow for flow in document["flows"] if (flow["source"], flow["target"]) == (source, target)]
+        output.print(_flow_table(f"{source} → {target}", flows))
+        for flow in flows:
+            for example in flow["examples"]:
+                output.print(_example(flow, example))
+    gaps = document["totals"]["source_gaps"]
+    if gaps:
+        output.print(f"note: {gaps:,} sequence numbers are missing at the source; that is no fault of the mirrors")
+    for reason in document["reasons"]:
+        output.print(f"- {escape(reason)}")
+    verdict = document["verdict"]
+    output.print(f"[{_COLOURS[verdict]} bold]{verdict}[/]: {escape(summary(document))}")
+
+
+def summary(document: Mapping[str, Any]) -> str:
+    """The verdict in one sentence."""
+    totals, flows = document["totals"], document["flows"]
+    if document["verdict"] == "inconclusive":
+        compared = f"; compared so far: {totals['source_records']:,} records" if totals["source_records"] else ""
+        return f"{document['reasons'][0]}{compared} ({document['seconds']:.1f} s)"
+    faults = ", ".join(
+        f"{totals[name]:,} {name}" for name in ("missing", "duplicates", "altered", "unexpected", "reordered")
+    )
+    configs = f"{totals['config_differences']:,} configuration differences"
+    topics = len({(flow["source"], flow["topic"]) for flow in flows})
+    targets = list(dict.fromkeys(flow["target"] for flow in flows))
+    judged = {(flow["source"], flow["topic"]): flow["source_records"] for flow in flows}
+    what = f"{sum(judged.values()):,} records of {topics} {'topic' if topics == 1 else 'topics'}"
+    where = " and ".join(filter(None, [", ".join(targets[:-1]), targets[-1]]))
+    verb = "are in" if document["verdict"] == "proved" else "compared with"
+    return f"{what} {verb} {where}: {faults}, {configs} ({document['seconds']:.1f} s)"
+
+
+def _flow_table(title: str, flows: list[Mapping[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("topic", overflow="fold")
+    for name, _ in _COLUMNS:
+        table.add_column(name, justify="right")
+    table.add_column("config", justify="right")
+    table.add_column("p50 ms", justify="right")
+    table.add_column("p99 ms", justify="right")
+    for flow in flows:
+        counts = [_count(flow[name], fault=name != "source_records") for _, name in _COLUMNS]
+        latency = flow["latency_ms"]
+        times = ["-" if latency[name] is None else f"{latency[name]:,}" for name in ("p50", "p99")]
+        table.add_row(escape(flow["topic"]), *counts, _count(len(flow["config_differences"]), fault=True), *times)
+    return table
+
+
+def _count(count: int, *, fault: bool) -> str:
+    return f"[red bold]{count:,}[/]" if fault and count else f"{count:,}"
+
+
+def _example(flow: Mapping[str, Any], example: Mapping[str, Any]) -> str:
+    offsets = [
+        f"{side} offset {example[f'{side}_offset']}"
+        for side in ("source", "target")
+        if example[f"{side}_offset"] is not None
+    ]
+    key = "no key" if example["key"] is None else f"key {example['key']}"
+    place = f"{flow['topic']}-{example['partition']}"
+    return escape(f"  {example['kind']}: {place}, {', '.join(offsets)}, {key}, {example['timestamp']}")

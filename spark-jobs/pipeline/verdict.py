@@ -1,0 +1,119 @@
+"""From what was found to what it means: the document that ``prove.sh --json`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lab.errors import ExitCode
+from pipeline.comparing import Counts, Cut, Flow
+from pipeline.latency import percentiles
+from pipeline.proof import Evidence
+
+EXIT_CODES = {
+    "proved": ExitCode.DONE,
+    "disproved": ExitCode.FAILED,
+    "inconclusive": ExitCode.INCONCLUSIVE,
+}
+FAULTS = ("missing", "duplicates", "reordered", "unexpected", "altered")
+TOTALS = ("source_records", "target_records", "after_cut", *FAULTS, "expired", "source_gaps")
+_ONE = {"duplicates": "duplicate"}
+
+
+def judge(evidence: Evidence, scenario: str, seconds: float) -> dict[str, Any]:
+    """Judges the evidence.
+
+    Args:
+        evidence: what was found.
+        scenario: which scenario it was found in.
+        seconds: how long it took.
+
+    Returns:
+        The document: ``disproved`` if a difference was found anywhere, else ``inconclusive`` if anything could not be
+        decided or there was nothing to prove, else ``proved``.
+    """
+    disproved: list[str] = []
+    undecided = list(evidence.undecided)
+    flows = []
+    for flow in evidence.flows:
+        document = _flow(evidence, flow)
+        flows.append(document)
+        faults, doubts = _reasons(evidence, flow, document)
+        disproved += faults
+        undecided += doubts
+    totals = {name: sum(flow[name] for flow in flows) for name in TOTALS}
+    totals["config_differences"] = sum(len(flow["config_differences"]) for flow in flows)
+    if not totals["source_records"] and not disproved and not undecided:
+        undecided.append("nothing to prove: the mirrored topics have no records at the source")
+    read = sum(
+        next((flow["source_records"] for flow in flows if (flow["source"], flow["topic"]) == topic), 0)
+        for topic in {(flow["source"], flow["topic"]) for flow in flows}
+    )
+    read += totals["target_records"] + totals["after_cut"]
+    return {
+        "scenario": scenario,
+        "verdict": "disproved" if disproved else "inconclusive" if undecided else "proved",
+        "reasons": disproved + undecided,
+        "cut": {region: _cut(cut) for region, cut in sorted(evidence.cuts.items())},
+        "flows": flows,
+        "totals": totals,
+        "seconds": round(seconds, 3),
+        "records_per_second": round(read / seconds) if seconds else None,
+    }
+
+
+def _flow(evidence: Evidence, flow: Flow) -> dict[str, Any]:
+    source, target, topic = flow.key
+    counts = evidence.counts.get(flow.key, Counts())
+    ranges = evidence.cuts[source].ranges if source in evidence.cuts else {}
+    differences = evidence.configs.get(flow.key, [])
+    return {
+        "source": source,
+        "target": target,
+        "mirror": flow.mirror.name,
+        "topic": topic,
+        "target_topic": flow.target_topic,
+        "partitions": sum(1 for partition in ranges if partition.topic == topic),
+        **{name: getattr(counts, name) for name in TOTALS},
+        "config_differences": [
+            {"name": entry.name, "source": entry.source, "target": entry.target} for entry in differences
+        ],
+        "latency_ms": percentiles(evidence.latencies.get((target, flow.target_topic), [])),
+        "examples": counts.examples,
+    }
+
+
+def _reasons(evidence: Evidence, flow: Flow, document: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Why the flow disproves the claim, and why it leaves it undecided."""
+    where = f"{flow.topic}, {flow.mirror.source} → {flow.mirror.target}"
+    faults = {name: document[name] for name in FAULTS if document[name]}
+    doubts = []
+    if _is_compacted(evidence, flow) and (faults.keys() & {"missing", "unexpected"}):
+        # Each side compacts in its own time: a record on one side only need not be the mirror's fault.
+        unclear = {name: faults.pop(name) for name in ("missing", "unexpected") if name in faults}
+        doubts.append(f"{where}: {_counted(unclear)} in a compacted topic")
+    reasons = [f"{where}: {_counted(faults)}"] if faults else []
+    if "missing" in faults:
+        truncated = evidence.counts[flow.key].truncated
+        reasons += [f"{flow.mirror.target}: {partition}, records before it were deleted" for partition in truncated]
+    for entry in document["config_differences"]:
+        said = (f"{side} {'not set' if entry[side] is None else entry[side]}" for side in ("source", "target"))
+        reasons.append(f"{where}: {entry['name']} differs: {', '.join(said)}")
+    return reasons, doubts
+
+
+def _is_compacted(evidence: Evidence, flow: Flow) -> bool:
+    configs = evidence.cuts[flow.mirror.source].configs if flow.mirror.source in evidence.cuts else {}
+    policy = configs.get(flow.topic, {}).get("cleanup.policy")
+    return policy is not None and "compact" in (policy.value or "")
+
+
+def _counted(faults: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {_ONE.get(name, name) if count == 1 else name}" for name, count in faults.items())
+
+
+def _cut(cut: Cut) -> dict[str, Any]:
+    offsets: dict[str, dict[str, int]] = {}
+    for partition, (_, end) in sorted(cut.ranges.items()):
+        offsets.setdefault(partition.topic, {})[str(partition.partition)] = end
+    return {"at": cut.at.isoformat(timespec="milliseconds"), "offsets": offsets}
