@@ -26,6 +26,7 @@ from producer.shop import TOPICS, Shop, events_per_second
 CATCH_UP_S = 1.0
 """How far behind its schedule the producer may be and still catch up; what is older is let go."""
 SHORTEST_WAIT_S = 0.001
+DRAIN_LOOK_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -190,12 +191,14 @@ class Run:
         shop = Shop(self._seed, options.region_code, options.warehouses, options.topics)
         self._delivery.open(options.topics, options.wait, say)
         began = time.monotonic()
+        failure = ""
         try:
             self._produce(shop)
-        finally:
-            lost = self._delivery.close(options.flush)
-        if lost:
-            raise LabError(f"{lost} of {self._delivery.sent} records were not acknowledged within {options.flush:g} s")
+        except LabError as error:
+            failure = f"{error}; "
+        lost = self._delivery.close(options.flush)
+        if failure or lost:
+            raise LabError(f"{failure}{lost} of {self._delivery.sent} records were not acknowledged")
         seconds = time.monotonic() - began
         sent, megabytes = self._delivery.sent, self._delivery.bytes / 1e6
         say(f"done: {sent} records in {seconds:.1f} s, {sent / seconds:.0f} records/s, {megabytes:.1f} MB")
@@ -225,6 +228,10 @@ class Run:
             for event in shop.step(time.time_ns() // 1_000_000):
                 if delivery.sent < limit:
                     delivery.send(event)
+        # A run that ends by itself has all the time that a record may take; only a stop signal hurries.
+        while delivery.acknowledged < delivery.sent and not self._stop.is_set():
+            delivery.settle()
+            self._stop.wait(DRAIN_LOOK_S)
 
     def _report(self, seconds: float, before: int) -> None:
         sent, acknowledged = self._delivery.sent, self._delivery.acknowledged

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from kafka import KafkaProducer
-from kafka.errors import AuthorizationError, KafkaError, KafkaTimeoutError, SaslAuthenticationFailedError
+from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.partitioner.default import murmur2
 from kafka.producer.future import FutureRecordMetadata
 
@@ -108,9 +108,8 @@ class Delivery:
         try:
             if self._producer is None:
                 self._producer = self._connect()
-        except (SaslAuthenticationFailedError, AuthorizationError) as error:
-            raise LabError(f"{servers}: refuses user '{self._connection.username}' ({error})") from error
         except KafkaError:
+            self._check_refusal()
             return f"no cluster answers at {servers} ({self._client_log.first})"
         for topic in topics:
             name = self._prefix + topic
@@ -203,7 +202,8 @@ class Delivery:
 
     def _check_refusal(self) -> None:
         if self._client_log.refused is not None:
-            raise LabError(f"the cluster refuses this client: {self._client_log.refused}")
+            servers = ",".join(self._connection.bootstrap_servers)
+            raise LabError(f"{servers} refuses user '{self._connection.username}': {_reason(self._client_log.refused)}")
 
     def close(self, bound_s: float) -> int:
         """Sends what is still here and leaves.
@@ -214,7 +214,7 @@ class Delivery:
         Returns:
             How many records were not acknowledged.
         """
-        deadline = time.monotonic() + bound_s
+        deadline = time.monotonic() + (bound_s if self._client_log.refused is None else 0)
         for future in self._in_flight:
             with suppress(KafkaError):
                 future.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -223,3 +223,8 @@ class Delivery:
             with suppress(KafkaTimeoutError):
                 self._producer.close(timeout=0 if lost else 1)
         return lost
+
+
+def _reason(error: Exception) -> str:
+    """The broker's own words, without the names that kafka-python puts before them."""
+    return str(error).rsplit(": ", 1)[-1]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kafka.errors import AuthorizationError, SaslAuthenticationFailedError
+from kafka.errors import SaslAuthenticationFailedError
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 LONGEST = 300
@@ -76,13 +76,14 @@ class ClientLog(logging.Handler):
         self.first = ""
         """The first complaint since this was last emptied: of a chain of complaints, the one with the reason."""
         self.refused: Exception | None = None
-        """The cluster's refusal of this user. The client's thread would try again for ever and tell nobody."""
+        """The cluster's refusal of user and password: the client only logs it, and tries again for ever."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes the complaint, unless one of its kind was written a short time ago."""
         cause = record.exc_info[1] if record.exc_info else None
-        if isinstance(cause, SaslAuthenticationFailedError | AuthorizationError):
-            self.refused = cause
+        for part in (cause, *(record.args if isinstance(record.args, tuple) else ())):
+            if isinstance(part, SaslAuthenticationFailedError):
+                self.refused = part
         text = _SPEAKER.sub("", " ".join(record.getMessage().split()))
         if cause is not None:
             text += f": {type(cause).__name__}: {cause}"

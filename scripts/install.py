@@ -150,7 +150,9 @@ def install_environment(lock: Path) -> None:
     if made_from == place + wanted and python.exists():
         return
     count = len(re.findall(r"^\S+==", wanted, re.MULTILINE))
-    say(f"Installing {count} Python packages, a Java runtime and Spark among them (500 MB; 1.1 GB unpacked)")
+    say(
+        f"Installing {count} Python packages, a Java runtime and Spark among them (560 MB to download; 2.5 GB of disk with the cache)"
+    )
     if not (made_from.startswith(place) and python.exists()):
         base = getattr(sys, "_base_executable", sys.executable)
         run_installer("the environment", UV / "bin/uv", "venv", "--quiet", "--clear", "--python", base, VENV)

@@ -116,26 +116,28 @@ def run(region: Region, process: Process, *, when: bool = True) -> bool:
 
 
 def remove(region: Region, names: Iterable[str]) -> bool:
-    """Stops processes, in the order given, and forgets them; True when there was anything to remove."""
+    """Stops processes, all at once, and forgets them; True when there was anything to remove."""
     present = [name for name in names if _program_file(region, name).exists()]
     for name in present:
         _program_file(region, name).unlink()
     if present and _is_supervised(region):
         with _supervisor(region) as supervisor:
             for name in present:
-                _ignoring_faults(supervisor.stopProcessGroup, name)
+                _ignoring_faults(supervisor.stopProcessGroup, name, False)
+            # Whoever does not end is killed by supervisor, each after its own bound.
+            wait_for(lambda: _stopping(supervisor, present), 330, f"{region.name}: ending processes")
             _update(supervisor)
     return bool(present)
 
 
 def remove_above(region: Region, priority: int) -> bool:
-    """Stops and forgets the processes that start after a priority, the last first; True when there was any."""
+    """Stops and forgets the processes that start after a priority; True when there was any."""
     names = []
     for path in (region.folder / "programs").glob("*.conf"):
         found = re.search(r"^priority=(\d+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         if found and int(found[1]) > priority:
-            names.append((int(found[1]), path.stem))
-    return remove(region, [name for _, name in sorted(names, reverse=True)])
+            names.append(path.stem)
+    return remove(region, names)
 
 
 @dataclass(frozen=True)
@@ -326,6 +328,15 @@ def _ensure_supervisor(region: Region) -> bool:
     log = region.logs / "supervisor.log"
     wait_for(lambda: None if _is_supervised(region) else tail(log), 20, f"{region.name}: process manager")
     return True
+
+
+def _stopping(supervisor: Any, groups: Sequence[str]) -> str | None:
+    names = [
+        info["name"]
+        for info in supervisor.getAllProcessInfo()
+        if info["group"] in groups and info["statename"] not in ("STOPPED", "EXITED", "FATAL")
+    ]
+    return ", ".join(names) or None
 
 
 def _update(supervisor: Any) -> bool:

@@ -58,7 +58,13 @@ def _cluster(cluster: Cluster, processes: list[ProcessState]) -> Health:
     partitions = [partition for topic in topics for partition in topic["partitions"]]
     behind = sum(len(p["isr_nodes"]) < len(p["replica_nodes"]) for p in partitions)
     leaderless = sum(p["leader_id"] < 0 for p in partitions)
-    detail = f"{len(cluster.nodes)} nodes, {len(topics)} topics, {len(partitions)} partitions"
+    detail = ", ".join(
+        (
+            _count(len(cluster.nodes), "node"),
+            _count(len(topics), "topic"),
+            _count(len(partitions), "partition"),
+        )
+    )
     problems = [*down]
     problems += [f"{behind} partitions are under-replicated"] if behind else []
     problems += [f"{leaderless} partitions have no leader"] if leaderless else []
@@ -96,7 +102,8 @@ def _mirror(mirror: MirrorMaker, processes: list[ProcessState]) -> Health:
         state = "Paused" if states_ == {"PAUSED"} else "Stopped" if states_ == {"STOPPED"} else "Degraded"
         return Health("KafkaMirrorMaker2", mirror.name, False, state, "; ".join(problems))
     sources = ", ".join(entry.source.alias for entry in spec.mirrors)
-    detail = f"from {sources}: {len(mirror.connectors())} connectors, {tasks} tasks on {spec.replicas} workers"
+    connectors = _count(len(mirror.connectors()), "connector")
+    detail = f"from {sources}: {connectors}, {_count(tasks, 'task')} on {_count(spec.replicas, 'worker')}"
     return Health("KafkaMirrorMaker2", mirror.name, True, "Running", detail)
 
 
@@ -111,6 +118,10 @@ def _program(program: Program, processes: list[ProcessState]) -> Health:
         return Health("Deployment", program.name, True, "Running", detail)
     problems = _not_running(processes, [program.name])
     return Health("Deployment", program.name, False, "Down", "; ".join(problems))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _not_running(processes: list[ProcessState], groups: list[str]) -> list[str]:

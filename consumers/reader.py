@@ -1,0 +1,248 @@
+"""Reading records: as a member of a group that remembers where it was, or on one's own without leaving a trace."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from heapq import merge
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import AuthorizationError, GroupAuthorizationFailedError, KafkaError
+
+from lab.connection import Connection
+from lab.errors import LabError, WrongUseError
+from producer.kafka_client import ClientLog
+
+POLL_MS = 500
+LOOK_FOR_TOPICS_S = 5.0
+"""How often a reader looks for new topics and partitions that match."""
+BATCH_MOST = 500
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where reading begins: at an end of the partition, at an offset, or at a time."""
+
+    end: str | None = None
+    """``earliest`` or ``latest``."""
+    offset: int | None = None
+    time_ms: int | None = None
+
+    @classmethod
+    def parse(cls, text: str, now: datetime) -> Start:
+        """Reads ``earliest``, ``latest``, an offset, an ISO time (local, if it names no zone), or ``-10m`` ago.
+
+        Raises:
+            ValueError: it is none of these.
+        """
+        if text in ("earliest", "latest"):
+            return cls(end=text)
+        if text.isascii() and text.isdecimal():
+            return cls(offset=int(text))
+        if match := re.fullmatch(r"-(\d{1,9})([smhd])", text):
+            moment = now - timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+        else:
+            try:
+                moment = datetime.fromisoformat(text)
+            except ValueError:
+                raise ValueError(
+                    f"'{text}' is not earliest, latest, an offset, a time such as 2025-11-21T09:30, or -10m (s, m, h, d)"
+                ) from None
+        return cls(time_ms=max(0, round(moment.timestamp() * 1000)))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which topics: those named, as a name or as a regular expression for the whole name; else a pattern's."""
+
+    topics: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+    def choose(self, existing: set[str]) -> set[str]:
+        """The topics of those that exist."""
+        if not self.topics:
+            return {name for name in existing if self.pattern.match(name)}
+        return set().union(*(self._named(topic, existing) for topic in self.topics))
+
+    def unknown(self, existing: set[str]) -> list[str]:
+        """What was named and is not there."""
+        return [topic for topic in self.topics if not self._named(topic, existing)]
+
+    def regex(self) -> str:
+        """One regular expression for all of it."""
+        if not self.topics:
+            return self.pattern.pattern
+        # A name is its own expression, but for its dots: with those it would match other names as well.
+        return "^(?:" + "|".join(t if _is_expression(t) else re.escape(t) for t in self.topics) + ")$"
+
+    @staticmethod
+    def _named(topic: str, existing: set[str]) -> set[str]:
+        if topic in existing:
+            return {topic}
+        return {name for name in existing if re.fullmatch(topic, name)} if _is_expression(topic) else set()
+
+
+def _is_expression(topic: str) -> bool:
+    return re.fullmatch(r"[\w.-]+", topic) is None
+
+
+class Reader:
+    """Reads committed records.
+
+    Args:
+        connection: the way into the cluster.
+        selection: which topics.
+        group: the consumer group; without one, nothing is committed and only the right to read topics is needed.
+        start: where to begin; in a group, for partitions that it never read.
+        follow: go on for ever, instead of ending with the records that were there at the start.
+        client_log: where the library's complaints arrive.
+        tell: takes a line about what is waited for.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        selection: Selection,
+        *,
+        group: str | None,
+        start: Start,
+        follow: bool,
+        client_log: ClientLog,
+        tell: Callable[[str], object],
+    ) -> None:
+        self._selection = selection
+        self._group = group
+        self._start = start
+        self._follow = follow
+        self._client_log = client_log
+        self._tell = tell
+        self._partitions: set[TopicPartition] = set()
+        self._ends: dict[TopicPartition, int] = {}
+        self._servers = ",".join(connection.bootstrap_servers)
+        self._user = connection.username or "anonymous"
+        with self._explained():
+            self._consumer = KafkaConsumer(
+                **connection.kafka_python(),
+                client_id="lab-consumer",
+                group_id=group,
+                enable_auto_commit=group is not None,
+                auto_commit_interval_ms=1000,
+                auto_offset_reset=start.end or "earliest",
+                # Mirrors write in transactions: what they took back must not be shown.
+                isolation_level="read_committed",
+                metadata_max_age_ms=LOOK_FOR_TOPICS_S * 1000,
+                reconnect_backoff_max_ms=1000,
+                bootstrap_timeout_ms=30_000,
+                allow_auto_create_topics=False,
+                metrics_enabled=False,
+            )
+
+    def batches(self, most: int | None, stopping: Callable[[], bool]) -> Iterator[list[ConsumerRecord]]:
+        """The records, in batches as they come; empty ones too, so that the caller can look around.
+
+        Args:
+            most: end after so many records.
+            stopping: asked between batches.
+
+        Raises:
+            WrongUseError: a topic that was named does not exist.
+            LabError: the cluster refuses this user, or cannot be reached.
+        """
+        with self._explained():
+            if self._group is not None:
+                self._consumer.subscribe(pattern=self._selection.regex())
+            else:
+                self._find_partitions(first=True)
+            looked, left = time.monotonic(), most
+            while not stopping() and left != 0 and (self._follow or not self._done()):
+                polled = self._consumer.poll(POLL_MS, max_records=min(BATCH_MOST, left or BATCH_MOST))
+                # Partitions side by side, in the order of time as far as the order within each allows.
+                batch = list(merge(*polled.values(), key=lambda record: record.timestamp))
+                if self._ends:
+                    batch = [record for record in batch if record.offset < self._ends[_partition(record)]]
+                left = left if left is None else left - len(batch)
+                yield batch
+                if self._group is None and time.monotonic() - looked >= LOOK_FOR_TOPICS_S:
+                    self._find_partitions(first=False)
+                    looked = time.monotonic()
+                self._check_refusal()
+
+    def close(self) -> None:
+        """Leaves; a group's position is committed first."""
+        self._consumer.close(timeout_ms=5000)
+
+    def _find_partitions(self, *, first: bool) -> None:
+        try:
+            existing = self._consumer.topics()
+        except KafkaError:
+            if first:
+                raise
+            return  # The broker is away for a moment; the next look comes.
+        if first and (unknown := self._selection.unknown(existing)):
+            topics = ", ".join(sorted(existing)) or "none that this user may read"
+            raise WrongUseError(f"{self._servers} has no topic '{unknown[0]}'; the topics are: {topics}")
+        chosen = self._selection.choose(existing)
+        partitions = {TopicPartition(t, p) for t in chosen for p in self._consumer.partitions_for_topic(t)}
+        new = partitions - self._partitions
+        if new:
+            # What was there before stays assigned, even when a restarting broker does not name it for a moment.
+            self._partitions |= new
+            self._consumer.assign(sorted(self._partitions))
+            self._position(sorted(new), self._start if first else Start(end="earliest"))
+        if first:
+            if not self._follow:
+                # With read_committed this is the end of what is decided.
+                self._ends = self._consumer.end_offsets(sorted(self._partitions)) if self._partitions else {}
+            elif not self._partitions:
+                self._tell(f"no topic matches {self._selection.regex()} as yet; waiting for one")
+
+    def _position(self, partitions: Sequence[TopicPartition], start: Start) -> None:
+        consumer = self._consumer
+        if start.end == "earliest":
+            consumer.seek_to_beginning(*partitions)
+        elif start.end == "latest":
+            consumer.seek_to_end(*partitions)
+        elif start.offset is not None:
+            for partition in partitions:
+                consumer.seek(partition, start.offset)
+        else:
+            found = consumer.offsets_for_times(dict.fromkeys(partitions, start.time_ms))
+            for partition in partitions:
+                if found.get(partition) is None:
+                    consumer.seek_to_end(partition)
+                else:
+                    consumer.seek(partition, found[partition].offset)
+
+    def _done(self) -> bool:
+        return all(self._consumer.position(p, timeout_ms=POLL_MS) or end <= 0 for p, end in self._ends.items())
+
+    def _check_refusal(self) -> None:
+        if self._client_log.refused is not None:
+            reason = str(self._client_log.refused).rsplit(": ", 1)[-1]
+            raise LabError(f"{self._servers} refuses user '{self._user}': {reason}")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turns the library's errors into one line that names cluster and user."""
+        self._client_log.first = ""
+        try:
+            yield
+        except GroupAuthorizationFailedError as error:
+            raise LabError(f"{self._servers}: user '{self._user}' may not use group '{self._group}'") from error
+        except AuthorizationError as error:
+            raise LabError(f"{self._servers}: user '{self._user}' may not do this: {error}") from error
+        except KafkaError as error:
+            self._check_refusal()
+            reason = self._client_log.first or f"{type(error).__name__}: {error}"
+            raise LabError(f"no cluster answers at {self._servers} ({reason})") from error
+
+
+def _partition(record: ConsumerRecord) -> Any:
+    return TopicPartition(record.topic, record.partition)

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# What the wrappers share: installs what is missing, then runs a command of the kit: lab.sh COMMAND [ARGUMENT ...]
+set -euo pipefail
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+export LAB_HOME="${LAB_HOME:-${root}/.lab}"
+[[ "${LAB_HOME}" == /* ]] || LAB_HOME="${PWD}/${LAB_HOME}"
+
+case "$1" in
+  cleanup)
+    if [[ ! -x "${LAB_HOME}/venv/bin/python" && ! -d "${LAB_HOME}/regions" && " $* " != *" --all "* ]]; then
+      echo "There is nothing to clean up."
+      exit 0
+    fi
+    ;;
+  setup) ;;
+  *)
+    if [[ ! -e "${LAB_HOME}/access/lab.json" && " $* " != *" --help "* && " $* " != *" -h "* ]]; then
+      echo "error: nothing is set up; run ./setup-03-broadcast.sh first" >&2
+      exit 3
+    fi
+    ;;
+esac
+
+"${root}/scripts/bootstrap.sh"
+exec "${LAB_HOME}/venv/bin/python" -m lab "$@"

@@ -1,0 +1,188 @@
+"""The commands behind the wrappers."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.markup import escape
+
+from lab import topics
+from lab.access import ROOT, Lab, lab_home, load_lab
+from lab.errors import ExitCode, NothingSetUpError, WrongUseError
+from lab.playbook import run_playbook
+
+DEFAULT_INVENTORY = "inventories/local"
+INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "tmp")
+MADE = ("regions", "access", "logs", "ansible", "status.json", "playbook.lock", "spark")
+
+
+def setup(arguments: Sequence[str]) -> int:
+    """Sets a scenario up: ``setup SCENARIO [ANSIBLE-ARGUMENT …]``."""
+    scenario, *rest = arguments
+    if {"-h", "--help"} & set(rest):
+        print(_SETUP_HELP.format(scenario=scenario))
+        return ExitCode.DONE
+    before = _lab_or_none()
+    if before and before.scenario != scenario:
+        raise WrongUseError(f"the scenario {before.scenario} is set up; run ./cleanup.sh before another one")
+    run_playbook(f"playbooks/{scenario}/setup.yaml", _with_inventory(rest, before))
+    if not {"--check", "-C", "--syntax-check", "--list-tasks", "--list-hosts"} & set(rest):
+        print(_NEXT_STEPS.format(scenario=scenario))
+    return ExitCode.DONE
+
+
+def cleanup(arguments: Sequence[str]) -> int:
+    """Deletes everything that the kit made: ``cleanup [--all] [ANSIBLE-ARGUMENT …]``."""
+    parser = argparse.ArgumentParser(
+        prog="cleanup.sh",
+        description="Stops and deletes everything that the lab made, and nothing else. Asks nothing.",
+        epilog="Further arguments go to ansible-playbook. Exit codes: 0 done, 1 something is left, 2 wrong use.",
+    )
+    parser.add_argument("--all", action="store_true", help="also remove what was installed into .lab")
+    options, rest = parser.parse_known_args(arguments)
+    home = lab_home()
+    if any((home / name).exists() for name in MADE):
+        run_playbook("playbooks/cleanup.yaml", _with_inventory(rest, _lab_or_none()))
+        _remove(home, MADE)
+        print("Everything that the lab made is deleted.")
+    else:
+        print("There is nothing to clean up.")
+    if options.all:
+        _remove(home, INSTALLED)
+        with contextlib.suppress(OSError):
+            home.rmdir()
+        print(f"What was installed into {home} is removed.")
+    return ExitCode.DONE
+
+
+def status(arguments: Sequence[str]) -> int:
+    """Shows the health of everything: ``status [--json]``."""
+    parser = argparse.ArgumentParser(
+        prog="status.sh",
+        description="Every cluster, mirror, producer and consumer: healthy or not, and why not.",
+        epilog="Exit codes: 0 all healthy, 1 something is not, 3 nothing is set up.",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    options = parser.parse_args(arguments)
+    lab = load_lab()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "status.json"
+        run_playbook("playbooks/status.yaml", ["-i", lab.inventory, "-e", f"status_file={file}"], quiet=True)
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    regions = {name: answer["resources"] for name, answer in found.items()}
+    healthy = all(resource["healthy"] for resources in regions.values() for resource in resources)
+    if options.json:
+        document = {"scenario": lab.scenario, "platform": lab.platform, "healthy": healthy, "regions": regions}
+        print(json.dumps(document, indent=1, ensure_ascii=False))
+    else:
+        _show_status(lab, regions)
+    return ExitCode.DONE if healthy else ExitCode.FAILED
+
+
+def topic(arguments: Sequence[str]) -> int:
+    """Shows and changes topics: see ``topic --help``."""
+    return topics.main(arguments)
+
+
+def consumer(arguments: Sequence[str]) -> int:
+    """Shows the events of a region: ``consumer REGION [OPTION …]``."""
+    name, *rest = arguments
+    region = load_lab().region(name)
+    if {"-h", "--help"} & set(rest):
+        _become("consumers", "--help")
+    user = next((user for user in region.clients if user.startswith("consumer-")), None)
+    if user is None:
+        raise WrongUseError(f"{name}: the set-up got not so far as to a consumer; run it again")
+    if rest or user not in region.logs:
+        _become("consumers", "--config", str(region.clients[user]), *rest)
+    _become("consumers.follow", str(region.logs[user]))
+
+
+def prove(arguments: Sequence[str]) -> int:
+    """Proves that everything arrived: see ``prove --help``."""
+    _become("pipeline.submit", "prove", *arguments)
+
+
+def aggregate(arguments: Sequence[str]) -> int:
+    """Aggregates the events of every region: see ``aggregate --help``."""
+    _become("pipeline.submit", "aggregate", *arguments)
+
+
+def _become(module: str, *arguments: str) -> NoReturn:
+    """Replaces this process, so that signals and exit codes are the program's own."""
+    sys.stdout.flush()
+    os.chdir(ROOT)
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 (no shell is wanted)
+
+
+def _with_inventory(arguments: Sequence[str], lab: Lab | None) -> list[str]:
+    if any(argument.startswith(("-i", "--inventory")) for argument in arguments):
+        return list(arguments)
+    return ["-i", lab.inventory if lab else DEFAULT_INVENTORY, *arguments]
+
+
+def _lab_or_none() -> Lab | None:
+    try:
+        return load_lab()
+    except NothingSetUpError:
+        return None
+
+
+def _remove(home: Path, names: Sequence[str]) -> None:
+    for name in names:
+        path = home / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _show_status(lab: Lab, regions: dict[str, list[dict[str, Any]]]) -> None:
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"{lab.scenario} on {lab.platform}")
+    for region, resources in regions.items():
+        console.print(f"\n[bold]{region}[/]")
+        for resource in resources:
+            colour = "green" if resource["healthy"] else "bold red"
+            name = f"{resource['kind']}/{resource['name']}"
+            console.print(f"  [{colour}]{resource['state']:<9}[/] {name:<38} {escape(resource['detail'])}")
+        if not resources:
+            console.print("  [bold red]Missing[/]   nothing is there; run the set-up again")
+
+
+_NEXT_STEPS = """
+The lab is ready: {scenario}. What next?
+
+  ./consumer-northamerica.sh   the events as they arrive in North America (Ctrl-C ends it)
+  ./consumer-southamerica.sh   the same in South America
+  ./status.sh                  is everything healthy?
+  ./prove.sh                   was everything copied? numbers, and an exit code
+  ./topic.sh set europe LH.ORDERS retention.ms=3600000
+                               change a topic in Europe, and watch the Americas follow
+  ./cleanup.sh                 delete everything again
+
+Then open playbooks/{scenario}/mm2-na.yaml, change a value, and run ./setup-{scenario}.sh once more."""
+
+_SETUP_HELP = """\
+usage: ./setup-{scenario}.sh [ANSIBLE-ARGUMENT ...]
+
+Sets the scenario {scenario} up. The first run installs everything it needs into .lab; a second run changes nothing.
+
+Often used:
+  -i inventories/strimzi   another platform than this machine's processes
+  -e kafka_replicas=3      three Kafka nodes in every region
+  --check --diff           only tell what would change
+  -v, -vvv                 tell more
+
+Variables: LAB_PORT_BASE (first port, 19000), LAB_HOME (.lab), LAB_PYTHON, LAB_MAVEN_REPOSITORY, NO_COLOR.
+Exit codes: 0 done, 1 the work failed, 2 wrong use or input that cannot be used (nothing was changed)."""
