@@ -33,7 +33,7 @@ def follow(path: Path, last: int, idle_s: float = LOOK_S) -> Iterator[str | None
         WrongUseError: there is no such file.
     """
     try:
-        stream = path.open(encoding="utf-8", errors="replace", newline="\n")
+        stream = _open(path)
     except OSError as error:
         raise WrongUseError(f"{path}: cannot be read ({error.strerror})") from error
     try:
@@ -45,19 +45,25 @@ def follow(path: Path, last: int, idle_s: float = LOOK_S) -> Iterator[str | None
                 rest = line
         yield from kept
         while True:
+            # Looked at before reading, so that the old file's last words are not missed.
+            replaced = _replaced(stream, path)
             for line in stream:
                 rest += line
                 if rest.endswith("\n"):
                     yield rest.rstrip("\r\n")
                     rest = ""
-            if _replaced(stream, path):
+            if replaced:
                 stream.close()
-                stream, rest = path.open(encoding="utf-8", errors="replace", newline="\n"), ""
+                stream, rest = _open(path), ""
             else:
                 yield None
                 time.sleep(idle_s)
     finally:
         stream.close()
+
+
+def _open(path: Path) -> TextIO:
+    return path.open(encoding="utf-8", errors="replace", newline="\n")
 
 
 def _replaced(stream: TextIO, path: Path) -> bool:

@@ -65,7 +65,7 @@ class ClientLog(logging.Handler):
         repeat_s: seconds until a complaint of the same kind is passed on again.
     """
 
-    def __init__(self, write: Callable[[str], Any], apart_s: float = 5, repeat_s: float = 60) -> None:
+    def __init__(self, write: Callable[[str], Any], apart_s: float = 10, repeat_s: float = 60) -> None:
         super().__init__(logging.WARNING)
         self.addFilter(lambda record: record.name not in NOT_WORTH_A_LINE or record.exc_info is not None)
         self._write = write
@@ -84,9 +84,10 @@ class ClientLog(logging.Handler):
         for part in (cause, *(record.args if isinstance(record.args, tuple) else ())):
             if isinstance(part, SaslAuthenticationFailedError):
                 self.refused = part
-        text = _SPEAKER.sub("", " ".join(record.getMessage().split()))
+        text = _SPEAKER.sub("", record.getMessage())
         if cause is not None:
             text += f": {type(cause).__name__}: {cause}"
+        text = " ".join(text.split())
         text = text if len(text) <= LONGEST else text[:LONGEST] + "…"
         self.first = self.first or text
         kind, now, never = str(record.msg), time.monotonic(), float("-inf")

@@ -150,9 +150,7 @@ def install_environment(lock: Path) -> None:
     if made_from == place + wanted and python.exists():
         return
     count = len(re.findall(r"^\S+==", wanted, re.MULTILINE))
-    say(
-        f"Installing {count} Python packages, a Java runtime and Spark among them (560 MB to download; 2.5 GB of disk with the cache)"
-    )
+    say(f"Installing {count} Python packages, Java and Spark among them (560 MB; 2.5 GB on disk, with uv's cache)")
     if not (made_from.startswith(place) and python.exists()):
         base = getattr(sys, "_base_executable", sys.executable)
         run_installer("the environment", UV / "bin/uv", "venv", "--quiet", "--clear", "--python", base, VENV)
@@ -197,6 +195,28 @@ def make_java_homes() -> None:
     java.chmod(0o755)
 
 
+def make_class_archive() -> None:
+    """Makes ``jars/kafka.jsa``, with which Kafka starts in about half the time. The lab runs without it, too.
+
+    Java uses an archive only with the class path it was made for: ``jars/kafka/*.jar`` in the order of their names.
+    """
+    archive, classes = HOME / "jars/kafka.jsa", ROOT / "scripts/kafka.classes"
+    class_path = ":".join(str(jar) for jar in sorted((HOME / "jars/kafka").glob("*.jar")))
+    java = [f"{HOME}/java/bin/java", "-cp", class_path, f"-XX:SharedArchiveFile={archive}"]
+    if (
+        archive.exists()
+        and archive.stat().st_mtime > classes.stat().st_mtime
+        and subprocess.run([*java, "-Xshare:on", "-version"], capture_output=True).returncode == 0
+    ):
+        return
+    say("Preparing Kafka's classes for a quicker start (95 MB)")
+    archive.unlink(missing_ok=True)
+    dumped = subprocess.run([*java, "-Xshare:dump", f"-XX:SharedClassListFile={classes}"], capture_output=True)
+    if dumped.returncode:
+        archive.unlink(missing_ok=True)
+        say("That did not work; Kafka will start more slowly, and nothing else changes")
+
+
 def link(path: Path, target: Path) -> None:
     """Makes a symbolic link, in place of one that is there."""
     path.unlink(missing_ok=True)
@@ -216,6 +236,7 @@ def main() -> int:
         if jars.returncode:
             return jars.returncode
         make_java_homes()
+        make_class_archive()
     return 0
 
 

@@ -6,12 +6,12 @@ import argparse
 import json
 import sys
 import time
-
-from pyspark.sql import SparkSession
+from functools import partial
 
 from lab.access import load_lab
 from lab.errors import run_command
 from pipeline.proof import Proof
+from pipeline.session import start_session
 from pipeline.tables import console, show_proof
 from pipeline.verdict import EXIT_CODES, judge
 
@@ -42,7 +42,7 @@ def main() -> int:
     started = time.monotonic()
     options = arguments().parse_args()
     lab = load_lab()
-    proof = Proof(lab, start_spark, options.timeout, options.examples, _report)
+    proof = Proof(lab, partial(start_session, "prove"), options.timeout, options.examples, _report)
     evidence = proof.run()
     document = judge(evidence, lab.scenario, time.monotonic() - started)
     if options.json:
@@ -50,13 +50,6 @@ def main() -> int:
     else:
         show_proof(document, console())
     return int(EXIT_CODES[document["verdict"]])
-
-
-def start_spark() -> SparkSession:
-    """The session; everything about it is up to whoever submits the job."""
-    spark = SparkSession.builder.appName("prove").getOrCreate()
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
-    return spark
 
 
 def _report(line: str) -> None:

@@ -182,14 +182,7 @@ def _name(
 ) -> DataFrame:
     """Names every difference; only the offsets in question are read a second time."""
     lone = comparison.lone_pairs(pairs)
-    duplicates = lone.where("kind = 'duplicates'")
-    firsts = {(*_key(row), row.partition): row.first_target for row in summary}
-    if any(_range(frozen.sources[row.source], row.topic, row.partition)[0] for row in summary):
-        firsts = {
-            (*_key(row), row.partition): row.first_target
-            for row in comparison.first_unambiguous(pairs, duplicates).collect()
-        }
-    bounds = [sides.bounds(row, firsts.get((*_key(row), row.partition)), cuts, frozen) for row in summary]
+    bounds = [sides.bounds(row, cuts, frozen) for row in summary]
     small = F.broadcast(lone) if lone_count < _FEW else lone
     source, target = sides.around(lone)
     named = comparison.name_altered(comparison.identify(small, source, target))
@@ -260,7 +253,7 @@ class _Sides:
             .select(*comparison.FLOW_PARTITION, "kind", "source_record", "target_record")
         )
 
-    def bounds(self, row: Row, first_target: int | None, cuts: Mapping[str, Cut], frozen: Frozen) -> tuple[Any, ...]:
+    def bounds(self, row: Row, cuts: Mapping[str, Cut], frozen: Frozen) -> tuple[Any, ...]:
         """What retention may have removed of a flow's partition, for ``comparison.name_expired``."""
         there = TopicPartition(self.names[_key(row)], row.partition)
         target_start = _range(frozen.targets[row.target], there.topic, there.partition)[0]
@@ -278,7 +271,7 @@ class _Sides:
         source_start = _range(frozen.sources[row.source], row.topic, row.partition)[0]
         return (
             *(*_key(row), row.partition, source_start, target_start),
-            *(row.first_source, first_target, expire_before, long_enough),
+            *(row.first_source, row.first_target, expire_before, long_enough),
         )
 
     def _size(self, region: str, partition: TopicPartition) -> int:

@@ -13,8 +13,8 @@ FLOW = ("source", "target", "topic")
 FLOW_PARTITION = (*FLOW, "partition")
 # The fingerprint first: sorting compares the first bytes of the first column, and those decide almost always.
 _CONTENT = ("fingerprint", "partition", "topic", "source")
-_PAIR = (*FLOW_PARTITION, "fingerprint", "copy", "first_copy", "source_offset", "target_offset")
-_DIFFERENCE = (*FLOW_PARTITION, "kind", "first_copy", "source_record", "target_record")
+_PAIR = (*FLOW_PARTITION, "fingerprint", "copy", "source_offset", "target_offset")
+_DIFFERENCE = (*FLOW_PARTITION, "kind", "source_record", "target_record")
 KINDS = ("missing", "duplicates", "unexpected", "altered", "reordered", "expired")
 _NO_RECORD = "CAST(NULL AS struct<offset: bigint, key: binary, timestamp: timestamp, run: string, seq: string>)"
 
@@ -30,9 +30,8 @@ def match_copies(source: DataFrame, target: DataFrame, cuts: DataFrame) -> DataF
         cuts: source, target, topic, partition, ``until``: source offsets below it are judged. Every flow has a row.
 
     Returns:
-        A row for each pair: flow, partition, fingerprint, copy (1, 2, …), first_copy (the target offset of the
-        content's first copy), source_offset and target_offset (one of them null without a partner), ``in_cut``, run,
-        seq. Source records behind the cut that have no partner are left out.
+        A row for each pair: flow, partition, fingerprint, copy (1, 2, …), source_offset and target_offset (one of them
+        null without a partner), ``in_cut``, run, seq. Source records behind the cut that have no partner are left out.
     """
     sources = source.select(*_CONTENT, "offset", "run", "seq", F.lit(None).cast("string").alias("to"))
     targets = target.select(
@@ -43,12 +42,7 @@ def match_copies(source: DataFrame, target: DataFrame, cuts: DataFrame) -> DataF
         F.col("target").alias("to"),
     )
     by_offset = Window.partitionBy(*_CONTENT, "to").orderBy("offset")
-    so_far = by_offset.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    copies = (
-        sources.unionByName(targets)
-        .repartition(*_CONTENT)
-        .withColumns({"copy": F.row_number().over(by_offset), "first_copy": F.first("offset").over(so_far)})
-    )
+    copies = sources.unionByName(targets).repartition(*_CONTENT).withColumn("copy", F.row_number().over(by_offset))
     flows = F.broadcast(cuts.select(*FLOW).distinct())
     at_source = F.col("to").isNull()
     return (
@@ -58,7 +52,6 @@ def match_copies(source: DataFrame, target: DataFrame, cuts: DataFrame) -> DataF
         .agg(
             F.max(F.when(at_source, F.col("offset"))).alias("source_offset"),
             F.max(F.when(~at_source, F.col("offset"))).alias("target_offset"),
-            F.max(F.when(~at_source, F.col("first_copy"))).alias("first_copy"),
             F.max("run").alias("run"),
             F.max("seq").alias("seq"),
         )
@@ -144,28 +137,6 @@ def lone_pairs(pairs: DataFrame) -> DataFrame:
     return lone.select(*_PAIR, "kind")
 
 
-def first_unambiguous(pairs: DataFrame, duplicates: DataFrame) -> DataFrame:
-    """Where a target partition's matched records begin, leaving aside contents with more copies than the source has.
-
-    Of such a content, nobody can say which copy belongs to which: when the source's retention removed the first of two
-    equal records, the target's first copy is matched with what was the source's second.
-
-    Args:
-        pairs: as from ``match_copies``.
-        duplicates: the rows of ``lone_pairs`` of that kind.
-
-    Returns:
-        Flow, partition, first_target.
-    """
-    content = [*_CONTENT, "target"]
-    return (
-        pairs.where("source_offset IS NOT NULL AND target_offset IS NOT NULL")
-        .join(duplicates.select(*content), content, "left_anti")
-        .groupBy(*FLOW_PARTITION)
-        .agg(F.min("target_offset").alias("first_target"))
-    )
-
-
 def identify(lone: DataFrame, source: DataFrame, target: DataFrame) -> DataFrame:
     """Adds what is known of the records of pairs without a partner.
 
@@ -175,7 +146,7 @@ def identify(lone: DataFrame, source: DataFrame, target: DataFrame) -> DataFrame
         target: source, target, topic, partition, offset, record.
 
     Returns:
-        Flow, partition, kind, first_copy, source_record and target_record (one of them null).
+        Flow, partition, kind, source_record and target_record (one of them null).
     """
     at_source = source.withColumnsRenamed({"offset": "source_offset", "record": "source_record"})
     at_target = target.withColumnsRenamed({"offset": "target_offset", "record": "target_record"})
@@ -219,16 +190,16 @@ def name_expired(differences: DataFrame, bounds: DataFrame) -> DataFrame:
         the first matched one while the source's log has lost its beginning; records of the source that lie before the
         first matched one while the target's log has lost its beginning, and are old enough or the log long enough.
     """
-    offset_at_target, offset_at_source = F.col("target_record.offset"), F.col("source_record.offset")
+    never = F.lit(2**63 - 1)
     gone_at_source = (
-        F.col("kind").isin("unexpected", "duplicates")
+        (F.col("kind") == "unexpected")
         & (F.col("source_start") > 0)
-        & (F.coalesce("first_copy", offset_at_target) < F.coalesce("first_target", F.lit(2**63 - 1)))
+        & (F.col("target_record.offset") < F.coalesce("first_target", never))
     )
     gone_at_target = (
         (F.col("kind") == "missing")
         & (F.col("target_start") > 0)
-        & (offset_at_source < F.coalesce("first_source", F.lit(2**63 - 1)))
+        & (F.col("source_record.offset") < F.coalesce("first_source", never))
         & (F.coalesce(F.col("source_record.timestamp") < F.col("expire_before"), F.lit(False)) | F.col("size_retained"))
     )
     expired = F.coalesce(gone_at_source | gone_at_target, F.lit(False))
@@ -258,7 +229,6 @@ def _pair_up(lone: DataFrame, by: tuple[str, ...], where: str) -> DataFrame:
         .groupBy(*FLOW_PARTITION, *by, "nth")
         .agg(
             F.when(F.count("kind") == 2, "altered").otherwise(F.max("kind")).alias("kind"),
-            F.max("first_copy").alias("first_copy"),
             F.max("source_record").alias("source_record"),
             F.max("target_record").alias("target_record"),
         )

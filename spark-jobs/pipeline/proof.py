@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from kafka import TopicPartition
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lab.access import Lab, Mirror
@@ -18,6 +16,7 @@ from pipeline.comparing import Counts, Cut, Flow, FlowKey, Frozen, MirrorKey, co
 from pipeline.configurations import Difference, config_differences
 from pipeline.latency import LatencySampler
 from pipeline.mirrors import Progress, describe, selected_topics, target_topic, wait_for_mirror
+from pipeline.session import ERRORS, cause
 
 _CONFIG_TIMEOUT_S = 15.0
 _ATTEMPTS = 3
@@ -157,13 +156,13 @@ class Proof:
                 )
             except UnreachableError as error:
                 self._found.undecided.append(str(error))
-            except (PySparkException, Py4JError) as error:
+            except ERRORS as error:
                 # A log may lose its beginning while it is read: then everything is read anew, from where it begins now.
                 moved = frozen.moved()
                 if attempt < _ATTEMPTS and moved:
                     self._report(f"retention removed records of {moved} while they were read; reading again")
                     continue
-                self._found.undecided.append(f"the records could not be read: {_cause(error)}")
+                self._found.undecided.append(f"the records could not be read: {cause(error)}")
             return
 
     def _start_comparing_configs(self) -> dict[MirrorKey, Future[dict[str, list[Difference]]]]:
@@ -195,10 +194,3 @@ class Proof:
         for region, sampler in self._samplers.items():
             for topic, samples in sampler.finish().items():
                 self._found.latencies[region, topic] = samples
-
-
-def _cause(error: Exception) -> str:
-    """The innermost reason that a Java stack trace gives, or the message's first line."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return (causes or lines)[-1 if causes else 0].strip()

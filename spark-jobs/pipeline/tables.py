@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from rich import box
@@ -12,6 +13,21 @@ from rich.markup import escape
 from rich.table import Table
 
 _COLOURS = {"proved": "green", "disproved": "red", "inconclusive": "yellow"}
+_TOTALS = (
+    ("events", "events"),
+    ("first (UTC)", "first"),
+    ("last (UTC)", "last"),
+    ("unreadable", "unreadable"),
+    ("orders", "orders"),
+    ("cancellations", "cancellations"),
+    ("units sold", "units"),
+    ("revenue", "revenue"),
+    ("stock movements", "movements"),
+    ("units moved", "stock_units"),
+    ("sensor readings", "readings"),
+    ("mean temperature °C", "temperature"),
+    ("mean humidity %", "humidity"),
+)
 _COLUMNS = (
     ("records", "source_records"),
     ("missing", "missing"),
@@ -93,3 +109,34 @@ def _example(flow: Mapping[str, Any], example: Mapping[str, Any]) -> str:
     key = "no key" if example["key"] is None else f"key {example['key']}"
     place = f"{flow['topic']}-{example['partition']}"
     return escape(f"  {example['kind']}: {place}, {', '.join(offsets)}, {key}, {example['timestamp']}")
+
+
+def show_aggregates(document: Mapping[str, Any], output: Console) -> None:
+    """Shows the regions side by side: totals, then products and order regions by revenue."""
+    regions: Mapping[str, Any] = document["regions"]
+    totals = _side_by_side("events read in", regions)
+    for label, name in _TOTALS:
+        totals.add_row(label, *(_shown(region.get(name)) for region in regions.values()))
+    output.print(totals)
+    for title, name in (("revenue by product", "by_product"), ("revenue by order region", "by_region")):
+        table = _side_by_side(title, regions)
+        by_region = [{row["name"]: row["revenue"] for row in region[name]} for region in regions.values()]
+        for product in dict.fromkeys(row["name"] for region in regions.values() for row in region[name]):
+            table.add_row(escape(product), *(_shown(rows.get(product)) for rows in by_region))
+        output.print(table)
+
+
+def _side_by_side(title: str, regions: Mapping[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column(title, overflow="fold")
+    for region in regions:
+        table.add_column(region, justify="right")
+    return table
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    return f"{value:,}"

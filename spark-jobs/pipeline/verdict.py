@@ -86,11 +86,11 @@ def _flow(evidence: Evidence, flow: Flow) -> dict[str, Any]:
 def _reasons(evidence: Evidence, flow: Flow, document: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Why the flow disproves the claim, and why it leaves it undecided."""
     where = f"{flow.topic}, {flow.mirror.source} → {flow.mirror.target}"
-    faults = {name: document[name] for name in FAULTS if document[name]}
-    doubts = []
+    faults: dict[str, int] = {name: document[name] for name in FAULTS if document[name]}
+    doubts: list[str] = []
     if _is_compacted(evidence, flow) and (faults.keys() & {"missing", "unexpected"}):
         # Each side compacts in its own time: a record on one side only need not be the mirror's fault.
-        unclear = {name: faults.pop(name) for name in ("missing", "unexpected") if name in faults}
+        unclear = {name: faults.pop(name) for name in list(faults) if name in ("missing", "unexpected")}
         doubts.append(f"{where}: {_counted(unclear)} in a compacted topic")
     reasons = [f"{where}: {_counted(faults)}"] if faults else []
     if "missing" in faults:

@@ -18,6 +18,7 @@ import pytest
 
 from lab.access import ROOT
 from lab.errors import WrongUseError
+from lock_classes import HEADER, merge
 
 # Stands in for the real installer: it makes what the bootstrap looks at, and counts its runs.
 INSTALLER = """\
@@ -120,6 +121,11 @@ def test_lab_home_may_be_elsewhere_and_relative(checkout: Path, tmp_path: Path) 
     assert bootstrap(checkout, cwd=tmp_path, LAB_HOME="my home").returncode == 0
     assert runs(tmp_path / "my home") == ["requirements.lock"]
     assert not (checkout / ".lab").exists()
+
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "my home").rename(tmp_path / "moved/my home")
+    bootstrap(checkout, cwd=tmp_path / "moved", LAB_HOME="my home")
+    assert len(runs(tmp_path / "moved/my home")) == 2
 
 
 @pytest.fixture
@@ -230,3 +236,26 @@ def test_spark_gets_a_java_that_starts(install: ModuleType, monkeypatch: pytest.
     assert plain.returncode == 1
     assert spark.returncode == 0
     assert "text = two words" in spark.stderr
+
+
+def test_class_archive_that_cannot_be_made_is_no_failure(
+    install: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(install, "VENV", Path(sys.prefix))
+    monkeypatch.setattr(install, "ROOT", tmp_path)
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/kafka.classes").write_text("not @ a list", encoding="utf-8")
+    (install.HOME / "jars").mkdir()
+    (install.HOME / "jars/kafka.jsa").write_bytes(b"cut off")
+    install.make_java_homes()
+    install.make_class_archive()
+    assert not (install.HOME / "jars/kafka.jsa").exists()
+    assert "Kafka will start more slowly" in capfd.readouterr().err
+
+
+def test_class_lists_are_merged_without_what_cannot_be_archived() -> None:
+    lists = [
+        "# a comment\njava/lang/Object id: 0\norg/example/A id: 7\njdk/proxy1/$Proxy5 id: 9\n",
+        "java/lang/Object id: 0\norg/example/B id: 7\nplugin/C id: 8 source: /c.jar\n@lambda-proxy org/example/B x\n",
+    ]
+    assert merge(lists) == HEADER + "@lambda-proxy org/example/B x\njava/lang/Object\norg/example/A\norg/example/B\n"

@@ -67,8 +67,11 @@ def apply(region: Region, manifests: Sequence[Manifest], *, ready_seconds: float
     return outcome
 
 
-def delete(region: Region, manifests: Iterable[Manifest]) -> list[str]:
-    """Deletes resources, those first that need the others; returns the references of those that were there."""
+def delete(region: Region, manifests: Iterable[Manifest], *, dry_run: bool = False) -> list[str]:
+    """Deletes resources, those first that need the others; returns the references of those that were there.
+
+    With ``dry_run`` they stay.
+    """
     deleted = []
     for manifest in reversed(in_order(manifests)):
         resource = manifest.resource
@@ -78,6 +81,9 @@ def delete(region: Region, manifests: Iterable[Manifest]) -> list[str]:
         else:
             there = region.resource(resource.kind, name) is not None
         if not there:
+            continue
+        deleted.append(resource.reference)
+        if dry_run:
             continue
         match resource:
             case Deployment():
@@ -95,7 +101,6 @@ def delete(region: Region, manifests: Iterable[Manifest]) -> list[str]:
             case Namespace():
                 delete_region(region, bound=30)
         region.forget(resource.kind, name)
-        deleted.append(resource.reference)
     return deleted
 
 

@@ -8,6 +8,7 @@ documentation of ``Kafka``.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
@@ -16,7 +17,7 @@ from pathlib import Path
 from . import certificates, processes, services
 from .errors import PlatformError
 from .java import Java
-from .models import Kafka, KafkaNodePool, Listener, as_text
+from .models import JvmOptions, Kafka, KafkaNodePool, Listener, as_text
 from .processes import Process
 from .region import LOOPBACK, Region, remove_folder, write_file
 from .secret_store import delete_secret, secret_file
@@ -168,6 +169,7 @@ class Cluster:
                 command=command,
                 priority=processes.BROKER,
                 directory=folder,
+                environment=self.java.environment,
                 digest=processes.digest(properties, certificate),
                 stop_seconds=20,
             ),
@@ -180,11 +182,18 @@ class Cluster:
             "kafka.tools.StorageTool",
             *("format", "--cluster-id", self._cluster_id(), "--config", str(folder / "server.properties")),
             *(["--release-version", version] if (version := self.kafka.spec.kafka.metadata_version) else []),
-            options=self.kafka.spec.kafka.jvm_options,
+            options=JvmOptions.model_validate({"-XX": {"TieredStopAtLevel": 1}}),
             heap="128m",
             system=self.java.logging(folder),
         )
-        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command,
+            env={**os.environ, **self.java.environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
             lines = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
             raise PlatformError(f"{self.region.name}: Kafka/{self.name}: formatting failed: {lines[-1]}")

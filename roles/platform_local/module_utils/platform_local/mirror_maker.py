@@ -124,6 +124,7 @@ class MirrorMaker:
                 command=command,
                 priority=processes.WORKER,
                 directory=self.folder,
+                environment=self.java.environment,
                 digest=processes.digest(properties, *(path.read_bytes() for path in trust.values())),
                 stop_seconds=15,
             )

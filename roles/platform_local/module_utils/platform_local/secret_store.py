@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .errors import PlatformError
@@ -34,6 +34,22 @@ def read_secret(region: Region, name: str) -> dict[str, bytes]:
     if not folder.is_dir():
         raise PlatformError(f"{region.name}: there is no secret '{name}'")
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def copy_secrets(origin: Region, region: Region, names: Iterable[str], *, dry_run: bool = False) -> list[str]:
+    """Copies secrets from one region to another; returns the names of those that were missing or differed.
+
+    Raises:
+        PlatformError: the region of origin has no such secret.
+    """
+    copied = []
+    for name in names:
+        data = read_secret(origin, name)
+        if not (region.secrets / name).is_dir() or read_secret(region, name) != data:
+            copied.append(name)
+            if not dry_run:
+                write_secret(region, name, data)
+    return copied
 
 
 def secret_file(region: Region, name: str, key: str) -> Path:

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# All linters. Needs the environment that scripts/bootstrap.sh --dev makes, with its bin folder first on PATH.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+mapfile -t shell < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
+ruff check .
+ruff format --check .
+mypy
+yamllint --strict .
+shellcheck "${shell[@]}"
+shfmt -i 2 -ci -d "${shell[@]}"
+ansible-lint --offline

@@ -1,0 +1,42 @@
+"""Merges class lists of Java processes into ``scripts/kafka.classes``, from which the bootstrap makes a class archive.
+
+A maintainer's tool, for a new Kafka or Java; an old list only makes starting slower. Have the processes of a real lab
+write what they load, and merge that:
+
+    JAVA_TOOL_OPTIONS=-XX:DumpLoadedClassList=/tmp/classes.%p ./setup-03-broadcast.sh && ./cleanup.sh
+    .lab/venv/bin/python scripts/lock_classes.py /tmp/classes.*
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from lab.access import ROOT
+from lab.errors import WrongUseError, run_command
+
+HEADER = "# The classes that Kafka loads, as Java's class data sharing wants them. Made by scripts/lock_classes.py.\n"
+
+
+def merge(lists: list[str]) -> str:
+    """One list of several.
+
+    Numbers, which hold in one process only, go. So do classes that cannot be archived: those of a plugin's own
+    loader, and dynamic proxies.
+    """
+    lines = {line.partition(" id:")[0] for text in lists for line in text.splitlines() if " source:" not in line}
+    kept = sorted(line for line in lines if line[:1] not in ("", "#") and ("$Proxy" not in line or line[0] == "@"))
+    return HEADER + "".join(f"{line}\n" for line in kept)
+
+
+def main() -> int:
+    """Reads the lists named as arguments and writes the merged one."""
+    if len(sys.argv) < 2:
+        raise WrongUseError("usage: lock_classes.py LIST…")
+    merged = merge([Path(name).read_text(encoding="utf-8") for name in sys.argv[1:]])
+    (ROOT / "scripts/kafka.classes").write_text(merged, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,119 @@
+"""What the shop's events say, region by region. Money is decimal; every record counts, the shop's duplicates too."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+EVENTS = ("ORDERS", "CANCELLATIONS", "DOORS", "STOCK", "CUSTOMERS", "SENSORS")
+TOPIC = rf"^(?:.*[._-])?LH\.({'|'.join(EVENTS)})$"
+"""An event topic under any policy: what stands before ``LH.`` is the policy's."""
+
+# Every field that the aggregates use, whichever event has it.
+_BODY = (
+    "description string, region string, price decimal(18,2), quantity bigint, warehouse string, product string, "
+    "temperature double, humidity double, broken string"
+)
+_REQUIRED = {
+    "ORDERS": ("description", "region", "price", "quantity"),
+    "STOCK": ("warehouse", "product", "quantity"),
+    "SENSORS": ("temperature", "humidity"),
+}
+
+
+def parse(records: DataFrame) -> DataFrame:
+    """Reads the events' values.
+
+    Args:
+        records: consumed_in (a region), topic, timestamp, value.
+
+    Returns:
+        consumed_in, event (such as ORDERS), timestamp, body (a struct), ``readable``: whether it is a JSON object with
+        the fields that its kind of event needs, of the right types.
+    """
+    text = F.col("value").cast("string")
+    body = F.from_json(text, _BODY, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "broken"})
+    events = records.select(
+        "consumed_in", F.regexp_extract("topic", TOPIC, 1).alias("event"), "timestamp", body.alias("body")
+    ).where("event != ''")
+    return events.withColumn("readable", _readable())
+
+
+def summary(events: DataFrame) -> DataFrame:
+    """Counts of each region.
+
+    Args:
+        events: as from ``parse``.
+
+    Returns:
+        consumed_in, events, first, last, unreadable, orders, cancellations, units, revenue, stock_units, movements,
+        readings, temperature (mean, in °C) and humidity (mean, in %).
+    """
+    order, stock, sensor = (F.col("readable") & (F.col("event") == name) for name in ("ORDERS", "STOCK", "SENSORS"))
+    return events.groupBy("consumed_in").agg(
+        F.count("*").alias("events"),
+        F.min("timestamp").alias("first"),
+        F.max("timestamp").alias("last"),
+        F.count_if(~F.col("readable")).alias("unreadable"),
+        F.count_if(order).alias("orders"),
+        F.count_if(F.col("readable") & (F.col("event") == "CANCELLATIONS")).alias("cancellations"),
+        _total(F.when(order, F.col("body.quantity"))).alias("units"),
+        _total(F.when(order, _revenue())).alias("revenue"),
+        F.count_if(stock).alias("movements"),
+        _total(F.when(stock, F.col("body.quantity"))).alias("stock_units"),
+        F.count_if(sensor).alias("readings"),
+        F.round(F.avg(F.when(sensor, F.col("body.temperature"))), 2).alias("temperature"),
+        F.round(F.avg(F.when(sensor, F.col("body.humidity"))), 2).alias("humidity"),
+    )
+
+
+def orders_by(events: DataFrame, field: str) -> DataFrame:
+    """Orders, units and revenue of each region, by a field of the order.
+
+    Args:
+        events: as from ``parse``.
+        field: ``description`` (the product) or ``region`` (where the order came from).
+
+    Returns:
+        consumed_in, name, orders, units, revenue.
+    """
+    orders = events.where(F.col("readable") & (F.col("event") == "ORDERS"))
+    return orders.groupBy("consumed_in", F.col(f"body.{field}").alias("name")).agg(
+        F.count("*").alias("orders"),
+        _total(F.col("body.quantity")).alias("units"),
+        _total(_revenue()).alias("revenue"),
+    )
+
+
+def best(by: DataFrame, count: int) -> DataFrame:
+    """The ``count`` names with the most revenue over all regions, with every region's row for them.
+
+    Args:
+        by: as from ``orders_by``.
+        count: how many names.
+
+    Returns:
+        The rows of ``by`` for these names, with ``rank`` (1 is the most).
+    """
+    # Each region has its own copy of the same orders: the largest says how much a name sold, the sum would not.
+    names = by.groupBy("name").agg(F.max("revenue").alias("most")).orderBy(F.desc("most"), "name").limit(count)
+    ranked = names.agg(F.collect_list("name").alias("names")).select(F.posexplode("names").alias("rank", "name"))
+    return by.join(F.broadcast(ranked), "name").withColumn("rank", F.col("rank") + 1)
+
+
+def _revenue() -> Column:
+    return (F.col("body.price") * F.col("body.quantity").cast("decimal(18,0)")).cast("decimal(38,2)")
+
+
+def _total(column: Column) -> Column:
+    return F.coalesce(F.sum(column), F.lit(0).cast("long"))
+
+
+def _readable() -> Column:
+    readable = F.col("body").isNotNull() & F.col("body.broken").isNull()
+    for event, fields in _REQUIRED.items():
+        complete = F.lit(True)
+        for name in fields:
+            complete = complete & F.col(f"body.{name}").isNotNull()
+        readable = readable & ((F.col("event") != event) | complete)
+    return F.coalesce(readable, F.lit(False))

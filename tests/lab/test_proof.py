@@ -1,0 +1,189 @@
+"""The proof succeeds on a broadcast that works, and finds and names every kind of fault in one that does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+
+from .conftest import Kit, wait_until
+
+pytestmark = pytest.mark.lab
+
+RECORDS = 20
+FAULTS = ("INTACT", "DELETED", "FOREIGN", "TWICE", "ALTERED", "REORDERED", "RECONFIGURED")
+
+
+def admin(kit: Kit, region: str) -> KafkaAdminClient:
+    """A client that may do everything in a region."""
+    return KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
+
+
+def write(kit: Kit, region: str, topic: str, records: list[tuple[bytes, bytes, int]]) -> None:
+    """Writes records (key, value, timestamp in ms) to partition 0 of a topic."""
+    with KafkaProducer(**kit.lab.region(region).connection("admin").kafka_python()) as producer:
+        for key, value, timestamp in records:
+            producer.send(topic, value, key=key, partition=0, timestamp_ms=timestamp).get(timeout=30)
+
+
+def count(kit: Kit, region: str, topic: str) -> int:
+    """How many committed records a region's copy of a topic has."""
+    with KafkaConsumer(
+        **kit.lab.region(region).connection("prover").kafka_python(), isolation_level="read_committed"
+    ) as consumer:
+        partition = TopicPartition(topic, 0)
+        if partition.partition not in (consumer.partitions_for_topic(topic) or ()):
+            return 0
+        consumer.assign([partition])
+        consumer.seek_to_beginning(partition)
+        end, records = consumer.end_offsets([partition])[partition], 0
+        while consumer.position(partition) < end:
+            records += sum(len(batch) for batch in consumer.poll(timeout_ms=1000).values())
+        return records
+
+
+def empty(kit: Kit, region: str, topic: str, before: int = -1) -> None:
+    """Deletes the records before an offset (all of them by default)."""
+    client = admin(kit, region)
+    client.delete_records({TopicPartition(topic, 0): before})
+    client.close()
+
+
+def prove(kit: Kit, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Runs the proof: its exit code and its document."""
+    done = kit.run("prove", "--json", *arguments)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_broadcast_that_works_is_proved_while_the_producer_goes_on(kit: Kit) -> None:
+    code, document = prove(kit)
+    assert code == 0, document
+    assert document["verdict"] == "proved"
+    assert {(flow["source"], flow["target"]) for flow in document["flows"]} == {
+        ("europe", "north-america"),
+        ("europe", "south-america"),
+    }
+    assert len(document["flows"]) == 12
+    for flow in document["flows"]:
+        faults = ("missing", "duplicates", "reordered", "unexpected", "altered")
+        assert [flow[fault] for fault in faults] == [0, 0, 0, 0, 0]
+        assert flow["config_differences"] in (0, [])
+    orders = next(flow for flow in document["flows"] if flow["topic"] == "LH.ORDERS")
+    assert orders["partitions"] == 3
+    assert orders["source_records"] == orders["target_records"] > 0
+    text = kit.run("prove")
+    assert text.returncode == 0
+    assert "proved" in text.stdout
+    assert "WARN" not in text.stdout + text.stderr
+
+
+def test_the_aggregates_are_the_same_in_every_region(kit: Kit) -> None:
+    done = kit.run("aggregate", "--json")
+    assert done.returncode == 0, done.stderr
+    regions = json.loads(done.stdout)["regions"]
+    assert set(regions) == {"europe", "north-america", "south-america"}
+
+
+@pytest.fixture(scope="module")
+def tampered(kit: Kit) -> Iterator[dict[str, dict[str, Any]]]:
+    """The flows to North America after a fault of each kind was made there, by the fault's name."""
+    topics = [f"LH.{fault}" for fault in FAULTS]
+    europe = admin(kit, "europe")
+    europe.create_topics({topic: {"num_partitions": 1, "replication_factor": 1} for topic in topics})
+    europe.close()
+    originals = [(f"key-{n}".encode(), f"value-{n}".encode(), 1_700_000_000_000 + n) for n in range(RECORDS)]
+    for topic in topics:
+        write(kit, "europe", topic, originals)
+    for topic in topics:
+        for region in ("north-america", "south-america"):
+            wait_until(lambda r=region, t=topic: count(kit, r, t) == RECORDS, 60, f"{topic} in {region}")  # type: ignore[misc]
+
+    empty(kit, "north-america", "LH.DELETED", before=1)
+    write(kit, "north-america", "LH.FOREIGN", [(b"nobody", b"wrote this in Europe", 1_700_000_000_000)])
+    write(kit, "north-america", "LH.TWICE", [originals[7]])
+    empty(kit, "north-america", "LH.ALTERED")
+    write(
+        kit,
+        "north-america",
+        "LH.ALTERED",
+        [(k, b"changed" if n == 3 else v, t) for n, (k, v, t) in enumerate(originals)],
+    )
+    empty(kit, "north-america", "LH.REORDERED")
+    write(kit, "north-america", "LH.REORDERED", [*originals[:5], originals[6], originals[5], *originals[7:]])
+
+    # The mirror would put a changed configuration right within seconds, so it is told not to look.
+    manifest = kit.manifest("mm2-na.yaml")
+    text = manifest.read_text()
+    try:
+        manifest.write_text(text.replace("sync.topic.configs.enabled: true", "sync.topic.configs.enabled: false"))
+        assert kit.setup().returncode == 0
+        client = admin(kit, "north-america")
+        client.alter_configs(
+            [ConfigResource(ConfigResourceType.TOPIC, "LH.RECONFIGURED", {"retention.ms": "12345678"})]
+        )
+        client.close()
+        code, document = prove(kit)
+    finally:
+        manifest.write_text(text)
+        assert kit.setup().returncode == 0
+    assert code == 1
+    assert document["verdict"] == "disproved"
+    yield {flow["topic"]: flow for flow in document["flows"] if flow["target"] == "north-america"}
+    for region in kit.lab.regions:
+        client = admin(kit, region)
+        client.delete_topics([topic for topic in topics if topic in client.list_topics()])
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("topic", "fault", "number"),
+    [
+        ("LH.DELETED", "missing", 1),
+        ("LH.FOREIGN", "unexpected", 1),
+        ("LH.TWICE", "duplicates", 1),
+        ("LH.ALTERED", "altered", 1),
+        ("LH.REORDERED", "reordered", 1),
+    ],
+)
+def test_a_fault_is_found_and_counted_and_nothing_else(
+    tampered: dict[str, dict[str, Any]], topic: str, fault: str, number: int
+) -> None:
+    flow = tampered[topic]
+    faults = ("missing", "duplicates", "reordered", "unexpected", "altered")
+    assert {name: flow[name] for name in faults} == {name: number if name == fault else 0 for name in faults}
+
+
+def test_a_changed_topic_configuration_is_found(tampered: dict[str, dict[str, Any]]) -> None:
+    assert "retention.ms" in json.dumps(tampered["LH.RECONFIGURED"])
+    assert tampered["LH.RECONFIGURED"]["config_differences"] not in (0, [])
+    assert tampered["LH.INTACT"]["config_differences"] in (0, [])
+
+
+def test_an_intact_topic_stays_intact_beside_the_others(tampered: dict[str, dict[str, Any]]) -> None:
+    faults = ("missing", "duplicates", "reordered", "unexpected", "altered")
+    assert [tampered["LH.INTACT"][fault] for fault in faults] == [0, 0, 0, 0, 0]
+    assert tampered["LH.INTACT"]["target_records"] == RECORDS
+
+
+@pytest.mark.parametrize("state", ["stopped", "paused"])
+def test_a_stopped_mirror_makes_the_proof_inconclusive_and_is_named(kit: Kit, state: str) -> None:
+    manifest = kit.manifest("mm2-sa.yaml")
+    text = manifest.read_text()
+    try:
+        manifest.write_text(text.replace("        tasksMax: 1\n", f"        tasksMax: 1\n        state: {state}\n"))
+        assert kit.setup().returncode == 0
+        write(kit, "europe", "LH.ORDERS", [(b"later", b"{}", 1_700_000_000_000)])
+        done = kit.run("prove", "--json", "--timeout", "20")
+        document = json.loads(done.stdout)
+        assert (done.returncode, document["verdict"]) == (4, "inconclusive")
+        assert "mm2-sa" in json.dumps(document)
+        assert state.upper() in json.dumps(document)
+    finally:
+        manifest.write_text(text)
+        assert kit.setup().returncode == 0
+    assert prove(kit)[0] == 0

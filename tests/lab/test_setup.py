@@ -1,0 +1,203 @@
+"""Setting up: again, after a learner's change, after an interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from .conftest import Kit, copy_kit, wait_until
+
+pytestmark = pytest.mark.lab
+
+
+def recap(output: str) -> dict[str, int]:
+    """How many things Ansible says it changed, by region."""
+    return {host: int(changed) for host, changed in re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", output, re.M)}
+
+
+def pids(kit: Kit) -> dict[str, int]:
+    """The process ids of everything in the lab, by what it is."""
+    found = {}
+    for process in psutil.process_iter():
+        try:
+            folder = process.environ().get("LAB_REGION_FOLDER", "")
+        except psutil.Error:
+            continue
+        if folder.startswith(str(kit.home)):
+            found[f"{Path(folder).name}: {' '.join(process.cmdline()[-3:])}"] = process.pid
+    return found
+
+
+def test_a_second_run_changes_nothing(kit: Kit) -> None:
+    kit.setup()
+    before = pids(kit)
+    done = kit.setup()
+    assert done.returncode == 0
+    assert recap(done.stdout) == {"europe": 0, "north-america": 0, "south-america": 0}
+    assert pids(kit) == before
+
+
+def test_check_mode_tells_and_changes_nothing(kit: Kit) -> None:
+    file = kit.manifest("mm2-sa.yaml")
+    text = file.read_text()
+    try:
+        file.write_text(text.replace("refresh.topics.interval.seconds: 10", "refresh.topics.interval.seconds: 11"))
+        done = kit.setup("--check", "--diff")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert recap(done.stdout)["south-america"] == 1
+        assert "+          refresh.topics.interval.seconds: 11" in done.stdout.replace("    +", "+")
+    finally:
+        file.write_text(text)
+    assert recap(kit.setup().stdout)["south-america"] == 0
+
+
+def test_an_edited_mirror_changes_and_nothing_else(kit: Kit) -> None:
+    file = kit.manifest("mm2-na.yaml")
+    text = file.read_text()
+    before = pids(kit)
+    try:
+        file.write_text(
+            text.replace("sync.topic.configs.interval.seconds: 5", "sync.topic.configs.interval.seconds: 6")
+        )
+        done = kit.setup()
+        assert done.returncode == 0, done.stderr
+        assert recap(done.stdout) == {"europe": 0, "north-america": 1, "south-america": 0}
+        assert pids(kit) == before
+        config = json.loads(_connect(kit, "/connectors?expand=info"))
+        (connector,) = config.values()
+        assert connector["info"]["config"]["sync.topic.configs.interval.seconds"] == "6"
+    finally:
+        file.write_text(text)
+        assert recap(kit.setup().stdout) == {"europe": 0, "north-america": 1, "south-america": 0}
+
+
+def test_an_edited_worker_setting_restarts_that_worker_and_nothing_else(kit: Kit) -> None:
+    file = kit.manifest("mm2-na.yaml")
+    text = file.read_text()
+    before = pids(kit)
+    try:
+        file.write_text(text.replace("offset.flush.interval.ms: 5000", "offset.flush.interval.ms: 4000"))
+        assert recap(kit.setup().stdout) == {"europe": 0, "north-america": 1, "south-america": 0}
+        after = pids(kit)
+        assert {name for name in before if before[name] != after[name]} == {
+            name for name in before if "worker-0.properties" in name and name.startswith("north-america")
+        }
+    finally:
+        file.write_text(text)
+        kit.setup()
+
+
+def test_what_a_learner_sets_on_a_topic_survives_the_next_set_up(kit: Kit) -> None:
+    assert kit.run("topic", "set", "europe", "LH.STOCK", "retention.ms=7200000").returncode == 0
+    assert recap(kit.setup().stdout)["europe"] == 0
+    shown = kit.run("topic", "show", "LH.STOCK").stdout
+    assert shown.count("7200000") == 3
+    assert kit.run("topic", "unset", "europe", "LH.STOCK", "retention.ms").returncode == 0
+    assert "7200000" not in kit.run("topic", "show", "LH.STOCK").stdout
+
+
+def test_status_is_healthy_and_names_what_is_not(kit: Kit) -> None:
+    done = kit.run("status", "--json")
+    assert done.returncode == 0, done.stdout
+    assert json.loads(done.stdout)["healthy"] is True
+    file = kit.manifest("mm2-sa.yaml")
+    text = file.read_text()
+    try:
+        file.write_text(text.replace("        tasksMax: 1\n", "        tasksMax: 1\n        state: paused\n"))
+        assert kit.setup().returncode == 0
+        done = kit.run("status", "--json")
+        assert done.returncode == 1
+        unhealthy = [
+            resource["name"]
+            for resources in json.loads(done.stdout)["regions"].values()
+            for resource in resources
+            if not resource["healthy"]
+        ]
+        assert unhealthy == ["mm2-sa"]
+        assert "PAUSED" in kit.run("status").stdout
+    finally:
+        file.write_text(text)
+        assert kit.setup().returncode == 0
+
+
+@pytest.fixture
+def second_kit(tmp_path: Path) -> Iterator[Kit]:
+    """Another lab beside the first; whatever is left of it is cleaned up."""
+    kit = copy_kit(tmp_path, port_base=28000)
+    yield kit
+    kit.run("cleanup")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["Ctrl-C", "kill", "kill -9"])
+def test_an_interrupted_set_up_can_be_finished_or_cleaned_up(second_kit: Kit, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "lab", "setup", "03-broadcast"]
+    process = subprocess.Popen(
+        command,
+        cwd=second_kit.root,
+        env=second_kit.variables(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    wait_until(lambda: (second_kit.home / "regions" / "europe" / "supervisor.pid").exists(), 60, "a process manager")
+    # A terminal sends Ctrl-C to the whole group; kill reaches the command alone, kill -9 here all of it.
+    if number == signal.SIGTERM:
+        process.send_signal(number)
+    else:
+        os.killpg(process.pid, number)
+    assert process.wait(timeout=60) != 0
+    if number == signal.SIGINT:
+        done = second_kit.setup()
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert second_kit.run("status").returncode == 0
+    assert second_kit.run("cleanup").returncode == 0
+    assert pids(second_kit) == {}
+    assert not (second_kit.home / "regions").exists()
+
+
+def test_clean_up_ends_processes_whose_manager_was_killed(second_kit: Kit) -> None:
+    assert second_kit.setup().returncode == 0
+    for folder in (second_kit.home / "regions").iterdir():
+        psutil.Process(int((folder / "supervisor.pid").read_text())).kill()
+    assert pids(second_kit)
+    assert second_kit.run("cleanup").returncode == 0
+    assert pids(second_kit) == {}
+
+
+def test_clean_up_with_nothing_there(second_kit: Kit) -> None:
+    done = second_kit.run("cleanup")
+    assert (done.returncode, done.stdout) == (0, "There is nothing to clean up.\n")
+
+
+def test_clean_up_deletes_only_what_the_lab_made(second_kit: Kit) -> None:
+    kept = second_kit.home / "notes.txt"
+    kept.write_text("mine")
+    stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert second_kit.setup().returncode == 0
+        assert second_kit.run("cleanup").returncode == 0
+        assert stranger.poll() is None
+    finally:
+        stranger.communicate(b"\n")
+    assert {path.name for path in second_kit.home.iterdir()} == {"java", "java-spark", "jars", "notes.txt", "venv"}
+
+
+def _connect(kit: Kit, path: str) -> str:
+    import requests
+
+    access = next(mirror for mirror in kit.lab.mirrors if mirror.name == "mm2-na").connect
+    return requests.get(
+        access["url"] + path,
+        auth=(access["username"], Path(access["password_file"]).read_text()),
+        verify=access["ca_file"],
+        timeout=10,
+    ).text

@@ -1,0 +1,200 @@
+"""From what was found to verdict, exit code, document and the text for people."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+from rich.console import Console
+
+from lab.access import Mirror
+from lab.errors import WrongUseError
+from pipeline import submit
+from pipeline.clusters import Config
+from pipeline.comparing import Counts, Cut, Flow
+from pipeline.configurations import Difference
+from pipeline.proof import Evidence
+from pipeline.tables import show_proof
+from pipeline.verdict import EXIT_CODES, judge
+
+MIRROR = Mirror("mm2-na", "europe", "na", "europe", "north-america", "identity", ".", "LH.*", "", "c", {})
+FLOW = Flow(MIRROR, "LH.ORDERS", "LH.ORDERS")
+
+
+def evidence(policy: str = "delete", undecided: tuple[str, ...] = (), **counts: Any) -> Evidence:
+    """Of one flow."""
+    ranges = {TopicPartition("LH.ORDERS", partition): (0, 50) for partition in range(2)}
+    configs = {"LH.ORDERS": {"cleanup.policy": Config(policy, override=False, mirrored=False)}}
+    return Evidence(
+        flows=[FLOW],
+        cuts={"europe": Cut(datetime(2026, 1, 1, tzinfo=UTC), ranges, {}, configs)},
+        counts={FLOW.key: Counts(**{"source_records": 100, "target_records": 100} | counts)},
+        undecided=list(undecided),
+    )
+
+
+def test_a_proof() -> None:
+    document = judge(evidence(after_cut=20, source_gaps=3, expired=2), "03-broadcast", 10.0)
+    assert document["verdict"] == "proved"
+    assert document["reasons"] == []
+    assert document["records_per_second"] == 22
+    assert document["cut"]["europe"] == {
+        "at": "2026-01-01T00:00:00.000+00:00",
+        "offsets": {"LH.ORDERS": {"0": 50, "1": 50}},
+    }
+    (flow,) = document["flows"]
+    assert flow["partitions"] == 2
+    assert flow["latency_ms"] == {"p50": None, "p95": None, "p99": None, "max": None, "samples": 0}
+    assert json.loads(json.dumps(document)) == document
+
+
+@pytest.mark.parametrize("fault", ["missing", "duplicates", "reordered", "unexpected", "altered"])
+def test_every_fault_disproves(fault: str) -> None:
+    found = evidence()
+    setattr(found.counts[FLOW.key], fault, 2)
+    document = judge(found, "s", 1.0)
+    assert document["verdict"] == "disproved"
+    assert document["reasons"] == [f"LH.ORDERS, europe → north-america: 2 {fault}"]
+
+
+def test_a_difference_disproves_although_something_else_is_undecided() -> None:
+    assert judge(evidence(undecided=("mirror x is STOPPED",), missing=1), "s", 1.0)["verdict"] == "disproved"
+
+
+def test_a_changed_configuration_disproves() -> None:
+    found = evidence()
+    found.configs[FLOW.key] = [Difference("retention.ms", "1", None)]
+    document = judge(found, "s", 1.0)
+    assert document["verdict"] == "disproved"
+    assert document["reasons"] == ["LH.ORDERS, europe → north-america: retention.ms differs: source 1, target not set"]
+    assert document["flows"][0]["config_differences"] == [{"name": "retention.ms", "source": "1", "target": None}]
+    assert document["totals"]["config_differences"] == 1
+
+
+def test_records_deleted_at_the_target_are_named() -> None:
+    document = judge(evidence(missing=1, truncated=["LH.ORDERS-0 begins at offset 7"]), "s", 1.0)
+    assert document["reasons"][1] == "north-america: LH.ORDERS-0 begins at offset 7, records before it were deleted"
+
+
+def test_undecided_is_inconclusive() -> None:
+    document = judge(evidence(undecided=("mirror mm2-na is STOPPED, 5 records behind",)), "s", 1.0)
+    assert document["verdict"] == "inconclusive"
+    assert document["reasons"] == ["mirror mm2-na is STOPPED, 5 records behind"]
+
+
+def test_nothing_at_the_source_is_no_proof() -> None:
+    document = judge(evidence(source_records=0, target_records=0), "s", 1.0)
+    assert document["verdict"] == "inconclusive"
+    assert "nothing to prove" in document["reasons"][0]
+
+
+def test_compaction_leaves_undecided_what_one_side_lacks() -> None:
+    document = judge(evidence("compact", missing=3, unexpected=1), "s", 1.0)
+    assert document["verdict"] == "inconclusive"
+    assert document["reasons"] == ["LH.ORDERS, europe → north-america: 3 missing, 1 unexpected in a compacted topic"]
+    assert judge(evidence("compact,delete", altered=1), "s", 1.0)["verdict"] == "disproved"
+
+
+def test_exit_codes() -> None:
+    assert {verdict: int(code) for verdict, code in EXIT_CODES.items()} == {
+        "proved": 0,
+        "disproved": 1,
+        "inconclusive": 4,
+    }
+
+
+def _shown(document: dict[str, Any], width: int) -> str:
+    output = io.StringIO()
+    show_proof(document, Console(file=output, width=width, highlight=False))
+    return output.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_text_fits_and_ends_in_the_verdict(width: int) -> None:
+    example = {
+        "kind": "missing",
+        "partition": 1,
+        "source_offset": 7,
+        "target_offset": None,
+        "key": "a[b]",
+        "timestamp": "2026-01-01T00:00:00.000+00:00",
+    }
+    text = _shown(judge(evidence(missing=1, examples=[example]), "s", 2.0), width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert "\x1b" not in text
+    flat = " ".join(text.split())
+    assert "missing: LH.ORDERS-1, source offset 7, key a[b], 2026-01-01T00:00:00.000+00:00" in flat
+    assert flat.rpartition("disproved:")[2].strip() == (
+        "100 records of 1 topic compared with north-america: 1 missing, 0 duplicates, 0 altered, 0 unexpected, "
+        "0 reordered, 0 configuration differences (2.0 s)"
+    )
+
+
+def test_a_proof_in_one_sentence() -> None:
+    flat = " ".join(_shown(judge(evidence(source_records=12345), "s", 2.0), 200).split())
+    assert "proved: 12,345 records of 1 topic are in north-america: 0 missing, 0 duplicates" in flat
+
+
+class TestSubmit:
+    """The launcher."""
+
+    @pytest.fixture
+    def home(self, tmp_path: Path) -> Path:
+        """An installed kit, as far as the launcher looks."""
+        for name in ("java-spark/bin/java", "jars/spark/a.jar"):
+            path = tmp_path / name
+            path.parent.mkdir(parents=True)
+            path.touch()
+        return tmp_path
+
+    def test_an_environment_for_this_machine(self, home: Path) -> None:
+        found = submit.environment(home, "local[*]", "1g", ["spark.x=y z"])
+        assert found["JAVA_HOME"] == str(home / "java-spark")
+        assert found["SPARK_LOCAL_IP"] == "127.0.0.1"
+        assert "--conf 'spark.x=y z'" in found["PYSPARK_SUBMIT_ARGS"]
+        assert found["PYSPARK_SUBMIT_ARGS"].endswith("pyspark-shell")
+
+    def test_an_environment_for_a_cluster(self, home: Path) -> None:
+        found = submit.environment(home, "spark://host:7077", "2g", [])
+        assert f"--jars {home}/jars/spark/a.jar" in found["PYSPARK_SUBMIT_ARGS"]
+        assert "bindAddress" not in found["PYSPARK_SUBMIT_ARGS"]
+
+    def test_what_is_missing_is_said(self, tmp_path: Path, home: Path) -> None:
+        with pytest.raises(WrongUseError, match="run the set-up"):
+            submit.environment(tmp_path / "nowhere", "local[*]", "1g", [])
+        with pytest.raises(WrongUseError, match="NAME=VALUE"):
+            submit.environment(home, "local[*]", "1g", ["spark.x"])
+
+    @pytest.mark.parametrize(
+        ("arguments", "code"), [(["prove", "--timeout", "-1"], 2), (["prove", "--bogus"], 2), (["x"], 2)]
+    )
+    def test_wrong_use(self, home: Path, arguments: list[str], code: int) -> None:
+        ended = subprocess.run(
+            [sys.executable, "-m", "pipeline.submit", *arguments],
+            env={"LAB_HOME": str(home), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == code
+        assert ended.stdout == ""
+        assert "Traceback" not in ended.stderr
+
+    def test_nothing_set_up(self, home: Path) -> None:
+        ended = subprocess.run(
+            [sys.executable, "-m", "pipeline.submit", "prove", "--json"],
+            env={"LAB_HOME": str(home), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 3
+        assert ended.stdout == ""
+        assert ended.stderr.startswith("error: nothing is set up")
