@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kafka.errors import SaslAuthenticationFailedError
+from kafka.errors import Cancelled, SaslAuthenticationFailedError
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 LONGEST = 300
@@ -84,6 +84,8 @@ class ClientLog(logging.Handler):
         for part in (cause, *(record.args if isinstance(record.args, tuple) else ())):
             if isinstance(part, SaslAuthenticationFailedError):
                 self.refused = part
+            if isinstance(part, Cancelled):
+                return  # What the client itself broke off, because it was closed.
         text = _SPEAKER.sub("", record.getMessage())
         if cause is not None:
             text += f": {type(cause).__name__}: {cause}"

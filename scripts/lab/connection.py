@@ -141,7 +141,8 @@ class Connection:
 def parse_properties(text: str) -> dict[str, str]:
     """Reads Java properties: comments, ``=``, ``:`` or blank as separator, line continuation, backslash escapes."""
     properties: dict[str, str] = {}
-    logical = re.sub(r"\\\r?\n[ \t]*", "", text)
+    # A line goes on in the next one where an odd number of backslashes ends it.
+    logical = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
     for line in logical.splitlines():
         stripped = line.strip()
         if not stripped or stripped[0] in "#!":

@@ -181,11 +181,12 @@ def _name(
     frozen: Frozen,
 ) -> DataFrame:
     """Names every difference; only the offsets in question are read a second time."""
-    lone = comparison.lone_pairs(pairs)
+    lone = comparison.lone_pairs(pairs).persist()
     bounds = [sides.bounds(row, cuts, frozen) for row in summary]
     small = F.broadcast(lone) if lone_count < _FEW else lone
     source, target = sides.around(lone)
-    named = comparison.name_altered(comparison.identify(small, source, target))
+    identified = comparison.identify(small, source, target).persist()
+    named = comparison.name_altered(identified)
     return comparison.name_expired(named, spark.createDataFrame(bounds, _BOUNDS))
 
 

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from pipeline.verdict import counted
+
 _COLOURS = {"proved": "green", "disproved": "red", "inconclusive": "yellow"}
 _TOTALS = (
     ("events", "events"),
@@ -67,17 +69,17 @@ def summary(document: Mapping[str, Any]) -> str:
     if document["verdict"] == "inconclusive":
         compared = f"; compared so far: {totals['source_records']:,} records" if totals["source_records"] else ""
         return f"{document['reasons'][0]}{compared} ({document['seconds']:.1f} s)"
-    faults = ", ".join(
-        f"{totals[name]:,} {name}" for name in ("missing", "duplicates", "altered", "unexpected", "reordered")
+    faults = counted(
+        {name: totals[name] for name in ("missing", "duplicates", "altered", "unexpected", "reordered")}
+        | {"configuration differences": totals["config_differences"]}
     )
-    configs = f"{totals['config_differences']:,} configuration differences"
     topics = len({(flow["source"], flow["topic"]) for flow in flows})
     targets = list(dict.fromkeys(flow["target"] for flow in flows))
     judged = {(flow["source"], flow["topic"]): flow["source_records"] for flow in flows}
     what = f"{sum(judged.values()):,} records of {topics} {'topic' if topics == 1 else 'topics'}"
     where = " and ".join(filter(None, [", ".join(targets[:-1]), targets[-1]]))
     verb = "are in" if document["verdict"] == "proved" else "compared with"
-    return f"{what} {verb} {where}: {faults}, {configs} ({document['seconds']:.1f} s)"
+    return f"{what} {verb} {where}: {faults} ({document['seconds']:.1f} s)"
 
 
 def _flow_table(title: str, flows: list[Mapping[str, Any]]) -> Table:

@@ -17,7 +17,7 @@ EXIT_CODES = {
 }
 FAULTS = ("missing", "duplicates", "reordered", "unexpected", "altered")
 TOTALS = ("source_records", "target_records", "after_cut", *FAULTS, "expired", "source_gaps")
-_ONE = {"duplicates": "duplicate"}
+_ONE = {"duplicates": "duplicate", "configuration differences": "configuration difference"}
 
 
 def judge(evidence: Evidence, scenario: str, seconds: float) -> dict[str, Any]:
@@ -91,8 +91,8 @@ def _reasons(evidence: Evidence, flow: Flow, document: Mapping[str, Any]) -> tup
     if _is_compacted(evidence, flow) and (faults.keys() & {"missing", "unexpected"}):
         # Each side compacts in its own time: a record on one side only need not be the mirror's fault.
         unclear = {name: faults.pop(name) for name in list(faults) if name in ("missing", "unexpected")}
-        doubts.append(f"{where}: {_counted(unclear)} in a compacted topic")
-    reasons = [f"{where}: {_counted(faults)}"] if faults else []
+        doubts.append(f"{where}: {counted(unclear)} in a compacted topic")
+    reasons = [f"{where}: {counted(faults)}"] if faults else []
     if "missing" in faults:
         truncated = evidence.counts[flow.key].truncated
         reasons += [f"{flow.mirror.target}: {partition}, records before it were deleted" for partition in truncated]
@@ -108,7 +108,8 @@ def _is_compacted(evidence: Evidence, flow: Flow) -> bool:
     return policy is not None and "compact" in (policy.value or "")
 
 
-def _counted(faults: Mapping[str, int]) -> str:
+def counted(faults: Mapping[str, int]) -> str:
+    """Numbers with what they count, such as ``1 duplicate, 2 missing``."""
     return ", ".join(f"{count:,} {_ONE.get(name, name) if count == 1 else name}" for name, count in faults.items())
 
 

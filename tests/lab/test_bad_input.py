@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Kit, copy_kit
+from lab.sandbox import Kit, copy_kit
 
 pytestmark = pytest.mark.lab
 

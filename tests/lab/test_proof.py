@@ -10,7 +10,9 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from .conftest import Kit, wait_until
+from lab.sandbox import Kit
+
+from .conftest import wait_until
 
 pytestmark = pytest.mark.lab
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .conftest import Kit, wait_until
+from lab.sandbox import Kit
+
+from .conftest import wait_until
 
 pytestmark = pytest.mark.lab
 

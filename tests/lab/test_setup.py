@@ -14,7 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .conftest import Kit, copy_kit, wait_until
+from lab.sandbox import Kit, copy_kit
+
+from .conftest import wait_until
 
 pytestmark = pytest.mark.lab
 

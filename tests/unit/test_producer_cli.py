@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,13 @@ def test_exactly_as_many_records_as_wanted(monkeypatch: pytest.MonkeyPatch, caps
         sent = produce(["--rate", "max", "--events", str(count), "--seed", "5"], monkeypatch)
         assert len(sent.events) == count
         assert f"done: {count} records in " in capsys.readouterr().out
+
+
+def test_a_limit_may_fall_between_the_two_of_a_double(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["--rate", "max", "--seed", "5", "--topics", "STOCK", "--events"]
+    events = [event for _, event in produce([*arguments, "100"], monkeypatch).events]
+    first_of_two = next(n for n, (one, next_one) in enumerate(pairwise(events), 1) if one == next_one)
+    assert len(produce([*arguments, str(first_of_two)], monkeypatch).events) == first_of_two
 
 
 def test_a_seed_repeats_the_keys_at_any_rate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError
+from kafka.errors import Cancelled, KafkaConnectionError, SaslAuthenticationFailedError
 from kafka.net.transport import KafkaTCPTransport
 
 from producer.kafka_client import ClientLog, prepare
@@ -44,6 +44,13 @@ def test_a_traceback_becomes_a_part_of_the_line(logger: logging.Logger) -> None:
     error = ValueError("odd\nanswer")
     logger.error("Uncaught error", exc_info=(ValueError, error, None))
     assert lines == ["kafka client: Uncaught error: ValueError: odd answer"]
+
+
+def test_what_the_client_breaks_off_itself_is_no_complaint(logger: logging.Logger) -> None:
+    lines: list[str] = []
+    logger.addHandler(ClientLog(lines.append))
+    logger.error("Metadata refresh: failed %s", Cancelled())
+    assert lines == []
 
 
 def test_a_refusal_is_noticed(logger: logging.Logger) -> None:

@@ -28,7 +28,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Runs the entry point, here or there."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         if self._connection.transport != "local":
-            return result | self._execute_module(task_vars=task_vars)
+            result.update(self._execute_module(task_vars=task_vars))
+            return result
         checked = ArgumentSpecValidator(entry_points.OPTIONS).validate(self._task.args)
         if checked.error_messages:
             raise AnsibleActionFail("; ".join(checked.error_messages))

@@ -1,0 +1,186 @@
+"""What the benchmarks share: a lab of their own, Kafka's own measuring tools, percentiles and tables."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+import requests
+import yaml
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient, OffsetSpec
+
+from lab.access import Mirror, lab_home
+from lab.errors import LabError
+from lab.sandbox import Kit, copy_kit
+
+TUNED = (
+    "producer.override.batch.size",
+    "producer.override.linger.ms",
+    "producer.override.compression.type",
+    "source.consumer.max.poll.records",
+    "source.consumer.max.partition.fetch.bytes",
+    "source.consumer.fetch.min.bytes",
+)
+"""What the lab's manifests may set for speed; a benchmark of the defaults takes it away."""
+TARGETS = ("north-america", "south-america")
+MIRRORS = ("mm2-na.yaml", "mm2-sa.yaml")
+
+
+def machine() -> str:
+    """The machine in a line."""
+    memory = psutil.virtual_memory().total / 2**30
+    return f"{os.cpu_count()} cores, {memory:.0f} GiB of memory, {platform.system()} {platform.machine()}"
+
+
+@contextlib.contextmanager
+def sandbox(port_base: int) -> Iterator[Kit]:
+    """A copy of the kit; its lab is cleaned up afterwards."""
+    with tempfile.TemporaryDirectory(prefix="lab-bench-") as folder:
+        kit = copy_kit(Path(folder), port_base)
+        try:
+            yield kit
+        finally:
+            kit.run("cleanup")
+
+
+def succeed(kit: Kit, command: str, *arguments: str) -> None:
+    """Runs one of the kit's commands.
+
+    Raises:
+        LabError: it failed.
+    """
+    done = kit.run(command, *arguments, timeout=600)
+    if done.returncode:
+        raise LabError(f"{command} ended with {done.returncode}: {done.stderr.strip()}")
+
+
+def configure(kit: Kit, worker: Mapping[str, object], connector: Mapping[str, object], tasks: int = 1) -> None:
+    """Writes both mirrors with these settings in place of the lab's, and sets the lab up.
+
+    Args:
+        kit: where.
+        worker: settings of ``spec.target.config``; a value of None removes one.
+        connector: settings of the source connector, likewise.
+        tasks: tasks of the source connector.
+    """
+    for name in MIRRORS:
+        original = Path(__file__).parents[2] / "playbooks" / "03-broadcast" / name
+        resource = yaml.safe_load(original.read_text(encoding="utf-8"))
+        source = resource["spec"]["mirrors"][0]["sourceConnector"]
+        source["tasksMax"] = tasks
+        for settings, changes in ((resource["spec"]["target"]["config"], worker), (source["config"], connector)):
+            for key, value in changes.items():
+                settings.pop(key, None)
+                if value is not None:
+                    settings[key] = value
+        kit.manifest(name).write_text(yaml.safe_dump(resource, sort_keys=False), encoding="utf-8")
+    succeed(kit, "setup", "03-broadcast")
+
+
+def admin(kit: Kit, region: str) -> KafkaAdminClient:
+    """A client that may do everything in a region."""
+    return KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
+
+
+def kafka_tool(kit: Kit, region: str, main_class: str, *arguments: str) -> subprocess.Popen[str]:
+    """Starts one of Kafka's own tools, as the region's administrator; ``{config}`` becomes its client configuration."""
+    jars = sorted((lab_home() / "jars" / "kafka").glob("*.jar"))
+    config = str(kit.lab.region(region).clients["admin"])
+    return subprocess.Popen(
+        [
+            *(str(lab_home() / "java" / "bin" / "java"), "-Xmx512m", "-Dlog4j2.level=ERROR"),
+            f"org.apache.kafka.tools.{main_class}",
+            *(argument.replace("{config}", config) for argument in arguments),
+        ],
+        env={**os.environ, "CLASSPATH": ":".join(map(str, jars))},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def produce(kit: Kit, topic: str, records: int, size: int, throughput: int = -1) -> subprocess.Popen[str]:
+    """Starts ProducerPerformance in Europe: records of ``size`` bytes, ``throughput`` a second (-1: all it can)."""
+    return kafka_tool(
+        kit, "europe", "ProducerPerformance", "--topic", topic, "--num-records", str(records),
+        "--record-size", str(size), "--throughput", str(throughput), "--command-config", "{config}",
+        "--command-property", "acks=all", "batch.size=65536", "linger.ms=5",
+    )  # fmt: skip
+
+
+def finished(process: subprocess.Popen[str]) -> str:
+    """Waits for a tool and returns what it said.
+
+    Raises:
+        LabError: it failed.
+    """
+    output, _ = process.communicate(timeout=900)
+    if process.returncode:
+        raise LabError(f"{process.args!r}: {output.strip().splitlines()[-1:]}")
+    return output
+
+
+def rate_in(output: str) -> float:
+    """The last ``… records/sec`` of ProducerPerformance."""
+    return float(re.findall(r"([\d.]+) records/sec", output)[-1])
+
+
+def percentiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """p50, p95 and p99."""
+    ordered = sorted(values)
+    return tuple(ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.95, 0.99))  # type: ignore[return-value]
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def end_offsets(client: KafkaAdminClient, topic: str) -> int:
+    """The sum of a topic's end offsets; 0 while it is not there."""
+    (found,) = client.describe_topics([topic])
+    if found["error_code"]:
+        return 0
+    specs = {TopicPartition(topic, p["partition_index"]): OffsetSpec.LATEST for p in found["partitions"]}
+    return sum(end.offset for end in client.list_partition_offsets(specs).values())
+
+
+def connector(mirror: Mirror, method: str, action: str) -> None:
+    """Sends a request about a mirror's source connector to Connect, as in ``PUT`` ``pause``."""
+    answer = requests.request(
+        method,
+        f"{mirror.connect['url']}/connectors/{quote(mirror.connector, safe='')}/{action}",
+        auth=(mirror.connect["username"], Path(mirror.connect["password_file"]).read_text(encoding="utf-8")),
+        verify=mirror.connect["ca_file"],
+        timeout=30,
+    )
+    answer.raise_for_status()
+
+
+VARIANTS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "MM2 defaults, exactly-once off": (
+        {"exactly.once.source.support": None},
+        {"exactly.once.support": None, "source.consumer.isolation.level": None, **dict.fromkeys(TUNED)},
+    ),
+    "MM2 defaults, exactly-once on": ({}, dict.fromkeys(TUNED)),
+    "for throughput, exactly-once on": (
+        {},
+        {
+            "producer.override.batch.size": 327680,
+            "producer.override.linger.ms": 20,
+            "source.consumer.max.poll.records": 5000,
+        },
+    ),
+    "the lab's manifests": ({}, {}),
+}
+"""Settings of workers and source connectors to compare; None takes the lab's away."""

@@ -1,0 +1,124 @@
+"""How long the lab takes to come, to come again and to go, and how much memory it takes.
+
+    .lab/venv/bin/python -m bench.lifecycle [--rounds N]
+
+The environment is installed already: the first run of a fresh clone has downloads to wait for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import threading
+import time
+from pathlib import Path
+
+import psutil
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from bench.common import TARGETS, machine, sandbox, succeed, table
+from lab.errors import LabError
+from lab.sandbox import Kit
+
+SETTLE_S = 30
+
+
+def main() -> None:
+    """Measures, and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="how often (3)")
+    rounds = parser.parse_args().rounds
+    figures: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        with sandbox(33000) as kit:
+            for name, value in one_round(kit).items():
+                figures.setdefault(name, []).append(value)
+                print(f"{name}: {value:.1f}", flush=True)
+    print(f"\n{rounds} rounds; {machine()}\n")
+    rows = [
+        (name, f"{min(values):.1f}", f"{statistics.median(values):.1f}", f"{max(values):.1f}")
+        for name, values in figures.items()
+    ]
+    print(table(("What", "least", "median", "most"), rows))
+
+
+def one_round(kit: Kit) -> dict[str, float]:
+    """Sets up, sets up again, looks, cleans up."""
+    started = time.monotonic()
+    first: dict[str, float] = {}
+    watchers = [
+        threading.Thread(target=lambda r=region: first.__setitem__(r, first_event(kit, r))) for region in TARGETS
+    ]
+    for watcher in watchers:
+        watcher.start()
+    succeed(kit, "setup", "03-broadcast")
+    ready = time.monotonic() - started
+    for watcher in watchers:
+        watcher.join()
+    again = seconds(kit, "setup", "03-broadcast")
+    time.sleep(SETTLE_S)  # memory is read from a lab that has run for a while
+    memory = resident(kit)
+    return {
+        "set-up to the first mirrored event in both Americas, s": max(first.values()) - started,
+        "set-up, s": ready,
+        "second set-up, s": again,
+        "memory of all processes (proportional set size), GiB": memory / 2**30,
+        "clean-up, s": seconds(kit, "cleanup"),
+    }
+
+
+def seconds(kit: Kit, *command: str) -> float:
+    """How long a command takes."""
+    started = time.monotonic()
+    succeed(kit, *command)
+    return time.monotonic() - started
+
+
+def first_event(kit: Kit, region: str) -> float:
+    """The moment at which a consumer in a region gets its first committed event."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        # Until the set-up has got so far, there is no user, no cluster or no topic.
+        with contextlib.suppress(LabError, KafkaError, OSError, KeyError):
+            secrets = kit.home / "regions" / region / "secrets"
+            arguments = {
+                "bootstrap_servers": [
+                    f"127.0.0.1:{kit.port_base + 100 * (1 + ['europe', *TARGETS].index(region)) + 2}"
+                ],
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "SCRAM-SHA-512",
+                "sasl_plain_username": "prover",
+                "sasl_plain_password": (secrets / "prover" / "password").read_text(),
+                "ssl_cafile": str(secrets / f"{region}-cluster-ca-cert" / "ca.crt"),
+                "bootstrap_timeout_ms": 2000,
+            }
+            with KafkaConsumer(**arguments, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+                partitions = [
+                    TopicPartition(topic, partition)
+                    for topic in consumer.topics()
+                    for partition in consumer.partitions_for_topic(topic) or ()
+                ]
+                if partitions:
+                    consumer.assign(partitions)
+                    consumer.seek_to_beginning()
+                    if consumer.poll(timeout_ms=1000):
+                        return time.monotonic()
+        time.sleep(0.2)
+    message = f"{region}: no event within 300 s"
+    raise TimeoutError(message)
+
+
+def resident(kit: Kit) -> int:
+    """Bytes of memory of all processes of the lab; shared pages count once."""
+    total = 0
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if Path(process.environ().get("LAB_REGION_FOLDER", "/")).is_relative_to(kit.home):
+                total += process.memory_full_info().pss
+    return total
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""How fast a backlog is mirrored to both Americas at once, beside what a broker and a bare copy loop can do.
+
+    .lab/venv/bin/python -m bench.mirroring [--records N]
+
+For each variant a topic of three partitions is filled in Europe while the mirrors are paused; then both are resumed,
+and the clock runs from the first record in a target to the last one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from kafka.admin import KafkaAdminClient
+
+from bench.common import (
+    TARGETS,
+    VARIANTS,
+    admin,
+    configure,
+    connector,
+    end_offsets,
+    finished,
+    kafka_tool,
+    machine,
+    produce,
+    rate_in,
+    sandbox,
+    table,
+)
+from lab.sandbox import Kit
+
+SIZE = 300
+PARTITIONS = 3
+QUIET_S = 4.0
+
+
+def main() -> None:
+    """Measures, and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000, help="records of each run (1,000,000)")
+    records = parser.parse_args().records
+    rows: list[tuple[str, float, float]] = []
+    with sandbox(31000) as kit:
+        for number, (name, (worker, source)) in enumerate(VARIANTS.items()):
+            configure(kit, worker, source)
+            topic = f"LH.BENCH{number}"
+            if number == 0:
+                rows += baselines(kit, records)
+            rates = mirrored(kit, topic, records)
+            rows += [(f"{name}, into {region}", rate, rate * SIZE / 1e6) for region, rate in rates.items()]
+            print(*rows[-2:], sep="\n", flush=True)
+        rows.append(("bare copy loop, into both at once, each", *copy_loop(kit, records)))
+    print(f"\n{records:,} records of {SIZE} bytes, {PARTITIONS} partitions; {machine()}\n")
+    print(table(("What", "records/s", "MB/s"), [(name, f"{rate:,.0f}", f"{mb:.1f}") for name, rate, mb in rows]))
+
+
+def baselines(kit: Kit, records: int) -> list[tuple[str, float, float]]:
+    """What one broker takes and gives, by Kafka's own tools."""
+    create(kit, "LH.BASE")
+    for mirror in kit.lab.mirrors:
+        connector(mirror, "PUT", "pause")
+    written = rate_in(finished(produce(kit, "LH.BASE", records, SIZE)))
+    servers = kit.lab.region("europe").connection("admin").bootstrap_servers
+    output = finished(
+        kafka_tool(
+            kit, "europe", "ConsumerPerformance", "--bootstrap-server", servers[0],
+            "--topic", "LH.BASE", "--num-records", str(records), "--command-config", "{config}", "--hide-header",
+        )
+    )  # fmt: skip
+    read = float(output.strip().splitlines()[-1].split(",")[-1])
+    for mirror in kit.lab.mirrors:
+        connector(mirror, "PUT", "resume")
+    delete(kit, "LH.BASE")
+    return [
+        ("ProducerPerformance, one broker", written, written * SIZE / 1e6),
+        ("ConsumerPerformance, one broker", read, read * SIZE / 1e6),
+    ]
+
+
+def mirrored(kit: Kit, topic: str, records: int) -> dict[str, float]:
+    """Records a second into each target."""
+    mirrors = kit.lab.mirrors
+    for mirror in mirrors:
+        connector(mirror, "PUT", "pause")
+    create(kit, topic)
+    finished(produce(kit, topic, records, SIZE))
+    rates: dict[str, float] = {}
+    watchers = [
+        threading.Thread(target=lambda r=region: rates.__setitem__(r, arrival(kit, r, topic, records)))
+        for region in TARGETS
+    ]
+    for mirror in mirrors:
+        connector(mirror, "PUT", "resume")
+    for watcher in watchers:
+        watcher.start()
+    for watcher in watchers:
+        watcher.join()
+    delete(kit, topic)
+    return rates
+
+
+def arrival(kit: Kit, region: str, topic: str, records: int) -> float:
+    """Records a second from the first to the last look at which a target's end offsets had grown."""
+    client = admin(kit, region)
+    try:
+        started, seen, changed, at_start = time.monotonic(), 0, 0.0, 0
+        first = None
+        while True:
+            now, end = time.monotonic(), end_offsets(client, topic)
+            if end > seen:
+                if first is None:
+                    first, at_start = now, end
+                seen, changed = end, now
+            elif seen >= records and now - changed > QUIET_S:
+                break
+            if now - started > 600:
+                message = f"{region}: {seen} of {records} records after 600 s"
+                raise TimeoutError(message)
+            time.sleep(0.1)
+    finally:
+        client.close()
+    assert first is not None
+    # Transaction markers take offsets as well, so the share of records in the offsets is the same throughout.
+    return (seen - at_start) / (changed - first) * records / seen
+
+
+def copy_loop(kit: Kit, records: int) -> tuple[float, float]:
+    """What librdkafka needs to read from Europe and write into both Americas, without exactly-once: an ideal."""
+    topic = "LH.COPY"
+    for mirror in kit.lab.mirrors:
+        connector(mirror, "PUT", "pause")
+    for region in ("europe", *TARGETS):
+        create(kit, topic, region)
+    finished(produce(kit, topic, records, SIZE))
+    seconds: dict[str, float] = {}
+    loops = [
+        threading.Thread(target=lambda r=region: seconds.__setitem__(r, copy(kit, r, topic, records)))
+        for region in TARGETS
+    ]
+    for loop in loops:
+        loop.start()
+    for loop in loops:
+        loop.join()
+    rate = records / max(seconds.values())
+    return rate, rate * SIZE / 1e6
+
+
+def copy(kit: Kit, target: str, topic: str, records: int) -> float:
+    """Copies a topic from Europe to a target; returns the seconds it took."""
+    consumer = Consumer(
+        librdkafka(kit, "europe")
+        | {"group.id": f"bench-{target}", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    )
+    producer = Producer(
+        librdkafka(kit, target)
+        | {"acks": "all", "linger.ms": 20, "batch.size": 327680, "queue.buffering.max.messages": 1_000_000}
+    )
+    consumer.subscribe([topic])
+    copied, started = 0, 0.0
+    while copied < records:
+        for message in consumer.consume(5000, timeout=1.0):
+            started = started or time.monotonic()
+            while True:
+                try:
+                    producer.produce(
+                        topic,
+                        message.value(),
+                        message.key(),
+                        message.partition() or 0,
+                        timestamp=message.timestamp()[1],
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            copied += 1
+        producer.poll(0)
+    producer.flush(60)
+    consumer.close()
+    return time.monotonic() - started
+
+
+def librdkafka(kit: Kit, region: str) -> dict[str, Any]:
+    """librdkafka's configuration for a region's administrator."""
+    connection = kit.lab.region(region).connection("admin")
+    return {
+        "bootstrap.servers": ",".join(connection.bootstrap_servers),
+        "security.protocol": connection.security_protocol,
+        "sasl.mechanism": connection.sasl_mechanism,
+        "sasl.username": connection.username,
+        "sasl.password": connection.password,
+        "ssl.ca.location": str(connection.ca_file),
+    }
+
+
+def create(kit: Kit, topic: str, region: str = "europe") -> None:
+    """Makes a topic for a run."""
+    client = admin(kit, region)
+    client.create_topics({topic: {"num_partitions": PARTITIONS}}, wait_for_metadata=True)
+    client.close()
+
+
+def delete(kit: Kit, topic: str) -> None:
+    """Deletes a topic everywhere."""
+    for region in ("europe", *TARGETS):
+        client: KafkaAdminClient = admin(kit, region)
+        if topic in client.list_topics():
+            client.delete_topics([topic])
+        client.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Manifests are read strictly: what the platform cannot carry out is refused, with file, line, resource and field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab.access import ROOT
+from platform_local import settings
+from platform_local.errors import ManifestError
+from platform_local.manifests import Manifest, in_order, read_manifests, without_meaning
+from platform_local.models import KINDS, KafkaMirrorMaker2, Secret
+from platform_local.preflight import check_mirrors
+
+BROADCAST = ROOT / "playbooks" / "03-broadcast"
+
+TOPIC = """\
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaTopic
+metadata:
+  name: orders
+  namespace: europe
+  labels:
+    strimzi.io/cluster: europe
+spec:
+  partitions: 3
+"""
+
+
+def read(text: str) -> list[Manifest]:
+    """Reads manifests for Europe."""
+    return read_manifests("file.yaml", text, "europe")
+
+
+@pytest.mark.parametrize("path", sorted(BROADCAST.glob("[!s]*.yaml")), ids=lambda path: path.name)
+def test_the_scenarios_manifests_are_carried_out_whole(path: Path) -> None:
+    manifests = read_manifests(path.name, path.read_text())
+    assert manifests
+    for manifest in manifests:
+        assert manifest.document == yaml.safe_load(yaml.safe_dump(manifest.document))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("partitions: 3", "partitions: 0", "file.yaml:9: KafkaTopic/orders: spec.partitions: "),
+        ("partitions: 3", "partition: 3", "file.yaml:9: KafkaTopic/orders: spec.partition: unknown field"),
+        ("partitions: 3", "partitions: [3]", "file.yaml:9: KafkaTopic/orders: spec.partitions: "),
+        ("kind: KafkaTopic", "kind: KafkaBridge", "file.yaml:1: kind: 'KafkaBridge' is not one"),
+        ("kafka.strimzi.io/v1", "v1", "file.yaml:1: KafkaTopic/orders: apiVersion: 'v1' is not possible"),
+        ("  name: orders\n", "", "file.yaml:3: KafkaTopic/None: metadata.name: is missing"),
+        ("namespace: europe", "namespace: asia", "'asia' is not the region's namespace 'europe'"),
+        ("strimzi.io/cluster: europe", "app: x", "the label 'strimzi.io/cluster'"),
+        (
+            "partitions: 3",
+            "partitions: 3\n  partitions: 4",
+            "file.yaml:10: not YAML: the key 'partitions' stands twice",
+        ),
+        ("spec:", "spec: {", "not YAML"),
+        ("name: orders", "name: Orders!", "metadata.name"),
+    ],
+)
+def test_a_mistake_is_named(before: str, after: str, message: str) -> None:
+    assert before in TOPIC
+    with pytest.raises(ManifestError) as error:
+        read(TOPIC.replace(before, after, 1))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n---\n"])
+def test_a_file_without_resources_is_refused(text: str) -> None:
+    with pytest.raises(ManifestError, match="there is no resource"):
+        read(text)
+
+
+@pytest.mark.parametrize("text", ["- a\n", "text\n", "42\n"])
+def test_what_is_no_resource_is_refused(text: str) -> None:
+    with pytest.raises(ManifestError, match="expected a resource"):
+        read(text)
+
+
+def test_resources_are_applied_in_the_order_of_their_needs() -> None:
+    files = ["mm2-na.yaml", "users-north-america.yaml"]
+    manifests = [m for name in files for m in read_manifests(name, (BROADCAST / name).read_text())]
+    kinds = [manifest.resource.kind for manifest in in_order(manifests)]
+    assert kinds == sorted(kinds, key=list(KINDS).index)
+    assert kinds[-1] == "KafkaMirrorMaker2"
+
+
+def test_a_secrets_values_are_decoded() -> None:
+    text = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: europe}\ndata: {a: Yg==}\nstringData: {c: d}\n"
+    (manifest,) = read(text)
+    assert isinstance(manifest.resource, Secret)
+    assert manifest.resource.values() == {"a": b"b", "c": b"d"}
+    with pytest.raises(ManifestError, match="is not base64"):
+        read(text.replace("Yg==", "Yg"))
+
+
+def test_every_field_without_meaning_says_why() -> None:
+    rows = list(without_meaning())
+    assert len(rows) > 20
+    assert all(len(reason.split()) >= 3 for _, _, reason in rows)
+
+
+def mirrors(*edits: dict[str, str]) -> list[Manifest]:
+    """The mirror of North America, once for each set of replacements."""
+    manifests = []
+    for index, edit in enumerate(edits):
+        text = (BROADCAST / "mm2-na.yaml").read_text()
+        for before, after in edit.items():
+            text = text.replace(before, after)
+        manifests += read_manifests(f"mirror-{index}.yaml", text)
+    return manifests
+
+
+OWN = {"mm2-na": "mm2-other", "__mm2_na_": "__mm2_other_"}
+REVERSED = {"north-america": "@", "europe": "north-america", "@": "europe"}
+
+
+def test_mirrors_that_keep_names_must_not_form_a_loop() -> None:
+    check_mirrors(mirrors({}, OWN))
+    with pytest.raises(ManifestError, match="loop"):
+        check_mirrors(mirrors({}, OWN | REVERSED))
+    # Topics with a prefix are recognised, and never copied back.
+    check_mirrors(mirrors({}, OWN | REVERSED | {"IdentityReplicationPolicy": "DefaultReplicationPolicy"}))
+
+
+def test_a_loop_over_three_regions_is_found() -> None:
+    back = {"north-america": "@", "europe": "south-america", "@": "europe", "mm2-na": "c", "__mm2_na_": "__c_"}
+    onwards = {
+        "north-america": "@",
+        "europe": "north-america",
+        "@": "south-america",
+        "mm2-na": "b",
+        "__mm2_na_": "__b_",
+    }
+    check_mirrors(mirrors({}, onwards))
+    with pytest.raises(ManifestError, match="loop"):
+        check_mirrors(mirrors({}, onwards, back))
+
+
+@pytest.mark.parametrize("shared", ["groupId: mm2-other", "__mm2_other_configs", "__mm2_other_offsets"])
+def test_mirrors_must_not_share_their_state(shared: str) -> None:
+    own = shared.replace("mm2-other", "mm2-na").replace("__mm2_other_", "__mm2_na_")
+    with pytest.raises(ManifestError, match="on the same target"):
+        check_mirrors(mirrors({}, {**OWN, shared: own}))
+
+
+def test_a_slip_in_a_setting_is_refused_with_the_likely_name() -> None:
+    with pytest.raises(ValueError, match="did you mean 'offset\\.lag\\.max'"):
+        settings.check_known("offset.lag.maximum", settings.SOURCE_CONNECTOR, settings.CONNECTOR_PREFIXES)
+    settings.check_known("offset.lag.max", settings.SOURCE_CONNECTOR, settings.CONNECTOR_PREFIXES)
+    settings.check_known("source.consumer.fetch.min.bytes", settings.SOURCE_CONNECTOR, settings.CONNECTOR_PREFIXES)
+
+
+def test_connectors_of_a_mirror_must_agree_on_where_offsets_are_kept() -> None:
+    checkpoint = "      checkpointConnector:\n        config:\n          offset-syncs.topic.location: source\n"
+    policy = "          replication.policy.class: org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n"
+    with pytest.raises(ManifestError, match=r"offset-syncs\.topic\.location"):
+        mirrors({"      sourceConnector:\n": f"{checkpoint}{policy}      sourceConnector:\n"})
+    (manifest,) = mirrors(
+        {
+            "      sourceConnector:\n": f"{checkpoint}{policy}      sourceConnector:\n".replace(
+                ": source\n", ": target\n"
+            )
+        }
+    )
+    assert isinstance(manifest.resource, KafkaMirrorMaker2)
