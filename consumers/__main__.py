@@ -18,7 +18,7 @@ from consumers.reader import Reader, Selection, Start
 from consumers.render import Line, colours_wanted, to_json
 from lab.connection import Connection
 from lab.errors import WrongUseError, run_command
-from producer.kafka_client import prepare
+from lab.kafka_client import prepare
 
 
 class _Parser(argparse.ArgumentParser):

@@ -17,7 +17,7 @@ from kafka.errors import AuthorizationError, GroupAuthorizationFailedError, Kafk
 
 from lab.connection import Connection
 from lab.errors import LabError, WrongUseError
-from producer.kafka_client import ClientLog
+from lab.kafka_client import ClientLog
 
 POLL_MS = 500
 LOOK_FOR_TOPICS_S = 5.0

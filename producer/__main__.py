@@ -18,9 +18,9 @@ from typing import Any, NoReturn
 
 from lab.connection import Connection
 from lab.errors import LabError, WrongUseError, run_command
+from lab.kafka_client import prepare
 from producer import words
 from producer.delivery import Delivery
-from producer.kafka_client import prepare
 from producer.shop import TOPICS, Shop, events_per_second
 
 CATCH_UP_S = 1.0

@@ -20,7 +20,7 @@ from kafka.producer.future import FutureRecordMetadata
 
 from lab.connection import Connection
 from lab.errors import LabError
-from producer.kafka_client import ClientLog
+from lab.kafka_client import ClientLog
 from producer.shop import Event
 
 IN_FLIGHT_MOST = 10_000

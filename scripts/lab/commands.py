@@ -126,7 +126,13 @@ def _become(module: str, *arguments: str) -> NoReturn:
 
 
 def _with_inventory(arguments: Sequence[str], lab: Lab | None) -> list[str]:
-    if any(argument.startswith(("-i", "--inventory")) for argument in arguments):
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-i", "--inventory", action="append")
+    given = parser.parse_known_args(arguments)[0].inventory
+    if given:
+        for inventory in given:
+            if "," not in inventory and not Path(inventory).exists() and not (ROOT / inventory).exists():
+                raise WrongUseError(f"-i {inventory}: there is no such inventory; see inventories/ in the checkout")
         return list(arguments)
     return ["-i", lab.inventory if lab else DEFAULT_INVENTORY, *arguments]
 

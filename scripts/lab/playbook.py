@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -51,21 +52,27 @@ def run_playbook(playbook: str, arguments: Sequence[str], *, quiet: bool = False
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if quiet else None,
-                stderr=subprocess.STDOUT if quiet else None,
+                stdout=subprocess.DEVNULL if quiet else None,
+                stderr=subprocess.PIPE,
                 text=True,
             )
             started.append(process)
-            output, _ = process.communicate()
+            assert process.stderr is not None
+            said = []
+            for line in process.stderr:
+                said.append(line.rstrip())
+                if not quiet:
+                    sys.stderr.write(line)
+            process.wait()
         failures = [json.loads(line) for line in outcome.read_text().splitlines()] if outcome.exists() else []
     if process.returncode == 0:
         return
     if process.returncode in (99, 130, -signal.SIGINT, -signal.SIGTERM):
         raise KeyboardInterrupt
     if not failures:
-        said = (output or "").strip().splitlines()
-        reason = f": {said[-1]}" if said else ""
-        raise WrongUseError(f"Ansible refused to run {playbook}{reason}; see above and check the arguments")
+        errors = [line for line in said if re.match(r"\[?(ERROR|ansible-playbook: error)", line)] or said
+        reason = re.sub(r"^\[?(ERROR|ansible-playbook: error)\]?:? *", "", errors[-1]) if errors else "no reason given"
+        raise WrongUseError(f"Ansible refuses to run {playbook}: {reason}")
     messages = "; ".join(dict.fromkeys(failure["message"] for failure in failures))
     if all(failure["wrong_use"] for failure in failures):
         raise WrongUseError(messages)

@@ -156,15 +156,16 @@ def wait_for_mirror(
         if not behind or now >= deadline or at_rest == 2:
             return progress
         if now >= next_report:
-            report(f"waiting for mirror {mirror.name}: {describe(progress, last_records)}")
+            report(f"waiting: {describe(mirror, progress, last_records)}")
             next_report = now + _REPORT_S
         time.sleep(min(_POLL_S, max(deadline - now, 0)))
 
 
-def describe(progress: Progress, last_records: Mapping[TopicPartition, int]) -> str:
-    """One phrase: the state and how far behind, such as ``STOPPED, 1,234 records behind``."""
+def describe(mirror: Mirror, progress: Progress, last_records: Mapping[TopicPartition, int]) -> str:
+    """One phrase: the state and how far behind, such as ``mirror mm2-na is STOPPED, 1,234 records behind``."""
     if progress.state == "UNREACHABLE":
-        return "Connect does not answer"
+        return f"mirror {mirror.name}: Connect does not answer"
     if progress.state == "ABSENT":
-        return "there is no such connector"
-    return f"{progress.state}, {sum(progress.behind(last_records).values()):,} records behind"
+        return f"mirror {mirror.name}: there is no connector {mirror.connector}"
+    behind = sum(progress.behind(last_records).values())
+    return f"mirror {mirror.name} is {progress.state}, {behind:,} records behind"

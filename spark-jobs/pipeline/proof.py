@@ -129,7 +129,7 @@ class Proof:
             progress = self._found.progress[key] = waiting[key].result()
             last_records = self._last_records(mirror)
             if progress.behind(last_records):
-                self._found.undecided.append(f"mirror {mirror.name} is {describe(progress, last_records)}")
+                self._found.undecided.append(describe(mirror, progress, last_records))
 
     def _mirrors(self) -> dict[MirrorKey, Mirror]:
         return {flow.mirror_key: flow.mirror for flow in self._found.flows}

@@ -46,7 +46,7 @@ EDITS = {
     "unknown field": (
         "  replicas: 1",
         "  replica: 1\n  replicas: 1",
-        ["mm2-na.yaml:20", "KafkaMirrorMaker2/mm2-na", "spec.replica", "unknown field"],
+        ["mm2-na.yaml:18", "KafkaMirrorMaker2/mm2-na", "spec.replica", "unknown field"],
     ),
     "missing field": ("    groupId: mm2-na\n", "", ["KafkaMirrorMaker2/mm2-na", "spec.target.groupId", "is missing"]),
     "wrong type": ("  replicas: 1", "  replicas: many", ["spec.replicas", "many"]),
@@ -119,7 +119,7 @@ def test_too_little_memory_or_disk_is_said_before_anything_starts(fresh: Kit, va
 
 
 def test_unknown_region_is_refused(fresh: Kit) -> None:
-    assert "limit" in refused(fresh, "--limit", "asia") or "asia" in refused(fresh, "--limit", "asia")
+    assert "--limit leaves us with no hosts" in refused(fresh, "--limit", "asia")
 
 
 def test_unknown_inventory_is_refused(fresh: Kit) -> None:
@@ -127,7 +127,7 @@ def test_unknown_inventory_is_refused(fresh: Kit) -> None:
 
 
 def test_unknown_option_is_refused(fresh: Kit) -> None:
-    refused(fresh, "--no-such-option")
+    assert "--no-such-option" in refused(fresh, "--no-such-option")
 
 
 @pytest.mark.parametrize("command", ["status", "topic", "consumer", "prove", "aggregate"])

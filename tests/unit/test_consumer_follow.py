@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +29,16 @@ def news(lines: Iterator[str | None]) -> list[str]:
             return found
         found.append(line)
     raise AssertionError("a follower does not end by itself")
+
+
+@contextmanager
+def ended(process: subprocess.Popen[Any]) -> Iterator[subprocess.Popen[Any]]:
+    """A process that is gone afterwards, whatever the test found."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.fixture
@@ -88,7 +100,8 @@ def test_no_such_file(log: Path) -> None:
 def test_it_ends_quietly_on_an_interrupt_and_escapes_what_is_hostile(log: Path) -> None:
     append(log, f"{RECORD}\nhostile \x1b[2J\n")
     arguments = [sys.executable, "-m", "consumers.follow", str(log)]
-    with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with ended(process):
         assert process.stdout
         assert process.stdout.readline() == f"{RECORD}\n"
         assert process.stdout.readline() == "hostile \\x1b[2J\n"
@@ -103,7 +116,7 @@ def test_on_a_terminal_records_are_coloured(log: Path) -> None:
     arguments = [sys.executable, "-m", "consumers.follow", str(log)]
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"}
     outer, inner = pty.openpty()
-    with subprocess.Popen(arguments, cwd=ROOT, stdout=inner, env=environment) as process:
+    with ended(subprocess.Popen(arguments, cwd=ROOT, stdout=inner, env=environment)) as process:
         shown = os.read(outer, 1000).decode()
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 0

@@ -176,9 +176,13 @@ def test_a_signal_while_waiting_for_the_cluster_ends_it(tmp_path: Path) -> None:
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
-    assert process.stdout
-    assert "run " in process.stdout.readline()
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=30)
+    with process:
+        try:
+            assert process.stdout
+            assert "run " in process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            output, _ = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert process.returncode == 0
     assert "done: 0 records" in output

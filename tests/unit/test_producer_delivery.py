@@ -14,9 +14,9 @@ from kafka.structs import TopicPartition
 
 from lab.connection import Connection
 from lab.errors import LabError
+from lab.kafka_client import ClientLog
 from producer import delivery as module
 from producer.delivery import Delivery
-from producer.kafka_client import ClientLog
 from producer.shop import Event
 
 EVENTS = [Event(topic, f"key-{number}", b"{}") for number in range(500) for topic in ("ORDERS", "STOCK")]

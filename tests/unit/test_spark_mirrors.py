@@ -155,12 +155,12 @@ class TestWaiting:
         lines: list[str] = []
         progress = wait_for_mirror(watched, {ORDERS: 9}, 0.7, lines.append)
         assert progress.behind({ORDERS: 9}) == {ORDERS: 2}
-        assert lines == ["waiting for mirror mm2-na: RUNNING, 2 records behind"]
+        assert lines == ["waiting: mirror mm2-na is RUNNING, 2 records behind"]
 
     def test_a_stopped_mirror_is_not_waited_for(self, worker: Answers, watched: Mirror) -> None:
         set_state(worker, "STOPPED", [], 3)
         progress = wait_for_mirror(watched, {ORDERS: 1236}, 60, lambda _: None)
-        assert describe(progress, {ORDERS: 1236}) == "STOPPED, 1,233 records behind"
+        assert describe(watched, progress, {ORDERS: 1236}) == "mirror mm2-na is STOPPED, 1,233 records behind"
 
     def test_a_stopped_mirror_that_has_everything_is_fine(self, worker: Answers, watched: Mirror) -> None:
         set_state(worker, "STOPPED", [], 3)
@@ -183,10 +183,10 @@ class TestWaiting:
 
     def test_no_connector_and_no_connect(self, worker: Answers, watched: Mirror) -> None:
         absent = Connect(watched).progress()
-        assert describe(absent, {ORDERS: 1}) == "there is no such connector"
+        assert describe(watched, absent, {ORDERS: 1}) == f"mirror mm2-na: there is no connector {CONNECTOR}"
         worker.shutdown()
         worker.server_close()
-        assert describe(Connect(watched).progress(), {ORDERS: 1}) == "Connect does not answer"
+        assert describe(watched, Connect(watched).progress(), {ORDERS: 1}) == "mirror mm2-na: Connect does not answer"
 
 
 class TestConfigs:

@@ -18,7 +18,8 @@ options:
       - What to do. C(preflight) checks manifests, machine and ports and changes nothing; C(apply) carries manifests
         out and waits until they are ready; C(delete) deletes what they describe; C(copy_secrets) copies secrets from
         another region; C(status) reads the health of everything; C(access) records how the kit's clients reach the
-        region; C(stop_clients) ends everything but the Kafka nodes, because a mirror whose cluster went first hangs on its way
+        region; C(stop_clients) ends everything but the Kafka nodes, because a mirror whose cluster went first hangs on
+        its way
         out; C(delete_region) ends every process and deletes the region's folder.
     type: str
     required: true

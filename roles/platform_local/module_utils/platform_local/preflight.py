@@ -109,7 +109,7 @@ def _check_state(mirrors: Sequence[tuple[Manifest, KafkaMirrorMaker2]]) -> None:
                     f"{manifest.source}: {resource.reference}: spec.target.{field}: '{value}' is also {other} on the "
                     "same target cluster; they would overwrite each other's state: give each its own"
                 )
-            taken[use] = f"{field} of {resource.reference}"
+            taken[use] = f"{field} of {resource.reference} ({manifest.source})"
 
 
 def _check_loops(mirrors: Sequence[tuple[Manifest, KafkaMirrorMaker2]]) -> None:

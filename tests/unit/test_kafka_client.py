@@ -10,7 +10,7 @@ import pytest
 from kafka.errors import Cancelled, KafkaConnectionError, SaslAuthenticationFailedError
 from kafka.net.transport import KafkaTCPTransport
 
-from producer.kafka_client import ClientLog, prepare
+from lab.kafka_client import ClientLog, prepare
 
 
 @pytest.fixture
