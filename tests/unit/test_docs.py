@@ -1,0 +1,71 @@
+"""The documentation names what there is, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.access import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+WRAPPERS = sorted(path.name for path in ROOT.glob("*.sh"))
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_the_readme_names_every_wrapper(wrapper: str) -> None:
+    assert f"./{wrapper}" in README
+
+
+def test_every_script_that_the_documentation_names_is_there() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("playbooks/*/README.md")]:
+        for script in re.findall(r"(?<![\w/])\./([\w.-]+\.sh)", page.read_text(encoding="utf-8")):
+            assert (ROOT / script).exists(), f"{page}: {script}"
+
+
+def test_every_link_leads_somewhere() -> None:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("*/*/README.md"), *ROOT.glob("docs/*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_readme_names_every_variable_that_a_user_can_set() -> None:
+    sources = [*ROOT.glob("scripts/*.sh"), *ROOT.glob("scripts/*.py"), *ROOT.glob("inventories/*/group_vars/*")]
+    used = {name for path in sources for name in re.findall(r"\bLAB_[A-Z_]+\b", path.read_text(encoding="utf-8"))}
+    assert used - {"LAB_OUTCOME", "LAB_CHECKOUT"} == set(re.findall(r"\bLAB_[A-Z_]+\b", README))
+
+
+@pytest.mark.parametrize("package", ["producer", "consumers", "spark-jobs"])
+def test_every_option_and_variable_of_a_program_is_documented(package: str) -> None:
+    folder = ROOT / package
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    options = set(re.findall(r'(?:add_argument|option)\(\s*"(--[a-z][a-z-]+)"', text))
+    assert options
+    variables = set(re.findall(r'"((?:PRODUCER|CONSUMER)_[A-Z_]+)"', text))
+    assert {name for name in options | variables if name not in readme} == set()
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_a_wrapper_is_short_and_has_one_purpose(wrapper: str) -> None:
+    lines = (ROOT / wrapper).read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 10
+    assert lines[1].startswith("# ")
+    assert "set -euo pipefail" in lines
+    assert (ROOT / wrapper).stat().st_mode & 0o111
+
+
+def test_the_manifests_of_both_mirrors_differ_in_their_region_only() -> None:
+    folder = ROOT / "playbooks" / "03-broadcast"
+    north, south = (_neutral(folder / name, code) for name, code in (("mm2-na.yaml", "na"), ("mm2-sa.yaml", "sa")))
+    assert north == south
+
+
+def _neutral(path: Path, code: str) -> str:
+    text = path.read_text(encoding="utf-8")
+    region = {"na": "north", "sa": "south"}[code]
+    for word in (f"{region}-america", f"{region}america", f"{region.title()} America", f"mm2-{code}", f"__mm2_{code}_"):
+        text = text.replace(word, "@")
+    return text
