@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,7 +99,9 @@ def tampered(kit: Kit) -> Iterator[dict[str, dict[str, Any]]]:
     europe = admin(kit, "europe")
     europe.create_topics({topic: {"num_partitions": 1, "replication_factor": 1} for topic in topics})
     europe.close()
-    originals = [(f"key-{n}".encode(), f"value-{n}".encode(), 1_700_000_000_000 + n) for n in range(RECORDS)]
+    # Not older than any retention: what a target's own retention may have deleted counts as expired, not as missing.
+    begin = int(time.time() * 1000)
+    originals = [(f"key-{n}".encode(), f"value-{n}".encode(), begin + n) for n in range(RECORDS)]
     for topic in topics:
         write(kit, "europe", topic, originals)
     for topic in topics:
@@ -106,7 +109,7 @@ def tampered(kit: Kit) -> Iterator[dict[str, dict[str, Any]]]:
             wait_until(lambda r=region, t=topic: count(kit, r, t) == RECORDS, 60, f"{topic} in {region}")  # type: ignore[misc]
 
     empty(kit, "north-america", "LH.DELETED", before=1)
-    write(kit, "north-america", "LH.FOREIGN", [(b"nobody", b"wrote this in Europe", 1_700_000_000_000)])
+    write(kit, "north-america", "LH.FOREIGN", [(b"nobody", b"wrote this in Europe", begin)])
     write(kit, "north-america", "LH.TWICE", [originals[7]])
     empty(kit, "north-america", "LH.ALTERED")
     write(
@@ -179,7 +182,7 @@ def test_a_stopped_mirror_makes_the_proof_inconclusive_and_is_named(kit: Kit, st
     try:
         manifest.write_text(text.replace("        tasksMax: 1\n", f"        tasksMax: 1\n        state: {state}\n"))
         assert kit.setup().returncode == 0
-        write(kit, "europe", "LH.ORDERS", [(b"later", b"{}", 1_700_000_000_000)])
+        write(kit, "europe", "LH.ORDERS", [(b"later", b"{}", int(time.time() * 1000))])
         done = kit.run("prove", "--json", "--timeout", "20")
         document = json.loads(done.stdout)
         assert (done.returncode, document["verdict"]) == (4, "inconclusive")
