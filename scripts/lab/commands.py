@@ -22,8 +22,8 @@ from lab.errors import ExitCode, NothingSetUpError, WrongUseError
 from lab.playbook import run_playbook
 
 DEFAULT_INVENTORY = "inventories/local"
-INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "tmp")
-MADE = ("regions", "access", "logs", "ansible", "status.json", "playbook.lock", "spark")
+INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "molecule-ansible")
+MADE = ("regions", "access", "logs", "ansible", "playbook.lock")
 
 
 def setup(arguments: Sequence[str]) -> int:

@@ -26,7 +26,7 @@ from .models import (
     Secret,
 )
 from .region import Region, remove_folder
-from .secret_store import delete_secret, write_secret
+from .secret_store import delete_secret, read_secret, write_secret
 
 
 @dataclass
@@ -158,6 +158,10 @@ def _compare(region: Region, manifests: Sequence[Manifest]) -> Outcome:
     for manifest in manifests:
         resource = manifest.resource
         if isinstance(resource, Secret):
+            # Its values are for nobody to see, not even as a difference.
+            present = (region.secrets / resource.metadata.name).is_dir()
+            if not present or read_secret(region, resource.metadata.name) != resource.values():
+                outcome.changed.append(resource.reference)
             continue
         applied = region.resource(resource.kind, resource.metadata.name)
         if applied != manifest.document:

@@ -66,4 +66,5 @@ class Java:
 
     @property
     def _jars(self) -> Path:
-        return self.home / "jars"
+        # The archive of classes names the jars by their own paths.
+        return (self.home / "jars").resolve()

@@ -189,6 +189,7 @@ class Cluster:
         done = subprocess.run(
             command,
             env={**os.environ, **self.java.environment},
+            umask=0o077,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -34,6 +34,8 @@ BROKER, WORKER, OPERATOR, PROGRAM = 100, 200, 300, 400
 """Start order; processes stop the other way round."""
 
 _SOCKET = "supervisor.sock"
+_PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
+"""What programs inherit of the environment of whoever sets the lab up; there may be secrets in the rest of it."""
 
 
 @dataclass(frozen=True)
@@ -318,7 +320,8 @@ def _ensure_supervisor(region: Region) -> bool:
     subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "supervisor.supervisord", "-c", str(configuration)],
         cwd=region.folder,
-        env={**os.environ, MARK: str(region.folder)},
+        env={name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {MARK: str(region.folder)},
+        umask=0o077,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
