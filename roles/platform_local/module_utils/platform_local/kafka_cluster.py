@@ -129,7 +129,9 @@ class Cluster:
         if path.exists():
             cluster_id: str = json.loads(path.read_text())["id"]
             return cluster_id
-        return urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        # As Kafka's own: one that begins with a hyphen would be taken for an option.
+        candidates = iter(lambda: urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode(), "")
+        return next(candidate for candidate in candidates if not candidate.startswith("-"))
 
     def _certificates(self) -> bool:
         days = self.kafka.spec.cluster_ca.validity_days
