@@ -5,6 +5,8 @@ set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 export LAB_HOME="${LAB_HOME:-${root}/.lab}"
 [[ "${LAB_HOME}" == /* ]] || LAB_HOME="${PWD}/${LAB_HOME}"
+# Python leaves nothing in the checkout.
+export PYTHONPYCACHEPREFIX="${LAB_HOME}/cache"
 
 case "$1" in
   cleanup)

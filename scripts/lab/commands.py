@@ -22,7 +22,7 @@ from lab.errors import ExitCode, NothingSetUpError, WrongUseError
 from lab.playbook import run_playbook
 
 DEFAULT_INVENTORY = "inventories/local"
-INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "molecule-ansible")
+INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "molecule-ansible")
 MADE = ("regions", "access", "logs", "ansible", "playbook.lock")
 
 

@@ -92,7 +92,7 @@ def test_the_aggregates_are_the_same_in_every_region(kit: Kit) -> None:
     assert set(regions) == {"europe", "north-america", "south-america"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def tampered(kit: Kit) -> Iterator[dict[str, dict[str, Any]]]:
     """The flows to North America after a fault of each kind was made there, by the fault's name."""
     topics = [f"LH.{fault}" for fault in FAULTS]
@@ -145,34 +145,35 @@ def tampered(kit: Kit) -> Iterator[dict[str, dict[str, Any]]]:
         client.close()
 
 
-@pytest.mark.parametrize(
-    ("topic", "fault", "number"),
-    [
-        ("LH.DELETED", "missing", 1),
-        ("LH.FOREIGN", "unexpected", 1),
-        ("LH.TWICE", "duplicates", 1),
-        ("LH.ALTERED", "altered", 1),
-        ("LH.REORDERED", "reordered", 1),
-    ],
-)
-def test_a_fault_is_found_and_counted_and_nothing_else(
-    tampered: dict[str, dict[str, Any]], topic: str, fault: str, number: int
-) -> None:
-    flow = tampered[topic]
-    faults = ("missing", "duplicates", "reordered", "unexpected", "altered")
-    assert {name: flow[name] for name in faults} == {name: number if name == fault else 0 for name in faults}
+class TestFaults:
+    """One fault of each kind, in one target, found in one proof."""
 
+    @pytest.mark.parametrize(
+        ("topic", "fault", "number"),
+        [
+            ("LH.DELETED", "missing", 1),
+            ("LH.FOREIGN", "unexpected", 1),
+            ("LH.TWICE", "duplicates", 1),
+            ("LH.ALTERED", "altered", 1),
+            ("LH.REORDERED", "reordered", 1),
+        ],
+    )
+    def test_a_fault_is_found_and_counted_and_nothing_else(
+        self, tampered: dict[str, dict[str, Any]], topic: str, fault: str, number: int
+    ) -> None:
+        flow = tampered[topic]
+        faults = ("missing", "duplicates", "reordered", "unexpected", "altered")
+        assert {name: flow[name] for name in faults} == {name: number if name == fault else 0 for name in faults}
 
-def test_a_changed_topic_configuration_is_found(tampered: dict[str, dict[str, Any]]) -> None:
-    assert "retention.ms" in json.dumps(tampered["LH.RECONFIGURED"])
-    assert tampered["LH.RECONFIGURED"]["config_differences"] not in (0, [])
-    assert tampered["LH.INTACT"]["config_differences"] in (0, [])
+    def test_a_changed_topic_configuration_is_found(self, tampered: dict[str, dict[str, Any]]) -> None:
+        assert "retention.ms" in json.dumps(tampered["LH.RECONFIGURED"])
+        assert tampered["LH.RECONFIGURED"]["config_differences"] not in (0, [])
+        assert tampered["LH.INTACT"]["config_differences"] in (0, [])
 
-
-def test_an_intact_topic_stays_intact_beside_the_others(tampered: dict[str, dict[str, Any]]) -> None:
-    faults = ("missing", "duplicates", "reordered", "unexpected", "altered")
-    assert [tampered["LH.INTACT"][fault] for fault in faults] == [0, 0, 0, 0, 0]
-    assert tampered["LH.INTACT"]["target_records"] == RECORDS
+    def test_an_intact_topic_stays_intact_beside_the_others(self, tampered: dict[str, dict[str, Any]]) -> None:
+        faults = ("missing", "duplicates", "reordered", "unexpected", "altered")
+        assert [tampered["LH.INTACT"][fault] for fault in faults] == [0, 0, 0, 0, 0]
+        assert tampered["LH.INTACT"]["target_records"] == RECORDS
 
 
 @pytest.mark.parametrize("state", ["stopped", "paused"])
