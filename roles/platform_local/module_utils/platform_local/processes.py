@@ -34,7 +34,7 @@ BROKER, WORKER, OPERATOR, PROGRAM = 100, 200, 300, 400
 """Start order; processes stop the other way round."""
 
 _SOCKET = "supervisor.sock"
-_PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
+_PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "PYTHONPYCACHEPREFIX", "TMPDIR", "TZ", "USER")
 """What programs inherit of the environment of whoever sets the lab up; there may be secrets in the rest of it."""
 
 
