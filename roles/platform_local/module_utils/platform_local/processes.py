@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -294,43 +295,48 @@ def _ensure_supervisor(region: Region) -> bool:
     stop_everything(region, bound=10)
     make_folder(region.logs)
     (region.folder / _SOCKET).unlink(missing_ok=True)
-    configuration = region.folder / "supervisor.conf"
-    write_file(
-        configuration,
-        "\n".join(
-            [
-                "[unix_http_server]",
-                f"file={_SOCKET}",
-                "chmod=0600",
-                "[supervisord]",
-                f"logfile={_escaped(str(region.logs / 'supervisor.log'))}",
-                "logfile_maxbytes=5MB",
-                "logfile_backups=1",
-                f"pidfile={_escaped(str(region.folder / 'supervisor.pid'))}",
-                "nocleanup=true",
-                "umask=077",
-                "[rpcinterface:supervisor]",
-                "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface",
-                "[include]",
-                "files=programs/*.conf",
-                "",
-            ]
-        ),
-    )
-    subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "supervisor.supervisord", "-c", str(configuration)],
-        cwd=region.folder,
-        env={name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {MARK: str(region.folder)},
-        umask=0o077,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=False,
-        start_new_session=True,
-    )
-    log = region.logs / "supervisor.log"
-    wait_for(lambda: None if _is_supervised(region) else tail(log), 20, f"{region.name}: process manager")
+    # supervisord makes the socket's path absolute, and a socket's path may have about 100 characters: so the region's
+    # folder gets a short name for as long as it takes to start.
+    with tempfile.TemporaryDirectory(prefix="lab-") as short:
+        (Path(short) / "r").symlink_to(region.folder)
+        _write_configuration(region, f"{short}/r/{_SOCKET}")
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", "supervisor.supervisord", "-c", "supervisor.conf"],
+            cwd=region.folder,
+            env={name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {MARK: str(region.folder)},
+            umask=0o077,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            start_new_session=True,
+        )
+        log = region.logs / "supervisor.log"
+        wait_for(lambda: None if _is_supervised(region) else tail(log), 20, f"{region.name}: process manager")
+    # It reads its configuration again whenever a program changes, and checks that the socket's folder is there.
+    _write_configuration(region, _SOCKET)
     return True
+
+
+def _write_configuration(region: Region, socket_path: str) -> None:
+    lines = [
+        "[unix_http_server]",
+        f"file={_escaped(socket_path)}",
+        "chmod=0600",
+        "[supervisord]",
+        f"logfile={_escaped(str(region.logs / 'supervisor.log'))}",
+        "logfile_maxbytes=5MB",
+        "logfile_backups=1",
+        f"pidfile={_escaped(str(region.folder / 'supervisor.pid'))}",
+        "nocleanup=true",
+        "umask=077",
+        "[rpcinterface:supervisor]",
+        "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface",
+        "[include]",
+        "files=programs/*.conf",
+        "",
+    ]
+    write_file(region.folder / "supervisor.conf", "\n".join(lines))
 
 
 def _stopping(supervisor: Any, groups: Sequence[str]) -> str | None:
