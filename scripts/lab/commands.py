@@ -23,7 +23,7 @@ from lab.playbook import run_playbook
 
 DEFAULT_INVENTORY = "inventories/local"
 INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "molecule-ansible")
-MADE = ("regions", "access", "logs", "ansible", "playbook.lock")
+MADE = ("regions", "access", "artifacts", "logs", "ansible", "playbook.lock")
 
 
 def setup(arguments: Sequence[str]) -> int:
@@ -110,18 +110,21 @@ def consumer(arguments: Sequence[str]) -> int:
 
 def prove(arguments: Sequence[str]) -> int:
     """Proves that everything arrived: see ``prove --help``."""
-    _become("pipeline.submit", "prove", *arguments)
+    _become("pipeline.submit", "prove", *arguments, folder=lab_home())
 
 
 def aggregate(arguments: Sequence[str]) -> int:
     """Aggregates the events of every region: see ``aggregate --help``."""
-    _become("pipeline.submit", "aggregate", *arguments)
+    _become("pipeline.submit", "aggregate", *arguments, folder=lab_home())
 
 
-def _become(module: str, *arguments: str) -> NoReturn:
-    """Replaces this process, so that signals and exit codes are the program's own."""
+def _become(module: str, *arguments: str, folder: Path = ROOT) -> NoReturn:
+    """Replaces this process, so that signals and exit codes are the program's own.
+
+    Spark makes a folder of its own wherever it runs, so its jobs run in the lab's home.
+    """
     sys.stdout.flush()
-    os.chdir(ROOT)
+    os.chdir(folder)
     os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 (no shell is wanted)
 
 

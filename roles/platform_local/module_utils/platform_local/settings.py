@@ -1,7 +1,7 @@
 """The settings that MirrorMaker 2's connectors and Connect's workers know.
 
 Connect passes over a setting that it does not know, so a slip of the pen would stay unseen; here it is refused. The
-names are those of Kafka 4.3.1's own definitions; a test compares them with a running worker.
+names are those of Kafka 4.3.1's own definitions.
 """
 
 from __future__ import annotations
