@@ -30,6 +30,7 @@ from lab.sandbox import Kit
 
 SIZE = 300
 WARM_UP_S = 10
+ARRIVAL_S = 30
 
 
 def main() -> None:
@@ -61,7 +62,10 @@ def run(kit: Kit, topic: str, rate: int, seconds: int) -> dict[str, list[float]]
     for watcher in watchers:
         watcher.start()
     finished(produce(kit, topic, rate * seconds, SIZE, throughput=rate))
-    time.sleep(2)  # what is still on its way counts
+    # What is still on its way counts, too.
+    deadline = time.monotonic() + ARRIVAL_S
+    while time.monotonic() < deadline and min(map(len, latencies.values())) < rate * seconds:
+        ending.wait(0.1)
     ending.set()
     for watcher in watchers:
         watcher.join()
