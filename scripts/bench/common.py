@@ -64,7 +64,7 @@ def succeed(kit: Kit, command: str, *arguments: str) -> None:
 
 
 def configure(kit: Kit, worker: Mapping[str, object], connector: Mapping[str, object], tasks: int = 1) -> None:
-    """Writes both mirrors with these settings in place of the lab's, and sets the lab up.
+    """Writes both mirrors with these settings in place of the lab's, and sets the lab up without its clients.
 
     Args:
         kit: where.
@@ -83,7 +83,8 @@ def configure(kit: Kit, worker: Mapping[str, object], connector: Mapping[str, ob
                 if value is not None:
                     settings[key] = value
         kit.manifest(name).write_text(yaml.safe_dump(resource, sort_keys=False), encoding="utf-8")
-    succeed(kit, "setup", "03-broadcast")
+    # The lab's own clients would read, and take their share of the processor.
+    succeed(kit, "setup", "03-broadcast", "-e", "consumer_replicas=0", "-e", "producer_replicas=0")
 
 
 def admin(kit: Kit, region: str) -> KafkaAdminClient:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from .connect import REST_USER
 from .deployment import Program
 from .kafka_cluster import Cluster
-from .mirror_maker import REST_USER, MirrorMaker, connectors_of
+from .mirror_maker import MirrorMaker, connectors_of
 from .models import Deployment, KafkaMirrorMaker2, as_text
 from .preflight import IDENTITY_POLICY
 from .region import Region, write_file

@@ -27,6 +27,7 @@ from .models import (
 )
 from .region import Region, remove_folder
 from .secret_store import delete_secret, read_secret, write_secret
+from .waiting import wait_for
 
 
 @dataclass
@@ -149,7 +150,7 @@ def _wait_ready(region: Region, resources: Sequence[Resource], bound: float) -> 
         )
 
     if programs:
-        processes.wait_for(starting, bound, region.name)
+        wait_for(starting, bound, region.name)
 
 
 def _compare(region: Region, manifests: Sequence[Manifest]) -> Outcome:

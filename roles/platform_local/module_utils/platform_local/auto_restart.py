@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from .connect import Rest
 from .errors import PlatformError
-from .mirror_maker import Rest
 
 LOOK_SECONDS = 2.0
 HEALTHY_SECONDS = 60.0

@@ -31,9 +31,10 @@ from kafka.errors import KafkaError
 from .errors import ManifestError, PlatformError
 from .kafka_cluster import Cluster
 from .models import Acl, KafkaTopic, KafkaUser, as_text
-from .processes import tail, wait_for
+from .processes import tail
 from .region import Region
 from .secret_store import delete_secret, read_secret, secret_file, write_secret
+from .waiting import wait_for
 
 READY_SECONDS = 60
 _PASSWORD_CHARACTERS = string.ascii_letters + string.digits

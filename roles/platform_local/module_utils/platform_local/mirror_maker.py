@@ -9,24 +9,26 @@ from __future__ import annotations
 import json
 import secrets
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
-import requests
-
 from . import certificates, processes, services
+from .connect import REST_USER, Rest
 from .errors import PlatformError
 from .java import Java
 from .models import KafkaMirrorMaker2, MirrorConnector, MirrorEntry, MirrorSource, TrustedCertificate, as_text
-from .processes import Process, tail, wait_for
+from .processes import Process, tail
 from .region import LOOPBACK, MAX_WORKERS, Region, make_folder, remove_folder, write_file
 from .secret_store import delete_secret, read_secret, secret_file, write_secret
+from .waiting import wait_for
 
 DEFAULT_HEAP = "384m"
 READY_SECONDS = 90
-REST_USER = "operator"
+# A connector gets its tasks within a second or two of its start, unless it finds nothing to copy.
+IDLE_SECONDS = 15
 _PACKAGE = "org.apache.kafka.connect.mirror"
 _BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension"
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -40,6 +42,7 @@ class MirrorMaker:
         self.resource = resource
         self.name = resource.metadata.name
         self.java = Java(region.home)
+        self._idle_since: dict[str, float] = {}
 
     @property
     def folder(self) -> Path:
@@ -77,6 +80,8 @@ class MirrorMaker:
 
     def wait_ready(self, bound: float) -> None:
         """Waits until every connector and task is in the state that the manifest wants.
+
+        A running connector that stays without a task has nothing to copy: it is as ready as one that has.
 
         Raises:
             PlatformError: not within ``bound`` seconds.
@@ -292,7 +297,11 @@ class MirrorMaker:
                     trace = found.get("trace", "").splitlines()
                     return f"{name}: {part} is {found['state']}" + (f": {trace[0]}" if trace else "")
             if state == "RUNNING" and not status["tasks"]:
-                return f"{name} has no task yet"
+                idle_since = self._idle_since.setdefault(name, time.monotonic())
+                if time.monotonic() - idle_since < IDLE_SECONDS:
+                    return f"{name} has no task yet"
+            else:
+                self._idle_since.pop(name, None)
         return None
 
     def _wait_for_rest(self) -> None:
@@ -382,53 +391,3 @@ def patterns(mirror: MirrorEntry, *, checkpoint: bool) -> dict[str, str]:
     if checkpoint:
         settings |= {"groups": mirror.groups_pattern, "groups.exclude": mirror.groups_exclude_pattern}
     return {key: value for key, value in settings.items() if value is not None}
-
-
-class Rest(NamedTuple):
-    """Connect's REST interface, with its credentials."""
-
-    url: str
-    password_file: Path
-    ca_file: Path
-
-    def get(self, path: str) -> Any:
-        """What is there.
-
-        Raises:
-            PlatformError: it does not answer, or refuses.
-        """
-        return self.call("GET", path)
-
-    def call(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
-        """Sends a request, and again while the worker group is rebalancing.
-
-        Raises:
-            PlatformError: it does not answer, or refuses.
-        """
-        answer: requests.Response | None = None
-
-        def attempt() -> str | None:
-            nonlocal answer
-            answer = self._request(method, path, body)
-            return "the worker group is rebalancing" if answer.status_code == requests.codes.conflict else None
-
-        wait_for(attempt, 60, f"Connect: {method} {path}")
-        assert answer is not None
-        if not answer.ok:
-            raise PlatformError(f"Connect: {method} {path}: {answer.status_code} {answer.text[:500]}")
-        return answer.json() if answer.content else None
-
-    def _request(self, method: str, path: str, body: Mapping[str, str] | None) -> requests.Response:
-        try:
-            with requests.Session() as session:
-                session.trust_env = False  # a proxy has no business between a program and its own machine
-                return session.request(
-                    method,
-                    self.url + path,
-                    json=body,
-                    auth=(REST_USER, self.password_file.read_text()),
-                    verify=str(self.ca_file),
-                    timeout=15,
-                )
-        except requests.RequestException as error:
-            raise PlatformError(f"Connect at {self.url} does not answer ({type(error).__name__})") from error

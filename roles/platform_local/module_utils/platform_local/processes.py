@@ -27,6 +27,7 @@ from supervisor.xmlrpc import SupervisorTransport
 
 from .errors import PlatformError
 from .region import Region, make_folder, write_file
+from .waiting import wait_for
 
 MARK = "LAB_REGION_FOLDER"
 """The environment variable by which a process of a region is known, whoever started it."""
@@ -221,26 +222,6 @@ def marked_processes(region: Region) -> list[psutil.Process]:
 def _signal(process: psutil.Process, number: int) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(number)
-
-
-def wait_for(condition: Callable[[], str | None], bound: float, what: str) -> None:
-    """Waits until a condition holds.
-
-    Args:
-        condition: returns None when it holds, else what is still missing.
-        bound: seconds to wait at most.
-        what: what is waited for, for the message.
-
-    Raises:
-        PlatformError: the bound passed.
-    """
-    deadline = time.monotonic() + bound
-    pause = 0.05
-    while (missing := condition()) is not None:
-        if time.monotonic() >= deadline:
-            raise PlatformError(f"{what}: not within {bound:.0f} seconds: {missing}")
-        time.sleep(pause)  # between two looks; the condition decides when it ends
-        pause = min(pause * 1.3, 0.5)
 
 
 def tail(path: Path) -> str:
