@@ -31,6 +31,7 @@ TUNED = (
     "source.consumer.fetch.min.bytes",
 )
 """What the lab's manifests may set for speed; a benchmark of the defaults takes it away."""
+Variant = tuple[dict[str, object], dict[str, object]]
 TARGETS = ("north-america", "south-america")
 MIRRORS = ("mm2-na.yaml", "mm2-sa.yaml")
 
@@ -168,7 +169,7 @@ def connector(mirror: Mirror, method: str, action: str) -> None:
     answer.raise_for_status()
 
 
-VARIANTS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+VARIANTS: dict[str, Variant] = {
     "MM2 defaults, exactly-once off": (
         {"exactly.once.source.support": None},
         {"exactly.once.support": None, "source.consumer.isolation.level": None, **dict.fromkeys(TUNED)},
@@ -185,3 +186,8 @@ VARIANTS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "the lab's manifests": ({}, {}),
 }
 """Settings of workers and source connectors to compare; None takes the lab's away."""
+
+
+def there_and_back() -> list[tuple[str, Variant]]:
+    """The variants in their order, and then the other way round."""
+    return [*VARIANTS.items(), *reversed(VARIANTS.items())]

@@ -3,7 +3,8 @@
     .lab/venv/bin/python -m bench.latency [--rate N] [--seconds N]
 
 Kafka's ProducerPerformance writes at a steady rate; a consumer in each target takes the time of arrival less the
-record's own timestamp. All clocks are the same one. The first seconds do not count.
+record's own timestamp. All clocks are the same one. The first seconds do not count. The variants run in their order and
+then the other way round, since brokers get quicker the longer they run.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from kafka import KafkaConsumer, TopicPartition
 
 from bench.common import (
     TARGETS,
-    VARIANTS,
     configure,
     finished,
     machine,
@@ -24,6 +24,7 @@ from bench.common import (
     produce,
     sandbox,
     table,
+    there_and_back,
 )
 from bench.mirroring import create, delete
 from lab.sandbox import Kit
@@ -41,7 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     with sandbox(32000) as kit:
-        for number, (name, (worker, source)) in enumerate(VARIANTS.items()):
+        for number, (name, (worker, source)) in enumerate(there_and_back()):
             configure(kit, worker, source)
             for region, latencies in run(kit, f"LH.LATENCY{number}", options.rate, options.seconds).items():
                 p50, p95, p99 = percentiles(latencies)

@@ -3,7 +3,8 @@
     .lab/venv/bin/python -m bench.mirroring [--records N]
 
 For each variant a topic of three partitions is filled in Europe while the mirrors are paused; then both are resumed,
-and the clock runs from the first record in a target to the last one.
+and the clock runs from the first record in a target to the last one. The variants run in their order and then the other
+way round, since brokers get quicker the longer they run.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
@@ -18,7 +20,6 @@ from kafka.admin import KafkaAdminClient
 
 from bench.common import (
     TARGETS,
-    VARIANTS,
     admin,
     configure,
     connector,
@@ -30,6 +31,7 @@ from bench.common import (
     rate_in,
     sandbox,
     table,
+    there_and_back,
 )
 from lab.sandbox import Kit
 
@@ -43,23 +45,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000, help="records of each run (1,000,000)")
     records = parser.parse_args().records
-    rows: list[tuple[str, float, float]] = []
+    found: dict[str, list[float]] = {}
     with sandbox(31000) as kit:
-        for number, (name, (worker, source)) in enumerate(VARIANTS.items()):
+        for number, (name, (worker, source)) in enumerate(there_and_back()):
             configure(kit, worker, source)
-            topic = f"LH.BENCH{number}"
             if number == 0:
-                rows += baselines(kit, records)
-            rates = mirrored(kit, topic, records)
-            rows += [(f"{name}, into {region}", rate, rate * SIZE / 1e6) for region, rate in rates.items()]
-            print(*rows[-2:], sep="\n", flush=True)
-        rows.append(("bare copy loop, into both at once, each", *copy_loop(kit, records)))
+                for what, rate in baselines(kit, records).items():
+                    found[what] = [rate]
+            for region, rate in mirrored(kit, f"LH.BENCH{number}", records).items():
+                found.setdefault(f"{name}, into {region}", []).append(rate)
+                print(f"{name}, into {region}: {rate:,.0f} records/s", flush=True)
+        found["bare copy loop, into both at once, each"] = [copy_loop(kit, records)]
     print(f"\n{records:,} records of {SIZE} bytes, {PARTITIONS} partitions; {machine()}\n")
-    print(table(("What", "records/s", "MB/s"), [(name, f"{rate:,.0f}", f"{mb:.1f}") for name, rate, mb in rows]))
+    rows = [(name, joined(rates), joined(rates, SIZE / 1e6)) for name, rates in found.items()]
+    print(table(("What", "records/s", "MB/s"), rows))
 
 
-def baselines(kit: Kit, records: int) -> list[tuple[str, float, float]]:
-    """What one broker takes and gives, by Kafka's own tools."""
+def joined(rates: Sequence[float], factor: float = 1.0) -> str:
+    """The figures of one row."""
+    return " and ".join(f"{rate * factor:,.{0 if factor == 1.0 else 1}f}" for rate in rates)
+
+
+def baselines(kit: Kit, records: int) -> dict[str, float]:
+    """The records a second that one broker takes and gives, by Kafka's own tools."""
     create(kit, "LH.BASE")
     for mirror in kit.lab.mirrors:
         connector(mirror, "PUT", "pause")
@@ -75,10 +83,7 @@ def baselines(kit: Kit, records: int) -> list[tuple[str, float, float]]:
     for mirror in kit.lab.mirrors:
         connector(mirror, "PUT", "resume")
     delete(kit, "LH.BASE")
-    return [
-        ("ProducerPerformance, one broker", written, written * SIZE / 1e6),
-        ("ConsumerPerformance, one broker", read, read * SIZE / 1e6),
-    ]
+    return {"ProducerPerformance, one broker": written, "ConsumerPerformance, one broker": read}
 
 
 def mirrored(kit: Kit, topic: str, records: int) -> dict[str, float]:
@@ -128,8 +133,8 @@ def arrival(kit: Kit, region: str, topic: str, records: int) -> float:
     return (seen - at_start) / (changed - first) * records / seen
 
 
-def copy_loop(kit: Kit, records: int) -> tuple[float, float]:
-    """What librdkafka needs to read from Europe and write into both Americas, without exactly-once: an ideal."""
+def copy_loop(kit: Kit, records: int) -> float:
+    """Records a second into each of both targets, by librdkafka and without exactly-once: an ideal."""
     topic = "LH.COPY"
     for mirror in kit.lab.mirrors:
         connector(mirror, "PUT", "pause")
@@ -145,8 +150,7 @@ def copy_loop(kit: Kit, records: int) -> tuple[float, float]:
         loop.start()
     for loop in loops:
         loop.join()
-    rate = records / max(seconds.values())
-    return rate, rate * SIZE / 1e6
+    return records / max(seconds.values())
 
 
 def copy(kit: Kit, target: str, topic: str, records: int) -> float:
