@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import merge
@@ -23,6 +23,8 @@ POLL_MS = 500
 LOOK_FOR_TOPICS_S = 5.0
 """How often a reader looks for new topics and partitions that match."""
 BATCH_MOST = 500
+COMMIT_S, COMMIT_MS = 1.0, 2000
+"""How often a group's position is kept, and how long that may take."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -132,8 +134,9 @@ class Reader:
                 **connection.kafka_python(),
                 client_id="lab-consumer",
                 group_id=group,
-                enable_auto_commit=group is not None,
-                auto_commit_interval_ms=1000,
+                # Where a topic is deleted, this library's own commits can make it miss that it is no longer a member
+                # of its group (3.0.12): it then spins. A commit of ours is refused, and it joins again.
+                enable_auto_commit=False,
                 # After a crash the group's next member takes over in 10 s instead of 45.
                 session_timeout_ms=10_000,
                 auto_offset_reset=start.end or "earliest",
@@ -166,6 +169,7 @@ class Reader:
             else:
                 self._find_partitions(first=True)
             looked, left = time.monotonic(), most
+            committed = looked
             while not stopping() and left != 0 and (self._follow or not self._done()):
                 polled = self._consumer.poll(POLL_MS, max_records=min(BATCH_MOST, left or BATCH_MOST))
                 # Partitions side by side, in the order of time as far as the order within each allows.
@@ -174,6 +178,9 @@ class Reader:
                     batch = [record for record in batch if record.offset < self._ends[_partition(record)]]
                 left = left if left is None else left - len(batch)
                 yield batch
+                if time.monotonic() - committed >= COMMIT_S:
+                    self._commit()
+                    committed = time.monotonic()
                 if self._group is None and time.monotonic() - looked >= LOOK_FOR_TOPICS_S:
                     self._find_partitions(first=False)
                     looked = time.monotonic()
@@ -181,7 +188,14 @@ class Reader:
 
     def close(self) -> None:
         """Leaves; a group's position is committed first."""
+        self._commit()
         self._consumer.close(timeout_ms=5000)
+
+    def _commit(self) -> None:
+        """Keeps the group's position. If that cannot be done now, it is done later, at worst by reading again."""
+        if self._group is not None:
+            with suppress(KafkaError):
+                self._consumer.commit(timeout_ms=COMMIT_MS)
 
     def _find_partitions(self, *, first: bool) -> None:
         try:

@@ -17,7 +17,9 @@ case "$1" in
     ;;
   setup) ;;
   *)
-    if [[ ! -e "${LAB_HOME}/access/lab.json" && " $* " != *" --help "* && " $* " != *" -h "* ]]; then
+    # Two clusters of the user's own need no lab.
+    if [[ ! -e "${LAB_HOME}/access/lab.json" && " $* " != *" --help "* && " $* " != *" -h "* ]] &&
+      [[ " $* " != *" --source-config"* ]]; then
       echo "error: nothing is set up; run ./setup-03-broadcast.sh first" >&2
       exit 3
     fi

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
-from lab.access import load_lab
-from lab.errors import run_command
+from lab.access import Lab, caller_path, load_lab
+from lab.errors import LabError, WrongUseError, run_command
+from pipeline import files
+from pipeline.external import EXTERNAL, two_clusters
+from pipeline.junit import junit
 from pipeline.proof import Proof
+from pipeline.sales import sum_up
 from pipeline.session import start_session
 from pipeline.tables import console, show_proof
 from pipeline.verdict import EXIT_CODES, judge
+
+_PRODUCTS = 10
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -30,6 +39,17 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--examples", type=_count, default=5, metavar="N", help="differences of each kind to show (default 5)"
     )
+    parser.add_argument("--report", type=caller_path, metavar="FILE", help="write a page for people (HTML)")
+    parser.add_argument("--junit", type=caller_path, metavar="FILE", help="write a report for CI (JUnit's XML)")
+    two = parser.add_argument_group("two clusters of your own, in place of the lab's regions")
+    two.add_argument("--source-config", type=caller_path, metavar="FILE", help="client properties for the source")
+    two.add_argument("--target-config", type=caller_path, metavar="FILE", help="client properties for the target")
+    two.add_argument("--topics", metavar="REGEX", help="which topics, by their names at the source (comma-separated)")
+    two.add_argument("--policy", choices=("identity", "default"), help="the mirror's replication policy (identity)")
+    two.add_argument("--source-alias", metavar="NAME", help="the source's alias, for --policy default")
+    parser.add_argument(
+        "--since", type=_since, metavar="TIME", help="leave out what is older: an ISO 8601 time, or 30m, 12h, 7d ago"
+    )
     return parser
 
 
@@ -41,15 +61,56 @@ def main() -> int:
     """
     started = time.monotonic()
     options = arguments().parse_args()
-    lab = load_lab()
-    proof = Proof(lab, partial(start_session, "prove"), options.timeout, options.examples, _report)
+    for path in filter(None, (options.report, options.junit)):
+        files.check_writable(path)
+    lab = _two_clusters(options) or load_lab()
+    start = partial(start_session, "prove")
+    proof = Proof(lab, start, options.timeout, options.examples, _report, options.since)
     evidence = proof.run()
     document = judge(evidence, lab.scenario, time.monotonic() - started)
+    if options.report:
+        from pipeline.report import render
+
+        files.write(options.report, render(document, _aggregates(lab)))
+    if options.junit:
+        files.write(options.junit, junit(document))
     if options.json:
         print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         show_proof(document, console())
     return int(EXIT_CODES[document["verdict"]])
+
+
+def _two_clusters(options: argparse.Namespace) -> Lab | None:
+    needed = ("source_config", "target_config", "topics")
+    if not any(getattr(options, name) for name in (*needed, "policy", "source_alias")):
+        return None
+    if missing := [f"--{name.replace('_', '-')}" for name in needed if not getattr(options, name)]:
+        raise WrongUseError(f"comparing two clusters also needs {' and '.join(missing)}")
+    if (options.policy == "default") != bool(options.source_alias):
+        raise WrongUseError("--policy default and --source-alias go together")
+    return two_clusters(
+        options.source_config, options.target_config, options.topics, options.policy or "identity",
+        options.source_alias or "source",
+    )  # fmt: skip
+
+
+def _aggregates(lab: Lab) -> dict[str, Any]:
+    """What was sold; nothing where that is not known, for a report of a proof does not fail for it."""
+    if lab.platform == EXTERNAL:
+        return {}
+    try:
+        return sum_up(start_session("prove"), lab, _PRODUCTS)
+    except LabError as error:
+        _report(f"the report has no aggregates: {error}")
+        return {}
+
+
+def _since(text: str) -> datetime:
+    if match := re.fullmatch(r"(\d+)([smhd])", text):
+        return datetime.now(UTC) - timedelta(seconds=int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]])
+    time_ = datetime.fromisoformat(text)
+    return time_ if time_.tzinfo else time_.replace(tzinfo=UTC)
 
 
 def _report(line: str) -> None:

@@ -24,6 +24,11 @@ def lab_home() -> Path:
     return Path(os.environ.get("LAB_HOME") or ROOT / ".lab").absolute()
 
 
+def caller_path(text: str) -> Path:
+    """A path as the user meant it: the kit's programs may run in another folder than the one it was typed in."""
+    return Path(os.environ.get("LAB_CALLED_FROM", ""), text).absolute()
+
+
 @dataclass(frozen=True)
 class Mirror:
     """A KafkaMirrorMaker2 of a region, one entry for each source."""

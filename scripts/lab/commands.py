@@ -124,6 +124,7 @@ def _become(module: str, *arguments: str, folder: Path = ROOT) -> NoReturn:
     Spark makes a folder of its own wherever it runs, so its jobs run in the lab's home.
     """
     sys.stdout.flush()
+    os.environ["LAB_CALLED_FROM"] = str(Path.cwd())
     os.chdir(folder)
     os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 (no shell is wanted)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, OffsetSpec, TopicPartition
@@ -64,7 +65,7 @@ class Cluster:
         Raises:
             UnreachableError: the cluster does not answer.
         """
-        with self._errors():
+        with self.reaching():
             topics = self._client().describe_topics()
         return {topic["name"]: len(topic["partitions"]) for topic in topics if not topic["error_code"]}
 
@@ -84,6 +85,16 @@ class Cluster:
         """
         return self._offsets(partitions, OffsetSpec.LATEST)
 
+    def offsets_since(self, partitions: Iterable[TopicPartition], since: datetime) -> dict[TopicPartition, int]:
+        """Where each partition's first record of that time or later is; its end where there is none.
+
+        Raises:
+            UnreachableError: the cluster does not answer.
+        """
+        wanted = list(partitions)
+        ends, found = self.end_offsets(wanted), self._offsets(wanted, int(since.timestamp() * 1000))
+        return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
+
     def configs(self, topics: Collection[str]) -> dict[str, dict[str, Config]]:
         """The configurations of each topic by name.
 
@@ -93,7 +104,7 @@ class Cluster:
         if not topics:
             return {}
         resources = [ConfigResource("topic", topic) for topic in topics]
-        with self._errors():
+        with self.reaching():
             described = self._client().describe_configs(resources, config_filter="all")["topic"]
         return {
             topic: {
@@ -129,7 +140,7 @@ class Cluster:
         found: dict[TopicPartition, int] = {}
         ends = {partition: (start, end) for partition, (start, end) in ranges.items() if start < end}
         back = 16
-        with self._errors(), self._consumer() as consumer:
+        with self.reaching(), self._consumer() as consumer:
             while ends:
                 consumer.assign(list(ends))
                 for partition, (start, end) in ends.items():
@@ -162,11 +173,11 @@ class Cluster:
         finally:
             consumer.close(autocommit=False)
 
-    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec | int) -> dict[TopicPartition, int]:
         specs = dict.fromkeys(partitions, spec)
         if not specs:
             return {}
-        with self._errors():
+        with self.reaching():
             offsets = self._client().list_partition_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED)
         return {partition: found.offset for partition, found in offsets.items()}
 
@@ -180,7 +191,12 @@ class Cluster:
         return self._admin
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def reaching(self) -> Iterator[None]:
+        """Around whatever asks the cluster something.
+
+        Raises:
+            UnreachableError: in place of what the client raises.
+        """
         try:
             yield
         except (KafkaError, OSError) as error:

@@ -1,11 +1,11 @@
-"""Reads both sides of the flows up to frozen offsets and finds every difference, by ``pipeline.comparison``."""
+"""Finds every difference between both sides of the flows, up to frozen offsets: outlines first, then what differs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from kafka import TopicPartition
@@ -13,25 +13,29 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from lab.access import Mirror
-from pipeline import comparison, records
+from pipeline import comparison, outlines, records
 from pipeline.clusters import Cluster, Config, partitions_of
 from pipeline.mirrors import Progress
 from pipeline.reading import Ranges, no_records, read_records
+from pipeline.records import FLOW, FLOW_PARTITION, PLACE
+from pipeline.session import fit, small_frame
 
 # What a record adds on disk to key, value and headers; rather too much than too little.
 _RECORD_OVERHEAD = 100
-# So few rows are sent to every task instead of being shuffled.
-_FEW = 100_000
 _LONGEST_KEY = 64
 # A retention beyond what a date can be taken back by.
 _FOR_EVER_MS = 50 * 365 * 86_400_000
-_FLOWS = "source string, target string, topic string, target_topic string"
+_FLOWS = "source string, target string, topic string, target_topic string, number int"
 _CUTS = "source string, target string, topic string, partition int, until long"
+_PARTITIONS = "source string, target string, topic string, partition int"
 _BOUNDS = (
     "source string, target string, topic string, partition int, source_start long, target_start long, "
     "first_source long, first_target long, expire_before timestamp, size_retained boolean"
 )
 
+Spans = dict[TopicPartition, tuple[int, int]]
+Read = Callable[[str, Ranges], DataFrame]
+"""Reads these offsets in a region: a frame of ``records.RECORD_SCHEMA``, each task a part of one partition in order."""
 FlowKey = tuple[str, str, str]
 MirrorKey = tuple[str, str]
 
@@ -67,7 +71,7 @@ class Cut:
 
 @dataclass
 class Counts:
-    """What the comparison found in one flow; partitions of the cut, records of the cut."""
+    """What the comparison found in one flow."""
 
     source_records: int = 0
     target_records: int = 0
@@ -77,10 +81,19 @@ class Counts:
     reordered: int = 0
     unexpected: int = 0
     altered: int = 0
+    moved: int = 0
     expired: int = 0
+    never_mirrored: int = 0
+    """Records that the source deleted before the mirror had copied them."""
     source_gaps: int = 0
+    buckets: int = 0
+    """Buckets of time that were compared by their outlines."""
+    opened: int = 0
+    """Those of them that were compared record by record."""
     truncated: list[str] = field(default_factory=list)
     """Target partitions with missing records whose log has lost its beginning."""
+    by_partition: list[dict[str, int]] = field(default_factory=list)
+    """Partition, source_records and target_records of each."""
     examples: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -92,9 +105,11 @@ class Frozen:
     targets: Mapping[str, Ranges]
     sources: Mapping[str, Ranges]
     target_configs: Mapping[str, Mapping[str, Mapping[str, Config]]]
+    since: datetime | None = None
+    """Older records are left out on both sides."""
 
     @classmethod
-    def freeze(cls, flows: Sequence[Flow], clusters: Mapping[str, Cluster]) -> Frozen:
+    def freeze(cls, flows: Sequence[Flow], clusters: Mapping[str, Cluster], since: datetime | None = None) -> Frozen:
         """Freezes the targets first and the sources after them.
 
         Raises:
@@ -107,7 +122,13 @@ class Frozen:
             region: clusters[region].configs({partition.topic for partition in targets[region]}) for region in targets
         }
         sources = {region: freeze(clusters[region], topics) for region, topics in at_source.items()}
-        return cls(clusters, targets, sources, configs)
+        return cls(clusters, targets, sources, configs, since)
+
+    @property
+    def records(self) -> int:
+        """How many there are to read, at most."""
+        sides = (*self.targets.values(), *self.sources.values())
+        return sum(end - start for ranges in sides for start, end in ranges.values())
 
     def moved(self) -> str:
         """Names the partitions whose log has lost its beginning since; empty if none has."""
@@ -122,6 +143,290 @@ class Frozen:
                 ]
         return ", ".join(names)
 
+    def read(self, spark: SparkSession, region: str, ranges: Ranges) -> DataFrame:
+        """Reads these offsets of a region."""
+        if not self.since:
+            return read_records(spark, self.clusters[region].connection, ranges)
+        # By the offset of the first such record less is read; older ones may still come after it.
+        firsts = self.clusters[region].offsets_since(ranges, self.since)
+        later = {partition: (max(start, firsts[partition]), end) for partition, (start, end) in ranges.items()}
+        found = read_records(spark, self.clusters[region].connection, later)
+        return found.where(F.col("timestamp") >= F.lit(self.since))
+
+
+@dataclass
+class _Partition:
+    """What is known of a flow's partition: from the buckets that agree, and from those that were opened."""
+
+    outline: Row
+    pairs: Row | None = None
+
+    @property
+    def place(self) -> tuple[str, str, str, int]:
+        """Flow and partition."""
+        return (*_key(self.outline), self.outline.partition)
+
+    def number(self, name: str) -> int:
+        """A number of the pairs; 0 if nothing was opened."""
+        return int(self.pairs[name]) if self.pairs else 0
+
+    def first(self, name: str) -> int | None:
+        """The offset where the matched records begin, on one side."""
+        found = [row[name] for row in (self.outline, self.pairs) if row and row[name] is not None]
+        return min(found, default=None)
+
+
+class Comparison:
+    """One comparison of all flows.
+
+    A flow whose mirror is behind is judged as far as the mirror has come.
+
+    Args:
+        spark: the session.
+        flows: what to compare.
+        cuts: by source region.
+        progress: how far each mirror has come.
+        frozen: what to read.
+        read: reads it.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        flows: Sequence[Flow],
+        cuts: Mapping[str, Cut],
+        progress: Mapping[MirrorKey, Progress],
+        frozen: Frozen,
+        read: Read,
+    ) -> None:
+        self._spark = spark
+        self._cuts = cuts
+        self._frozen = frozen
+        self._read_region = read
+        self._target_topics = {flow.key: flow.target_topic for flow in flows}
+        self._targets = {name: number for number, name in enumerate(sorted({flow.mirror.target for flow in flows}))}
+        self._flows = F.broadcast(
+            small_frame(
+                spark, [(*flow.key, flow.target_topic, self._targets[flow.mirror.target]) for flow in flows], _FLOWS
+            )
+        )
+        self._until = list(_judged(flows, cuts, progress))
+        self._until_frame = small_frame(spark, self._until, _CUTS)
+        self._compacted = {flow.key for flow in flows if is_compacted(flow, cuts)}
+        self._counts = {flow.key: Counts() for flow in flows}
+
+    def run(self, example_count: int) -> dict[FlowKey, Counts]:
+        """Carries it out.
+
+        Args:
+            example_count: how many differences of each kind and flow to show.
+        """
+        tallied = self._tally_sources().persist()
+        target = outlines.outline(outlines.tally(self._read(self._frozen.targets)))
+        compared = outlines.compare(self._source_outlines(tallied), self._of_target(target)).persist()
+        sequences = (
+            outlines.sequences(tallied)
+            .withColumnRenamed("region", "source")
+            .join(self._flows.drop("target_topic", "number"), ["source", "topic"])
+        )
+        partitions = self._partitions(compared)
+        for row in sequences.groupBy(*FLOW).agg(F.sum("gaps").alias("gaps")).collect():
+            self._counts[_key(row)].source_gaps = row.gaps
+        named = None
+        if any(known.outline.opened or known.outline.shifted for known in partitions):
+            named = self._open(compared, partitions)
+        for known in partitions:
+            self._count(known)
+        if named:
+            self._name(named.persist(), sequences, example_count)
+            named.unpersist()
+        for frame in (tallied, compared):
+            frame.unpersist()
+        return self._counts
+
+    def _read(self, ranges: Mapping[str, Ranges]) -> DataFrame:
+        frames = [
+            self._read_region(region, wanted).withColumn("region", F.lit(region)) for region, wanted in ranges.items()
+        ]
+        nothing = no_records(self._spark).withColumn("region", F.lit(""))
+        return reduce(DataFrame.unionByName, frames or [nothing])
+
+    def _tally_sources(self) -> DataFrame:
+        until: dict[tuple[str, str, int], list[int]] = {}
+        for source, target, topic, partition, end in self._until:
+            until.setdefault((source, topic, partition), [0] * len(self._targets))[self._targets[target]] = end
+        names = [f"until_{number}" for number in self._targets.values()]
+        ends = small_frame(
+            self._spark,
+            [(*place, *numbers) for place, numbers in until.items()],
+            ", ".join(["region string", "topic string", "partition int", *(f"{name} long" for name in names)]),
+        )
+        sources = self._read(self._frozen.sources).join(F.broadcast(ends), [*PLACE])
+        return outlines.tally(sources, names, runs=True)
+
+    def _source_outlines(self, tallied: DataFrame) -> DataFrame:
+        outline = outlines.outline(tallied, len(self._targets)).withColumnRenamed("region", "source")
+        return (
+            outline.join(self._flows, ["source", "topic"])
+            .withColumn("in_cut", F.get("below", "number"))
+            .drop("target_topic", "number", "below")
+        )
+
+    def _of_target(self, frame: DataFrame) -> DataFrame:
+        there = frame.withColumnsRenamed({"region": "target", "topic": "target_topic"})
+        return there.join(self._flows, ["target", "target_topic"]).drop("target_topic", "number")
+
+    def _partitions(self, compared: DataFrame) -> list[_Partition]:
+        agrees = ~F.col("differs")
+        rows = compared.groupBy(*FLOW_PARTITION).agg(
+            F.count("*").alias("buckets"),
+            F.count_if("differs").alias("opened"),
+            F.count_if(agrees & (F.col("shift") != 0)).alias("shifted"),
+            *(
+                F.coalesce(F.sum(F.when(condition, F.col(column))), F.lit(0)).alias(name)
+                for name, condition, column in (
+                    ("in_cut", agrees, "here.in_cut"),
+                    ("at_source", agrees, "here.records"),
+                    ("opened_in_cut", F.col("differs"), "here.in_cut"),
+                    ("opened_at_target", F.col("differs"), "there.records"),
+                )
+            ),
+            F.min(F.when(agrees, F.col("here.first_offset"))).alias("first_source"),
+            F.min(F.when(agrees, F.col("there.first_offset"))).alias("first_target"),
+            *(
+                function(F.when(F.col("differs"), F.col(f"{side}.{end}_offset"))).alias(f"{side}_{end}")
+                for side in ("here", "there")
+                for end, function in (("first", F.min), ("last", F.max))
+            ),
+        )
+        return [_Partition(row) for row in rows.collect()]
+
+    def _open(self, compared: DataFrame, partitions: list[_Partition]) -> DataFrame | None:
+        """Compares what differs record by record; notes what it finds in ``partitions``, and names the differences."""
+        latest = self._open_compacted(partitions)
+        keys = small_frame(self._spark, sorted(self._compacted), "source string, target string, topic string")
+        ordinary = compared.join(F.broadcast(keys), [*FLOW], "left_anti") if self._compacted else compared
+        marked = self._match(ordinary, partitions).persist()
+        unclear = outlines.displaced(ordinary, comparison.lone_offsets(marked)).unionByName(
+            marked.where("reordered").select(*FLOW_PARTITION)
+        )
+        whole = {tuple(row) for row in unclear.distinct().collect()}
+        if any(known.place in whole and known.outline.at_source for known in partitions):
+            marked.unpersist()
+            entire = small_frame(self._spark, sorted(whole), _PARTITIONS).withColumn("entire", F.lit(True))
+            ordinary = (
+                ordinary.join(F.broadcast(entire), [*FLOW_PARTITION], "left")
+                .withColumn("differs", F.col("differs") | F.coalesce("entire", F.lit(False)))
+                .drop("entire")
+            )
+            others = [known for known in partitions if _key(known.outline) in self._compacted]
+            partitions[:] = [*self._partitions(ordinary), *others]
+            marked = self._match(ordinary, partitions).persist()
+        rows = {(*_key(row), row.partition): row for row in comparison.summarise(marked).collect()}
+        for known in partitions:
+            known.pairs = rows.get(known.place)
+        faults = ("source_only", "target_only", "reordered")
+        named = [latest] if latest else []
+        if any(known.number(name) for known in partitions for name in faults):
+            named.append(comparison.name_differences(marked))
+        bounds = small_frame(self._spark, [self._bounds(known) for known in partitions], _BOUNDS)
+        return comparison.name_expired(reduce(DataFrame.unionByName, named), bounds) if named else None
+
+    def _match(self, compared: DataFrame, partitions: Iterable[_Partition]) -> DataFrame:
+        """The records of the buckets that differ, matched. Of a partition, what lies between them is read as well."""
+        source: dict[str, Spans] = {}
+        target: dict[str, Spans] = {}
+        for row in (known.outline for known in partitions):
+            if row.opened and _key(row) not in self._compacted:
+                here = TopicPartition(row.topic, row.partition)
+                there = TopicPartition(self._target_topics[_key(row)], row.partition)
+                _widen(source.setdefault(row.source, {}), here, row.here_first, row.here_last)
+                _widen(target.setdefault(row.target, {}), there, row.there_first, row.there_last)
+        opened = compared.where("differs").select(*outlines.BUCKET)
+        at_source = records.contents(self._read(source)).withColumnRenamed("region", "source")
+        at_target = self._of_target(records.contents(self._read(target)))
+        pairs = comparison.match_copies(
+            at_source.join(opened, ["source", *PLACE[1:], "bucket"]),
+            at_target.join(opened, [*outlines.BUCKET], "left_semi"),
+            self._until_frame,
+        )
+        return comparison.mark_reordered(pairs)
+
+    def _open_compacted(self, partitions: Iterable[_Partition]) -> DataFrame | None:
+        """Compares the latest values of compacted topics, whole partitions at a time."""
+        source: dict[str, Spans] = {}
+        target: dict[str, Spans] = {}
+        differing = [known.outline for known in partitions if known.outline.opened]
+        for row in differing:
+            if _key(row) in self._compacted:
+                here = TopicPartition(row.topic, row.partition)
+                there = TopicPartition(self._target_topics[_key(row)], row.partition)
+                source.setdefault(row.source, {})[here] = _range(self._frozen.sources[row.source], here)
+                target.setdefault(row.target, {})[there] = _range(self._frozen.targets[row.target], there)
+        if not source:
+            return None
+        at_source = records.contents(self._read(source)).withColumnRenamed("region", "source")
+        of_flows = at_source.join(self._flows.drop("target_topic", "number"), ["source", "topic"])
+        at_target = self._of_target(records.contents(self._read(target)))
+        return comparison.compare_latest(of_flows, at_target, self._until_frame)
+
+    def _count(self, known: _Partition) -> None:
+        row, count = known.outline, self._counts[_key(known.outline)]
+        here, there = row.in_cut, row.in_cut
+        if _key(row) in self._compacted:
+            here, there = here + row.opened_in_cut, there + row.opened_at_target
+        here += known.number("source_records")
+        there += known.number("matched") + known.number("target_only")
+        count.source_records += here
+        count.target_records += there
+        count.after_cut += row.at_source - row.in_cut + known.number("after_cut")
+        count.buckets += row.buckets
+        count.opened += row.opened
+        count.by_partition.append({"partition": row.partition, "source_records": here, "target_records": there})
+        start, _ = _range(
+            self._frozen.targets[row.target], TopicPartition(self._target_topics[_key(row)], row.partition)
+        )
+        if known.number("source_only") and start:
+            count.truncated.append(f"{self._target_topics[_key(row)]}-{row.partition} begins at offset {start}")
+
+    def _name(self, differences: DataFrame, sequences: DataFrame, example_count: int) -> None:
+        for row in differences.groupBy(*FLOW, "kind").count().collect():
+            setattr(self._counts[_key(row)], row.kind, row["count"])
+        if any(count.expired for count in self._counts.values()):
+            for row in comparison.never_mirrored(differences, sequences).collect():
+                self._counts[_key(row)].never_mirrored += row.never_mirrored
+        if example_count:
+            for row in comparison.examples(differences, example_count).collect():
+                self._counts[_key(row)].examples.append(_example(row))
+
+    def _bounds(self, known: _Partition) -> tuple[Any, ...]:
+        """What retention may have removed of a flow's partition, for ``comparison.name_expired``."""
+        row = known.outline
+        here = TopicPartition(row.topic, row.partition)
+        there = TopicPartition(self._target_topics[_key(row)], row.partition)
+        source_start, _ = _range(self._frozen.sources[row.source], here)
+        target_start, _ = _range(self._frozen.targets[row.target], there)
+        configs = self._frozen.target_configs[row.target].get(there.topic, {})
+        retention_ms, retention_bytes = (_number(configs, name) for name in ("retention.ms", "retention.bytes"))
+        expires = 0 <= retention_ms < _FOR_EVER_MS
+        expire_before = self._cuts[row.source].at - timedelta(milliseconds=retention_ms) if expires else None
+        long_enough = (
+            known.number("source_only") > 0
+            and target_start > 0
+            and retention_bytes >= 0
+            and self._size(row.target, there) >= retention_bytes
+        )
+        firsts = known.first("first_source"), known.first("first_target")
+        return (*_key(row), row.partition, source_start, target_start, *firsts, expire_before, long_enough)
+
+    def _size(self, region: str, partition: TopicPartition) -> int:
+        """About how many bytes a target partition's log has, rather more than less."""
+        log = self._read_region(region, {partition: self._frozen.targets[region][partition]})
+        payload = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
+        headers = F.coalesce(F.octet_length(F.to_json("headers")), F.lit(0))
+        (row,) = log.agg(F.sum(payload + headers + _RECORD_OVERHEAD).alias("size")).collect()
+        return int(row["size"] or 0)
+
 
 def compare(
     spark: SparkSession,
@@ -131,171 +436,20 @@ def compare(
     frozen: Frozen,
     example_count: int,
 ) -> dict[FlowKey, Counts]:
-    """Reads both sides and compares them.
-
-    A flow whose mirror is behind is judged as far as the mirror has come.
+    """Reads both sides and compares them: their outlines first, then the buckets that differ record by record.
 
     Returns:
         What was found in each flow.
     """
-    sides = _Sides(spark, flows, frozen)
-    until = spark.createDataFrame(list(_judged(flows, cuts, progress)), _CUTS)
-    pairs = comparison.mark_reordered(
-        comparison.match_copies(
-            sides.sources(frozen.sources, records.contents), sides.targets(frozen.targets, records.contents), until
-        )
-    ).persist()
-    summary = comparison.summarise(pairs).collect()
-    counts = {flow.key: Counts() for flow in flows}
-    for row in summary:
-        count = counts[_key(row)]
-        count.source_records += row.source_records
-        count.after_cut += row.after_cut
-        count.target_records += row.matched + row.target_only
-        count.reordered += row.reordered
-        count.source_gaps += row.source_gaps
-    lone = sum(row.source_only + row.target_only for row in summary)
-    found = []
-    if lone:
-        found.append(_name(spark, sides, pairs, lone, summary, cuts, frozen).persist())
-        for row in found[0].groupBy(*comparison.FLOW, "kind").count().collect():
-            setattr(counts[_key(row)], row.kind, row["count"])
-    if any(row.reordered for row in summary):
-        found.append(sides.identify_reordered(pairs, example_count))
-    if found and example_count:
-        shown = [comparison.examples(frame, example_count) for frame in found]
-        for row in reduce(DataFrame.unionByName, shown).collect():
-            counts[_key(row)].examples.append(_example(row))
-    _name_truncated(counts, summary, sides.names, frozen)
-    pairs.unpersist()
-    return counts
+    fit(spark, frozen.records)
+    return Comparison(spark, flows, cuts, progress, frozen, partial(frozen.read, spark)).run(example_count)
 
 
-def _name(
-    spark: SparkSession,
-    sides: _Sides,
-    pairs: DataFrame,
-    lone_count: int,
-    summary: Sequence[Row],
-    cuts: Mapping[str, Cut],
-    frozen: Frozen,
-) -> DataFrame:
-    """Names every difference; only the offsets in question are read a second time."""
-    lone = comparison.lone_pairs(pairs).persist()
-    bounds = [sides.bounds(row, cuts, frozen) for row in summary]
-    small = F.broadcast(lone) if lone_count < _FEW else lone
-    source, target = sides.around(lone)
-    identified = comparison.identify(small, source, target).persist()
-    named = comparison.name_altered(identified)
-    return comparison.name_expired(named, spark.createDataFrame(bounds, _BOUNDS))
-
-
-class _Sides:
-    """The frames of both sides, keyed by flow."""
-
-    def __init__(self, spark: SparkSession, flows: Sequence[Flow], frozen: Frozen) -> None:
-        self._spark = spark
-        self._frozen = frozen
-        self.names = {flow.key: flow.target_topic for flow in flows}
-        rows = [(*flow.key, flow.target_topic) for flow in flows]
-        self._flows = spark.createDataFrame(rows, _FLOWS)
-
-    def sources(self, ranges: Mapping[str, Ranges], shape: Callable[[DataFrame], DataFrame]) -> DataFrame:
-        """Source, and what ``shape`` makes of the records."""
-        return self._union("source", ranges, shape)
-
-    def targets(self, ranges: Mapping[str, Ranges], shape: Callable[[DataFrame], DataFrame]) -> DataFrame:
-        """Source, target, and what ``shape`` makes of the records, under the topic's name at the source."""
-        there = self._union("target", ranges, shape).withColumnRenamed("topic", "target_topic")
-        return there.join(F.broadcast(self._flows), ["target", "target_topic"]).drop("target_topic")
-
-    def around(self, lone: DataFrame) -> tuple[DataFrame, DataFrame]:
-        """The records of both sides again, but only from the first to the last offset in question."""
-        spans = (
-            lone.groupBy(*comparison.FLOW_PARTITION)
-            .agg(
-                F.min("source_offset").alias("source_from"),
-                F.max("source_offset").alias("source_to"),
-                F.min("target_offset").alias("target_from"),
-                F.max("target_offset").alias("target_to"),
-            )
-            .collect()
-        )
-        source: dict[str, dict[TopicPartition, tuple[int, int]]] = {}
-        target: dict[str, dict[TopicPartition, tuple[int, int]]] = {}
-        for row in spans:
-            if row.source_from is not None:
-                _widen(source, row.source, TopicPartition(row.topic, row.partition), row.source_from, row.source_to)
-            if row.target_from is not None:
-                there = TopicPartition(self.names[_key(row)], row.partition)
-                _widen(target, row.target, there, row.target_from, row.target_to)
-        return self.sources(source, records.identities), self.targets(target, records.identities)
-
-    def identify_reordered(self, pairs: DataFrame, count: int) -> DataFrame:
-        """The first reordered records of each flow, as differences."""
-        nothing = F.lit(None).cast("struct<offset: bigint>")
-        chosen = comparison.examples(
-            pairs.where("reordered").withColumns(
-                {
-                    "kind": F.lit("reordered"),
-                    "source_record": F.struct(F.col("source_offset").alias("offset")),
-                    "target_record": nothing,
-                }
-            ),
-            count,
-        ).select(*comparison.FLOW_PARTITION, "kind", "source_offset", "target_offset")
-        source, target = self.around(chosen)
-        at_source = source.withColumnsRenamed({"offset": "source_offset", "record": "source_record"})
-        at_target = target.withColumnsRenamed({"offset": "target_offset", "record": "target_record"})
-        return (
-            F.broadcast(chosen)
-            .join(at_source, ["source", "topic", "partition", "source_offset"])
-            .join(at_target, [*comparison.FLOW_PARTITION, "target_offset"])
-            .select(*comparison.FLOW_PARTITION, "kind", "source_record", "target_record")
-        )
-
-    def bounds(self, row: Row, cuts: Mapping[str, Cut], frozen: Frozen) -> tuple[Any, ...]:
-        """What retention may have removed of a flow's partition, for ``comparison.name_expired``."""
-        there = TopicPartition(self.names[_key(row)], row.partition)
-        target_start = _range(frozen.targets[row.target], there.topic, there.partition)[0]
-        configs = frozen.target_configs[row.target].get(there.topic, {})
-        retention_ms, retention_bytes = (_number(configs, name) for name in ("retention.ms", "retention.bytes"))
-        expire_before = (
-            cuts[row.source].at - timedelta(milliseconds=retention_ms) if 0 <= retention_ms < _FOR_EVER_MS else None
-        )
-        long_enough = (
-            row.source_only > 0
-            and target_start > 0
-            and retention_bytes >= 0
-            and self._size(row.target, there) >= retention_bytes
-        )
-        source_start = _range(frozen.sources[row.source], row.topic, row.partition)[0]
-        return (
-            *(*_key(row), row.partition, source_start, target_start),
-            *(row.first_source, row.first_target, expire_before, long_enough),
-        )
-
-    def _size(self, region: str, partition: TopicPartition) -> int:
-        """About how many bytes a target partition's log has, rather more than less."""
-        log = read_records(
-            self._spark,
-            self._frozen.clusters[region].connection,
-            {partition: self._frozen.targets[region][partition]},
-        )
-        payload = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
-        headers = F.coalesce(F.octet_length(F.to_json("headers")), F.lit(0))
-        (row,) = log.agg(F.sum(payload + headers + _RECORD_OVERHEAD).alias("size")).collect()
-        return int(row["size"] or 0)
-
-    def _union(self, name: str, ranges: Mapping[str, Ranges], shape: Callable[[DataFrame], DataFrame]) -> DataFrame:
-        frames = [
-            shape(read_records(self._spark, self._frozen.clusters[region].connection, wanted)).withColumn(
-                name, F.lit(region)
-            )
-            for region, wanted in ranges.items()
-        ]
-        nothing = shape(no_records(self._spark)).withColumn(name, F.lit(""))
-        return reduce(DataFrame.unionByName, frames or [nothing])
+def is_compacted(flow: Flow, cuts: Mapping[str, Cut]) -> bool:
+    """Whether the flow's topic keeps the latest value of each key only."""
+    cut = cuts.get(flow.mirror.source)
+    policy = cut.configs.get(flow.topic, {}).get("cleanup.policy") if cut else None
+    return policy is not None and "compact" in (policy.value or "")
 
 
 def freeze(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, int]]:
@@ -323,15 +477,6 @@ def _judged(
                 yield (*flow.key, partition.partition, until)
 
 
-def _name_truncated(
-    counts: Mapping[FlowKey, Counts], summary: Iterable[Row], names: Mapping[FlowKey, str], frozen: Frozen
-) -> None:
-    for row in summary:
-        start, _ = _range(frozen.targets[row.target], names[_key(row)], row.partition)
-        if row.source_only and start:
-            counts[_key(row)].truncated.append(f"{names[_key(row)]}-{row.partition} begins at offset {start}")
-
-
 def _example(row: Row) -> dict[str, Any]:
     source, target = row.source_record, row.target_record
     record = source or target
@@ -340,6 +485,7 @@ def _example(row: Row) -> dict[str, Any]:
         "partition": row.partition,
         "source_offset": source.offset if source else None,
         "target_offset": target.offset if target else None,
+        **({"target_partition": target.partition} if row.kind == "moved" else {}),
         "key": _readable(record.key),
         "timestamp": record.timestamp.astimezone(UTC).isoformat(timespec="milliseconds"),
     }
@@ -360,19 +506,14 @@ def _key(row: Row) -> FlowKey:
     return row.source, row.target, row.topic
 
 
-def _range(ranges: Ranges, topic: str, partition: int) -> tuple[int, int]:
-    return ranges.get(TopicPartition(topic, partition), (0, 0))
+def _range(ranges: Ranges, partition: TopicPartition) -> tuple[int, int]:
+    return ranges.get(partition, (0, 0))
 
 
-def _widen(
-    spans: dict[str, dict[TopicPartition, tuple[int, int]]],
-    region: str,
-    partition: TopicPartition,
-    first: int,
-    last: int,
-) -> None:
-    start, end = spans.setdefault(region, {}).get(partition, (first, last + 1))
-    spans[region][partition] = (min(start, first), max(end, last + 1))
+def _widen(spans: Spans, partition: TopicPartition, first: int | None, last: int | None) -> None:
+    if first is not None and last is not None:
+        start, end = spans.get(partition, (first, last + 1))
+        spans[partition] = (min(start, first), max(end, last + 1))
 
 
 def _number(configs: Mapping[str, Config], name: str) -> int:

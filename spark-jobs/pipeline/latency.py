@@ -6,6 +6,8 @@ import math
 import random
 import threading
 import time
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -16,6 +18,7 @@ from lab.connection import Connection
 from pipeline.clusters import consumer_settings, partitions_of
 
 _POLL_MS = 200
+_STEPS = (1, 2, 5)
 _MOST_SAMPLES = 10_000
 # Further behind than this, the sampler would measure itself and not the mirror.
 _MOST_LAG = 2_000
@@ -92,6 +95,19 @@ def percentiles(samples: Collection[int]) -> dict[str, int | None]:
         "max": _rank(ordered, 100),
         "samples": len(ordered),
     }
+
+
+def histogram(samples: Collection[int]) -> list[list[int]]:
+    """How many samples lie above the bound before and at most at each bound: pairs of bound and count.
+
+    The bounds are 1, 2, 5, 10, 20, 50, … in the samples' unit, as far as there are samples.
+    """
+    bounds: list[int] = []
+    while samples and (not bounds or bounds[-1] < max(samples)):
+        bounds.append(_STEPS[len(bounds) % 3] * 10 ** (len(bounds) // 3))
+    counts = Counter(bisect_left(bounds, sample) for sample in samples)
+    first = min(counts, default=0)
+    return [[bound, counts[place]] for place, bound in enumerate(bounds) if place >= first]
 
 
 def _rank(ordered: Sequence[int], percent: int) -> int | None:

@@ -14,6 +14,7 @@ from lab.access import Lab, Mirror
 from pipeline.clusters import Cluster, UnreachableError
 from pipeline.comparing import Counts, Cut, Flow, FlowKey, Frozen, MirrorKey, compare, freeze
 from pipeline.configurations import Difference, config_differences
+from pipeline.external import wait_for_arrival
 from pipeline.latency import LatencySampler
 from pipeline.mirrors import Progress, describe, selected_topics, target_topic, wait_for_mirror
 from pipeline.session import ERRORS, cause
@@ -47,12 +48,20 @@ class Proof:
         timeout_s: bound of the wait for the mirrors, in seconds.
         examples: how many differences of each kind and flow to show.
         report: takes a line that says what is being done.
+        since: records older than this are left out.
     """
 
     def __init__(
-        self, lab: Lab, start_spark: Callable[[], SparkSession], timeout_s: float, examples: int, report: Report
+        self,
+        lab: Lab,
+        start_spark: Callable[[], SparkSession],
+        timeout_s: float,
+        examples: int,
+        report: Report,
+        since: datetime | None = None,
     ) -> None:
         self._lab = lab
+        self._since = since
         self._timeout_s = timeout_s
         self._examples = examples
         self._report = report
@@ -119,17 +128,23 @@ class Proof:
                 self._found.flows = [flow for flow in self._found.flows if flow.mirror.source != region]
 
     def _wait_for_mirrors(self) -> None:
-        waiting = {
-            key: self._threads.submit(
-                wait_for_mirror, mirror, self._last_records(mirror), self._timeout_s, self._report
-            )
-            for key, mirror in self._mirrors().items()
-        }
+        waiting = {key: self._threads.submit(self._wait_for, mirror) for key, mirror in self._mirrors().items()}
         for key, mirror in self._mirrors().items():
-            progress = self._found.progress[key] = waiting[key].result()
             last_records = self._last_records(mirror)
+            try:
+                progress = self._found.progress[key] = waiting[key].result()
+            except UnreachableError as error:
+                self._found.undecided.append(str(error))
+                progress = self._found.progress[key] = Progress("UNKNOWN")
+                continue
             if progress.behind(last_records):
                 self._found.undecided.append(describe(mirror, progress, last_records))
+
+    def _wait_for(self, mirror: Mirror) -> Progress:
+        last_records = self._last_records(mirror)
+        if mirror.connect:
+            return wait_for_mirror(mirror, last_records, self._timeout_s, self._report)
+        return wait_for_arrival(mirror, self._clusters, last_records, self._timeout_s, self._report)
 
     def _mirrors(self) -> dict[MirrorKey, Mirror]:
         return {flow.mirror_key: flow.mirror for flow in self._found.flows}
@@ -144,7 +159,7 @@ class Proof:
             return
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                frozen = Frozen.freeze(self._found.flows, self._clusters)
+                frozen = Frozen.freeze(self._found.flows, self._clusters, self._since)
                 self._report("reading and comparing")
                 self._found.counts = compare(
                     self._spark.result(),

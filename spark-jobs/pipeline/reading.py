@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from lab.connection import Connection
 from pipeline.records import RECORD_SCHEMA
@@ -63,7 +64,7 @@ def read_records(spark: SparkSession, connection: Connection, ranges: Ranges) ->
 
 def no_records(spark: SparkSession) -> DataFrame:
     """A frame of the same columns without rows."""
-    return spark.createDataFrame([], RECORD_SCHEMA)
+    return spark.range(0).select(F.from_json(F.lit("{}"), RECORD_SCHEMA).alias("record")).select("record.*")
 
 
 def _by_topic(partitions: Mapping[TopicPartition, int]) -> str:

@@ -1,4 +1,4 @@
-"""Kafka records as frames: what a record is made of, and the fingerprint that stands for its content."""
+"""Kafka records as frames: what a record is made of, and the hashes that stand for its content."""
 
 from __future__ import annotations
 
@@ -10,6 +10,32 @@ RECORD_SCHEMA = (
     "headers array<struct<key: string, value: binary>>"
 )
 """What Spark's Kafka source gives, without the timestamp's type."""
+FLOW = ("source", "target", "topic")
+"""Source region, target region, and the topic's name at the source."""
+FLOW_PARTITION = (*FLOW, "partition")
+PLACE = ("region", "topic", "partition")
+"""A partition of a region's topic."""
+IDENTITY = "struct<partition: int, offset: bigint, key: binary, timestamp: timestamp, run: string, seq: string>"
+"""What tells which record it is, whatever happened to its content."""
+RUN, SEQ = "lh-run", "lh-seq"
+"""The headers by which the kit's producer numbers its events."""
+BUCKET_MS = 10_000
+"""How much time a bucket spans, in milliseconds."""
+
+
+def bucket() -> Column:
+    """The bucket of time that a record lies in, by its own timestamp."""
+    return F.expr(f"unix_millis(timestamp) div {BUCKET_MS}")
+
+
+def hashes() -> tuple[Column, Column]:
+    """Two independent 64-bit hashes of a record's content: key, value, timestamp and headers.
+
+    A null leaves a hash as it was, so the parts are told apart by the numbers between them. Headers count in their
+    order, with repeated keys and null values.
+    """
+    parts = (F.lit(1), F.col("key"), F.lit(2), F.col("value"), F.unix_millis("timestamp"), _headers())
+    return F.xxhash64(*parts), F.xxhash64(F.lit(0), *parts)
 
 
 def fingerprint() -> Column:
@@ -22,9 +48,9 @@ def fingerprint() -> Column:
         A binary column of 32 bytes, over a frame of ``RECORD_SCHEMA``.
     """
     timestamp = F.unix_millis("timestamp").cast("string").cast("binary")
-    # JSON tells everything about headers apart: text is escaped, bytes are base64, null values are left out.
-    headers = F.to_json("headers", {"ignoreNullFields": "true"}).cast("binary")
-    content = F.concat(_framed(F.col("key")), _framed(F.col("value")), _framed(timestamp), _framed(headers))
+    content = F.concat(
+        _framed(F.col("key")), _framed(F.col("value")), _framed(timestamp), _framed(_headers().cast("binary"))
+    )
     return F.unhex(F.sha2(content, 256))
 
 
@@ -35,41 +61,29 @@ def header(name: str) -> Column:
 
 
 def contents(records: DataFrame) -> DataFrame:
-    """What the comparison needs of each record, and no more.
+    """What the comparison record by record needs.
 
     Args:
-        records: a frame of ``RECORD_SCHEMA``.
+        records: a frame of ``RECORD_SCHEMA``, and region.
 
     Returns:
-        topic, partition, offset, fingerprint; run (a hash) and seq of the event's headers, or null.
+        region, topic, partition, bucket, fingerprint, tombstone (whether the value is null), and ``record`` (of the
+        type ``IDENTITY``).
     """
     return records.select(
-        "topic",
-        "partition",
-        "offset",
+        *PLACE,
+        bucket().alias("bucket"),
         fingerprint().alias("fingerprint"),
-        F.when(F.col("headers").isNotNull(), F.xxhash64(header("lh-run"))).alias("run"),
-        header("lh-seq").try_cast("long").alias("seq"),
+        F.col("value").isNull().alias("tombstone"),
+        F.struct(
+            *("partition", "offset", "key", "timestamp"), header(RUN).alias("run"), header(SEQ).alias("seq")
+        ).alias("record"),
     )
 
 
-def identities(records: DataFrame) -> DataFrame:
-    """What tells which record it is, whatever happened to its content.
-
-    Args:
-        records: a frame of ``RECORD_SCHEMA``.
-
-    Returns:
-        topic, partition, offset, and ``record``: a struct of offset, key, timestamp, run and seq.
-    """
-    return records.select(
-        "topic",
-        "partition",
-        "offset",
-        F.struct("offset", "key", "timestamp", header("lh-run").alias("run"), header("lh-seq").alias("seq")).alias(
-            "record"
-        ),
-    )
+def _headers() -> Column:
+    # JSON tells everything about headers apart: text is escaped, bytes are base64, null values are left out.
+    return F.to_json("headers", {"ignoreNullFields": "true"})
 
 
 def _framed(part: Column) -> Column:

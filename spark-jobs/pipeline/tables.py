@@ -15,7 +15,7 @@ from rich.table import Table
 from pipeline.verdict import counted
 
 _COLOURS = {"proved": "green", "disproved": "red", "inconclusive": "yellow"}
-_TOTALS = (
+AGGREGATES = (
     ("events", "events"),
     ("first (UTC)", "first"),
     ("last (UTC)", "last"),
@@ -30,6 +30,7 @@ _TOTALS = (
     ("mean temperature °C", "temperature"),
     ("mean humidity %", "humidity"),
 )
+"""What is shown of a region, and its name in the document of the aggregates."""
 _COLUMNS = (
     ("records", "source_records"),
     ("missing", "missing"),
@@ -38,6 +39,8 @@ _COLUMNS = (
     ("unexp.", "unexpected"),
     ("reord.", "reordered"),
 )
+_RARE = (("moved", "moved"), ("never mirrored", "never_mirrored"))
+"""Columns that a table has only if there is something in them."""
 
 
 def console() -> Console:
@@ -69,8 +72,10 @@ def summary(document: Mapping[str, Any]) -> str:
     if document["verdict"] == "inconclusive":
         compared = f"; compared so far: {totals['source_records']:,} records" if totals["source_records"] else ""
         return f"{document['reasons'][0]}{compared} ({document['seconds']:.1f} s)"
+    rare = {name: totals[name] for _, name in _RARE if totals[name]}
     faults = counted(
         {name: totals[name] for name in ("missing", "duplicates", "altered", "unexpected", "reordered")}
+        | rare
         | {"configuration differences": totals["config_differences"]}
     )
     topics = len({(flow["source"], flow["topic"]) for flow in flows})
@@ -85,13 +90,14 @@ def summary(document: Mapping[str, Any]) -> str:
 def _flow_table(title: str, flows: list[Mapping[str, Any]]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("topic", overflow="fold")
-    for name, _ in _COLUMNS:
+    columns = [*_COLUMNS, *(column for column in _RARE if any(flow[column[1]] for flow in flows))]
+    for name, _ in columns:
         table.add_column(name, justify="right")
     table.add_column("config", justify="right")
     table.add_column("p50 ms", justify="right")
     table.add_column("p99 ms", justify="right")
     for flow in flows:
-        counts = [_count(flow[name], fault=name != "source_records") for _, name in _COLUMNS]
+        counts = [_count(flow[name], fault=name != "source_records") for _, name in columns]
         latency = flow["latency_ms"]
         times = ["-" if latency[name] is None else f"{latency[name]:,}" for name in ("p50", "p99")]
         table.add_row(escape(flow["topic"]), *counts, _count(len(flow["config_differences"]), fault=True), *times)
@@ -110,6 +116,8 @@ def _example(flow: Mapping[str, Any], example: Mapping[str, Any]) -> str:
     ]
     key = "no key" if example["key"] is None else f"key {example['key']}"
     place = f"{flow['topic']}-{example['partition']}"
+    if example["kind"] == "moved":
+        place += f" → {flow['target_topic']}-{example['target_partition']}"
     return escape(f"  {example['kind']}: {place}, {', '.join(offsets)}, {key}, {example['timestamp']}")
 
 
@@ -117,7 +125,7 @@ def show_aggregates(document: Mapping[str, Any], output: Console) -> None:
     """Shows the regions side by side: totals, then products and order regions by revenue."""
     regions: Mapping[str, Any] = document["regions"]
     totals = _side_by_side("events read in", regions)
-    for label, name in _TOTALS:
+    for label, name in AGGREGATES:
         totals.add_row(label, *(_shown(region.get(name)) for region in regions.values()))
     output.print(totals)
     for title, name in (("revenue by product", "by_product"), ("revenue by order region", "by_region")):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from lab.errors import ExitCode
 from pipeline.comparing import Counts, Cut, Flow
-from pipeline.latency import percentiles
+from pipeline.latency import histogram, percentiles
 from pipeline.proof import Evidence
 
 EXIT_CODES = {
@@ -15,9 +16,13 @@ EXIT_CODES = {
     "disproved": ExitCode.FAILED,
     "inconclusive": ExitCode.INCONCLUSIVE,
 }
-FAULTS = ("missing", "duplicates", "reordered", "unexpected", "altered")
+FAULTS = ("missing", "never_mirrored", "duplicates", "reordered", "unexpected", "altered", "moved")
 TOTALS = ("source_records", "target_records", "after_cut", *FAULTS, "expired", "source_gaps")
 _ONE = {"duplicates": "duplicate", "configuration differences": "configuration difference"}
+_SAID = {
+    "never_mirrored": "deleted at the source before they were mirrored",
+    "moved": "moved to another partition",
+}
 
 
 def judge(evidence: Evidence, scenario: str, seconds: float) -> dict[str, Any]:
@@ -38,9 +43,7 @@ def judge(evidence: Evidence, scenario: str, seconds: float) -> dict[str, Any]:
     for flow in evidence.flows:
         document = _flow(evidence, flow)
         flows.append(document)
-        faults, doubts = _reasons(evidence, flow, document)
-        disproved += faults
-        undecided += doubts
+        disproved += _reasons(evidence, flow, document)
     totals = {name: sum(flow[name] for flow in flows) for name in TOTALS}
     totals["config_differences"] = sum(len(flow["config_differences"]) for flow in flows)
     if not totals["source_records"] and not disproved and not undecided:
@@ -67,6 +70,7 @@ def _flow(evidence: Evidence, flow: Flow) -> dict[str, Any]:
     counts = evidence.counts.get(flow.key, Counts())
     ranges = evidence.cuts[source].ranges if source in evidence.cuts else {}
     differences = evidence.configs.get(flow.key, [])
+    samples = evidence.latencies.get((target, flow.target_topic), [])
     return {
         "source": source,
         "target": target,
@@ -75,23 +79,21 @@ def _flow(evidence: Evidence, flow: Flow) -> dict[str, Any]:
         "target_topic": flow.target_topic,
         "partitions": sum(1 for partition in ranges if partition.topic == topic),
         **{name: getattr(counts, name) for name in TOTALS},
+        "by_partition": sorted(counts.by_partition, key=itemgetter("partition")),
+        "buckets": counts.buckets,
+        "opened": counts.opened,
         "config_differences": [
             {"name": entry.name, "source": entry.source, "target": entry.target} for entry in differences
         ],
-        "latency_ms": percentiles(evidence.latencies.get((target, flow.target_topic), [])),
+        "latency_ms": {**percentiles(samples), "histogram": histogram(samples)},
         "examples": counts.examples,
     }
 
 
-def _reasons(evidence: Evidence, flow: Flow, document: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Why the flow disproves the claim, and why it leaves it undecided."""
+def _reasons(evidence: Evidence, flow: Flow, document: Mapping[str, Any]) -> list[str]:
+    """Why the flow disproves the claim."""
     where = f"{flow.topic}, {flow.mirror.source} → {flow.mirror.target}"
     faults: dict[str, int] = {name: document[name] for name in FAULTS if document[name]}
-    doubts: list[str] = []
-    if _is_compacted(evidence, flow) and (faults.keys() & {"missing", "unexpected"}):
-        # Each side compacts in its own time: a record on one side only need not be the mirror's fault.
-        unclear = {name: faults.pop(name) for name in list(faults) if name in ("missing", "unexpected")}
-        doubts.append(f"{where}: {counted(unclear)} in a compacted topic")
     reasons = [f"{where}: {counted(faults)}"] if faults else []
     if "missing" in faults:
         truncated = evidence.counts[flow.key].truncated
@@ -99,18 +101,15 @@ def _reasons(evidence: Evidence, flow: Flow, document: Mapping[str, Any]) -> tup
     for entry in document["config_differences"]:
         said = (f"{side} {'not set' if entry[side] is None else entry[side]}" for side in ("source", "target"))
         reasons.append(f"{where}: {entry['name']} differs: {', '.join(said)}")
-    return reasons, doubts
-
-
-def _is_compacted(evidence: Evidence, flow: Flow) -> bool:
-    configs = evidence.cuts[flow.mirror.source].configs if flow.mirror.source in evidence.cuts else {}
-    policy = configs.get(flow.topic, {}).get("cleanup.policy")
-    return policy is not None and "compact" in (policy.value or "")
+    return reasons
 
 
 def counted(faults: Mapping[str, int]) -> str:
     """Numbers with what they count, such as ``1 duplicate, 2 missing``."""
-    return ", ".join(f"{count:,} {_ONE.get(name, name) if count == 1 else name}" for name, count in faults.items())
+    said = {name: _SAID.get(name, name) for name in faults}
+    return ", ".join(
+        f"{count:,} {_ONE.get(name, said[name]) if count == 1 else said[name]}" for name, count in faults.items()
+    )
 
 
 def _cut(cut: Cut) -> dict[str, Any]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+import requests
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
@@ -18,7 +21,8 @@ from .conftest import wait_until
 pytestmark = pytest.mark.lab
 
 RECORDS = 20
-FAULTS = ("INTACT", "DELETED", "FOREIGN", "TWICE", "ALTERED", "REORDERED", "RECONFIGURED")
+TOPICS = ("INTACT", "DELETED", "FOREIGN", "TWICE", "ALTERED", "REORDERED", "RECONFIGURED", "MOVED", "COMPACTED", "LATE")
+FAULTS = ("missing", "never_mirrored", "duplicates", "reordered", "unexpected", "altered", "moved")
 
 
 def admin(kit: Kit, region: str) -> KafkaAdminClient:
@@ -26,11 +30,27 @@ def admin(kit: Kit, region: str) -> KafkaAdminClient:
     return KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
 
 
-def write(kit: Kit, region: str, topic: str, records: list[tuple[bytes, bytes, int]]) -> None:
-    """Writes records (key, value, timestamp in ms) to partition 0 of a topic."""
+def write(
+    kit: Kit, region: str, topic: str, records: list[tuple[bytes, bytes, int]], partition: int = 0, run: str = ""
+) -> None:
+    """Writes records (key, value, timestamp in ms) to a partition; with a run, the key is their sequence number."""
     with KafkaProducer(**kit.lab.region(region).connection("admin").kafka_python()) as producer:
         for key, value, timestamp in records:
-            producer.send(topic, value, key=key, partition=0, timestamp_ms=timestamp).get(timeout=30)
+            headers = [("lh-run", run.encode()), ("lh-seq", key)] if run else None
+            sent = producer.send(topic, value, key=key, partition=partition, timestamp_ms=timestamp, headers=headers)
+            sent.get(timeout=30)
+
+
+def pause(kit: Kit, action: str) -> None:
+    """Pauses or resumes North America's mirror."""
+    (mirror,) = kit.lab.region("north-america").mirrors
+    answer = requests.put(
+        f"{mirror.connect['url']}/connectors/{quote(mirror.connector, safe='')}/{action}",
+        auth=(mirror.connect["username"], Path(mirror.connect["password_file"]).read_text()),
+        verify=mirror.connect["ca_file"],
+        timeout=30,
+    )
+    answer.raise_for_status()
 
 
 def count(kit: Kit, region: str, topic: str) -> int:
@@ -73,8 +93,7 @@ def test_a_broadcast_that_works_is_proved_while_the_producer_goes_on(kit: Kit) -
     }
     assert len(document["flows"]) == 12
     for flow in document["flows"]:
-        faults = ("missing", "duplicates", "reordered", "unexpected", "altered")
-        assert [flow[fault] for fault in faults] == [0, 0, 0, 0, 0]
+        assert [flow[fault] for fault in FAULTS] == [0] * len(FAULTS)
         assert flow["config_differences"] in (0, [])
     orders = next(flow for flow in document["flows"] if flow["topic"] == "LH.ORDERS")
     assert orders["partitions"] == 3
@@ -83,6 +102,33 @@ def test_a_broadcast_that_works_is_proved_while_the_producer_goes_on(kit: Kit) -
     assert text.returncode == 0
     assert "proved" in text.stdout
     assert "WARN" not in text.stdout + text.stderr
+
+
+def test_two_clusters_are_compared_without_the_lab(kit: Kit) -> None:
+    files = {region: kit.lab.region(region).clients["prover"] for region in kit.lab.regions}
+    clusters = ("--source-config", str(files["europe"]), "--target-config", str(files["south-america"]))
+    code, document = prove(kit, *clusters, "--topics", r"LH\.(ORDERS|STOCK)", "--since", "1h")
+    assert (code, document["verdict"]) == (0, "proved"), document["reasons"]
+    assert [(flow["source"], flow["target"], flow["topic"]) for flow in document["flows"]] == [
+        ("source", "target", "LH.ORDERS"),
+        ("source", "target", "LH.STOCK"),
+    ]
+    assert document["flows"][0]["source_records"] > 0
+
+    # A target that does not get the events: nothing is there of what its names would be.
+    code, document = prove(
+        kit, *clusters, "--topics", r"LH\.ORDERS", "--policy", "default", "--source-alias", "europe", "--timeout", "3"
+    )
+    assert (code, document["verdict"]) == (1, "disproved")
+    (flow,) = document["flows"]
+    assert flow["target_topic"] == "europe.LH.ORDERS"
+    assert flow["missing"] == flow["source_records"] > 0
+
+
+def test_what_is_older_is_left_out(kit: Kit) -> None:
+    code, document = prove(kit, "--since", "2099-01-01")
+    assert (code, document["verdict"]) == (4, "inconclusive")
+    assert "nothing to prove" in document["reasons"][0]
 
 
 def test_the_aggregates_are_the_same_in_every_region(kit: Kit) -> None:
@@ -95,15 +141,20 @@ def test_the_aggregates_are_the_same_in_every_region(kit: Kit) -> None:
 @pytest.fixture(scope="class")
 def tampered(kit: Kit) -> Iterator[dict[str, dict[str, Any]]]:
     """The flows to North America after a fault of each kind was made there, by the fault's name."""
-    topics = [f"LH.{fault}" for fault in FAULTS]
+    topics = [f"LH.{topic}" for topic in TOPICS]
     europe = admin(kit, "europe")
-    europe.create_topics({topic: {"num_partitions": 1, "replication_factor": 1} for topic in topics})
+    europe.create_topics(
+        {topic: {"num_partitions": 2 if topic == "LH.MOVED" else 1, "replication_factor": 1} for topic in topics}
+    )
+    compact = {"cleanup.policy": "compact"}
+    europe.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "LH.COMPACTED", compact)])
     europe.close()
     # Not older than any retention: what a target's own retention may have deleted counts as expired, not as missing.
     begin = int(time.time() * 1000)
     originals = [(f"key-{n}".encode(), f"value-{n}".encode(), begin + n) for n in range(RECORDS)]
+    numbered = [(b"%d" % n, b"event", begin + n) for n in range(RECORDS)]
     for topic in topics:
-        write(kit, "europe", topic, originals)
+        write(kit, "europe", topic, *((numbered, 0, "run") if topic == "LH.LATE" else (originals,)))
     for topic in topics:
         for region in ("north-america", "south-america"):
             wait_until(lambda r=region, t=topic: count(kit, r, t) == RECORDS, 60, f"{topic} in {region}")  # type: ignore[misc]
@@ -120,6 +171,18 @@ def tampered(kit: Kit) -> Iterator[dict[str, dict[str, Any]]]:
     )
     empty(kit, "north-america", "LH.REORDERED")
     write(kit, "north-america", "LH.REORDERED", [*originals[:5], originals[6], originals[5], *originals[7:]])
+    empty(kit, "north-america", "LH.MOVED")
+    write(kit, "north-america", "LH.MOVED", originals[1:])
+    write(kit, "north-america", "LH.MOVED", originals[:1], partition=1)
+    empty(kit, "north-america", "LH.COMPACTED")
+    write(kit, "north-america", "LH.COMPACTED", originals[1:])
+    # The source deletes five records before they are mirrored; MM2 goes on with the next one and says nothing.
+    pause(kit, "pause")
+    later = [(b"%d" % n, b"event", begin + n) for n in range(RECORDS, RECORDS + 10)]
+    write(kit, "europe", "LH.LATE", later, run="run")
+    empty(kit, "europe", "LH.LATE", before=RECORDS + 5)
+    pause(kit, "resume")
+    wait_until(lambda: count(kit, "north-america", "LH.LATE") == RECORDS + 5, 60, "the rest of LH.LATE")
 
     # The mirror would put a changed configuration right within seconds, so it is told not to look.
     manifest = kit.manifest("mm2-na.yaml")
@@ -156,14 +219,16 @@ class TestFaults:
             ("LH.TWICE", "duplicates", 1),
             ("LH.ALTERED", "altered", 1),
             ("LH.REORDERED", "reordered", 1),
+            ("LH.MOVED", "moved", 1),
+            ("LH.COMPACTED", "missing", 1),
+            ("LH.LATE", "never_mirrored", 5),
         ],
     )
     def test_a_fault_is_found_and_counted_and_nothing_else(
         self, tampered: dict[str, dict[str, Any]], topic: str, fault: str, number: int
     ) -> None:
         flow = tampered[topic]
-        faults = ("missing", "duplicates", "reordered", "unexpected", "altered")
-        assert {name: flow[name] for name in faults} == {name: number if name == fault else 0 for name in faults}
+        assert {name: flow[name] for name in FAULTS} == {name: number if name == fault else 0 for name in FAULTS}
 
     def test_a_changed_topic_configuration_is_found(self, tampered: dict[str, dict[str, Any]]) -> None:
         assert "retention.ms" in json.dumps(tampered["LH.RECONFIGURED"])
@@ -171,8 +236,7 @@ class TestFaults:
         assert tampered["LH.INTACT"]["config_differences"] in (0, [])
 
     def test_an_intact_topic_stays_intact_beside_the_others(self, tampered: dict[str, dict[str, Any]]) -> None:
-        faults = ("missing", "duplicates", "reordered", "unexpected", "altered")
-        assert [tampered["LH.INTACT"][fault] for fault in faults] == [0, 0, 0, 0, 0]
+        assert [tampered["LH.INTACT"][fault] for fault in FAULTS] == [0] * len(FAULTS)
         assert tampered["LH.INTACT"]["target_records"] == RECORDS
 
 

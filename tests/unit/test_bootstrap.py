@@ -45,6 +45,7 @@ def checkout(tmp_path: Path) -> Path:
         (folder / name).write_text(f"{name}\n", encoding="utf-8")
     shutil.copy(ROOT / "scripts/bootstrap.sh", folder / "scripts")
     (folder / "scripts/install.py").write_text(INSTALLER, encoding="utf-8")
+    (folder / "scripts/kafka.classes").write_text("classes", encoding="utf-8")
     return folder
 
 
@@ -78,7 +79,8 @@ def test_second_run_changes_nothing(checkout: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    ["requirements-build.lock", "requirements.lock", "jars.lock", "scripts/install.py", "scripts/bootstrap.sh"],
+    ["requirements-build.lock", "requirements.lock", "jars.lock", "scripts/install.py", "scripts/bootstrap.sh"]
+    + ["scripts/kafka.classes"],
 )
 def test_change_of_an_input_installs_again(checkout: Path, change: str) -> None:
     bootstrap(checkout)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from lab.access import Mirror
 from pipeline import comparison, records
+from pipeline.clusters import Config
+from pipeline.comparing import Comparison, Counts, Cut, Flow, Frozen
+from pipeline.mirrors import Progress
+from pipeline.reading import Ranges
+from pipeline.records import BUCKET_MS
 
 pytestmark = [
     pytest.mark.spark,
@@ -58,71 +66,81 @@ class World:
     target_start: int = 0
     size_retained: bool = False
     expire_before: int | None = None
+    compacted: bool = False
 
     @property
     def until(self) -> int:
         """The cut's end offset."""
         return len(self.source) if self.cut is None else self.cut
 
+    @property
+    def target_configs(self) -> dict[str, Config]:
+        """What the target's retention is."""
+        at_ms = int(CUT_AT.timestamp() * 1000)
+        found = {"retention.ms": -1 if self.expire_before is None else at_ms - self.expire_before}
+        found["retention.bytes"] = 0 if self.size_retained else -1
+        return {name: Config(str(value), override=True, mirrored=True) for name, value in found.items()}
 
-def compare(spark: SparkSession, worlds: Sequence[World]) -> list[tuple[set[Named], dict[str, int]]]:
-    """What the transforms find in each world: the named differences, and the summary. One Spark run for all."""
-    sides = {}
-    for side in ("source", "target"):
-        rows = [
-            _row(f"t{number}", offset, record)
-            for number, world in enumerate(worlds)
-            for offset, record in enumerate(getattr(world, side))
-            if offset >= getattr(world, f"{side}_start")
-        ]
-        sides[side] = spark.createDataFrame(rows, records.RECORD_SCHEMA).withColumn("source", F.lit("here"))
-    sides["target"] = sides["target"].withColumn("target", F.lit("there"))
-    partitions = [
-        (number, world, partition)
+
+MIRROR = Mirror("mm2", "here", "there", "here", "there", "identity", ".", ".*", "", "c", {})
+CUT_AT = datetime(1980, 1, 1, tzinfo=UTC)
+Found = tuple[set[Named], Counts]
+
+
+def compare(spark: SparkSession, worlds: Sequence[World]) -> list[Found]:
+    """What the comparison finds in each world: the named differences, and the counts. One Spark run for all."""
+    flows: list[Flow] = []
+    configs: dict[str, dict[str, Config]] = {}
+    ranges: dict[str, dict[TopicPartition, tuple[int, int]]] = {"here": {}, "there": {}}
+    cut: dict[TopicPartition, tuple[int, int]] = {}
+    rows: dict[str, list[tuple[Any, ...]]] = {"here": [], "there": []}
+    for number, world in enumerate(worlds):
+        topic = f"t{number}"
+        flows.append(Flow(MIRROR, topic, topic))
+        configs[topic] = world.target_configs
+        for region, side, start in (
+            ("here", world.source, world.source_start),
+            ("there", world.target, world.target_start),
+        ):
+            for partition in range(3):
+                ranges[region][TopicPartition(topic, partition)] = (start, max(start, len(side)))
+            kept = [(record.partition, offset, record) for offset, record in enumerate(side) if offset >= start]
+            # As Kafka is read: one partition after the other, in the order of its offsets.
+            rows[region] += [_row(topic, offset, record) for _, offset, record in sorted(kept, key=itemgetter(0, 1))]
+        cut |= {TopicPartition(topic, partition): (0, world.until) for partition in range(3)}
+    compacted = {
+        f"t{number}": {"cleanup.policy": Config("compact", override=True, mirrored=True)}
         for number, world in enumerate(worlds)
-        for partition in {record.partition for record in (*world.source, *world.target)}
-    ]
-    cuts = spark.createDataFrame(
-        [("here", "there", f"t{number}", partition, world.until) for number, world, partition in partitions]
-        + [("here", "there", f"t{number}", 99, 0) for number, _ in enumerate(worlds)],
-        "source string, target string, topic string, partition int, until long",
-    )
-    pairs = comparison.mark_reordered(
-        comparison.match_copies(
-            _shaped(sides["source"], records.contents), _shaped(sides["target"], records.contents), cuts
+        if world.compacted
+    }
+    frames = {region: spark.createDataFrame(found, records.RECORD_SCHEMA) for region, found in rows.items()}
+
+    def read(region: str, wanted: Ranges) -> DataFrame:
+        bounds = spark.createDataFrame(
+            [(*partition, *offsets) for partition, offsets in wanted.items()],
+            "topic string, partition int, from long, to long",
         )
-    )
-    summary = {(row.topic, row.partition): row for row in comparison.summarise(pairs).collect()}
-    lone = comparison.lone_pairs(pairs)
-    bounds = spark.createDataFrame(
-        [
-            (
-                *("here", "there", f"t{number}", partition, world.source_start, world.target_start),
-                summary[f"t{number}", partition].first_source if (f"t{number}", partition) in summary else None,
-                summary[f"t{number}", partition].first_target if (f"t{number}", partition) in summary else None,
-                None if world.expire_before is None else _time(world.expire_before),
-                world.size_retained,
-            )
-            for number, world, partition in partitions
-        ],
-        "source string, target string, topic string, partition int, source_start long, target_start long, "
-        "first_source long, first_target long, expire_before timestamp, size_retained boolean",
-    )
-    identified = comparison.identify(
-        lone, _shaped(sides["source"], records.identities), _shaped(sides["target"], records.identities)
-    )
-    named = comparison.name_expired(comparison.name_altered(identified), bounds)
-    found: dict[str, set[Named]] = defaultdict(set)
-    for row in named.select("topic", "kind", "partition", "source_record.offset", "target_record.offset").collect():
-        found[row[0]].add((row[1], row[2], row[3], row[4]))
-    for row in pairs.where("reordered").collect():
-        found[row.topic].add(("reordered", row.partition, row.source_offset, row.target_offset))
-    names = ("source_records", "after_cut", "source_gaps", "matched")
-    sums = [
-        {name: sum(row[name] for (topic, _), row in summary.items() if topic == f"t{number}") for name in names}
+        known = frames[region].join(F.broadcast(bounds), ["topic", "partition"])
+        return known.where("offset >= from AND offset < to").drop("from", "to")
+
+    found = Comparison(
+        spark,
+        flows,
+        {"here": Cut(CUT_AT, cut, {}, compacted)},
+        {(MIRROR.name, MIRROR.connector): Progress("RUNNING")},
+        Frozen({}, {"there": ranges["there"]}, {"here": ranges["here"]}, {"there": configs}),
+        read,
+    ).run(1000)
+    return [
+        (
+            {
+                (e["kind"], e["partition"], e["source_offset"], e["target_offset"])
+                for e in found["here", "there", f"t{number}"].examples
+            },
+            found["here", "there", f"t{number}"],
+        )
         for number, _ in enumerate(worlds)
     ]
-    return [(found[f"t{number}"], sums[number]) for number, _ in enumerate(worlds)]
 
 
 def reference(world: World) -> tuple[set[Named], int]:
@@ -147,20 +165,24 @@ def reference(world: World) -> tuple[set[Named], int]:
         if here < world.until and there < furthest.get(partition, -1):
             named.add(("reordered", partition, here, there))
         furthest[partition] = max(there, furthest.get(partition, -1))
-    for identity in (_by_sequence, _by_key):
+    for identity, kind in ((_by_whatever_partition, "moved"), (_by_sequence, "altered"), (_by_key, "altered")):
         candidates: dict[Any, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-        for offset in sorted(missing):
+        for offset in sorted(missing, key=lambda offset: (world.source[offset].partition, offset)):
             candidates[identity(world.source[offset])][0].append(offset)
-        for offset in sorted(unexpected):
+        for offset in sorted(unexpected, key=lambda offset: (world.target[offset].partition, offset)):
             candidates[identity(world.target[offset])][1].append(offset)
         for which, (lost, strange) in candidates.items():
             for here, there in zip(lost, strange, strict=False) if which else ():
-                named.add(("altered", world.source[here].partition, here, there))
+                named.add((kind, world.source[here].partition, here, there))
                 missing.remove(here)
                 unexpected.remove(there)
     named |= {("missing", world.source[offset].partition, offset, None) for offset in missing}
     named |= {("unexpected", world.target[offset].partition, None, offset) for offset in unexpected}
     return named, sum(here >= world.until for here, _ in pairs)
+
+
+def _by_whatever_partition(record: Record) -> Any:
+    return replace(record, partition=0)
 
 
 def _by_sequence(record: Record) -> Any:
@@ -178,12 +200,6 @@ def _by_content(side: Iterable[Record]) -> dict[Record, list[int]]:
     return contents
 
 
-def _shaped(side: DataFrame, shape: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    keys = [name for name in ("source", "target") if name in side.columns]
-    shaped = shape(side)
-    return shaped.withColumns({name: F.lit("here" if name == "source" else "there") for name in keys})
-
-
 def _row(topic: str, offset: int, record: Record) -> tuple[Any, ...]:
     return (record.key, record.value, topic, record.partition, offset, _time(record.timestamp), record.headers)
 
@@ -192,12 +208,22 @@ def _time(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-def _event(seq: int, value: bytes = b"v") -> Record:
-    return Record(b"k%d" % seq, value, timestamp=seq, headers=(("lh-run", b"r"), ("lh-seq", b"%d" % seq)))
+def _event(seq: int, value: bytes = b"v", at: int | None = None) -> Record:
+    return Record(
+        b"k%d" % seq, value, timestamp=seq if at is None else at, headers=(("lh-run", b"r"), ("lh-seq", b"%d" % seq))
+    )
 
 
 EVENTS = tuple(_event(seq) for seq in range(6))
 FOREIGN = Record(b"foreign")
+# The last values: a has 2, b has 1, c was deleted.
+VERSIONS = (
+    Record(b"c", b"1", timestamp=0),
+    Record(b"a", b"1", timestamp=1),
+    Record(b"b", b"1", timestamp=2),
+    Record(b"a", b"2", timestamp=3),
+    Record(b"c", None, timestamp=4),
+)
 TWINS = (EVENTS[0], Record(), Record(), EVENTS[1])
 CASES: dict[str, tuple[World, set[Named]]] = {
     "equal": (World(EVENTS, EVENTS), set()),
@@ -222,7 +248,7 @@ CASES: dict[str, tuple[World, set[Named]]] = {
     "another order": (World(EVENTS, [EVENTS[1], EVENTS[0], *EVENTS[2:]]), {("reordered", 0, 1, 0)}),
     "another partition": (
         World(EVENTS, [replace(EVENTS[0], partition=1), *EVENTS[1:]]),
-        {("missing", 0, 0, None), ("unexpected", 1, None, 0)},
+        {("moved", 0, 0, 0)},
     ),
     "mixed": (
         World(EVENTS, [_event(0, b"w"), EVENTS[1], EVENTS[1], FOREIGN, EVENTS[4], EVENTS[3]]),
@@ -262,6 +288,19 @@ CASES: dict[str, tuple[World, set[Named]]] = {
         World(EVENTS[:3], [*EVENTS[:3], *EVENTS[1:3]], source_start=1),
         {("expired", 0, None, 0), ("duplicates", 0, None, 3), ("duplicates", 0, None, 4)},
     ),
+    "deleted before it was mirrored": (
+        World(EVENTS, [*EVENTS[:2], *EVENTS[4:]], source_start=4),
+        {("expired", 0, None, 0), ("expired", 0, None, 1)},
+    ),
+    "compacted on one side": (World(VERSIONS, VERSIONS[2:], compacted=True), set()),
+    "compacted, a key lost": (World(VERSIONS, VERSIONS[3:], compacted=True), {("missing", 0, 2, None)}),
+    "compacted, an old value": (
+        World(VERSIONS, VERSIONS[:3], compacted=True),
+        {("altered", 0, 3, 1), ("altered", 0, 4, 0)},
+    ),
+    "compacted, a foreign key": (World(VERSIONS, [*VERSIONS, FOREIGN], compacted=True), {("unexpected", 0, None, 5)}),
+    "compacted, newer than the cut": (World(VERSIONS, VERSIONS, cut=3, compacted=True), set()),
+    "compacted, tombstone gone": (World(VERSIONS, VERSIONS[2:4], compacted=True), set()),
     "deleted at the target": (
         World(EVENTS, EVENTS, target_start=2),
         {("missing", 0, 0, None), ("missing", 0, 1, None)},
@@ -279,31 +318,42 @@ CASES: dict[str, tuple[World, set[Named]]] = {
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[str, tuple[set[Named], dict[str, int]]]:
+def found(spark: SparkSession) -> dict[str, Found]:
     """What the comparison finds in each case."""
     return dict(zip(CASES, compare(spark, [world for world, _ in CASES.values()]), strict=True))
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_difference_is_named(found: dict[str, tuple[set[Named], dict[str, int]]], case: str) -> None:
+def test_each_difference_is_named(found: dict[str, Found], case: str) -> None:
     assert found[case][0] == CASES[case][1]
 
 
 @pytest.mark.parametrize(
-    "case", [case for case, (world, _) in CASES.items() if not world.source_start + world.target_start]
+    "case",
+    [case for case, (world, _) in CASES.items() if not (world.source_start or world.target_start or world.compacted)],
 )
 def test_the_reference_names_the_same(case: str) -> None:
     world, expected = CASES[case]
     assert reference(world)[0] == expected
 
 
-def test_records_are_counted(found: dict[str, tuple[set[Named], dict[str, int]]]) -> None:
-    assert found["equal"][1] == {"source_records": 6, "after_cut": 0, "source_gaps": 0, "matched": 6}
-    assert found["in the cut, lost"][1] == {"source_records": 2, "after_cut": 3, "source_gaps": 0, "matched": 1}
+def test_records_are_counted(found: dict[str, Found]) -> None:
+    def counts(case: str) -> tuple[int, ...]:
+        count = found[case][1]
+        return count.source_records, count.target_records, count.after_cut
+
+    assert counts("equal") == (6, 6, 0)
+    assert counts("in the cut, lost") == (2, 1, 3)
+    assert counts("mirrored twice") == (6, 7, 0)
 
 
-def test_gaps_in_the_sequence_are_the_sources(found: dict[str, tuple[set[Named], dict[str, int]]]) -> None:
-    assert found["gaps at the source"][1]["source_gaps"] == 3
+def test_gaps_in_the_sequence_are_the_sources(found: dict[str, Found]) -> None:
+    assert found["gaps at the source"][1].source_gaps == 3
+
+
+def test_records_that_the_source_deleted_before_they_were_mirrored_are_counted(found: dict[str, Found]) -> None:
+    assert found["deleted before it was mirrored"][1].never_mirrored == 2
+    assert found["gone at the source"][1].never_mirrored == 0
 
 
 DIFFERENT_CONTENTS = (
@@ -328,28 +378,83 @@ def test_contents_that_differ_are_told_apart(spark: SparkSession) -> None:
         for number, (one, other) in enumerate(DIFFERENT_CONTENTS)
         for copy, record in enumerate((one, other, one))
     ]
-    frame = records.contents(spark.createDataFrame(rows, records.RECORD_SCHEMA)).orderBy("offset")
-    prints = [row.fingerprint for row in frame.collect()]
+    frame = spark.createDataFrame(rows, records.RECORD_SCHEMA).withColumn("region", F.lit("here"))
+    hashes = [tuple(row) for row in frame.orderBy("offset").select(*records.hashes()).collect()]
+    prints: list[Any] = [
+        (row.fingerprint, hashed)
+        for row, hashed in zip(records.contents(frame).orderBy("record.offset").collect(), hashes, strict=True)
+    ]
     for number, contents in enumerate(DIFFERENT_CONTENTS):
         first, second, third = prints[3 * number : 3 * number + 3]
-        assert first != second, contents
+        assert first[0] != second[0], contents
+        assert all(one != other for one, other in zip(first[1], second[1], strict=True)), contents
         assert first == third, contents
+
+
+def _minutes(*numbers: int) -> list[Record]:
+    return [_event(number, at=number * 60_000) for number in numbers]
+
+
+BUCKETS: dict[str, tuple[World, set[Named], int]] = {
+    "equal": (World(_minutes(*range(9)), _minutes(*range(9))), set(), 0),
+    "one lost": (World(_minutes(*range(9)), _minutes(*(0, 1, 2), *range(4, 9))), {("missing", 0, 3, None)}, 1),
+    "one twice": (World(_minutes(*range(9)), _minutes(*range(9), 4)), {("duplicates", 0, None, 9)}, 1),
+    "the newest not there yet": (World(_minutes(*range(9)), _minutes(*range(7)), cut=5), set(), 2),
+    # Every bucket holds what it shall; only their places differ. Then all of the partition is looked at.
+    "two swapped": (World(_minutes(*range(9)), _minutes(0, 2, 1, *range(3, 9))), {("reordered", 0, 2, 1)}, 9),
+    "one lost, two swapped": (
+        World(_minutes(*range(9)), _minutes(0, 2, 1, *range(4, 9))),
+        {("missing", 0, 3, None), ("reordered", 0, 2, 1)},
+        9,
+    ),
+    # The missing and the added record weigh each other up, and the ranks of all others stay as they were.
+    "one lost, one moved in its place": (
+        World(_minutes(0, 1, 2, 3, 4), [*_minutes(0), FOREIGN, *_minutes(2, 3, 4)]),
+        {("missing", 0, 1, None), ("unexpected", 0, None, 1)},
+        2,
+    ),
+    # A late record lies between those of another bucket.
+    "late": (World(_minutes(0, 5, 1, 6), _minutes(0, 5, 1, 6)), set(), 0),
+    "one lost within another bucket's span": (
+        World([*_minutes(0, 5), _event(9, at=1), *_minutes(6)], [*_minutes(0, 5, 6)]),
+        {("missing", 0, 2, None)},
+        1,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def found_in_buckets(spark: SparkSession) -> dict[str, Found]:
+    """What the comparison finds where records lie in many buckets."""
+    return dict(zip(BUCKETS, compare(spark, [case[0] for case in BUCKETS.values()]), strict=True))
+
+
+@pytest.mark.parametrize("case", BUCKETS)
+def test_only_what_differs_is_compared_record_by_record(found_in_buckets: dict[str, Found], case: str) -> None:
+    named, counts = found_in_buckets[case]
+    assert named == BUCKETS[case][1]
+    assert counts.opened == BUCKETS[case][2]
+    assert counts.source_records == BUCKETS[case][0].until
 
 
 def test_one_source_is_compared_with_each_of_its_targets(spark: SparkSession) -> None:
     frame = spark.createDataFrame([_row("t", n, event) for n, event in enumerate(EVENTS)], records.RECORD_SCHEMA)
-    content = records.contents(frame).withColumn("source", F.lit("here"))
-    targets = content.withColumn("target", F.lit("one")).unionByName(
-        content.where("offset != 3").withColumn("target", F.lit("two"))
-    )
-    cuts = spark.createDataFrame(
-        [("here", target, "t", 0, 6) for target in ("one", "two")],
-        "source string, target string, topic string, partition int, until long",
-    )
-    pairs = comparison.match_copies(content, targets, cuts)
-    lone = comparison.lone_pairs(pairs).collect()
-    assert [(row.target, row.kind, row.source_offset) for row in lone] == [("two", "missing", 3)]
-    assert Counter(row.target for row in pairs.collect()) == {"one": 6, "two": 6}
+    frames = {"here": frame, "one": frame, "two": frame.where("offset != 3")}
+    mirrors = [replace(MIRROR, name=name, target=name) for name in ("one", "two")]
+    place = TopicPartition("t", 0)
+    found = Comparison(
+        spark,
+        [Flow(mirror, "t", "t") for mirror in mirrors],
+        {"here": Cut(CUT_AT, {place: (0, 6)}, {place: 5}, {})},
+        {
+            ("one", "c"): Progress("RUNNING", {place: 5}),
+            # This one is behind: only what it has copied is judged.
+            ("two", "c"): Progress("STOPPED", {place: 4}),
+        },
+        Frozen({}, {"one": {place: (0, 6)}, "two": {place: (0, 6)}}, {"here": {place: (0, 6)}}, {"one": {}, "two": {}}),
+        lambda region, _: frames[region],
+    ).run(5)
+    assert [(count.missing, count.source_records) for count in found.values()] == [(0, 6), (1, 5)]
 
 
 def test_examples_are_the_first_of_each_kind(spark: SparkSession) -> None:
@@ -379,7 +484,8 @@ RECORD = st.builds(
     key=st.sampled_from([None, b"", b"a"]),
     value=st.sampled_from([None, b"", b"x"]),
     partition=st.integers(0, 1),
-    timestamp=st.integers(0, 1),
+    # Of three buckets, in any order.
+    timestamp=st.sampled_from([0, 1, BUCKET_MS - 1, BUCKET_MS, 3 * BUCKET_MS]),
     headers=st.sampled_from(HEADERS),
 )
 
@@ -413,8 +519,8 @@ def worlds(draw: st.DrawFn) -> World:
 )
 @given(batch=st.lists(worlds(), min_size=60, max_size=120))
 def test_random_multisets_as_the_reference_has_them(spark: SparkSession, batch: list[World]) -> None:
-    for world, (named, summary) in zip(batch, compare(spark, batch), strict=True):
+    for world, (named, counts) in zip(batch, compare(spark, batch), strict=True):
         expected, after_cut = reference(world)
         assert named == expected, world
-        assert summary["after_cut"] == after_cut
-        assert summary["source_records"] == world.until
+        assert counts.after_cut == after_cut
+        assert counts.source_records == world.until

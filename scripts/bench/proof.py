@@ -1,0 +1,152 @@
+"""What a proof costs: records a second and memory, beside reading alone and beside a comparison in plain Python.
+
+    .lab/venv/bin/python -m bench.proof [--millions N ...]
+
+For each size a topic of three partitions is filled in Europe and mirrored to North America; then ``prove`` compares the
+two clusters, Kafka's ConsumerPerformance reads the same topics, and for the smallest size a single process with
+kafka-python counts records by their content.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import psutil
+from kafka import KafkaConsumer, TopicPartition
+
+from bench.common import admin, configure, end_offsets, finished, kafka_tool, machine, produce, sandbox, table
+from bench.mirroring import create, delete
+from lab.sandbox import Kit
+
+SIZE = 300
+TARGET = "north-america"
+LOOK_S = 0.2
+ARRIVAL_S = 1800
+
+
+def main() -> None:
+    """Measures, and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--millions", type=float, nargs="+", default=[1, 5, 20], help="millions of records (1 5 20)")
+    sizes = sorted(int(millions * 1_000_000) for millions in parser.parse_args().millions)
+    rows = []
+    with sandbox(31000) as kit:
+        configure(kit, {}, {})
+        for number, records in enumerate(sizes):
+            topic = f"LH.PROOF{number}"
+            create(kit, topic)
+            finished(produce(kit, topic, records, SIZE))
+            wait_until_mirrored(kit, topic, records)
+            seconds, memory = prove(kit, topic)
+            reading = sum(read(kit, region, topic, records) for region in ("europe", TARGET))
+            python = in_python(kit, topic) if number == 0 else None
+            rows.append(
+                (
+                    f"{records:,}",
+                    f"{seconds:.1f}",
+                    f"{2 * records / seconds:,.0f}",
+                    f"{2 * records * SIZE / seconds / 1e6:.1f}",
+                    f"{2 * records / reading:,.0f}",
+                    f"{seconds / reading:.2f}",
+                    "-" if python is None else f"{2 * records / python:,.0f}",
+                    f"{memory / 2**30:.2f}",
+                )
+            )
+            print(*rows[-1], flush=True)
+            delete(kit, topic)
+    print(f"\nRecords of {SIZE} bytes on either side, 3 partitions; {machine()}\n")
+    header = (
+        *("records on a side", "proof s", "proof records/s", "MB/s", "ConsumerPerformance records/s"),
+        *("proof s / reading s", "kafka-python records/s", "peak memory GiB"),
+    )
+    print(table(header, rows))
+
+
+def wait_until_mirrored(kit: Kit, topic: str, records: int) -> None:
+    """Waits until the target has as many offsets as there are records, and then no more for a while."""
+    client = admin(kit, TARGET)
+    deadline, seen, since = time.monotonic() + ARRIVAL_S, 0, time.monotonic()
+    while seen < records or time.monotonic() - since < 5:
+        end = end_offsets(client, topic)
+        if end > seen:
+            seen, since = end, time.monotonic()
+        if time.monotonic() > deadline:
+            message = f"{seen} of {records} records after {ARRIVAL_S} s"
+            raise TimeoutError(message)
+        time.sleep(LOOK_S)
+    client.close()
+
+
+def prove(kit: Kit, topic: str) -> tuple[float, int]:
+    """Seconds of a whole proof, start of Spark and all, and the most memory (bytes) that its processes had together."""
+    clients = {region: str(kit.lab.region(region).clients["prover"]) for region in ("europe", TARGET)}
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "lab", "prove", "--json", "--topics", topic.replace(".", r"\.")),
+            *("--source-config", clients["europe"], "--target-config", clients[TARGET]),
+        ],
+        cwd=kit.root,
+        env=kit.variables(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    started, most = time.monotonic(), 0
+    tree = psutil.Process(process.pid)
+    while process.poll() is None:
+        resident = 0
+        for member in (tree, *tree.children(recursive=True)):
+            try:
+                resident += member.memory_info().rss
+            except psutil.NoSuchProcess:
+                continue
+        most = max(most, resident)
+        time.sleep(LOOK_S)
+    seconds = time.monotonic() - started
+    document = json.loads(process.stdout.read() if process.stdout else "")
+    if document["verdict"] != "proved":
+        raise AssertionError(document["reasons"])
+    return seconds, most
+
+
+def read(kit: Kit, region: str, topic: str, records: int) -> float:
+    """Seconds that ConsumerPerformance needs for a topic."""
+    servers = kit.lab.region(region).connection("admin").bootstrap_servers
+    output = finished(
+        kafka_tool(
+            kit, region, "ConsumerPerformance", "--bootstrap-server", servers[0],
+            "--topic", topic, "--num-records", str(records), "--command-config", "{config}", "--hide-header",
+        )
+    )  # fmt: skip
+    return records / float(output.strip().splitlines()[-1].split(",")[-1])
+
+
+def in_python(kit: Kit, topic: str) -> float:
+    """Seconds that one process needs to compare both sides with kafka-python and a multiset of hashes."""
+    started = time.monotonic()
+    found: Counter[tuple[int, bytes]] = Counter()
+    for region, sign in (("europe", 1), (TARGET, -1)):
+        arguments = kit.lab.region(region).connection("prover").kafka_python()
+        with KafkaConsumer(**arguments, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+            partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+            consumer.assign(partitions)
+            ends = consumer.end_offsets(partitions)
+            while any(consumer.position(partition) < ends[partition] for partition in partitions):
+                for partition, batch in consumer.poll(timeout_ms=500, max_records=5000).items():
+                    for record in batch:
+                        content = b"%r|%r|%d" % (record.key, record.value, record.timestamp)
+                        found[partition.partition, hashlib.sha256(content).digest()] += sign
+    if any(found.values()):
+        message = "the sides differ"
+        raise AssertionError(message)
+    return time.monotonic() - started
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""Two clusters of anybody's, compared as if a mirror of the lab stood between them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+
+from lab.access import Lab, Mirror, Region
+from lab.connection import Connection
+from lab.errors import WrongUseError
+from pipeline.clusters import USER, Cluster, consumer_settings
+from pipeline.mirrors import Progress, target_topic
+
+EXTERNAL = "external"
+"""The platform of such a lab."""
+_LOOK_S = 1.0
+_REPORT_S = 5.0
+
+
+def two_clusters(
+    source: Path, target: Path, topics: str, policy: str = "identity", source_alias: str = "source"
+) -> Lab:
+    """A lab of two regions, ``source`` and ``target``, and one mirror that nothing is known of.
+
+    Args:
+        source: client properties of a user who may read the topics at the source.
+        target: likewise at the target.
+        topics: which topics, by their names at the source: a list of regular expressions, as MM2 has it.
+        policy: ``identity``, or ``default`` where the target's names have the source's alias before them.
+        source_alias: that alias.
+
+    Raises:
+        WrongUseError: a file or a setting that cannot be used.
+    """
+    for path in (source, target):
+        Connection.from_properties(path)
+    try:
+        for pattern in topics.split(","):
+            re.compile(pattern.strip())
+    except re.error as error:
+        raise WrongUseError(f"--topics: '{topics}' is not a list of regular expressions: {error}") from error
+    mirror = Mirror(
+        *("the mirror", source_alias, "target", "source", "target", policy, "."),
+        topics=topics,
+        topics_exclude="",
+        connector="",
+        connect={},
+    )
+    regions = {
+        name: Region(name, name, {USER: path}, {}, (mirror,) if name == "target" else ())
+        for name, path in (("source", source), ("target", target))
+    }
+    return Lab(f"{source.stem} → {target.stem}", EXTERNAL, "", regions)
+
+
+def wait_for_arrival(
+    mirror: Mirror,
+    clusters: Mapping[str, Cluster],
+    last_records: Mapping[TopicPartition, int],
+    timeout_s: float,
+    report: Callable[[str], None],
+) -> Progress:
+    """Waits until the last record of every source partition is at the target, or the bound has passed.
+
+    Without Connect's interface nothing says how far a mirror has come; but it copies a partition in order, so where the
+    last record is, the others are or never will be. Whatever has not come by then is judged all the same.
+
+    Args:
+        mirror: from where to where.
+        clusters: by region.
+        last_records: the source offsets to reach.
+        timeout_s: bound, in seconds.
+        report: takes a line that says what is being waited for.
+
+    Returns:
+        Everything as copied.
+    """
+    deadline, next_report = time.monotonic() + timeout_s, 0.0
+    wanted = _contents(clusters[mirror.source].connection, last_records)
+    with KafkaConsumer(**consumer_settings(clusters[mirror.target].connection)) as consumer:
+        while wanted := {
+            place: content for place, content in wanted.items() if not _is_there(consumer, mirror, place, content)
+        }:
+            now = time.monotonic()
+            if now >= deadline:
+                break
+            if now >= next_report:
+                report(f"waiting: the target has not yet the last record of {len(wanted)} partitions")
+                next_report = now + _REPORT_S
+            time.sleep(min(_LOOK_S, deadline - now))
+    if wanted:
+        names = ", ".join(sorted(f"{place.topic}-{place.partition}" for place in wanted))
+        report(f"after {timeout_s:.0f} s the target had not the last record of {names}; comparing all the same")
+    return Progress("UNKNOWN", dict(last_records))
+
+
+def _contents(connection: Connection, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
+    found: dict[TopicPartition, Any] = {}
+    with KafkaConsumer(**consumer_settings(connection)) as consumer:
+        consumer.assign(list(offsets))
+        for place, offset in offsets.items():
+            consumer.seek(place, offset)
+        while missing := offsets.keys() - found.keys():
+            for place, batch in consumer.poll(timeout_ms=500).items():
+                for record in batch:
+                    if record.offset == offsets[place]:
+                        found[place] = record
+            # What compaction or retention took away in the meantime is not waited for.
+            for place in missing:
+                if place not in found and consumer.position(place) > offsets[place]:
+                    found[place] = None
+    return {place: record for place, record in found.items() if record}
+
+
+def _is_there(consumer: Any, mirror: Mirror, place: TopicPartition, wanted: Any) -> bool:
+    there = TopicPartition(target_topic(mirror, place.topic), place.partition)
+    if place.partition not in (consumer.partitions_for_topic(there.topic) or ()):
+        return False
+    consumer.assign([there])
+    start = consumer.offsets_for_times({there: wanted.timestamp})[there]
+    if start is None:
+        return False
+    end = consumer.end_offsets([there])[there]
+    consumer.seek(there, start.offset)
+    while consumer.position(there) < end:
+        for record in consumer.poll(timeout_ms=500).get(there, ()):
+            if (record.key, record.value, record.timestamp) == (wanted.key, wanted.value, wanted.timestamp):
+                return True
+    return False

@@ -1,0 +1,188 @@
+"""The proof as one HTML page: to be read in any browser, kept, and shown around. It needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from pipeline.charts import distribution, side_by_side
+from pipeline.kinds import FAULTS, NO_FAULTS, findings, printable
+from pipeline.tables import AGGREGATES, summary
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_VERDICTS = {
+    "proved": "Everything was mirrored",
+    "disproved": "The copies differ",
+    "inconclusive": "Not everything could be decided",
+}
+_WORST_FIRST = ("disproved", "inconclusive", "proved")
+_EXAMPLES = {kind.name: kind.label for kind in FAULTS} | {"duplicates": "duplicate"}
+
+
+def render(document: Mapping[str, Any], aggregates: Mapping[str, Any]) -> str:
+    """Makes the page.
+
+    Args:
+        document: the proof, as from ``pipeline.verdict.judge``, or as ``prove.sh --json`` prints it.
+        aggregates: what was sold, region by region, as from ``pipeline.sales.sum_up``, or as ``aggregate.sh --json``
+            prints it; empty if that is not known.
+
+    Returns:
+        HTML. The same input gives the same page, as long as Matplotlib is the same.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Callable[..., str]] = {
+        "thousands": _thousands,
+        "time": _time,
+        "duration": _duration,
+        "visible": printable,
+    }
+    environment.filters.update(filters)
+    regions: Mapping[str, Any] = aggregates["regions"] if aggregates else {}
+    keys = list(dict.fromkeys((flow["source"], flow["target"]) for flow in document["flows"]))
+    # A region has one colour in all charts.
+    colours = list(dict.fromkeys([*regions, *(source for source, _ in keys), *(target for _, target in keys)]))
+    pairs = [_pair(place, key, document, colours.index(key[1])) for place, key in enumerate(keys, 1)]
+    return environment.get_template("report.html.j2").render(
+        document=document,
+        headline=_VERDICTS[document["verdict"]],
+        sentence=summary(document),
+        faults=FAULTS,
+        no_faults=NO_FAULTS,
+        differences=sum(document["totals"][kind.name] for kind in FAULTS),
+        buckets=sum(flow["buckets"] for flow in document["flows"]),
+        opened=sum(flow["opened"] for flow in document["flows"]),
+        judged=sum({(flow["source"], flow["topic"]): flow["source_records"] for flow in document["flows"]}.values()),
+        topics=len({(flow["source"], flow["topic"]) for flow in document["flows"]}),
+        pairs=pairs,
+        example_kinds=_EXAMPLES,
+        regions=regions,
+        region_totals=_region_totals(regions),
+        region_charts=_region_charts(regions),
+    )
+
+
+def _pair(place: int, key: tuple[str, str], document: Mapping[str, Any], colour: int) -> dict[str, Any]:
+    """One source → target with its flows."""
+    found = [
+        (flow, finding)
+        for flow, finding in zip(document["flows"], findings(document), strict=True)
+        if (flow["source"], flow["target"]) == key
+    ]
+    flows = [flow for flow, _ in found]
+    verdicts = Counter(finding.verdict for _, finding in found)
+    cut = document["cut"].get(key[0], {"offsets": {}})
+    return {
+        "name": " → ".join(key),
+        "id": f"pair-{place}",
+        "flows": [
+            dict(flow) | {"ends": cut["offsets"].get(flow["topic"], {}), "verdict": finding.verdict}
+            for flow, finding in found
+        ],
+        "columns": [kind for kind in FAULTS if kind.always or any(flow[kind.name] for flow in flows)],
+        "verdict": next(verdict for verdict in _WORST_FIRST if verdicts[verdict]),
+        "verdicts": verdicts,
+        "latency": _latency(place, " → ".join(key), flows, colour),
+    }
+
+
+def _latency(place: int, pair: str, flows: Iterable[Mapping[str, Any]], colour: int) -> dict[str, Any] | None:
+    """The latencies of all flows of a pair together; None without samples."""
+    counts: dict[int, int] = {}
+    for flow in flows:
+        for bound, count in flow["latency_ms"].get("histogram") or ():
+            counts[bound] = counts.get(bound, 0) + count
+    samples = sum(counts.values())
+    if not samples:
+        return None
+    bounds = sorted(counts)
+    reached = list(accumulate(counts[bound] for bound in bounds))
+    half, most = (
+        _duration(next(bound for bound, so_far in zip(bounds, reached, strict=True) if so_far >= share * samples))
+        for share in (0.5, 0.99)
+    )
+    said = f"Half of {samples:,} sampled records arrived within {half}, 99 % within {most}."
+    return {
+        "said": said,
+        "rows": [
+            (_duration(bound), counts[bound], so_far / samples) for bound, so_far in zip(bounds, reached, strict=True)
+        ],
+        "chart": Markup(  # noqa: S704 - drawn, and escaped, by Matplotlib and ElementTree
+            distribution(
+                f"latency-{place}",
+                f"Latency, {pair}",
+                said,
+                [(_duration(bound, brief=True), counts[bound] / samples) for bound in bounds],
+                series=colour,
+            )
+        ),
+    }
+
+
+def _region_totals(regions: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    return [(label, [_shown(region.get(name)) for region in regions.values()]) for label, name in AGGREGATES]
+
+
+def _region_charts(regions: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Bars and a table of the products and of the customers' regions: what each region's consumers see of them."""
+    charts = []
+    for name, title, field, value in (
+        ("products", "Revenue by product", "by_product", "revenue"),
+        ("origins", "Orders by where they came from", "by_region", "orders"),
+    ):
+        values = [{str(row["name"]): Decimal(row[value]) for row in region[field]} for region in regions.values()]
+        groups = {label: [rows.get(label) for rows in values] for rows in values for label in rows}
+        if not groups:
+            continue
+        description = f"{title}, one bar for each of {', '.join(regions)}. The table below has the numbers."
+        charts.append(
+            {
+                "title": title,
+                "rows": [(label, [_shown(number) for number in numbers]) for label, numbers in groups.items()],
+                "chart": Markup(side_by_side(name, title, description, groups)),  # noqa: S704 - as above
+            }
+        )
+    return charts
+
+
+def _thousands(number: int | None) -> str:
+    return "–" if number is None else f"{number:,}"
+
+
+def _duration(milliseconds: int | None, *, brief: bool = False) -> str:
+    if milliseconds is None:
+        return "–"
+    number, unit = (milliseconds, "ms") if abs(milliseconds) < 1000 else (milliseconds / 1000, "s")
+    return f"{number:,.15g}{'' if brief else ' '}{unit}"
+
+
+def _time(moment: str | datetime, *, milliseconds: bool = False) -> str:
+    at = moment if isinstance(moment, datetime) else datetime.fromisoformat(moment)
+    shown = at.astimezone(UTC).replace(tzinfo=None)
+    return shown.isoformat(" ", timespec="milliseconds" if milliseconds else "seconds")
+
+
+def _shown(value: Any) -> str:
+    """A value of the aggregates: as the job has it, or as its JSON has it, where times and decimals are text."""
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        try:
+            value = Decimal(value)
+        except InvalidOperation:
+            value = datetime.fromisoformat(value)
+    return _time(value) if isinstance(value, datetime) else f"{value:,}"
