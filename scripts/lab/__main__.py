@@ -15,6 +15,7 @@ COMMANDS = {
     "consumer": commands.consumer,
     "prove": commands.prove,
     "aggregate": commands.aggregate,
+    "watch": commands.watch,
 }
 
 

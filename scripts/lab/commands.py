@@ -23,7 +23,7 @@ from lab.playbook import run_playbook
 
 DEFAULT_INVENTORY = "inventories/local"
 INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "molecule-ansible")
-MADE = ("regions", "access", "artifacts", "logs", "ansible", "playbook.lock")
+MADE = ("regions", "access", "artifacts", "logs", "ansible", "watch", "playbook.lock")
 
 
 def setup(arguments: Sequence[str]) -> int:
@@ -116,6 +116,11 @@ def prove(arguments: Sequence[str]) -> int:
 def aggregate(arguments: Sequence[str]) -> int:
     """Aggregates the events of every region: see ``aggregate --help``."""
     _become("pipeline.submit", "aggregate", *arguments, folder=lab_home())
+
+
+def watch(arguments: Sequence[str]) -> int:
+    """Shows what happens in every region while it happens: see ``watch --help``."""
+    _become("pipeline.submit", "watch", *arguments, folder=lab_home())
 
 
 def _become(module: str, *arguments: str, folder: Path = ROOT) -> NoReturn:

@@ -69,6 +69,18 @@ class Cluster:
             topics = self._client().describe_topics()
         return {topic["name"]: len(topic["partitions"]) for topic in topics if not topic["error_code"]}
 
+    def identity(self) -> tuple[str, dict[str, str]]:
+        """The cluster's id, and that of each topic that may be read: other ones, when they were made anew.
+
+        Raises:
+            UnreachableError: the cluster does not answer.
+        """
+        with self.reaching():
+            cluster, topics = self._client().describe_cluster(), self._client().describe_topics()
+        return cluster["cluster_id"], {
+            topic["name"]: str(topic["topic_id"]) for topic in topics if not topic["error_code"]
+        }
+
     def start_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where each partition's log begins.
 

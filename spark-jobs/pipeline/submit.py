@@ -16,7 +16,12 @@ from lab.access import lab_home
 from lab.errors import WrongUseError, run_command
 
 JOBS = Path(__file__).resolve().parents[1]
-NAMES = ("prove", "aggregate")
+NAMES = ("prove", "aggregate", "watch")
+# What a job wants besides conf/; --conf beats it. A stream has little to do, and does it every two seconds: each
+# further partition is one more task and four more files of state. A checkpoint keeps the number it was begun with.
+_CONF = {
+    "watch": ("spark.sql.shuffle.partitions=4", "spark.sql.streaming.minBatchesToRetain=10"),
+}
 # Half of a short run's work would be compiling code that is hardly used again: only what is really hot is worth it.
 _JAVA_OPTIONS = (
     "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
@@ -82,7 +87,8 @@ def main() -> int:
     job = [sys.executable, str(JOBS / f"{own.job}.py"), *rest]
     if "--help" in rest or "-h" in rest:
         os.execv(job[0], job)  # noqa: S606 - help needs no Spark
-    os.execve(job[0], job, environment(lab_home(), own.master, own.driver_memory, own.conf))  # noqa: S606
+    conf = [*_CONF.get(own.job, ()), *own.conf]
+    os.execve(job[0], job, environment(lab_home(), own.master, own.driver_memory, conf))  # noqa: S606
 
 
 if __name__ == "__main__":

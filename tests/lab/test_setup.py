@@ -15,10 +15,13 @@ import psutil
 import pytest
 
 from lab.sandbox import Kit, copy_kit
+from platform_local.settings import CHECKPOINT_CONNECTOR, CONNECTOR_PREFIXES, SOURCE_CONNECTOR
 
 from .conftest import wait_until
 
 pytestmark = pytest.mark.lab
+
+OF_THE_PLATFORM = frozenset({"name", "connector.class", "connector.plugin.version", "tasks.max"})
 
 
 def recap(output: str) -> dict[str, int]:
@@ -96,6 +99,40 @@ def test_an_edited_worker_setting_restarts_that_worker_and_nothing_else(kit: Kit
     finally:
         file.write_text(text)
         kit.setup()
+
+
+def test_a_mirror_with_nothing_to_copy_is_ready_and_status_says_so(kit: Kit) -> None:
+    file = kit.manifest("mm2-na.yaml")
+    text = file.read_text()
+    try:
+        file.write_text(text.replace(r"topicsPattern: LH\..*", "topicsPattern: NOTHING"))
+        done = kit.setup()
+        assert done.returncode == 0, done.stdout
+        done = kit.run("status")
+        assert done.returncode == 1
+        assert "no task" in done.stdout
+    finally:
+        file.write_text(text)
+        assert kit.setup().returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("connector", "known"),
+    [("MirrorSourceConnector", SOURCE_CONNECTOR), ("MirrorCheckpointConnector", CHECKPOINT_CONNECTOR)],
+)
+def test_the_settings_that_manifests_may_have_are_those_of_connect(
+    kit: Kit, connector: str, known: frozenset[str]
+) -> None:
+    defined = {
+        setting["name"]
+        for setting in json.loads(
+            _connect(kit, f"/connector-plugins/org.apache.kafka.connect.mirror.{connector}/config")
+        )
+    }
+    # What the platform itself sets is not a manifest's to say.
+    unknown = {name for name in defined - known if not name.startswith(CONNECTOR_PREFIXES)}
+    assert unknown == OF_THE_PLATFORM & unknown
+    assert defined & known
 
 
 def test_what_a_learner_sets_on_a_topic_survives_the_next_set_up(kit: Kit) -> None:

@@ -79,8 +79,10 @@ def test_second_run_changes_nothing(checkout: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    ["requirements-build.lock", "requirements.lock", "jars.lock", "scripts/install.py", "scripts/bootstrap.sh"]
-    + ["scripts/kafka.classes"],
+    [
+        *("requirements-build.lock", "requirements.lock", "jars.lock"),
+        *("scripts/install.py", "scripts/bootstrap.sh", "scripts/kafka.classes"),
+    ],
 )
 def test_change_of_an_input_installs_again(checkout: Path, change: str) -> None:
     bootstrap(checkout)

@@ -1,0 +1,134 @@
+"""How the watch shows itself: a screen that changes on a terminal, lines elsewhere, or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from rich import box
+from rich.console import Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from pipeline.tables import console
+
+_MINUTE = (
+    ("orders", "orders"),
+    ("cancelled", "cancellations"),
+    ("revenue", "revenue"),
+    ("moved", "stock_units"),
+    ("doors", "doors"),
+    ("sensors", "readings"),
+    ("°C", "temperature"),
+    ("unread.", "unreadable"),
+)
+_FLOW = ("records", "copied", "in_flight", "late", "overdue", "missing", "unmatched")
+_COLOURS = {"late": "yellow", "overdue": "yellow", "unmatched": "yellow", "missing": "red bold"}
+
+
+def display(documents: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Shows each document as it comes.
+
+    Args:
+        documents: as from ``Watch.updates``; times in epoch milliseconds.
+        as_json: one JSON document a line.
+    """
+    output = console()
+    if as_json:
+        for document in documents:
+            print(as_line(document), flush=True)
+    elif output.is_terminal:
+        with Live(console=output, auto_refresh=False, vertical_overflow="crop") as live:
+            for document in documents:
+                live.update(screen(document), refresh=True)
+    else:
+        for document in documents:
+            for line in lines(document):
+                print(line, flush=True)
+
+
+def as_line(document: Mapping[str, Any]) -> str:
+    """The document as JSON in one line: times in ISO 8601, money as text."""
+    regions = {
+        region: {**found, "minutes": [{**row, "minute": _iso(row["minute"])} for row in found["minutes"]]}
+        for region, found in document["regions"].items()
+    }
+    times = {name: _iso(document[name]) for name in ("at", "since")}
+    return json.dumps({**document, **times, "regions": regions}, ensure_ascii=False, default=_plain)
+
+
+def lines(document: Mapping[str, Any]) -> list[str]:
+    """A line for each region and each pair of regions."""
+    at = _clock(document["at"])
+    found = []
+    for region, activity in document["regions"].items():
+        for row in activity["minutes"][:1]:
+            told = ", ".join(f"{_shown(row[name])} {label}" for label, name in _MINUTE if label != "unread.")
+            found.append(f"{at} {region} {_clock(row['minute'])[:5]}: {told}")
+    for (source, target), flows in _pairs(document).items():
+        counts = ", ".join(f"{sum(flow[name] for flow in flows):,} {name.replace('_', ' ')}" for name in _FLOW)
+        found.append(f"{at} {source} → {target}: {counts}")
+    return found
+
+
+def screen(document: Mapping[str, Any]) -> Group:
+    """Tables of everything."""
+    parts: list[Table | str] = []
+    for region, activity in document["regions"].items():
+        table = _table(f"{region}, by the minute (UTC)", *(label for label, _ in _MINUTE))
+        for row in activity["minutes"]:
+            table.add_row(_clock(row["minute"])[:5], *(_shown(row[name]) for _, name in _MINUTE))
+        parts.append(table)
+        for title, entries, value in (
+            ("revenue", activity["by_product"], "revenue"),
+            ("moved", activity["by_warehouse"], "units"),
+        ):
+            if entries:
+                parts.append(f"  {title}: " + escape(", ".join(f"{e['name']} {e[value]:,}" for e in entries)))
+    for (source, target), flows in _pairs(document).items():
+        table = _table(f"{source} → {target}", *(name.replace("_", " ") for name in _FLOW))
+        for flow in flows:
+            table.add_row(escape(flow["topic"]), *(_coloured(name, flow[name]) for name in _FLOW))
+        parts.append(table)
+    parts.append(f"{_clock(document['at'])} UTC, counting since {_iso(document['since'])}; Ctrl-C ends it")
+    return Group(*parts)
+
+
+def _pairs(document: Mapping[str, Any]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for flow in document["flows"]:
+        pairs.setdefault((flow["source"], flow["target"]), []).append(flow)
+    return pairs
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column(title)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _coloured(name: str, count: int) -> str:
+    colour = _COLOURS.get(name)
+    return f"[{colour}]{count:,}[/]" if colour and count else f"{count:,}"
+
+
+def _shown(value: Any) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _clock(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%H:%M:%S}"
+
+
+def _iso(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _plain(value: Decimal) -> str:
+    return str(value)
