@@ -1,4 +1,4 @@
-"""Among a million records every fault is found, counted exactly and named; by a Spark cluster of two workers as well."""
+"""Among a million records every fault is found, counted exactly and named; by a Spark cluster as well."""
 
 from __future__ import annotations
 
