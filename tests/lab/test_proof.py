@@ -41,16 +41,20 @@ def write(
             sent.get(timeout=30)
 
 
-def pause(kit: Kit, action: str) -> None:
-    """Pauses or resumes North America's mirror."""
+def switch(kit: Kit, action: str, state: str) -> None:
+    """Pauses or resumes North America's mirror, and waits until its tasks are in that state."""
     (mirror,) = kit.lab.region("north-america").mirrors
-    answer = requests.put(
-        f"{mirror.connect['url']}/connectors/{quote(mirror.connector, safe='')}/{action}",
-        auth=(mirror.connect["username"], Path(mirror.connect["password_file"]).read_text()),
-        verify=mirror.connect["ca_file"],
-        timeout=30,
-    )
-    answer.raise_for_status()
+    url = f"{mirror.connect['url']}/connectors/{quote(mirror.connector, safe='')}"
+    session = requests.Session()
+    session.auth = (mirror.connect["username"], Path(mirror.connect["password_file"]).read_text())
+    session.verify = mirror.connect["ca_file"]
+    with session:
+        session.put(f"{url}/{action}", timeout=30).raise_for_status()
+        wait_until(
+            lambda: {task["state"] for task in session.get(f"{url}/status", timeout=30).json()["tasks"]} == {state},
+            30,
+            f"tasks that are {state}",
+        )
 
 
 def count(kit: Kit, region: str, topic: str) -> int:
@@ -177,11 +181,11 @@ def tampered(kit: Kit) -> Iterator[dict[str, dict[str, Any]]]:
     empty(kit, "north-america", "LH.COMPACTED")
     write(kit, "north-america", "LH.COMPACTED", originals[1:])
     # The source deletes five records before they are mirrored; MM2 goes on with the next one and says nothing.
-    pause(kit, "pause")
+    switch(kit, "pause", "PAUSED")
     later = [(b"%d" % n, b"event", begin + n) for n in range(RECORDS, RECORDS + 10)]
     write(kit, "europe", "LH.LATE", later, run="run")
     empty(kit, "europe", "LH.LATE", before=RECORDS + 5)
-    pause(kit, "resume")
+    switch(kit, "resume", "RUNNING")
     wait_until(lambda: count(kit, "north-america", "LH.LATE") == RECORDS + 5, 60, "the rest of LH.LATE")
 
     # The mirror would put a changed configuration right within seconds, so it is told not to look.
