@@ -149,6 +149,29 @@ def test_mirrors_must_not_share_their_state(shared: str) -> None:
         check_mirrors(mirrors({}, {**OWN, shared: own}))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "parts"),
+    [
+        ("  version: 4.3.1", "  version: 4.2.0", ["spec.version", "4.2.0", "4.3.1"]),
+        ("  replicas: 1", "  replicas: many", ["spec.replicas", "many"]),
+        ("    groupId: mm2-na\n", "", ["KafkaMirrorMaker2/mm2-na", "spec.target.groupId", "is missing"]),
+        (" replication.factor: -1\n", " sasl.mechanism: PLAIN\n", ["sasl.mechanism"]),
+        ("kafka.strimzi.io/v1\n", "kafka.strimzi.io/v1beta2\n", ["apiVersion", "v1beta2"]),
+        (
+            "refresh.topics.interval.seconds: 10",
+            "refresh.topic.interval.seconds: 10",
+            ["'refresh.topic.interval.seconds'", "did you mean 'refresh.topics.interval.seconds'"],
+        ),
+    ],
+)
+def test_a_mistake_in_a_mirror_is_named(before: str, after: str, parts: list[str]) -> None:
+    assert before in (BROADCAST / "mm2-na.yaml").read_text()
+    with pytest.raises(ManifestError) as error:
+        mirrors({before: after})
+    for part in (*parts, "mirror-0.yaml"):
+        assert part in str(error.value)
+
+
 def test_a_slip_in_a_setting_is_refused_with_the_likely_name() -> None:
     with pytest.raises(ValueError, match="did you mean 'offset\\.lag\\.max'"):
         settings.check_known("offset.lag.maximum", settings.SOURCE_CONNECTOR, settings.CONNECTOR_PREFIXES)
