@@ -146,11 +146,37 @@ def test_the_aggregates_are_the_same_in_every_region(kit: Kit) -> None:
 def tampered(kit: Kit) -> Iterator[dict[str, dict[str, Any]]]:
     """The flows to North America after a fault of each kind was made there, by the fault's name."""
     topics = [f"LH.{topic}" for topic in TOPICS]
+    # The mirror would put a changed configuration right within seconds, so it is told not to look.
+    manifest = kit.manifest("mm2-na.yaml")
+    text = manifest.read_text()
+    try:
+        tamper(kit, topics)
+        manifest.write_text(text.replace("sync.topic.configs.enabled: true", "sync.topic.configs.enabled: false"))
+        assert kit.setup().returncode == 0
+        client = admin(kit, "north-america")
+        client.alter_configs(
+            [ConfigResource(ConfigResourceType.TOPIC, "LH.RECONFIGURED", {"retention.ms": "12345678"})]
+        )
+        client.close()
+        code, document = prove(kit)
+        assert (code, document["verdict"]) == (1, "disproved")
+        yield {flow["topic"]: flow for flow in document["flows"] if flow["target"] == "north-america"}
+    finally:
+        for region in kit.lab.regions:
+            client = admin(kit, region)
+            client.delete_topics([topic for topic in topics if topic in client.list_topics()])
+            client.close()
+        manifest.write_text(text)
+        assert kit.setup().returncode == 0
+
+
+def tamper(kit: Kit, topics: list[str]) -> None:
+    """Makes the topics in Europe, waits until they are mirrored, and spoils North America's copies."""
     europe = admin(kit, "europe")
     europe.create_topics(
         {topic: {"num_partitions": 2 if topic == "LH.MOVED" else 1, "replication_factor": 1} for topic in topics}
     )
-    compact = {"cleanup.policy": "compact"}
+    compact = {"cleanup.policy": "compact,delete"}  # records of a topic that is only compacted cannot be deleted
     europe.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "LH.COMPACTED", compact)])
     europe.close()
     # Not older than any retention: what a target's own retention may have deleted counts as expired, not as missing.
@@ -187,29 +213,6 @@ def tampered(kit: Kit) -> Iterator[dict[str, dict[str, Any]]]:
     empty(kit, "europe", "LH.LATE", before=RECORDS + 5)
     switch(kit, "resume", "RUNNING")
     wait_until(lambda: count(kit, "north-america", "LH.LATE") == RECORDS + 5, 60, "the rest of LH.LATE")
-
-    # The mirror would put a changed configuration right within seconds, so it is told not to look.
-    manifest = kit.manifest("mm2-na.yaml")
-    text = manifest.read_text()
-    try:
-        manifest.write_text(text.replace("sync.topic.configs.enabled: true", "sync.topic.configs.enabled: false"))
-        assert kit.setup().returncode == 0
-        client = admin(kit, "north-america")
-        client.alter_configs(
-            [ConfigResource(ConfigResourceType.TOPIC, "LH.RECONFIGURED", {"retention.ms": "12345678"})]
-        )
-        client.close()
-        code, document = prove(kit)
-    finally:
-        manifest.write_text(text)
-        assert kit.setup().returncode == 0
-    assert code == 1
-    assert document["verdict"] == "disproved"
-    yield {flow["topic"]: flow for flow in document["flows"] if flow["target"] == "north-america"}
-    for region in kit.lab.regions:
-        client = admin(kit, region)
-        client.delete_topics([topic for topic in topics if topic in client.list_topics()])
-        client.close()
 
 
 class TestFaults:
