@@ -173,7 +173,7 @@ def spark_cluster(kit: Kit, tmp_path: Path) -> Iterator[str]:
                 state = requests.get(f"http://127.0.0.1:{web}/json/", timeout=5).json()
             except requests.RequestException:
                 return False
-            return sum(worker["state"] == "ALIVE" for worker in state["workers"]) == 2
+            return [worker["state"] for worker in state["workers"]] == ["ALIVE", "ALIVE"]
 
         wait_until(registered, 90, f"two Spark workers; see {tmp_path}")
         yield address
