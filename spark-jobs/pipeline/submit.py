@@ -24,6 +24,8 @@ _CONF = {
 }
 # Half of a short run's work would be compiling code that is hardly used again: only what is really hot is worth it.
 _JAVA_OPTIONS = (
+    # A streaming query's thread matches regular expressions on whole plans, which recurse as deep as those are long.
+    "-Xss4m "
     "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
