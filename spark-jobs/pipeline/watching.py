@@ -253,12 +253,14 @@ def _read(spark: SparkSession, connection: Connection, topics: tuple[str, ...], 
         .options(**_READING)
         .option("kafka.isolation.level", "read_committed")
         .option("subscribe", ",".join(topics))
-        # By time, so that a record and its copy are both before the start, or neither.
+        # By time, so that a record and its copy are both before the start, or neither; what was on its way at the start
+        # is told by its own time.
         .option("startingTimestamp", str(started_ms))
         .option("startingOffsetsByTimestampStrategy", "latest")
         .option("includeHeaders", "true")
         .load()
         .select("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+        .where(F.col("timestamp") >= F.timestamp_millis(F.lit(started_ms)))
         # A task for each of many small partitions costs more than the reading.
         .coalesce(1)
     )
