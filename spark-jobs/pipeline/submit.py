@@ -23,8 +23,9 @@ _CONF = {
     "watch": ("spark.sql.shuffle.partitions=4", "spark.sql.streaming.minBatchesToRetain=10"),
 }
 _JAVA_OPTIONS = (
-    # With the usual 1 MB, threads of streaming queries ran out of stack in java.util.regex.
-    "-Xss4m -XX:+UseSerialGC "
+    # When a streaming query is stopped within a batch, Spark matches the whole Python traceback with a regular
+    # expression that recurses for each character (StreamExecution.isInterruptionException). Unused, it costs nothing.
+    "-Xss64m -XX:+UseSerialGC "
     # Half of a short run's work would be compiling code that is hardly used again: only what is really hot is worth it.
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
