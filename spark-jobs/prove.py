@@ -107,7 +107,7 @@ def _aggregates(lab: Lab) -> dict[str, Any]:
 
 
 def _since(text: str) -> datetime:
-    if match := re.fullmatch(r"(\d+)([smhd])", text):
+    if match := re.fullmatch(r"(\d{1,6})([smhd])", text):
         return datetime.now(UTC) - timedelta(seconds=int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]])
     time_ = datetime.fromisoformat(text)
     return time_ if time_.tzinfo else time_.replace(tzinfo=UTC)

@@ -304,8 +304,10 @@ class Comparison:
     def _open(self, compared: DataFrame, partitions: list[_Partition]) -> DataFrame | None:
         """Compares what differs record by record; notes what it finds in ``partitions``, and names the differences."""
         latest = self._open_compacted(partitions)
-        keys = small_frame(self._spark, sorted(self._compacted), "source string, target string, topic string")
-        ordinary = compared.join(F.broadcast(keys), [*FLOW], "left_anti") if self._compacted else compared
+        ordinary = compared
+        if self._compacted:
+            keys = small_frame(self._spark, sorted(self._compacted), "source string, target string, topic string")
+            ordinary = compared.join(F.broadcast(keys), [*FLOW], "left_anti")
         marked = self._match(ordinary, partitions).persist()
         unclear = outlines.displaced(ordinary, comparison.lone_offsets(marked)).unionByName(
             marked.where("reordered").select(*FLOW_PARTITION)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,13 +11,14 @@ from kafka import KafkaConsumer, TopicPartition
 
 from lab.access import Lab, Mirror, Region
 from lab.connection import Connection
-from lab.errors import WrongUseError
-from pipeline.clusters import USER, Cluster, consumer_settings
-from pipeline.mirrors import Progress, target_topic
+from pipeline.clusters import USER, Cluster, UnreachableError, consumer_settings
+from pipeline.mirrors import Progress, selected_topics, target_topic
 
 EXTERNAL = "external"
 """The platform of such a lab."""
 _LOOK_S = 1.0
+# Even a bound of nothing leaves time to look once.
+_GRACE_S = 15.0
 _REPORT_S = 5.0
 
 
@@ -39,18 +39,14 @@ def two_clusters(
     """
     for path in (source, target):
         Connection.from_properties(path)
-    try:
-        for pattern in topics.split(","):
-            re.compile(pattern.strip())
-    except re.error as error:
-        raise WrongUseError(f"--topics: '{topics}' is not a list of regular expressions: {error}") from error
     mirror = Mirror(
-        *("the mirror", source_alias, "target", "source", "target", policy, "."),
+        *(EXTERNAL, source_alias, "target", "source", "target", policy, "."),
         topics=topics,
         topics_exclude="",
         connector="",
         connect={},
     )
+    selected_topics(mirror, ())  # refuses what is no list of regular expressions
     regions = {
         name: Region(name, name, {USER: path}, {}, (mirror,) if name == "target" else ())
         for name, path in (("source", source), ("target", target))
@@ -79,12 +75,19 @@ def wait_for_arrival(
 
     Returns:
         Everything as copied.
+
+    Raises:
+        UnreachableError: a cluster does not answer, or the source does not give its last records within the bound.
     """
+    source, target = clusters[mirror.source], clusters[mirror.target]
     deadline, next_report = time.monotonic() + timeout_s, 0.0
-    wanted = _contents(clusters[mirror.source].connection, last_records)
-    with KafkaConsumer(**consumer_settings(clusters[mirror.target].connection)) as consumer:
+    with source.reaching():
+        wanted = _contents(source, last_records, deadline)
+    with target.reaching(), KafkaConsumer(**consumer_settings(target.connection)) as consumer:
         while wanted := {
-            place: content for place, content in wanted.items() if not _is_there(consumer, mirror, place, content)
+            place: content
+            for place, content in wanted.items()
+            if not _is_there(consumer, mirror, place, content, deadline)
         }:
             now = time.monotonic()
             if now >= deadline:
@@ -99,13 +102,17 @@ def wait_for_arrival(
     return Progress("UNKNOWN", dict(last_records))
 
 
-def _contents(connection: Connection, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
+def _contents(cluster: Cluster, offsets: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, Any]:
     found: dict[TopicPartition, Any] = {}
-    with KafkaConsumer(**consumer_settings(connection)) as consumer:
+    with KafkaConsumer(**consumer_settings(cluster.connection)) as consumer:
         consumer.assign(list(offsets))
         for place, offset in offsets.items():
             consumer.seek(place, offset)
         while missing := offsets.keys() - found.keys():
+            if time.monotonic() > deadline + _GRACE_S:
+                raise UnreachableError(
+                    f"{cluster.region}: the last records of {len(missing)} partitions cannot be read"
+                )
             for place, batch in consumer.poll(timeout_ms=500).items():
                 for record in batch:
                     if record.offset == offsets[place]:
@@ -117,7 +124,7 @@ def _contents(connection: Connection, offsets: Mapping[TopicPartition, int]) -> 
     return {place: record for place, record in found.items() if record}
 
 
-def _is_there(consumer: Any, mirror: Mirror, place: TopicPartition, wanted: Any) -> bool:
+def _is_there(consumer: Any, mirror: Mirror, place: TopicPartition, wanted: Any, deadline: float) -> bool:
     there = TopicPartition(target_topic(mirror, place.topic), place.partition)
     if place.partition not in (consumer.partitions_for_topic(there.topic) or ()):
         return False
@@ -127,7 +134,7 @@ def _is_there(consumer: Any, mirror: Mirror, place: TopicPartition, wanted: Any)
         return False
     end = consumer.end_offsets([there])[there]
     consumer.seek(there, start.offset)
-    while consumer.position(there) < end:
+    while consumer.position(there) < end and time.monotonic() < deadline + _GRACE_S:
         for record in consumer.poll(timeout_ms=500).get(there, ()):
             if (record.key, record.value, record.timestamp) == (wanted.key, wanted.value, wanted.timestamp):
                 return True
