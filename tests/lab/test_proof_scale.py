@@ -16,6 +16,7 @@ import requests
 from confluent_kafka import Producer
 from kafka.admin import KafkaAdminClient
 
+from bench.mirroring import librdkafka
 from lab.sandbox import Kit
 from pipeline.submit import environment
 
@@ -36,19 +37,8 @@ Numbered = tuple[int, bytes, int]
 
 def produce(kit: Kit, region: str, records: Iterator[Numbered], begin: int) -> None:
     """Writes records as quickly as may be."""
-    connection = kit.lab.region(region).connection("admin")
     producer = Producer(
-        {
-            "bootstrap.servers": ",".join(connection.bootstrap_servers),
-            "security.protocol": connection.security_protocol,
-            "sasl.mechanism": connection.sasl_mechanism,
-            "sasl.username": connection.username,
-            "sasl.password": connection.password,
-            "ssl.ca.location": str(connection.ca_file),
-            "linger.ms": 50,
-            "enable.idempotence": True,
-            "queue.buffering.max.messages": 500_000,
-        }
+        librdkafka(kit, region) | {"linger.ms": 50, "enable.idempotence": True, "queue.buffering.max.messages": 500_000}
     )
     for number, value, partition in records:
         while True:
