@@ -33,8 +33,6 @@ from pipeline.records import fingerprint
 RECORD, COPIED, COPY, TICK = "record", "copied", "copy", "tick"
 """Kinds of news: a source record was seen, and its copy was; a copy was seen; a batch was run."""
 
-# A copy may be read a batch earlier than its record, since the regions are not read at one instant.
-_EARLY_S = 10
 # The clock may be set back by as much without a record being taken for late.
 _SLACK_S = 5
 _NAMES = {"ORDERS": "description", "STOCK": "warehouse"}
@@ -97,7 +95,9 @@ def track(records: DataFrame, ticks: DataFrame, flows: Iterable[Flow], missing_a
         records: a frame of ``RECORD_SCHEMA`` with region and seen, over all regions.
         ticks: ``value`` (a number that is another in each batch) and seen.
         flows: what is mirrored.
-        missing_after_s: a copy that is seen more than that after its record, in seconds, is not taken for its copy.
+        missing_after_s: a copy that is seen more than that after its record, in seconds, is not taken for its copy;
+            nor one that is seen more than that before it, since a region that is a source and a target is not read at
+            one instant with the others, and a batch may take long.
 
     Returns:
         kind, source, target, topic, seen (of ``COPIED``: when the record itself was seen). For an output mode of
@@ -111,12 +111,11 @@ def track(records: DataFrame, ticks: DataFrame, flows: Iterable[Flow], missing_a
     matched = left.join(
         right.select("copy_content", "copy_seen"),
         (F.col("copy_content") == F.col("record_content"))
-        & (F.col("copy_seen") >= F.col("record_seen") - _interval(_EARLY_S))
+        & (F.col("copy_seen") >= F.col("record_seen") - _interval(missing_after_s))
         & (F.col("copy_seen") <= F.col("record_seen") + _interval(missing_after_s)),
         "left_semi",
     ).select(*(F.col(f"record_{name}").alias(name) for name in ("source", "target", "topic", "seen")))
     nowhere = (F.lit("").alias(name) for name in ("source", "target", "topic"))
-    # Spark asks the sources where they end in the order of the plan: copies first, so that none is ahead of its record.
     return (
         _news(copies, COPY)
         .union(_news(sent, RECORD))

@@ -23,15 +23,15 @@ from pipeline.clusters import Cluster, UnreachableError
 from pipeline.continuity import Clock, Folder, Identity
 from pipeline.ledger import ActivityLedger, Bounds, FlowLedger, Standing
 from pipeline.mirrors import selected_topics, target_topic
+from pipeline.reading import TUNING
 from pipeline.session import ERRORS, cause
 from pipeline.streams import Flow
 
 Report = Callable[[str], None]
-_READING = {
+_READING = TUNING | {
     # A broker's restart takes seconds; a region that is away for longer is to be named, not waited for.
     "kafka.request.timeout.ms": "10000",
     "kafka.default.api.timeout.ms": "20000",
-    "kafkaConsumer.pollTimeoutMs": "30000",
     "fetchOffset.numRetries": "1",
     # Retention may overtake a watch that was not running; that is no reason to stop.
     "failOnDataLoss": "false",
@@ -192,11 +192,13 @@ class Watch:
         }
 
     def _records(self) -> DataFrame:
+        sources = {flow.source for flow in self._scope.flows}
         frames = [
-            _read(self._spark, self._lab.region(region).connection("prover"), topics, self._started_ms).withColumn(
-                "region", F.lit(region)
-            )
-            for region, topics in self._scope.topics.items()
+            _read(
+                self._spark, self._lab.region(region).connection("prover"), self._scope.topics[region], self._started_ms
+            ).withColumn("region", F.lit(region))
+            # Spark asks the regions where they end in this order: targets first, so that no copy is ahead of its record.
+            for region in sorted(self._scope.topics, key=lambda region: region in sources)
         ]
         return reduce(DataFrame.unionByName, frames)
 

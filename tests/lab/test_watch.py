@@ -146,7 +146,7 @@ def test_a_stopped_mirror_leaves_records_in_flight_then_overdue_then_missing(
     assert watched_topic
     manifest = kit.manifest("mm2-sa.yaml")
     text = manifest.read_text()
-    watching = Watching(kit, tmp_path / "watch.json", "--late-after", "10", "--missing-after", "30")
+    watching = Watching(kit, tmp_path / "watch.json", "--late-after", "10", "--missing-after", "60")
     try:
         wait_until(lambda: watching.document, UNTIL_SHOWN_S, "the first document")
         write(kit, "europe", "abc")

@@ -160,12 +160,12 @@ def test_a_record_is_in_flight_then_copied_late_overdue_or_missing(spark: SparkS
 def test_repeated_foreign_and_early_copies_and_equal_records_count_once(spark: SparkSession, tmp_path: Path) -> None:
     stream = Stream(spark, tmp_path)
     ledger = ledger_of(stream)
-    # The copy is read before its record; one record is there twice, and so is its copy.
+    # The copy is read a long batch before its record; one record is there twice, and so is its copy.
     stream.put(0, copies("e"))
-    stream.put(2, [*copies("eaa", "europe"), *copies("aa"), *copies("x", "sa")])
+    stream.put(30, [*copies("eaa", "europe"), *copies("aa"), *copies("x", "sa")])
     # The mirror repeats itself. In another topic the same content is another record.
-    stream.put(4, [*copies("a"), *copies("a", "na", "B"), *copies("b", "europe", "B")])
-    stream.put(70, [])
+    stream.put(32, [*copies("a"), *copies("a", "na", "B"), *copies("b", "europe", "B")])
+    stream.put(100, [])
     stream.run(taking(ledger))
     assert counted(ledger, "na", "A") == {"records": 3, "copied": 3, "unmatched": 1}
     assert counted(ledger, "sa", "A") == {"records": 3, "missing": 3, "unmatched": 1}
