@@ -1,10 +1,15 @@
-"""Merges class lists of Java processes into ``scripts/kafka.classes``, from which the bootstrap makes a class archive.
+"""Merges class lists of Java processes into ``scripts/{kafka,spark}.classes``; the bootstrap makes archives from them.
 
-A maintainer's tool, for a new Kafka or Java; an old list only makes starting slower. Have the processes of a real lab
-write what they load, and merge that:
+A maintainer's tool, for a new Kafka, Spark or Java; an old list only makes starting slower. Have the processes of a real
+lab write what they load, and merge that:
 
-    JAVA_TOOL_OPTIONS=-XX:DumpLoadedClassList=/tmp/classes.%p ./setup-03-broadcast.sh && ./cleanup.sh
-    .lab/venv/bin/python scripts/lock_classes.py /tmp/classes.*
+    JAVA_TOOL_OPTIONS=-XX:DumpLoadedClassList=/tmp/kafka.%p ./setup-03-broadcast.sh
+    for job in ./prove.sh ./aggregate.sh './watch.sh --for 30'; do
+      JAVA_TOOL_OPTIONS=-XX:DumpLoadedClassList=/tmp/spark.%p $job
+    done
+    ./cleanup.sh
+    .lab/venv/bin/python scripts/lock_classes.py kafka /tmp/kafka.*
+    .lab/venv/bin/python scripts/lock_classes.py spark /tmp/spark.*
 """
 
 from __future__ import annotations
@@ -15,7 +20,8 @@ from pathlib import Path
 from lab.access import ROOT
 from lab.errors import WrongUseError, run_command
 
-HEADER = "# The classes that Kafka loads, as Java's class data sharing wants them. Made by scripts/lock_classes.py.\n"
+HEADER = "# The classes to archive, as Java's class data sharing wants them. Made by scripts/lock_classes.py.\n"
+PROGRAMS = ("kafka", "spark")
 
 
 def merge(lists: list[str]) -> str:
@@ -31,10 +37,10 @@ def merge(lists: list[str]) -> str:
 
 def main() -> int:
     """Reads the lists named as arguments and writes the merged one."""
-    if len(sys.argv) < 2:
-        raise WrongUseError("usage: lock_classes.py LIST…")
-    merged = merge([Path(name).read_text(encoding="utf-8") for name in sys.argv[1:]])
-    (ROOT / "scripts/kafka.classes").write_text(merged, encoding="utf-8")
+    if len(sys.argv) < 3 or sys.argv[1] not in PROGRAMS:
+        raise WrongUseError(f"usage: lock_classes.py {'|'.join(PROGRAMS)} LIST…")
+    merged = merge([Path(name).read_text(encoding="utf-8") for name in sys.argv[2:]])
+    (ROOT / f"scripts/{sys.argv[1]}.classes").write_text(merged, encoding="utf-8")
     return 0
 
 

@@ -20,7 +20,15 @@ NAMES = ("prove", "aggregate", "watch")
 # What a job wants besides conf/; --conf beats it. A stream has little to do, and does it every two seconds: each
 # further partition is one more task and four more files of state. A checkpoint keeps the number it was begun with.
 _CONF = {
-    "watch": ("spark.sql.shuffle.partitions=4", "spark.sql.streaming.minBatchesToRetain=10"),
+    "watch": (
+        "spark.sql.shuffle.partitions=2",
+        "spark.sql.streaming.minBatchesToRetain=10",
+        # The default starts a program of the system for every file of state. A local rename is as atomic.
+        "spark.sql.streaming.checkpointFileManagerClass="
+        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
+        # A consumer that finds no room here is made anew for each batch: connection, handshake and sign-in.
+        "spark.kafka.consumer.cache.capacity=1000",
+    ),
 }
 _JAVA_OPTIONS = (
     # When a streaming query is stopped within a batch, Spark matches the whole Python traceback with a regular
@@ -56,27 +64,33 @@ def environment(home: Path, master: str, driver_memory: str, conf: list[str]) ->
     Raises:
         WrongUseError: a part is not installed, or a setting is none.
     """
-    java, jars = home / "java-spark", sorted((home / "jars" / "spark").glob("*.jar"))
+    # By their own paths, for which the archive of Spark's classes was made.
+    java, jars = (home / "java-spark").resolve(), sorted((home / "jars" / "spark").resolve().glob("*.jar"))
     if not (java / "bin" / "java").exists() or not jars:
         raise WrongUseError(f"{home}: Spark's Java runtime or jars are missing; run the set-up, it installs them")
     if wrong := [setting for setting in conf if "=" not in setting]:
         raise WrongUseError(f"--conf {wrong[0]}: expected NAME=VALUE")
     options = ["--master", master, "--driver-memory", driver_memory]
+    options += ["--properties-file", str(JOBS / "conf" / "spark-defaults.conf")]
     for setting in conf:
         options += ["--conf", setting]
+    logging = f'"-Dlog4j2.configurationFile={JOBS / "conf" / "log4j2.properties"}"'
     if master.startswith("local"):
         # On this machine the jars need not be copied to executors; and nothing listens beyond it.
-        options += ["--driver-class-path", ":".join(map(str, jars)), "--driver-java-options", _JAVA_OPTIONS]
+        options += ["--driver-class-path", ":".join(map(str, jars))]
         options += ["--conf", "spark.driver.bindAddress=127.0.0.1"]
+        java_options = f"{_JAVA_OPTIONS} {logging}"
     else:
         options += ["--jars", ",".join(map(str, jars))]
+        java_options = logging
+    options += ["--driver-java-options", java_options]
     logs = home / "logs"
     logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     added = {
         "JAVA_HOME": str(java),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"]),
-        "SPARK_CONF_DIR": str(JOBS / "conf"),
+        "SPARK_CONF_DIR": str(java / "empty"),
         "LAB_SPARK_LOG": str(logs / "spark.log"),
     }
     if master.startswith("local"):

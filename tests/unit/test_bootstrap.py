@@ -45,7 +45,8 @@ def checkout(tmp_path: Path) -> Path:
         (folder / name).write_text(f"{name}\n", encoding="utf-8")
     shutil.copy(ROOT / "scripts/bootstrap.sh", folder / "scripts")
     (folder / "scripts/install.py").write_text(INSTALLER, encoding="utf-8")
-    (folder / "scripts/kafka.classes").write_text("classes", encoding="utf-8")
+    for name in ("kafka", "spark"):
+        (folder / f"scripts/{name}.classes").write_text("classes", encoding="utf-8")
     return folder
 
 
@@ -81,7 +82,7 @@ def test_second_run_changes_nothing(checkout: Path) -> None:
     "change",
     [
         *("requirements-build.lock", "requirements.lock", "jars.lock"),
-        *("scripts/install.py", "scripts/bootstrap.sh", "scripts/kafka.classes"),
+        *("scripts/install.py", "scripts/bootstrap.sh", "scripts/kafka.classes", "scripts/spark.classes"),
     ],
 )
 def test_change_of_an_input_installs_again(checkout: Path, change: str) -> None:
@@ -248,13 +249,16 @@ def test_class_archive_that_cannot_be_made_is_no_failure(
     monkeypatch.setattr(install, "VENV", Path(sys.prefix))
     monkeypatch.setattr(install, "ROOT", tmp_path)
     (tmp_path / "scripts").mkdir()
-    (tmp_path / "scripts/kafka.classes").write_text("not @ a list", encoding="utf-8")
     (install.HOME / "jars").mkdir()
-    (install.HOME / "jars/kafka.jsa").write_bytes(b"cut off")
+    for name in ("kafka", "spark"):
+        (tmp_path / f"scripts/{name}.classes").write_text("not @ a list", encoding="utf-8")
+        (install.HOME / f"jars/{name}.jsa").write_bytes(b"cut off")
     install.make_java_homes()
-    install.make_class_archive()
-    assert not (install.HOME / "jars/kafka.jsa").exists()
-    assert "Kafka will start more slowly" in capfd.readouterr().err
+    install.make_class_archives()
+    assert not list(install.HOME.glob("jars/*.jsa"))
+    said = capfd.readouterr().err
+    assert "Kafka will start more slowly" in said
+    assert "Spark will start more slowly" in said
 
 
 def test_class_lists_are_merged_without_what_cannot_be_archived() -> None:
