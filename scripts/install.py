@@ -220,9 +220,11 @@ def make_class_archives() -> None:
     """
     kafka, connector = (sorted((HOME / "jars" / name).glob("*.jar")) for name in ("kafka", "spark"))
     spark = [*connector, f"{HOME}/java-spark/empty/", f"{spark_home()}/jars/*"]
-    archives = {"kafka": ("java", kafka), "spark": ("java-spark", spark)}
     with ThreadPoolExecutor() as threads:
-        made = [threads.submit(make_class_archive, name, *path) for name, path in archives.items()]
+        made = [
+            threads.submit(make_class_archive, "kafka", "java", kafka),
+            threads.submit(make_class_archive, "spark", "java-spark", spark),
+        ]
     for archive in made:
         archive.result()
 

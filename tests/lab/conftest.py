@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+import psutil
 import pytest
 
 from lab.sandbox import Kit, copy_kit
@@ -29,3 +30,16 @@ def wait_until(condition: Callable[[], object], seconds: float, what: str) -> No
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         time.sleep(0.2)
+
+
+def processes(kit: Kit, region: str, what: str) -> list[psutil.Process]:
+    """The processes of a region whose command line has this in it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            folder = process.environ().get("LAB_REGION_FOLDER", "")
+            if folder == str(kit.home / "regions" / region) and what in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found

@@ -7,12 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from lab.sandbox import Kit
 
-from .conftest import wait_until
+from .conftest import processes, wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -21,21 +20,13 @@ EVENTS = 30_000
 
 def kill(kit: Kit, region: str, what: str) -> None:
     """Kills a region's process, and waits until another one has taken its place."""
-
-    def matching() -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter():
-            try:
-                folder = process.environ().get("LAB_REGION_FOLDER", "")
-                if folder == str(kit.home / "regions" / region) and what in " ".join(process.cmdline()):
-                    found.append(process)
-            except psutil.Error:
-                continue
-        return found
-
-    (victim,) = matching()
+    (victim,) = processes(kit, region, what)
     victim.kill()
-    wait_until(lambda: any(process.pid != victim.pid for process in matching()), 30, f"a new {what} in {region}")
+    wait_until(
+        lambda: any(process.pid != victim.pid for process in processes(kit, region, what)),
+        30,
+        f"a new {what} in {region}",
+    )
 
 
 def healthy(kit: Kit) -> bool:

@@ -1,0 +1,149 @@
+"""How long after its production an event counts in the watch's aggregates, where it was written and in a target.
+
+    .lab/venv/bin/python -m bench.watching [--rate N ...] [--seconds N]
+
+Kafka's ProducerPerformance writes orders to LH.ORDERS in Europe at a steady rate while ``watch`` runs. A document of
+the watch that counts N orders has shown the N oldest of them; each order's delay is the time of the first document that
+counts it, less the record's timestamp. All clocks are the same one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+
+from bench.common import configure, finished, kafka_tool, machine, percentiles, sandbox, table
+from lab.sandbox import Kit
+from producer.shop import Shop
+
+TOPIC = "LH.ORDERS"
+REGIONS = ("europe", "north-america")
+PAYLOADS = 1000
+SHOWN_S = 180
+LOOK_S = 0.1
+
+
+@dataclass
+class Shown:
+    """When the watch has counted how many orders, by region: (epoch in ms, orders), in the order of time."""
+
+    counts: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: {region: [] for region in REGIONS})
+
+    def take(self, document: dict[str, Any]) -> None:
+        """Notes what a document counts."""
+        now = time.time() * 1000
+        for region, found in self.counts.items():
+            minutes = document["regions"].get(region, {}).get("minutes", ())
+            found.append((now, sum(minute["orders"] for minute in minutes)))
+
+
+def main() -> None:
+    """Measures, and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=int, nargs="+", default=[1_000, 10_000], help="events a second (1000 10000)")
+    parser.add_argument("--seconds", type=int, default=60, help="seconds of each run (60)")
+    options = parser.parse_args()
+    rows = []
+    with sandbox(31500) as kit:
+        configure(kit, {}, {})
+        for rate in options.rate:
+            for region, delays in run(kit, rate, options.seconds).items():
+                p50, p95, p99 = percentiles(delays)
+                rows.append((f"{rate:,}", region, f"{p50:.1f}", f"{p95:.1f}", f"{p99:.1f}", f"{len(delays):,}"))
+                print(*rows[-1], flush=True)
+    print(f"\n{options.seconds} s at each rate; {machine()}\n")
+    print(table(("Events/s", "Region", "p50 s", "p95 s", "p99 s", "Events"), rows))
+
+
+def run(kit: Kit, rate: int, seconds: int) -> dict[str, list[float]]:
+    """The delay of every order in seconds, by region."""
+    shutil.rmtree(kit.home / "watch", ignore_errors=True)
+    started, shown = time.time() * 1000, Shown()
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "lab", "watch", "--json", "--minutes", "60"],
+        cwd=kit.root,
+        env=kit.variables(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    reader = threading.Thread(target=follow, args=(watching, shown))
+    reader.start()
+    try:
+        wait_until_counted(shown, 0)
+        finished(
+            kafka_tool(
+                kit, "europe", "ProducerPerformance", "--topic", TOPIC, "--num-records", str(rate * seconds),
+                "--payload-file", str(payloads(kit.home)), "--throughput", str(rate), "--command-config", "{config}",
+                "--command-property", "acks=all", "batch.size=65536", "linger.ms=5",
+            )
+        )  # fmt: skip
+        wait_until_counted(shown, rate * seconds)
+    finally:
+        watching.send_signal(signal.SIGINT)
+        watching.wait()
+        reader.join()
+    written = timestamps(kit, started)
+    return {region: delays(written, counts) for region, counts in shown.counts.items()}
+
+
+def payloads(folder: Path) -> Path:
+    """A file of orders of the shop, one a line."""
+    shop, found = Shop(seed=1, topics=("ORDERS",)), list[str]()
+    while len(found) < PAYLOADS:
+        found += [event.value.decode() for event in shop.step(round(shop.due * 1000))]
+    file = folder / "orders.jsonl"
+    file.write_text("\n".join(found), encoding="utf-8")
+    return file
+
+
+def follow(watching: subprocess.Popen[str], shown: Shown) -> None:
+    """Takes the watch's documents as they come."""
+    for line in watching.stdout or ():
+        shown.take(json.loads(line))
+
+
+def wait_until_counted(shown: Shown, orders: int) -> None:
+    """Waits until the watch has counted so many orders everywhere, and fails when that takes too long."""
+    deadline = time.monotonic() + SHOWN_S
+    while not all(found and found[-1][1] >= orders for found in shown.counts.values()):
+        if time.monotonic() > deadline:
+            message = f"{orders} orders not within {SHOWN_S} s: { {r: f[-1:] for r, f in shown.counts.items()} }"
+            raise TimeoutError(message)
+        time.sleep(LOOK_S)
+
+
+def timestamps(kit: Kit, since: float) -> list[int]:
+    """When the orders were written, in epoch milliseconds, oldest first."""
+    found: list[int] = []
+    with KafkaConsumer(**kit.lab.region("europe").connection("prover").kafka_python()) as consumer:
+        partitions = [TopicPartition(TOPIC, number) for number in consumer.partitions_for_topic(TOPIC) or ()]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(partitions)
+        while any(consumer.position(partition) < ends[partition] for partition in partitions):
+            for batch in consumer.poll(timeout_ms=500, max_records=5000).values():
+                found += [record.timestamp for record in batch if record.timestamp >= since]
+    return sorted(found)
+
+
+def delays(written: list[int], counts: list[tuple[float, int]]) -> list[float]:
+    """Of each order, oldest first, the seconds until a document counted it."""
+    found: list[float] = []
+    for shown_at, counted in counts:
+        found += [(shown_at - at) / 1000 for at in written[len(found) : counted]]
+    return found
+
+
+if __name__ == "__main__":
+    main()
