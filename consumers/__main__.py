@@ -41,7 +41,7 @@ def _topic(text: str) -> str:
 def _start(text: str) -> Start:
     try:
         return Start.parse(text, datetime.now().astimezone())
-    except (ValueError, OverflowError) as error:
+    except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 

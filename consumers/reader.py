@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from heapq import merge
 from typing import Any
 
@@ -18,6 +18,7 @@ from kafka.errors import AuthorizationError, GroupAuthorizationFailedError, Kafk
 from lab.connection import Connection
 from lab.errors import LabError, WrongUseError
 from lab.kafka_client import ClientLog
+from lab.times import moment
 
 POLL_MS = 500
 LOOK_FOR_TOPICS_S = 5.0
@@ -25,7 +26,6 @@ LOOK_FOR_TOPICS_S = 5.0
 BATCH_MOST = 500
 COMMIT_S, COMMIT_MS = 1.0, 2000
 """How often a group's position is kept, and how long that may take."""
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,13 @@ class Start:
             return cls(end=text)
         if text.isascii() and text.isdecimal():
             return cls(offset=int(text))
-        if match := re.fullmatch(r"-(\d{1,9})([smhd])", text):
-            moment = now - timedelta(seconds=int(match[1]) * _UNITS[match[2]])
-        else:
-            try:
-                moment = datetime.fromisoformat(text)
-            except ValueError:
-                raise ValueError(
-                    f"'{text}' is not earliest, latest, an offset, a time such as 2025-11-21T09:30 or -10m (s, m, h, d)"
-                ) from None
-        return cls(time_ms=max(0, round(moment.timestamp() * 1000)))
+        try:
+            time = moment(text, now)
+        except ValueError:
+            raise ValueError(
+                f"'{text}' is not earliest, latest, an offset, a time such as 2025-11-21T09:30 or -10m (s, m, h, d)"
+            ) from None
+        return cls(time_ms=max(0, round(time.timestamp() * 1000)))
 
 
 @dataclass(frozen=True)

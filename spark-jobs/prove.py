@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 from lab.access import Lab, caller_path, load_lab
 from lab.errors import LabError, WrongUseError, run_command
+from lab.times import moment
 from pipeline import files
 from pipeline.external import EXTERNAL, two_clusters
 from pipeline.junit import junit
@@ -107,10 +107,7 @@ def _aggregates(lab: Lab) -> dict[str, Any]:
 
 
 def _since(text: str) -> datetime:
-    if match := re.fullmatch(r"(\d{1,6})([smhd])", text):
-        return datetime.now(UTC) - timedelta(seconds=int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]])
-    time_ = datetime.fromisoformat(text)
-    return time_ if time_.tzinfo else time_.replace(tzinfo=UTC)
+    return moment(text, datetime.now().astimezone())
 
 
 def _report(line: str) -> None:

@@ -18,8 +18,8 @@ Ranges = Mapping[TopicPartition, tuple[int, int]]
 # A task reads at most about as many records, so that a large partition is shared among the workers.
 _RECORDS_A_TASK = 1_000_000
 TUNING = {
-    # Spark asks for the ends of a partition after each fetch, on a connection where the next fetch already waits for new
-    # records: with the default, each read of a partition would take half a second.
+    # Spark asks for the ends of a partition after each fetch, on a connection where the next fetch already waits for
+    # new records: with the default, each read of a partition would take half a second.
     "kafka.fetch.max.wait.ms": "1",
     # Larger than the consumer's defaults (1 MiB a partition): fewer round trips for a reader of whole partitions.
     "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),

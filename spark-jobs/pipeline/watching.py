@@ -197,7 +197,7 @@ class Watch:
             _read(
                 self._spark, self._lab.region(region).connection("prover"), self._scope.topics[region], self._started_ms
             ).withColumn("region", F.lit(region))
-            # Spark asks the regions where they end in this order: targets first, so that no copy is ahead of its record.
+            # Spark asks the regions where they end in this order: no copy is to be ahead of its record.
             for region in sorted(self._scope.topics, key=lambda region: region in sources)
         ]
         return reduce(DataFrame.unionByName, frames)
