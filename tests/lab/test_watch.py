@@ -61,10 +61,10 @@ class Watching:
         return document
 
     def counts(self, target: str, topic: str = TOPIC) -> dict[str, int]:
-        """The newest counts of a flow from Europe."""
+        """The newest counts of a flow from Europe. How many copies were late is a matter of how busy the machine is."""
         for flow in self.document.get("flows", ()):
             if (flow["source"], flow["target"], flow["topic"]) == ("europe", target, topic):
-                return {name: count for name, count in flow.items() if isinstance(count, int) and count}
+                return {name: n for name, n in flow.items() if isinstance(n, int) and n and name != "late"}
         return {}
 
     def wait_for(self, target: str, counts: dict[str, int], seconds: float = UNTIL_SHOWN_S) -> None:
