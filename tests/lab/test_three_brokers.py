@@ -42,7 +42,8 @@ def test_topics_of_events_and_of_the_mirrors_are_replicated(replicated: Kit) -> 
             for topic in admin.describe_topics(topics):
                 for partition in topic["partitions"]:
                     assert len(partition["replica_nodes"]) == BROKERS, topic["name"]
-            (found,) = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "LH.ORDERS")])["topic"].values()
+            resource = ConfigResource(ConfigResourceType.TOPIC, "LH.ORDERS")
+            found = admin.describe_configs([resource], config_filter="all")["topic"]["LH.ORDERS"]
             assert found["min.insync.replicas"]["value"] == "2"
         finally:
             admin.close()
