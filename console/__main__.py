@@ -33,7 +33,8 @@ def listen(address: str, port: int) -> socket.socket:
             "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be had ({error.strerror})"
         )
         raise LabError(
-            f"port {port} on {address} {reason}; end it, or choose another: CONSOLE_PORT, in the lab LAB_PORT_BASE=29000"
+            f"port {port} on {address} {reason}; end it, or choose another: CONSOLE_PORT, "
+            "in the lab LAB_PORT_BASE=29000"
         ) from error
     listener.listen(256)
     listener.set_inheritable(True)

@@ -30,13 +30,15 @@ TIDY_S = 20.0
 _STATUS = ((UnknownError, 404), (BusyError, 409), (UnreachableError, 503), (LabError, 400))
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     """A console.
 
     Args:
         settings: where it listens, who may sign in, what it may see.
+        service: what it knows; by default what its settings lead to.
     """
-    service, jobs = Service(settings), Jobs(settings.lab_home if settings.control_room else None)
+    service = service or Service(settings)
+    jobs = Jobs(settings.lab_home if settings.control_room else None)
     sessions = Sessions(settings.name, settings.username, settings.password, settings.session_minutes * 60)
     context = Context(settings, sessions, service, jobs, Views(settings, service, jobs))
 
@@ -52,7 +54,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title=f"Loosehanger Lab: {settings.name}",
         version="1",
-        description="What the console's pages show, as JSON. Sign in with POST /sign-in; bring X-CSRF-Token with changes.",
+        description="What the pages show, as JSON. Sign in with POST /sign-in; bring X-CSRF-Token with changes.",
         openapi_url=None,
         docs_url=None,
         redoc_url=None,

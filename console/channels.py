@@ -1,7 +1,7 @@
 """Views that many people look at: rendered once a second while somebody looks, and sent where they changed.
 
-A viewer gets the newest rendering that there is when he is ready for one. Nothing waits for him in between, so that a slow
-one costs no memory.
+A viewer gets the newest rendering that there is when he is ready for one. Nothing waits for him in between, so that a
+slow one costs no memory.
 """
 
 from __future__ import annotations

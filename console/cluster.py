@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -165,10 +166,8 @@ class Cluster:
         return self._client
 
     def _admin_quietly(self) -> None:
-        try:
+        with suppress(UnreachableError):  # Whoever asks will be told.
             self._explained(self._admin)
-        except UnreachableError:
-            pass  # Whoever asks will be told.
 
     def _forget(self) -> None:
         client, self._client = self._client, None

@@ -11,18 +11,17 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from console.api import ContextOf, SessionOf
+from console.api import ContextOf
 from console.context import Context
 from console.live import Wanted
 from console.service import UnknownError
-from console.sign_in import Session
 
 PUSH_S = 0.25
 """How often records are sent on: often enough to be there within the second, seldom enough to cost little."""
 router = APIRouter(prefix="/events", include_in_schema=False)
 
 
-def _alive(context: Context, session: Session, request: Request) -> Callable[[], bool]:
+def _alive(context: Context, request: Request) -> Callable[[], bool]:
     """Whether a stream may go on: its session may end, or the console."""
     cookie = request.cookies.get(context.sessions.cookie)
     return lambda: not context.stopping.is_set() and context.sessions.read(cookie) is not None
@@ -32,14 +31,13 @@ def _alive(context: Context, session: Session, request: Request) -> Callable[[],
 async def view(
     request: Request,
     context: ContextOf,
-    session: SessionOf,
     view: Annotated[str, Path(pattern=r"^[a-z]{1,20}$")],
     of: Annotated[str, Query(max_length=249)] = "",
 ) -> AsyncIterable[ServerSentEvent]:
     """A view, each time it has changed."""
     if view not in context.views:
         raise UnknownError(f"this console has no view '{view}'")
-    alive = _alive(context, session, request)
+    alive = _alive(context, request)
     async for html in context.channels.follow((view, of), lambda: context.views.live(view, of), alive):
         yield ServerSentEvent(event="view", data=html)
     yield ServerSentEvent(event="end", data="stopping" if context.stopping.is_set() else "signed out")
@@ -49,7 +47,6 @@ async def view(
 async def messages(
     request: Request,
     context: ContextOf,
-    session: SessionOf,
     region: Annotated[str, Query(max_length=63)] = "",
     topic: Annotated[str, Query(max_length=249)] = "",
     text: Annotated[str, Query(max_length=200)] = "",
@@ -59,7 +56,7 @@ async def messages(
     chosen = [context.service.region(region)] if region else list(context.service.regions.values())
     wanted = Wanted(topic, text, key)
     viewers = [(one, one.live.watch(wanted)) for one in chosen]
-    alive = _alive(context, session, request)
+    alive = _alive(context, request)
     told = ""
     try:
         while alive():

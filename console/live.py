@@ -1,7 +1,7 @@
 """What happens in a region right now: one reader for each region, shared by all who look.
 
-It runs while somebody looks, and a while longer. A viewer who is slow loses the oldest of what waits for him, and is told
-how much; nothing is kept for him without bound.
+It runs while somebody looks, and a while longer. A viewer who is slow loses the oldest of what waits for him, and is
+told how much; nothing is kept for him without bound.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A region's mirrors: what Connect's REST interface says of them, in words that tell what to do; pause, resume, restart."""
+"""A region's mirrors: what Connect's REST interface says of them, and what to do; pause, resume, restart."""
 
 from __future__ import annotations
 

@@ -82,8 +82,8 @@ class Settings:
         address = environment.get("CONSOLE_ADDRESS") or "127.0.0.1"
         if certificate is None and not _is_loopback(address):
             raise WrongUseError(
-                f"CONSOLE_ADDRESS: {address} is not a loopback address, and passwords would cross the network in clear; "
-                "set CONSOLE_CERTIFICATE_FILE and CONSOLE_KEY_FILE, or listen on 127.0.0.1"
+                f"CONSOLE_ADDRESS: {address} is not a loopback address, and passwords would cross the network in "
+                "clear; set CONSOLE_CERTIFICATE_FILE and CONSOLE_KEY_FILE, or listen on 127.0.0.1"
             )
         names = _list(environment, "CONSOLE_REGIONS")
         if not names:

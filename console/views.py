@@ -159,7 +159,7 @@ def arc(places: Mapping[str, tuple[float, float]], source: str, target: str) -> 
     (x1, y1), (x2, y2) = places[source], places[target]
     length = math.hypot(x2 - x1, y2 - y1) or 1.0
     ux, uy = (x2 - x1) / length, (y2 - y1) / length
-    # From edge to edge of the regions' circles, bent to the left of its direction, so that there and back are two lines.
+    # From edge to edge of the circles, bent to the left of its direction, so that there and back are two lines.
     x1, y1, x2, y2 = x1 + 34 * ux, y1 + 34 * uy, x2 - 42 * ux, y2 - 42 * uy
     bend_x, bend_y = (x1 + x2) / 2 + 46 * uy, (y1 + y2) / 2 - 46 * ux
     return {
