@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     import requests
 
 Action = Literal["pause", "resume", "restart"]
-FRESH_S = 2.0
+FRESH_S, STALE_S = 2.5, 10.0
+"""When to look again, and how long the last look will do while the next one is under way: Connect takes its time, for it
+reads its topic of offsets anew for every question."""
 TIMEOUT_S = 5.0
 RATE_WINDOW_S = 10.0
 MOST_TRACE = 20_000
@@ -42,14 +44,17 @@ class MirrorMaker:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"connect-{access.mirror}")
         self._session: requests.Session | None = None
         self._looked = 0.0
+        self._known: Mirror | None = None
         self._look: asyncio.Task[Mirror] | None = None
         self._seen: dict[str, deque[tuple[float, int]]] = {}
 
     async def state(self) -> Mirror:
-        """Connectors, tasks and positions; that nobody answers is a state as well."""
-        if self._look is None or (self._look.done() and time.monotonic() - self._looked > FRESH_S):
-            self._looked = time.monotonic()
+        """Connectors, tasks and positions, as of some seconds ago; that nobody answers is a state as well."""
+        now = time.monotonic()
+        if self._look is None or (self._look.done() and now - self._looked > FRESH_S):
             self._look = asyncio.create_task(self._read())
+        if self._known is not None and now - self._looked < STALE_S:
+            return self._known
         return await asyncio.shield(self._look)
 
     async def act(self, connector: str, action: Action) -> None:
@@ -60,7 +65,7 @@ class MirrorMaker:
             UnreachableError: no worker answers, or Connect refuses.
         """
         await asyncio.get_running_loop().run_in_executor(self._thread, self._act, connector, action)
-        self._look = None
+        self._known = self._look = None
 
     def close(self) -> None:
         """Ends the thread."""
@@ -68,10 +73,10 @@ class MirrorMaker:
 
     async def _read(self) -> Mirror:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._state)
+            found = await asyncio.get_running_loop().run_in_executor(self._thread, self._state)
         except UnreachableError as error:
             self._seen.clear()
-            return Mirror(
+            found = Mirror(
                 region=self.region,
                 name=self.name,
                 answers=False,
@@ -82,6 +87,8 @@ class MirrorMaker:
                 explanation=f"{error}; its worker is down or still starting, and is started again by itself. "
                 "If it stays like this, ./status.sh tells why, and whether spec.replicas is 0",
             )
+        self._known, self._looked = found, time.monotonic()
+        return found
 
     def _state(self) -> Mirror:
         found: dict[str, Any] = self._call("GET", "/connectors?expand=status&expand=info").json()

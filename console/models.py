@@ -101,8 +101,9 @@ class Group(Model):
 
     region: str
     name: str
+    kind: str = Field(description="consumer; connect for workers of a mirror, who keep their positions elsewhere")
     state: str
-    members: list[Member]
+    members: list[Member] | None = Field(description="None where they cannot be read")
     partitions: list[GroupPartition]
     lag: int | None = Field(description="Records between what it committed and the end; offsets of markers count too")
 

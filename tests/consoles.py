@@ -100,7 +100,17 @@ class MadeUpCluster(Cluster):
         self._check()
         rows = [GroupPartition(topic="LH.ORDERS", partition=0, committed=4, end_offset=9, lag=5)]
         member = Member(identity="1", client=HOSTILE, host="127.0.0.1", partitions=1)
-        return [Group(region=self.region, name=HOSTILE, state="Stable", members=[member], partitions=rows, lag=5)]
+        return [
+            Group(
+                region=self.region,
+                name=HOSTILE,
+                kind="consumer",
+                state="Stable",
+                members=[member],
+                partitions=rows,
+                lag=5,
+            )
+        ]
 
     async def brokers(self) -> list[Broker]:
         """One node."""

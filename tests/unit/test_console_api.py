@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import schemathesis
@@ -51,7 +52,7 @@ described = schemathesis.pytest.from_fixture("schema")
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_fuzzed_requests_bring_no_server_error(case: schemathesis.Case, console: Running, fuzzer: Browser) -> None:
+def test_fuzzed_requests_bring_no_server_error(case: schemathesis.Case[Any], console: Running, fuzzer: Browser) -> None:
     answer = case.call(base_url=console.url, session=fuzzer, allow_redirects=False, timeout=10)
     case.validate_response(
         answer,

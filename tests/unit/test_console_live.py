@@ -16,7 +16,7 @@ from tests.consoles import HOSTILE, NOWHERE, FedLive, Record
 def arrived(**fields: object) -> Arrived:
     """A record that was read just now."""
     record = Record(**fields)  # type: ignore[arg-type]
-    return Arrived("europe", record, record.timestamp + 7)  # type: ignore[arg-type]
+    return Arrived("europe", record, record.timestamp + 7)
 
 
 @pytest.mark.parametrize(

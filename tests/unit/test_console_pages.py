@@ -81,7 +81,7 @@ def test_no_change_works_without_its_token(control_room: Running) -> None:
             body = {"json": {"settings": {"a": "b"}}} if path.startswith("/api") else {
                 "data": {"csrf": headers.get("X-CSRF-Token", ""), "region": "europe", "topic": "LH.ORDERS", "name": "a"}
             }  # fmt: skip
-            answer = browser.request(method, f"{path}?connector=x", headers=headers, **body)  # type: ignore[arg-type]
+            answer = browser.request(method, f"{path}?connector=x", headers=headers, **body)
             assert answer.status_code == 403, (method, path, answer.text)
     assert browser.get("/api/session").status_code == 200
 
