@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-from types import FrameType
 
 from console.settings import Settings
 from lab.errors import LabError, run_command
@@ -50,34 +49,14 @@ def main() -> int:
     settings = Settings.from_environment(os.environ)
     listener = listen(settings.address, settings.port)
 
-    import uvicorn
-
     from console.app import create_app
+    from console.server import Server
 
-    class Server(uvicorn.Server):
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            """Streams have no end of their own, and the server would wait for them."""
-            app.state.context.stopping.set()
-            super().handle_exit(sig, frame)
-
-    app = create_app(settings)
-    config = uvicorn.Config(
-        app,
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        lifespan="on",
-        limit_concurrency=500,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=3,
-        ssl_certfile=settings.certificate,
-        ssl_keyfile=settings.key,
-    )
+    server = Server(create_app(settings), settings)
     scheme = "https" if settings.secure else "http"
     print(f"{settings.name}: {scheme}://{settings.address}:{settings.port}", flush=True)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    Server(config).run(sockets=[listener])
+    server.run(sockets=[listener])
     return 0
 
 

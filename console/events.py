@@ -8,13 +8,13 @@ from collections.abc import AsyncIterable, Callable
 from contextlib import suppress
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from console.api import ContextOf
 from console.context import Context
 from console.live import Wanted
-from console.service import UnknownError
+from console.service import Region, UnknownError
 
 PUSH_S = 0.25
 """How often records are sent on: often enough to be there within the second, seldom enough to cost little."""
@@ -27,16 +27,29 @@ def _alive(context: Context, request: Request) -> Callable[[], bool]:
     return lambda: not context.stopping.is_set() and context.sessions.read(cookie) is not None
 
 
+# What can be wrong with a question is found by its dependencies: once a stream has begun, it is too late to refuse it.
+
+
+def known_view(context: ContextOf, view: Annotated[str, Path(pattern=r"^[a-z]{1,20}$")]) -> str:
+    """The view that the address names."""
+    if view not in context.views:
+        raise UnknownError(f"this console has no view '{view}'")
+    return view
+
+
+def chosen_regions(context: ContextOf, region: Annotated[str, Query(max_length=63)] = "") -> list[Region]:
+    """The region that the address names, or all."""
+    return [context.service.region(region)] if region else list(context.service.regions.values())
+
+
 @router.get("/views/{view}", response_class=EventSourceResponse)
 async def view(
     request: Request,
     context: ContextOf,
-    view: Annotated[str, Path(pattern=r"^[a-z]{1,20}$")],
+    view: Annotated[str, Depends(known_view)],
     of: Annotated[str, Query(max_length=249)] = "",
 ) -> AsyncIterable[ServerSentEvent]:
     """A view, each time it has changed."""
-    if view not in context.views:
-        raise UnknownError(f"this console has no view '{view}'")
     alive = _alive(context, request)
     async for html in context.channels.follow((view, of), lambda: context.views.live(view, of), alive):
         yield ServerSentEvent(event="view", data=html)
@@ -47,13 +60,12 @@ async def view(
 async def messages(
     request: Request,
     context: ContextOf,
-    region: Annotated[str, Query(max_length=63)] = "",
+    chosen: Annotated[list[Region], Depends(chosen_regions)],
     topic: Annotated[str, Query(max_length=249)] = "",
     text: Annotated[str, Query(max_length=200)] = "",
     key: Annotated[str, Query(max_length=200)] = "",
 ) -> AsyncIterable[ServerSentEvent]:
     """Records that fit, as they arrive; where there are too many for this viewer, how many he did not get."""
-    chosen = [context.service.region(region)] if region else list(context.service.regions.values())
     wanted = Wanted(topic, text, key)
     viewers = [(one, one.live.watch(wanted)) for one in chosen]
     alive = _alive(context, request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
@@ -18,10 +19,11 @@ from lab.errors import WrongUseError
 if TYPE_CHECKING:
     import requests
 
+Ends = Callable[[str], Mapping[tuple[str, int], int]]
 Action = Literal["pause", "resume", "restart"]
 FRESH_S, STALE_S = 2.5, 10.0
-"""When to look again, and how long the last look will do while the next one is under way: Connect takes its time, for it
-reads its topic of offsets anew for every question."""
+"""When to look again, and how long the last look will do while the next one is under way: Connect takes its time, for
+it reads its topic of offsets anew for every question."""
 TIMEOUT_S = 5.0
 RATE_WINDOW_S = 10.0
 MOST_TRACE = 20_000
@@ -35,12 +37,14 @@ class MirrorMaker:
     Args:
         region: the region that it runs in and writes to.
         access: the way to its workers.
+        ends: the end offsets of a source, by its alias; empty for a source that this console does not see.
     """
 
-    def __init__(self, region: str, access: ConnectAccess) -> None:
+    def __init__(self, region: str, access: ConnectAccess, ends: Ends = lambda _: {}) -> None:
         self.region = region
         self.name = access.mirror
         self._access = access
+        self._ends = ends
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"connect-{access.mirror}")
         self._session: requests.Session | None = None
         self._looked = 0.0
@@ -112,7 +116,10 @@ class MirrorMaker:
     def _connector(self, name: str, config: dict[str, str], status: dict[str, Any]) -> Connector:
         kind = config.get("connector.class", "").rpartition(".")[2]
         source = config.get("source.cluster.alias", "")
+        # The end first: what is written in between is not counted as lag.
+        ends = self._ends(source)
         positions = self._positions(name, source) if kind == SOURCE_CONNECTOR else []
+        lags = [ends[p.topic, p.partition] - 1 - p.offset for p in positions if (p.topic, p.partition) in ends]
         return Connector(
             name=name,
             kind=kind,
@@ -134,6 +141,7 @@ class MirrorMaker:
             policy="identity" if config.get("replication.policy.class", "").endswith(IDENTITY) else "default",
             positions=positions,
             records_per_s=self._rate(name, positions),
+            lag=sum(max(0, lag) for lag in lags) if lags else None,
         )
 
     def _positions(self, connector: str, alias: str) -> list[Position]:

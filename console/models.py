@@ -156,6 +156,10 @@ class Connector(Model):
     policy: Literal["identity", "default"]
     positions: list[Position]
     records_per_s: float | None = Field(description="From its positions; None until they were looked at twice")
+    lag: int | None = Field(
+        default=None,
+        description="Records at the source that it has not copied; None where the console may not look there",
+    )
 
 
 class Mirror(Model):

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from console.cluster import Cluster, UnreachableError
 from console.live import Live, Wanted
-from console.mirrors import SOURCE_CONNECTOR, Action, MirrorMaker, described
+from console.mirrors import SOURCE_CONNECTOR, Action, Ends, MirrorMaker, described
 from console.models import (
     Brokers,
     Cell,
@@ -41,11 +41,11 @@ class UnknownError(LabError):
 class Region:
     """One region: its cluster, its reader, its mirrors."""
 
-    def __init__(self, settings: RegionSettings) -> None:
+    def __init__(self, settings: RegionSettings, ends: Ends) -> None:
         self.name = settings.name
         self.cluster = Cluster(settings.name, settings.connection)
         self.live = Live(settings.name, settings.connection)
-        self.mirrors = {access.mirror: MirrorMaker(settings.name, access) for access in settings.mirrors}
+        self.mirrors = {access.mirror: MirrorMaker(settings.name, access, ends) for access in settings.mirrors}
 
     def close(self) -> None:
         """Ends its threads."""
@@ -63,7 +63,7 @@ class Service:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.regions = {region.name: Region(region) for region in settings.regions}
+        self.regions = {region.name: Region(region, self.ends) for region in settings.regions}
 
     def close(self) -> None:
         """Ends everything."""
@@ -79,6 +79,15 @@ class Service:
         """Lets go of what nobody has used for a while."""
         for region in self.regions.values():
             region.cluster.close_if_idle()
+
+    def named(self, alias: str) -> str:
+        """The region of an alias, which has the same letters: north-america, northamerica; an unknown one as it is."""
+        return next((name for name in self.regions if _plain(name) == _plain(alias)), alias)
+
+    def ends(self, alias: str) -> Mapping[tuple[str, int], int]:
+        """The end offsets of a region, by its alias, while it is being read."""
+        name = self.named(alias)
+        return self.regions[name].live.ends() if name in self.regions else {}
 
     def region(self, name: str) -> Region:
         """The region of this name.
@@ -202,9 +211,8 @@ class Service:
         for region in self.regions.values():
             region.live.keep_going()
         found = await asyncio.gather(*(self._mirrors_of(region) for region in self.regions.values()))
-        aliases = {_plain(name): name for name in self.regions}
         flows = [
-            self._flow(region, mirror, connector, aliases)
+            self._flow(region, mirror, connector)
             for region, mirrors in zip(self.regions.values(), found, strict=True)
             for mirror in mirrors
             for connector in mirror.connectors or [None]
@@ -213,26 +221,16 @@ class Service:
         states, problems = await self._everywhere(self._region_state)
         return Flows(flows=flows, regions=states, problems=problems)
 
-    def _flow(self, region: Region, mirror: Mirror, connector: Connector | None, aliases: Mapping[str, str]) -> Flow:
-        lag: int | None = None
-        rates: tuple[float, float] | None = None
-        source = ""
-        if connector is not None:
-            source = aliases.get(_plain(connector.source), connector.source)
-            copied = _copies(region.name, mirror, connector)
-            rates = region.live.rates(copied) if copied else None
-            ends = self.regions[source].live.ends() if source in self.regions else {}
-            lags = [
-                ends[p.topic, p.partition] - 1 - p.offset for p in connector.positions if (p.topic, p.partition) in ends
-            ]
-            lag = sum(max(0, behind) for behind in lags) if lags else None
+    def _flow(self, region: Region, mirror: Mirror, connector: Connector | None) -> Flow:
+        copied = _copies(region.name, mirror, connector) if connector else []
+        rates = region.live.rates(copied) if copied else None
         return Flow(
-            source=source or "?",
+            source=self.named(connector.source) if connector else "?",
             target=region.name,
             mirror=mirror.name,
             records_per_s=rates[0] if rates else None,
             bytes_per_s=rates[1] if rates else None,
-            lag=lag,
+            lag=connector.lag if connector else None,
             latency_ms_p50=mirror.latency_ms_p50,
             latency_ms_p99=mirror.latency_ms_p99,
             health=mirror.health,
@@ -351,5 +349,4 @@ def _row(name: str, cells: list[Cell], there: Sequence[Topic | None] | None) -> 
 
 
 def _plain(name: str) -> str:
-    """A region's name and its alias have the same letters: north-america, northamerica."""
     return re.sub(r"[^a-z0-9]", "", name.lower())

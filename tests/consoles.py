@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import requests
-import uvicorn
 from kafka import TopicPartition
 
 from console.__main__ import listen
@@ -36,6 +35,7 @@ from console.models import (
     Task,
     Topic,
 )
+from console.server import Server
 from console.service import Region, Service
 from console.settings import ConnectAccess, RegionSettings, Settings
 from lab.connection import Connection
@@ -235,6 +235,10 @@ class Browser(requests.Session):
         kwargs = {"timeout": 10, "allow_redirects": False, **kwargs}
         return super().request(method, self.url + url if str(url).startswith("/") else url, *args, **kwargs)
 
+    def get(self, url: Any, **kwargs: Any) -> requests.Response:
+        """As requests has it, but goes nowhere else by itself."""
+        return self.request("GET", url, **kwargs)
+
     def sign_in(self, username: str = "operator", password: str = PASSWORD, **more: str) -> requests.Response:
         """Fills the form in."""
         return self.post("/sign-in", data={"username": username, "password": password, **more})
@@ -272,14 +276,14 @@ def running(given: Settings) -> Iterator[Running]:
     port = listener.getsockname()[1]
     service = MadeUpService(given)
     app = create_app(given, service)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=2))
+    # The settings may have a certificate; the test's own connection has none.
+    server = Server(app, replace(given, certificate=None, key=None))
     thread = threading.Thread(target=lambda: server.run(sockets=[listener]), daemon=True)
     thread.start()
     try:
         yield Running(f"http://127.0.0.1:{port}", service, app)
     finally:
-        app.state.context.stopping.set()
-        server.should_exit = True
+        server.stop()
         thread.join(timeout=10)
         listener.close()
         assert not thread.is_alive()
