@@ -21,7 +21,7 @@ from console.sign_in import Session
 from console.views import prose
 from lab.errors import LabError
 
-PATIENCE_S = 0.15
+PATIENCE_S = 0.1
 """How long a page waits for its data; then it comes without, says so, and its stream brings it."""
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
