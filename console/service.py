@@ -211,13 +211,12 @@ class Service:
         for region in self.regions.values():
             region.live.keep_going()
         found = await asyncio.gather(*(self._mirrors_of(region) for region in self.regions.values()))
-        flows = [
-            self._flow(region, mirror, connector)
-            for region, mirrors in zip(self.regions.values(), found, strict=True)
-            for mirror in mirrors
-            for connector in mirror.connectors or [None]
-            if connector is None or connector.kind == SOURCE_CONNECTOR
-        ]
+        flows = []
+        for region, mirrors in zip(self.regions.values(), found, strict=True):
+            for mirror in mirrors:
+                sources = [connector for connector in mirror.connectors if connector.kind == SOURCE_CONNECTOR]
+                # A mirror that does not answer is shown as well: it is what somebody will look for.
+                flows += [self._flow(region, mirror, connector) for connector in sources or (None,)]
         states, problems = await self._everywhere(self._region_state)
         return Flows(flows=flows, regions=states, problems=problems)
 
