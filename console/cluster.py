@@ -140,11 +140,19 @@ class Cluster:
         return asyncio.get_running_loop().run_in_executor(self._thread, self._explained, work)
 
     def _explained(self, work: Callable[[], T]) -> T:
-        from kafka.errors import KafkaError
+        from kafka.errors import AuthorizationError, KafkaError
 
         self._used = time.monotonic()
         try:
             return work()
+        except AuthorizationError as error:
+            raise UnreachableError(
+                f"{self.region}: Kafka refuses the console's user '{self._connection.username}' "
+                f"({type(error).__name__}); its KafkaUser lists what it may do"
+            ) from error
+        except ValueError as error:
+            # How kafka-python complains about an answer that it cannot decode.
+            raise UnreachableError(f"{self.region}: an answer of Kafka's cannot be read ({error})") from error
         except (KafkaError, OSError) as error:
             self._forget()
             servers = ",".join(self._connection.bootstrap_servers)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -216,21 +217,20 @@ class Live:
             return True
 
     def _run(self) -> None:
-        from kafka.errors import KafkaError
-
         while self._wanted():
             consumer = None
             try:
                 consumer = self._connect()
                 self._read(consumer)
-            except (KafkaError, OSError) as error:
+            except Exception as error:  # Whatever a record did to the client, the next attempt starts behind it.
                 self.problem = f"{self.region}: messages cannot be read ({type(error).__name__}: {error}); trying again"
                 with self._lock:
                     self._rates, self._ends = Rates(), {}
                 self._closing.wait(RETRY_S)  # Between two attempts; a reader that is no longer wanted ends above.
             finally:
                 if consumer is not None:
-                    consumer.close(autocommit=False, timeout_ms=2000)
+                    with suppress(Exception):
+                        consumer.close(autocommit=False, timeout_ms=2000)
 
     def _connect(self) -> KafkaConsumer:
         from kafka import KafkaConsumer

@@ -23,6 +23,8 @@ from lab.errors import LabError
 
 PATIENCE_S = 0.1
 """How long a page waits for its data; then it comes without, says so, and its stream brings it."""
+WITH_MORE = ("topic", "proof", "aggregates", "messages", "scenario")
+"""The pages that are more than their view."""
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 control_room = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -51,7 +53,7 @@ async def _page(
         except UnknownError as error:
             return _problem(context, session, 404, str(error))
     html = context.views.template(
-        f"{view}.html.j2" if view in ("topic", "proof", "aggregates", "messages", "scenario") else "page.html.j2",
+        f"{view}.html.j2" if view in WITH_MORE else "page.html.j2",
         title=title,
         view=view,
         of=of,
