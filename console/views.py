@@ -125,13 +125,10 @@ class Views:
         return {"answer": await self._service.mirrors()}
 
     async def _map(self, _: str) -> Data:
-        flows, _mirrors = await self._service.overview()
+        flows = await self._service.flows()
         places = places_of([region.name for region in self._settings.regions])
-        return {
-            "flows": flows,
-            "places": places,
-            "arcs": {f.mirror: arc(places, f.source, f.target) for f in flows.flows},
-        }
+        arcs = [arc(places, flow.source, flow.target) for flow in flows.flows]
+        return {"flows": flows, "places": places, "arcs": arcs}
 
     async def _proof(self, _: str) -> Data:
         return {"job": self._jobs.state("proof"), "sentence": sentence(self._jobs.state("proof"))}

@@ -25,6 +25,10 @@ function part(title, text) {
   heading.textContent = title;
   const body = document.createElement("pre");
   body.textContent = text;
+  // It scrolls when it is long, and the keyboard has to get there.
+  body.tabIndex = 0;
+  body.setAttribute("aria-label", title);
+  body.setAttribute("role", "group");
   return [heading, body];
 }
 
