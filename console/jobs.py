@@ -19,7 +19,7 @@ from lab.errors import WrongUseError
 ROOT = Path(__file__).resolve().parents[1]
 MOST_LINES = 30
 MOST_BYTES = 32 * 1024 * 1024
-BOUND_S = 900.0
+BOUND_S = 1800.0
 VERDICTS = {0: "done", 1: "done", 4: "done"}
 """The proof's exit codes that mean that it came to a verdict."""
 
