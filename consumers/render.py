@@ -13,9 +13,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from kafka.consumer.fetcher import ConsumerRecord
+if TYPE_CHECKING:
+    # Whoever only shows what somebody else has read, such as a web console that waits, need not load the client.
+    from kafka.consumer.fetcher import ConsumerRecord
 
 LONGEST = 1000
 """Characters of a readable value; what is longer is cut, and says so."""

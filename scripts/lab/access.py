@@ -52,6 +52,16 @@ class Mirror:
 
 
 @dataclass(frozen=True)
+class WebConsole:
+    """Where people look at a region, or at all of them, in a browser."""
+
+    name: str
+    url: str
+    username: str
+    """The user of the region whose name and password people sign in with."""
+
+
+@dataclass(frozen=True)
 class Region:
     """One region of the lab."""
 
@@ -62,6 +72,7 @@ class Region:
     logs: dict[str, Path]
     """Log of each deployment, where the platform keeps it in a file."""
     mirrors: tuple[Mirror, ...]
+    consoles: tuple[WebConsole, ...] = ()
 
     def connection(self, user: str) -> Connection:
         """The user's way into this region's cluster.
@@ -125,4 +136,5 @@ def _region(document: dict[str, Any]) -> Region:
         clients={user: Path(path) for user, path in document["clients"].items()},
         logs={name: Path(path) for name, path in document["logs"].items()},
         mirrors=tuple(Mirror(**mirror) for mirror in document["mirrors"]),
+        consoles=tuple(WebConsole(**console) for console in document.get("consoles", ())),
     )

@@ -15,10 +15,11 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from lab import topics
 from lab.access import ROOT, Lab, lab_home, load_lab
-from lab.errors import ExitCode, NothingSetUpError, WrongUseError
+from lab.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
 from lab.playbook import run_playbook
 
 DEFAULT_INVENTORY = "inventories/local"
@@ -38,6 +39,7 @@ def setup(arguments: Sequence[str]) -> int:
     run_playbook(f"playbooks/{scenario}/setup.yaml", _with_inventory(rest, before))
     if not {"--check", "-C", "--syntax-check", "--list-tasks", "--list-hosts"} & set(rest):
         print(_NEXT_STEPS.format(scenario=scenario))
+        _introduce_consoles(before)
     return ExitCode.DONE
 
 
@@ -66,15 +68,20 @@ def cleanup(arguments: Sequence[str]) -> int:
 
 
 def status(arguments: Sequence[str]) -> int:
-    """Shows the health of everything: ``status [--json]``."""
+    """Shows the health of everything: ``status [--json]``; or how to sign in: ``status --credentials``."""
     parser = argparse.ArgumentParser(
         prog="status.sh",
         description="Every cluster, mirror, producer and consumer: healthy or not, and why not.",
         epilog="Exit codes: 0 all healthy, 1 something is not, 3 nothing is set up.",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument(
+        "--credentials", action="store_true", help="only show address, user and password of every web console"
+    )
     options = parser.parse_args(arguments)
     lab = load_lab()
+    if options.credentials:
+        return _show_credentials(lab, as_json=options.json)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "status.json"
         run_playbook("playbooks/status.yaml", ["-i", lab.inventory, "-e", f"status_file={file}"], quiet=True)
@@ -175,9 +182,47 @@ def _show_status(lab: Lab, regions: dict[str, list[dict[str, Any]]]) -> None:
             console.print("  [bold red]Missing[/]   nothing is there; run the set-up again")
 
 
+def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:
+    found = [
+        {
+            "console": console.name,
+            "url": console.url,
+            "username": console.username,
+            "password": region.connection(console.username).password or "",
+        }
+        for region in lab.regions.values()
+        for console in region.consoles
+    ]
+    if not found:
+        raise LabError(f"{lab.scenario} has no web console; run the set-up again")
+    if as_json:
+        print(json.dumps(found, indent=1))
+    else:
+        table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+        for heading in ("Web console", "Address", "User", "Password"):
+            table.add_column(heading, no_wrap=True)
+        for row in found:
+            table.add_row(*row.values())
+        # However narrow the terminal is: whoever copies a password wants the whole of it.
+        Console(soft_wrap=True, highlight=False, width=200).print(table, crop=False)
+    return ExitCode.DONE
+
+
+def _introduce_consoles(before: Lab | None) -> None:
+    """Tells how to sign in, once: when the consoles are new."""
+    known = {console for region in before.regions.values() for console in region.consoles} if before else set()
+    lab = load_lab()
+    consoles = {console for region in lab.regions.values() for console in region.consoles}
+    if consoles - known:
+        print()
+        _show_credentials(lab)
+        print("\n./status.sh --credentials shows this again.")
+
+
 _NEXT_STEPS = """
 The lab is ready: {scenario}. What next?
 
+  your browser                 looks at each region, and at all of them: see ./status.sh --credentials
   ./consumer-northamerica.sh   the events as they arrive in North America (Ctrl-C ends it)
   ./consumer-southamerica.sh   the same in South America
   ./status.sh                  is everything healthy?

@@ -1,27 +1,13 @@
-"""A lab of real brokers, mirrors, producer and consumers for the tests, set up once."""
+"""What the tests of a real lab share."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import psutil
-import pytest
 
-from lab.sandbox import Kit, copy_kit
-
-
-@pytest.fixture(scope="session")
-def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
-    """The lab, set up; cleaned up when all tests are done."""
-    kit = copy_kit(tmp_path_factory.mktemp("lab"), port_base=27000)
-    try:
-        done = kit.setup()
-        assert done.returncode == 0, done.stdout + done.stderr
-        yield kit
-    finally:
-        done = kit.run("cleanup")
-        assert done.returncode == 0, done.stdout + done.stderr
+from lab.sandbox import Kit
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:

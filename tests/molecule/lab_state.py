@@ -202,8 +202,32 @@ def recorded(region: Region, user: str) -> dict[str, Any]:
     }
 
 
+def console(region: Region, user: str, port: str) -> dict[str, Any]:
+    """What a web console answers to a stranger, to a wrong password, and to its user."""
+    url = f"http://127.0.0.1:{port}"
+    with requests.Session() as browser:
+        browser.trust_env = False
+        stranger = browser.get(f"{url}/api/topics", timeout=BOUND_S)
+        wrong = browser.post(f"{url}/sign-in", data={"username": user, "password": "wrong"}, timeout=BOUND_S)
+        password = region.secret(user, "password").read_text(encoding="utf-8")
+        browser.post(
+            f"{url}/sign-in", data={"username": user, "password": password}, timeout=BOUND_S, allow_redirects=False
+        ).raise_for_status()
+        session = browser.get(f"{url}/api/session", timeout=BOUND_S).json()
+        seen = browser.get(f"{url}/api/topics", timeout=BOUND_S).json()
+    return {
+        "stranger": stranger.status_code,
+        "wrong_password": wrong.status_code,
+        "minutes": round((session["expires"] - time.time()) / 60),
+        "control_room": session["control_room"],
+        "topics": [topic["name"] for topic in seen["topics"]],
+        "problems": seen["problems"],
+    }
+
+
 QUESTIONS: dict[str, Callable[..., Any]] = {
-    question.__name__: question for question in (topics, sign_in, write, read, committed, process, connectors, recorded)
+    question.__name__: question
+    for question in (topics, sign_in, write, read, committed, process, connectors, recorded, console)
 }
 
 

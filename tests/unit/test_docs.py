@@ -48,6 +48,16 @@ def test_every_option_and_variable_of_a_program_is_documented(package: str) -> N
     assert {name for name in options | variables if name not in readme} == set()
 
 
+def test_every_variable_of_the_console_is_documented() -> None:
+    readme = (ROOT / "console" / "README.md").read_text(encoding="utf-8")
+    used = {
+        name
+        for path in (ROOT / "console").glob("*.py")
+        for name in re.findall(r"\bCONSOLE_[A-Z_]+\b", path.read_text(encoding="utf-8"))
+    }
+    assert used == set(re.findall(r"\bCONSOLE_[A-Z_]+\b", readme))
+
+
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_a_wrapper_is_short_and_has_one_purpose(wrapper: str) -> None:
     lines = (ROOT / wrapper).read_text(encoding="utf-8").splitlines()

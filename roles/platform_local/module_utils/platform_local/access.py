@@ -48,6 +48,11 @@ def record(region: Region) -> bool:
             for deployment in region.resources("Deployment")
             if (name := deployment["metadata"]["name"])
         },
+        "consoles": [
+            console
+            for deployment in region.resources("Deployment")
+            if (console := _console(Deployment.model_validate(deployment)))
+        ],
         "mirrors": [
             mirror
             for resource in region.resources("KafkaMirrorMaker2")
@@ -55,6 +60,20 @@ def record(region: Region) -> bool:
         ],
     }
     return changed | write_file(folder / f"{region.name}.json", json.dumps(document, indent=1, sort_keys=True))
+
+
+def _console(deployment: Deployment) -> dict[str, str] | None:
+    """Where people reach a web console, and as whom they sign in; None for other programs."""
+    container = deployment.spec.template.spec.containers[0]
+    variables = {variable.name: variable.value for variable in container.env}
+    if "CONSOLE_NAME" not in variables or not deployment.spec.replicas:
+        return None
+    scheme = "https" if variables.get("CONSOLE_CERTIFICATE_FILE") else "http"
+    return {
+        "name": variables["CONSOLE_NAME"],
+        "url": f"{scheme}://{variables['CONSOLE_ADDRESS']}:{variables['CONSOLE_PORT']}",
+        "username": variables["CONSOLE_USERNAME"],
+    }
 
 
 def _mirrors(mirror_maker: MirrorMaker) -> list[dict[str, Any]]:

@@ -79,8 +79,9 @@ class Cluster:
         changed = self._certificates()
         changed |= services.offer(
             self.region,
+            self._service,
             {
-                f"{self.name}-kafka-bootstrap.{self.region.name}.svc:{listener.port}": self.addresses(index)
+                f"{self._service}:{listener.port}": self.addresses(index)
                 for index, listener in enumerate(self.kafka.spec.kafka.listeners, start=2)
             },
         )
@@ -88,6 +89,10 @@ class Cluster:
         for node in self.nodes:
             changed |= self._apply_node(node)
         return changed
+
+    @property
+    def _service(self) -> str:
+        return f"{self.name}-kafka-bootstrap.{self.region.name}.svc"
 
     def process_names(self) -> list[str]:
         """The names of its processes."""
@@ -97,7 +102,7 @@ class Cluster:
         """Ends the nodes and deletes all that belongs to the cluster."""
         processes.remove(self.region, self.process_names())
         remove_folder(self.folder)
-        services.offer(self.region, {})
+        services.offer(self.region, self._service, {})
         for secret in (f"{self.name}-cluster-ca", f"{self.name}-cluster-ca-cert", self._operator_secret):
             delete_secret(self.region, secret)
         for node in self.nodes:

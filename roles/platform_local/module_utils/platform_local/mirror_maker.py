@@ -27,6 +27,8 @@ from .waiting import wait_for
 
 DEFAULT_HEAP = "384m"
 READY_SECONDS = 90
+REST_PORT = 8083
+"""Of Connect's REST interface, in the name of its service, as Strimzi has it."""
 # A connector gets its tasks within a second or two of its start, unless it finds nothing to copy.
 IDLE_SECONDS = 15
 _PACKAGE = "org.apache.kafka.connect.mirror"
@@ -68,6 +70,10 @@ class MirrorMaker:
         trust = {end.alias: self._trust(end) for end in self._ends()}
         slots = self._slots()
         changed |= write_file(self.folder / "slots.json", json.dumps(slots))
+        addresses = [
+            f"{LOOPBACK}:{self.region.worker_port(slot)}" for slot in slots[: max(1, self.resource.spec.replicas)]
+        ]
+        changed |= services.offer(self.region, self._service, {f"{self._service}:{REST_PORT}": addresses})
         make_folder(self.folder / "plugins")
         write_file(self.folder / "log4j2.properties", self.java.logging_configuration)
         changed |= self._workers(slots, trust)
@@ -96,6 +102,7 @@ class MirrorMaker:
     def delete(self) -> None:
         """Ends the workers and deletes all that belongs to them, except their topics on the target."""
         processes.remove(self.region, self.process_names())
+        services.offer(self.region, self._service, {})
         remove_folder(self.folder)
         for secret in ("", "-cluster-ca", "-cluster-ca-cert", "-certs"):
             delete_secret(self.region, f"{self._rest_secret}{secret}")
@@ -370,6 +377,10 @@ class MirrorMaker:
 
     def _worker_name(self, index: int) -> str:
         return f"{self.name}-{index}"
+
+    @property
+    def _service(self) -> str:
+        return f"{self.name}-mirrormaker2-api.{self.region.name}.svc"
 
     @property
     def _rest_secret(self) -> str:

@@ -16,9 +16,18 @@ from .region import Region, write_file
 _SERVICE = re.compile(r"\b[a-z0-9][a-z0-9-]*\.[a-z0-9][a-z0-9-]*\.svc(?:\.cluster\.local)?:\d+\b")
 
 
-def offer(region: Region, services: dict[str, list[str]]) -> bool:
-    """Enters the services of a region: name with port → addresses. True when the table changed."""
-    return write_file(_table(region.home, region.name), json.dumps(services, indent=1, sort_keys=True))
+def offer(region: Region, owner: str, services: dict[str, list[str]]) -> bool:
+    """Enters the services of a resource: name with port → addresses. True when the table changed.
+
+    Args:
+        region: where they are.
+        owner: what the names of the resource's services begin with; others' stay.
+        services: all that it offers; empty when it is deleted.
+    """
+    path = _table(region.home, region.name)
+    present: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    kept = {name: addresses for name, addresses in present.items() if not name.startswith(owner)}
+    return write_file(path, json.dumps(kept | services, indent=1, sort_keys=True))
 
 
 def resolve(region: Region, text: str) -> str:

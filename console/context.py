@@ -1,0 +1,58 @@
+"""What the routes share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from fastapi import HTTPException, Request
+
+from console.channels import Channels
+from console.jobs import Jobs
+from console.service import Service
+from console.settings import Settings
+from console.sign_in import Attempts, Session, Sessions
+from console.views import Views
+
+MOST_NOTES = 1000
+
+
+@dataclass
+class Context:
+    """One console."""
+
+    settings: Settings
+    sessions: Sessions
+    service: Service
+    jobs: Jobs
+    views: Views
+    attempts: Attempts = field(default_factory=Attempts)
+    channels: Channels = field(default_factory=Channels)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the program is to end: streams, which have no end of their own, then end."""
+    _notes: OrderedDict[str, tuple[str, bool]] = field(default_factory=OrderedDict)
+
+    def note(self, session: Session, text: str, *, good: bool) -> None:
+        """Keeps what came of a change, to be shown once on the session's next page."""
+        self._notes[session.identity] = (text, good)
+        while len(self._notes) > MOST_NOTES:
+            self._notes.popitem(last=False)
+
+    def take_note(self, session: Session) -> tuple[str, bool] | None:
+        """What is to be shown; once."""
+        return self._notes.pop(session.identity, None)
+
+
+def context_of(request: Request) -> Context:
+    """The console of a request."""
+    context: Context = request.app.state.context
+    return context
+
+
+def session_of(request: Request) -> Session:
+    """The session of a request; the guard has let nobody through without one."""
+    session: Session | None = getattr(request.state, "session", None)
+    if session is None:
+        raise HTTPException(401, "sign in first")
+    return session

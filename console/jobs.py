@@ -1,0 +1,184 @@
+"""The control room's jobs: the kit's own proof and aggregates, as child processes, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from console.models import JobState
+from lab.errors import WrongUseError
+
+ROOT = Path(__file__).resolve().parents[1]
+MOST_LINES = 30
+MOST_BYTES = 32 * 1024 * 1024
+BOUND_S = 1800.0
+VERDICTS = {0: "done", 1: "done", 4: "done"}
+"""The proof's exit codes that mean that it came to a verdict."""
+
+
+class BusyError(WrongUseError):
+    """Another job is running."""
+
+
+class Jobs:
+    """What runs, and what came of it the last time.
+
+    Args:
+        home: the lab's home; None where it is another machine's.
+    """
+
+    def __init__(self, home: Path | None) -> None:
+        self.home = home
+        self._folder = home / "artifacts" / "console" if home else None
+        self._running: tuple[str, float, asyncio.Task[None]] | None = None
+        self._progress: deque[str] = deque(maxlen=MOST_LINES)
+        self._states: dict[str, JobState] = {}
+
+    def state(self, name: str) -> JobState:
+        """A job's state: ``proof`` or ``aggregates``."""
+        if self.home is None:
+            return _state(
+                name, "unavailable", "The lab's home is on another machine: run ./prove.sh and ./aggregate.sh there"
+            )
+        if self._running and self._running[0] == name:
+            started = self._running[1]
+            return _state(
+                name, "running", "It is running", started=started, seconds=time.time() - started,
+                progress=list(self._progress),
+            )  # fmt: skip
+        if name not in self._states:
+            self._states[name] = self._recall(name)
+        return self._states[name]
+
+    def start(self, name: str) -> None:
+        """Starts a job.
+
+        Raises:
+            BusyError: one is running.
+            WrongUseError: it cannot run here.
+        """
+        if self.home is None or self._folder is None:
+            raise WrongUseError(self.state(name).explanation)
+        if self._running:
+            raise BusyError(f"the {self._running[0]} job is running; wait until it has ended")
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._progress.clear()
+        self._running = (name, time.time(), asyncio.create_task(self._run(name)))
+
+    def report(self) -> str | None:
+        """The page of the last proof, if there is one."""
+        path = self._folder / "proof.html" if self._folder else None
+        return path.read_text(encoding="utf-8") if path and path.exists() else None
+
+    async def close(self) -> None:
+        """Ends what is running."""
+        if self._running:
+            task = self._running[2]
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _run(self, name: str) -> None:
+        assert self._folder is not None
+        started = time.time()
+        page = self._folder / "proof.html"
+        commands = {"proof": ("prove", "--json", "--report", str(page)), "aggregates": ("aggregate", "--json")}
+        try:
+            exit_code, output = await self._child(commands[name])
+            result = _document(output)
+        except (OSError, TimeoutError) as error:
+            exit_code, result = None, None
+            self._progress.append(f"{type(error).__name__}: {error}")
+        finally:
+            self._running = None
+        ended = exit_code in (VERDICTS if name == "proof" else {0: "done"}) and result is not None
+        last = self._progress[-1] if self._progress else "it said nothing"
+        self._states[name] = state = _state(
+            name,
+            "done" if ended else "failed",
+            "" if ended else f"It ended without a result (exit code {exit_code}): {last}",
+            started=started,
+            seconds=time.time() - started,
+            progress=list(self._progress),
+            exit_code=exit_code,
+            result=result,
+            report=name == "proof" and ended and page.exists(),
+        )
+        kept = self._folder / f"{name}.json"
+        with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
+            stream.write(state.model_dump_json())
+
+    async def _child(self, arguments: Sequence[str]) -> tuple[int, bytes]:
+        assert self.home is not None
+        folders = [ROOT, ROOT / "scripts", ROOT / "spark-jobs"]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "lab", *arguments,
+            cwd=ROOT,
+            env={**os.environ, "LAB_HOME": str(self.home), "PYTHONPATH": os.pathsep.join(map(str, folders))},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            # Its Java is a child of its own: together they are a group, and end together.
+            start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            async with asyncio.timeout(BOUND_S):
+                output, _ = await asyncio.gather(_read(process.stdout), self._follow(process.stderr))
+                return await process.wait(), output
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
+                await process.wait()
+
+    async def _follow(self, stream: asyncio.StreamReader) -> None:
+        while chunk := await _line(stream):
+            if text := chunk.decode(errors="replace").strip():
+                self._progress.append(text[:500])
+
+    def _recall(self, name: str) -> JobState:
+        path = self._folder / f"{name}.json" if self._folder else None
+        if path and path.exists():
+            with suppress(ValueError, OSError):
+                return JobState.model_validate_json(path.read_text(encoding="utf-8"))
+        return _state(name, "never", "It has not run from here yet")
+
+
+async def _line(stream: asyncio.StreamReader) -> bytes:
+    try:
+        return await stream.readline()
+    except ValueError:  # A line longer than the stream's own bound.
+        return b"(a very long line)\n"
+
+
+async def _read(stream: asyncio.StreamReader) -> bytes:
+    parts, size = [], 0
+    while chunk := await stream.read(65536):
+        size += len(chunk)
+        if size > MOST_BYTES:
+            raise OSError(f"its answer is longer than {MOST_BYTES} bytes")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _document(output: bytes) -> dict[str, object] | None:
+    try:
+        document = json.loads(output)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _state(name: str, state: str, explanation: str, **more: object) -> JobState:
+    fields = {"started": None, "seconds": None, "progress": [], "exit_code": None, "result": None, **more}
+    return JobState.model_validate({"name": name, "state": state, "explanation": explanation, **fields})

@@ -1,0 +1,349 @@
+"""What the API answers, and what the pages show: the same objects."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Health = Literal["good", "warning", "bad", "unknown"]
+
+
+class Model(BaseModel):
+    """What all have in common."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Problem(Model):
+    """An error's body."""
+
+    detail: str = Field(description="What is wrong, where, and what to do")
+
+
+class SessionInfo(Model):
+    """Who is signed in."""
+
+    user: str
+    console: str
+    control_room: bool
+    regions: list[str]
+    csrf_token: str = Field(description="Send it as X-CSRF-Token with every change")
+    expires: float = Field(description="Seconds since the epoch")
+
+
+class Setting(Model):
+    """One setting of a topic."""
+
+    name: str
+    value: str | None = Field(description="None where Kafka keeps it to itself")
+    source: Literal["topic", "mirror", "broker", "default"] = Field(
+        description="topic: set on it here; mirror: copied by a mirror; broker: the cluster's own; default: Kafka's"
+    )
+    read_only: bool = False
+    documentation: str = ""
+
+
+class Partition(Model):
+    """One partition of a topic."""
+
+    number: int
+    leader: int | None
+    replicas: list[int]
+    in_sync: list[int]
+    first_offset: int | None
+    end_offset: int | None
+    bytes: int | None
+
+
+class Topic(Model):
+    """A topic of a region."""
+
+    region: str
+    name: str
+    partitions: list[Partition]
+    bytes: int | None = Field(description="On all its replicas together")
+    records_per_s: float | None = Field(description="None until it has been watched for some seconds")
+    bytes_per_s: float | None
+    mirror: str | None = Field(description="The mirror that writes it; None for an original")
+    settings: list[Setting] = Field(description="Those that were set; in a topic's own answer, every one")
+    health: Health
+    explanation: str = Field(default="", description="Why it is not well")
+
+    @property
+    def offsets(self) -> int | None:
+        """Offsets between the beginning and the end of its partitions."""
+        known = [p.end_offset - p.first_offset for p in self.partitions if None not in (p.end_offset, p.first_offset)]  # type: ignore[operator]
+        return sum(known) if len(known) == len(self.partitions) else None
+
+
+class GroupPartition(Model):
+    """How far a group has come in a partition."""
+
+    topic: str
+    partition: int
+    committed: int
+    end_offset: int | None
+    lag: int | None
+
+
+class Member(Model):
+    """A member of a group."""
+
+    identity: str
+    client: str
+    host: str
+    partitions: int
+
+
+class Group(Model):
+    """A consumer group."""
+
+    region: str
+    name: str
+    kind: str = Field(description="consumer; connect for workers of a mirror, who keep their positions elsewhere")
+    state: str
+    members: list[Member] | None = Field(description="None where they cannot be read")
+    partitions: list[GroupPartition]
+    lag: int | None = Field(description="Records between what it committed and the end; offsets of markers count too")
+
+
+class Broker(Model):
+    """A Kafka node."""
+
+    region: str
+    node: int
+    host: str
+    port: int
+    rack: str | None
+    controller: bool = Field(description="Whether the others ask it for what changes in the cluster")
+    leads: int = Field(description="Partitions whose leader it is")
+    replicas: int
+    behind: int = Field(description="Replicas on it that are not in sync")
+    bytes: int | None
+    health: Health
+
+
+class Task(Model):
+    """A connector's task."""
+
+    number: int
+    state: str
+    worker: str
+    trace: str = Field(default="", description="What it died of")
+
+
+class Position(Model):
+    """How far a mirror's connector has read its source."""
+
+    topic: str
+    partition: int
+    offset: int = Field(description="Offset, at the source, of the last record that was copied")
+
+
+class Connector(Model):
+    """A connector of a mirror."""
+
+    name: str
+    kind: str
+    state: str
+    worker: str
+    trace: str = ""
+    tasks: list[Task]
+    source: str = Field(description="Alias of the cluster that it reads")
+    target: str
+    topics: str = Field(description="MirrorMaker 2's list of regular expressions")
+    policy: Literal["identity", "default"]
+    positions: list[Position]
+    records_per_s: float | None = Field(description="From its positions; None until they were looked at twice")
+    lag: int | None = Field(
+        default=None,
+        description="Records at the source that it has not copied; None where the console may not look there",
+    )
+
+
+class Mirror(Model):
+    """A KafkaMirrorMaker2 of a region."""
+
+    region: str
+    name: str
+    answers: bool = Field(description="Whether a Connect worker answers")
+    connectors: list[Connector]
+    latency_ms_p50: int | None = Field(description="From production to where it can be read here, of the last seconds")
+    latency_ms_p99: int | None
+    health: Health
+    explanation: str = Field(description="What is wrong, and what to do; empty when all is well")
+
+
+class Flow(Model):
+    """What a mirror carries from one region to another."""
+
+    source: str
+    target: str
+    mirror: str
+    records_per_s: float | None
+    bytes_per_s: float | None
+    lag: int | None = Field(description="Records at the source that the mirror has not copied yet")
+    latency_ms_p50: int | None
+    latency_ms_p99: int | None
+    health: Health
+    explanation: str
+
+
+class RegionState(Model):
+    """A region at a glance."""
+
+    name: str
+    health: Health
+    explanation: str
+    brokers: int | None
+    topics: int | None
+    partitions: int | None
+    records_per_s: float | None
+    bytes_per_s: float | None
+
+
+class Answer(Model):
+    """Lists of several regions: what could be read, and what could not."""
+
+    problems: list[str] = Field(description="Regions that do not answer, with what to do")
+
+
+class Topics(Answer):
+    """Topics."""
+
+    topics: list[Topic]
+
+
+class Groups(Answer):
+    """Consumer groups."""
+
+    groups: list[Group]
+
+
+class Brokers(Answer):
+    """Kafka nodes."""
+
+    brokers: list[Broker]
+
+
+class Mirrors(Answer):
+    """Mirrors."""
+
+    mirrors: list[Mirror]
+
+
+class Flows(Answer):
+    """Flows, and the regions at their ends."""
+
+    flows: list[Flow]
+    regions: list[RegionState]
+
+
+class Cell(Model):
+    """What a region has for a row of a comparison."""
+
+    value: str | None
+    source: str = ""
+
+
+class Row(Model):
+    """One thing of a topic, region by region."""
+
+    name: str
+    cells: list[Cell] = Field(description="One for each region, in the order of `regions`")
+    differs: bool
+
+
+class Comparison(Answer):
+    """The same topic in all regions of this console."""
+
+    topic: str
+    regions: list[str]
+    rows: list[Row]
+
+
+class Header(Model):
+    """A record's header."""
+
+    name: str
+    value: str
+
+
+class Message(Model):
+    """A record, made safe to look at."""
+
+    region: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int = Field(description="Milliseconds since the epoch")
+    arrived: int = Field(description="When this console read it, likewise")
+    latency_ms: int | None = Field(description="From production to this console")
+    key: str
+    summary: str = Field(description="In a reader's words")
+    value: str = Field(description="As text, cut after some thousand characters")
+    headers: list[Header]
+    bytes: int
+    raw: str = Field(description="The first bytes of the value, in hexadecimal")
+
+
+class Messages(Answer):
+    """The latest records."""
+
+    messages: list[Message]
+
+
+SettingName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9.]{0,99}$")]
+SettingValue = Annotated[str, StringConstraints(max_length=4000)]
+
+
+class SettingsChange(Model):
+    """Settings of a topic to change."""
+
+    settings: Annotated[dict[SettingName, SettingValue | None], Field(min_length=1, max_length=50)] = Field(
+        description="name → value; null gives a setting its default again", examples=[{"retention.ms": "3600000"}]
+    )
+
+
+class Done(Model):
+    """A change was carried out."""
+
+    said: str
+
+
+class JobState(Model):
+    """A job of the control room: it runs, or this came of it."""
+
+    name: str
+    state: Literal["never", "running", "done", "failed", "unavailable"]
+    explanation: str
+    started: float | None = Field(description="Seconds since the epoch")
+    seconds: float | None
+    progress: list[str] = Field(description="The last lines that it said")
+    exit_code: int | None
+    result: dict[str, object] | None = Field(description="Its JSON document")
+    report: bool = Field(default=False, description="Whether there is a page for people")
+
+
+class Manifest(Model):
+    """A file of the scenario."""
+
+    name: str
+    text: str
+
+
+class Exercise(Model):
+    """A step of the scenario's lab text."""
+
+    number: int
+    title: str
+    markdown: str
+
+
+class Scenario(Model):
+    """What is set up."""
+
+    name: str
+    manifests: list[Manifest]
+    exercises: list[Exercise]

@@ -1,0 +1,26 @@
+"""What is set up, for people who want to read it: the scenario's manifests and the exercises of its lab text."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from console.models import Exercise, Manifest, Scenario
+
+PLAYBOOKS = Path(__file__).resolve().parents[1] / "playbooks"
+
+
+@lru_cache(maxsize=1)
+def read_scenario(name: str) -> Scenario | None:
+    """Reads a folder of ``playbooks/``; None when there is no such scenario."""
+    if not re.fullmatch(r"[\w.-]+", name) or not (PLAYBOOKS / name / "setup.yaml").is_file():
+        return None
+    folder = PLAYBOOKS / name
+    manifests = [Manifest(name=path.name, text=path.read_text("utf-8")) for path in sorted(folder.glob("*.yaml"))]
+    text = (folder / "README.md").read_text("utf-8") if (folder / "README.md").is_file() else ""
+    exercises = [
+        Exercise(number=int(number), title=title.strip(), markdown=body.strip())
+        for number, title, body in re.findall(r"^## (\d+)\. (.+)\n((?:(?!## ).*\n?)*)", text, re.MULTILINE)
+    ]
+    return Scenario(name=name, manifests=manifests, exercises=exercises)

@@ -1,0 +1,125 @@
+import { follow, say } from "./stream.js";
+import { clockTime } from "./times.js";
+
+const MOST_ROWS = 200;
+const rows = document.getElementById("messages");
+const counts = document.getElementById("counts");
+const filter = document.getElementById("filter");
+const pause = document.getElementById("pause");
+const regions = Number(rows.dataset.regions);
+let paused = false;
+let seen = 0;
+let dropped = 0;
+let held = [];
+
+// All that comes from a record becomes text, whatever it is.
+function cell(content, className = "") {
+  const made = document.createElement("td");
+  made.className = className;
+  made.append(content);
+  return made;
+}
+
+function part(title, text) {
+  const heading = document.createElement("h3");
+  heading.textContent = title;
+  const body = document.createElement("pre");
+  body.textContent = text;
+  // It scrolls when it is long, and the keyboard has to get there.
+  body.tabIndex = 0;
+  body.setAttribute("aria-label", title);
+  body.setAttribute("role", "group");
+  return [heading, body];
+}
+
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+function details(message) {
+  const folded = document.createElement("details");
+  const summary = document.createElement("summary");
+  summary.textContent = message.summary || "(empty)";
+  folded.append(summary);
+  folded.addEventListener("toggle", () => {
+    if (folded.childElementCount > 1) return;
+    const headers = message.headers.map((header) => `${header.name}: ${header.value}`).join("\n");
+    folded.append(
+      ...part("Value", pretty(message.value)),
+      ...part("Headers", headers || "none"),
+      ...part(`Raw, ${message.bytes} bytes with key and headers`, message.raw || "nothing"),
+    );
+  });
+  return folded;
+}
+
+function row(message) {
+  const made = document.createElement("tr");
+  made.append(cell(clockTime(message.timestamp), "when"));
+  if (regions > 1) made.append(cell(message.region));
+  made.append(
+    cell(message.topic),
+    cell(`${message.partition}/${message.offset}`, "number"),
+    cell(message.key, "key"),
+    cell(details(message), "what"),
+    cell(message.latency_ms === null ? "–" : `${message.latency_ms} ms`, "number"),
+  );
+  return made;
+}
+
+function show(messages) {
+  const newest = messages.slice(-MOST_ROWS).reverse();
+  rows.prepend(...newest.map(row));
+  while (rows.childElementCount > MOST_ROWS) rows.lastElementChild.remove();
+}
+
+function count() {
+  const left = dropped ? `; ${dropped.toLocaleString()} more came too fast to be shown` : "";
+  const waiting = paused ? `Paused, ${held.length} waiting. ` : "";
+  counts.textContent = `${waiting}${seen.toLocaleString()} messages${left}.`;
+}
+
+function query() {
+  const given = new URLSearchParams(new FormData(filter));
+  for (const [name, value] of [...given]) if (!value) given.delete(name);
+  return given.toString();
+}
+
+const restart = follow(() => `/events/messages?${query()}`, {
+  messages(batch) {
+    seen += batch.messages.length;
+    dropped += batch.dropped;
+    if (paused) held = [...held, ...batch.messages].slice(-MOST_ROWS);
+    else show(batch.messages);
+    count();
+  },
+  problem: say,
+}, () => {
+  // What was read a moment ago comes again with every new stream.
+  rows.replaceChildren();
+  held = [];
+});
+
+filter.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const wanted = query();
+  // The address is what can be sent to a colleague.
+  history.replaceState(null, "", wanted ? `?${wanted}` : location.pathname);
+  seen = dropped = 0;
+  counts.textContent = "Waiting for messages that fit …";
+  restart();
+});
+
+pause.addEventListener("click", () => {
+  paused = !paused;
+  pause.setAttribute("aria-pressed", String(paused));
+  if (!paused) {
+    show(held);
+    held = [];
+  }
+  count();
+});

@@ -1,0 +1,296 @@
+"""A console for tests without a lab: the whole application behind a real server, in front of made-up clusters.
+
+A real cluster cannot be had in a unit test, and no real one holds the hostile content that these do; tests/lab has the
+same pages before real ones.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import requests
+from kafka import TopicPartition
+
+from console.__main__ import listen
+from console.app import create_app
+from console.cluster import Cluster, UnreachableError
+from console.live import Live
+from console.mirrors import Action, MirrorMaker, explain
+from console.models import (
+    Broker,
+    Connector,
+    Group,
+    GroupPartition,
+    Member,
+    Mirror,
+    Partition,
+    Position,
+    Setting,
+    Task,
+    Topic,
+)
+from console.server import Server
+from console.service import Region, Service
+from console.settings import ConnectAccess, RegionSettings, Settings
+from lab.connection import Connection
+from lab.errors import WrongUseError
+
+HOSTILE = '</pre><script>document.title="taken"</script><img src=x onerror=alert(1)>\x1b[31m\u202e"\'&'
+PASSWORD = "a password of the tests"
+NOWHERE = Connection(("127.0.0.1:1",))
+
+
+def settings(*regions: str, **changes: Any) -> Settings:
+    """The settings of a console for these regions."""
+    given = regions or ("europe",)
+    return replace(
+        Settings(
+            name="control-room" if len(given) > 1 else given[0],
+            username="operator",
+            password=PASSWORD,
+            regions=tuple(
+                RegionSettings(
+                    name, NOWHERE, () if name == "europe" else (ConnectAccess("mm2", ("https://127.0.0.1:1",)),)
+                )
+                for name in given
+            ),
+            control_room=len(given) > 1,
+            scenario="03-broadcast",
+        ),
+        **changes,
+    )
+
+
+class MadeUpCluster(Cluster):
+    """A cluster with one topic, whose configuration can be changed."""
+
+    def __init__(self, region: str) -> None:
+        super().__init__(region, NOWHERE)
+        self.down = False
+        self.config: dict[str, str] = {"retention.ms": "1000", "segment.bytes": HOSTILE}
+
+    async def topics(self) -> list[Topic]:
+        """One topic."""
+        self._check()
+        partition = Partition(number=0, leader=0, replicas=[0], in_sync=[0], first_offset=0, end_offset=9, bytes=999)
+        return [
+            Topic(
+                region=self.region, name="LH.ORDERS", partitions=[partition], bytes=999, records_per_s=None,
+                bytes_per_s=None, mirror=None, settings=self._own(), health="good",
+            )
+        ]  # fmt: skip
+
+    async def settings(self, topic: str) -> list[Setting]:
+        """Its settings; none for any other topic."""
+        self._check()
+        return (
+            []
+            if topic != "LH.ORDERS"
+            else [*self._own(), Setting(name="cleanup.policy", value="delete", source="default")]
+        )
+
+    async def groups(self) -> list[Group]:
+        """One group, with a name that somebody chose to do harm."""
+        self._check()
+        rows = [GroupPartition(topic="LH.ORDERS", partition=0, committed=4, end_offset=9, lag=5)]
+        member = Member(identity="1", client=HOSTILE, host="127.0.0.1", partitions=1)
+        return [
+            Group(
+                region=self.region,
+                name=HOSTILE,
+                kind="consumer",
+                state="Stable",
+                members=[member],
+                partitions=rows,
+                lag=5,
+            )
+        ]
+
+    async def brokers(self) -> list[Broker]:
+        """One node."""
+        self._check()
+        return [
+            Broker(
+                region=self.region, node=0, host="127.0.0.1", port=1, rack=None, controller=True, leads=1, replicas=1,
+                behind=0, bytes=999, health="good",
+            )
+        ]  # fmt: skip
+
+    async def change(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Changes it, if there is such a topic."""
+        self._check()
+        if topic != "LH.ORDERS":
+            raise WrongUseError(f"{self.region} has no topic '{topic}'")
+        for name, value in changes.items():
+            self.config[name] = value if value is not None else ""
+
+    def warm(self) -> None:
+        """Nothing is there to connect to."""
+
+    def _own(self) -> list[Setting]:
+        return [Setting(name=name, value=value, source="topic") for name, value in self.config.items()]
+
+    def _check(self) -> None:
+        if self.down:
+            raise UnreachableError(f"{self.region}: Kafka does not answer; ./status.sh tells which process is down")
+
+
+class MadeUpMirror(MirrorMaker):
+    """A mirror whose connector does as it is told."""
+
+    connector_state = "RUNNING"
+    trace = ""
+
+    async def state(self) -> Mirror:
+        """One connector with one task."""
+        task = Task(number=0, state=self.connector_state, worker="127.0.0.1:1", trace=self.trace)
+        connector = Connector(
+            name="europe->here.MirrorSourceConnector", kind="MirrorSourceConnector", state=self.connector_state,
+            worker="127.0.0.1:1", tasks=[task], source="europe", target="here", topics=r"LH\..*", policy="identity",
+            positions=[Position(topic="LH.ORDERS", partition=0, offset=3)], records_per_s=1.5,
+        )  # fmt: skip
+        health, explanation = explain(self.region, self.name, [connector])
+        return Mirror(
+            region=self.region, name=self.name, answers=True, connectors=[connector], latency_ms_p50=None,
+            latency_ms_p99=None, health=health, explanation=explanation,
+        )  # fmt: skip
+
+    async def act(self, connector: str, action: Action) -> None:
+        """Does it at once."""
+        if connector != "europe->here.MirrorSourceConnector":
+            raise WrongUseError(f"{self.name} has no connector '{connector}'")
+        self.connector_state = "PAUSED" if action == "pause" else "RUNNING"
+
+
+@dataclass
+class Record:
+    """A record as kafka-python has it."""
+
+    value: bytes | None = b"{}"
+    key: bytes | None = b"key"
+    topic: str = "LH.ORDERS"
+    partition: int = 0
+    offset: int = 0
+    timestamp: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+
+
+class FedLive(Live):
+    """A reader that reads what the test feeds it."""
+
+    def keep_going(self) -> None:
+        """Starts no thread."""
+        with self._lock:
+            if self._rates.since is None:
+                self._rates.since = time.monotonic()
+
+    def feed(self, *records: Record) -> None:
+        """Lets records arrive."""
+
+        class Consumer:
+            def highwater(self, _: object) -> int:
+                return 0
+
+        by_partition: dict[Any, list[Any]] = {}
+        for record in records:
+            by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        self._take(Consumer(), by_partition, {})
+
+
+class MadeUpRegion(Region):
+    """A region of the above."""
+
+    def __init__(self, given: RegionSettings) -> None:
+        self.name = given.name
+        self.cluster: MadeUpCluster = MadeUpCluster(given.name)
+        self.live: FedLive = FedLive(given.name, NOWHERE)
+        self.mirrors = {access.mirror: MadeUpMirror(given.name, access) for access in given.mirrors}
+
+
+class MadeUpService(Service):
+    """What a console knows, made up."""
+
+    regions: dict[str, MadeUpRegion]  # type: ignore[assignment]
+
+    def __init__(self, given: Settings) -> None:
+        self.regions = {region.name: MadeUpRegion(region) for region in given.regions}
+
+
+class Browser(requests.Session):
+    """Somebody in front of a console."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.trust_env = False
+        self.url = url
+
+    def request(self, method: Any, url: Any, *args: Any, **kwargs: Any) -> requests.Response:
+        """As requests has it, with a path in place of an address."""
+        kwargs = {"timeout": 10, "allow_redirects": False, **kwargs}
+        return super().request(method, self.url + url if str(url).startswith("/") else url, *args, **kwargs)
+
+    def get(self, url: Any, **kwargs: Any) -> requests.Response:
+        """As requests has it, but goes nowhere else by itself."""
+        return self.request("GET", url, **kwargs)
+
+    def sign_in(self, username: str = "operator", password: str = PASSWORD, **more: str) -> requests.Response:
+        """Fills the form in."""
+        return self.post("/sign-in", data={"username": username, "password": password, **more})
+
+    def token(self) -> str:
+        """What changes have to bring along."""
+        token: str = self.get("/api/session").json()["csrf_token"]
+        return token
+
+    def change(self, method: str, path: str, **more: Any) -> requests.Response:
+        """A change through the API, with the token."""
+        return self.request(method, path, headers={"X-CSRF-Token": self.token()}, **more)
+
+
+@dataclass
+class Running:
+    """A console that is running."""
+
+    url: str
+    service: MadeUpService
+    app: Any
+
+    def browser(self, *, signed_in: bool = True) -> Browser:
+        """Somebody new."""
+        browser = Browser(self.url)
+        if signed_in:
+            assert browser.sign_in().status_code == 303
+        return browser
+
+
+@contextmanager
+def running(given: Settings) -> Iterator[Running]:
+    """A console on a port of its own."""
+    listener = listen("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    service = MadeUpService(given)
+    app = create_app(given, service)
+    # The settings may have a certificate; the test's own connection has none.
+    server = Server(app, replace(given, certificate=None, key=None))
+    thread = threading.Thread(target=lambda: server.run(sockets=[listener]), daemon=True)
+    thread.start()
+    try:
+        yield Running(f"http://127.0.0.1:{port}", service, app)
+    finally:
+        server.stop()
+        thread.join(timeout=10)
+        listener.close()
+        assert not thread.is_alive()
+
+
+def secret(folder: Path, name: str, text: str) -> str:
+    """A file of a secret."""
+    path = folder / name
+    path.write_text(text)
+    return str(path)

@@ -1,0 +1,189 @@
+"""What is on its way to a viewer: filtered, bounded, counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from console.channels import Channels
+from console.live import MOST_RECENT, MOST_SAMPLES, Live, Rates, Viewer, Wanted
+from console.records import MOST_CHARACTERS, MOST_RAW_BYTES, Arrived
+from tests.consoles import HOSTILE, NOWHERE, FedLive, Record
+
+
+def arrived(**fields: object) -> Arrived:
+    """A record that was read just now."""
+    record = Record(**fields)  # type: ignore[arg-type]
+    return Arrived("europe", record, record.timestamp + 7)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [
+        (Wanted(), True),
+        (Wanted(topic="LH.ORDERS"), True),
+        (Wanted(topic="LH.ORDER"), False),
+        (Wanted(text="JEANS"), True),
+        (Wanted(text="shoes"), False),
+        (Wanted(key="mer-7"), True),
+        (Wanted(key="mer-8"), False),
+        (Wanted(topic="LH.ORDERS", text="jeans", key="customer"), True),
+        (Wanted(topic="LH.STOCK", text="jeans"), False),
+    ],
+)
+def test_a_viewer_gets_what_fits(wanted: Wanted, fits: bool) -> None:
+    viewer = Viewer(wanted)
+    viewer.offer([arrived(value=b'{"description": "Blue Jeans"}', key=b"customer-7")])
+    assert len(viewer.take()[0]) == int(fits)
+
+
+def test_a_slow_viewer_loses_the_oldest_and_is_told_how_many() -> None:
+    viewer = Viewer(Wanted(), most=10)
+    for start in range(0, 1000, 50):
+        viewer.offer([arrived(offset=offset) for offset in range(start, start + 50)])
+    taken, dropped = viewer.take()
+    assert [one.record.offset for one in taken] == list(range(990, 1000))
+    assert dropped == 990
+    assert viewer.take() == ([], 0)
+
+
+def test_what_does_not_fit_is_not_counted_as_dropped() -> None:
+    viewer = Viewer(Wanted(topic="LH.STOCK"), most=2)
+    viewer.offer([arrived() for _ in range(100)])
+    assert viewer.take() == ([], 0)
+
+
+def test_a_new_viewer_gets_what_came_a_moment_ago_and_no_count_of_it() -> None:
+    live = FedLive("europe", NOWHERE)
+    live.feed(*(Record(offset=offset) for offset in range(MOST_RECENT + 50)))
+    taken, dropped = live.watch(Wanted()).take()
+    assert taken[-1].record.offset == MOST_RECENT + 49
+    assert dropped == 0
+    assert len(live._recent) == MOST_RECENT
+
+
+def test_who_has_left_gets_nothing_more() -> None:
+    live = FedLive("europe", NOWHERE)
+    viewer = live.watch(Wanted())
+    live.leave(viewer)
+    live.feed(Record())
+    assert viewer.take() == ([], 0)
+    assert live._viewers == []
+
+
+def test_rates_are_those_of_the_last_whole_seconds() -> None:
+    rates = Rates(since=100.0)
+    assert rates.of(101.0) is None
+    for second in range(101, 111):
+        rates.add(second + 0.5, {"LH.ORDERS": (10, 1000), "LH.STOCK": (5, 50)})
+    assert rates.of(111.2) == (15, 1050)
+    assert rates.of(111.2, ["LH.ORDERS"]) == (10, 1000)
+    assert rates.of(130.0) == (0, 0)
+    assert len(rates.seconds) <= 7
+
+
+def test_percentiles_are_by_nearest_rank_and_of_the_last_seconds() -> None:
+    rates = Rates(since=0.0)
+    rates.latencies.extend((100.0, "LH.ORDERS", ms) for ms in range(1, 101))
+    rates.latencies.append((50.0, "LH.ORDERS", 99_999))
+    rates.latencies.append((100.0, "LH.STOCK", 88_888))
+    assert rates.percentiles(101.0, ["LH.ORDERS"]) == (50, 99)
+    assert rates.percentiles(101.0, ["LH.STOCK"]) == (88_888, 88_888)
+    assert rates.percentiles(200.0) == (None, None)
+
+
+def test_memory_of_latencies_is_bounded() -> None:
+    live = FedLive("europe", NOWHERE)
+    for _ in range(300):
+        live.feed(*(Record() for _ in range(50)))
+    assert len(live._rates.latencies) <= MOST_SAMPLES
+
+
+def test_latency_is_from_the_producers_header_where_there_is_one() -> None:
+    assert arrived(timestamp=1000).latency_ms == 7
+    assert arrived(timestamp=1000, headers=[("lh-time", b"900")]).latency_ms == 107
+    assert arrived(timestamp=1000, headers=[("lh-time", b"no time")]).latency_ms == 7
+    assert arrived(timestamp=-1).latency_ms is None
+
+
+def test_hostile_content_stays_text_and_short() -> None:
+    message = json.loads(
+        arrived(
+            value=HOSTILE.encode() + b"\xff\xfe" + b"x" * 100_000,
+            key=b"\x00\x1b[2J",
+            headers=[(HOSTILE, b"\xff")] + [("many", None)] * 500,
+        ).json
+    )
+    assert message["key"] == r"\x00\x1b[2J"
+    assert message["value"].isprintable()
+    assert "�" in message["value"]
+    assert len(message["value"]) < MOST_CHARACTERS + 50
+    assert len(message["raw"]) < MOST_RAW_BYTES * 3
+    assert len(message["headers"]) == 50
+    assert "\n" not in arrived(value=b"a\r\nb").json
+
+
+def test_a_record_without_key_and_value_can_be_shown() -> None:
+    message = arrived(value=None, key=None).message
+    assert (message.key, message.value, message.summary) == ("", "", "(no value)")
+
+
+def test_nobody_looks_and_nothing_is_read() -> None:
+    assert Live("europe", NOWHERE)._thread is None
+
+
+def test_all_who_look_at_the_same_share_one_rendering_and_a_slow_one_skips() -> None:
+    rendered = 0
+
+    async def render() -> str:
+        nonlocal rendered
+        rendered += 1
+        return f"content {rendered}"
+
+    async def run() -> tuple[list[str], list[list[str]]]:
+        channels = Channels()
+        alive = True
+        seen: list[list[str]] = [[], [], []]
+
+        async def look(number: int) -> None:
+            async for content in channels.follow(("map", ""), render, lambda: alive):
+                seen[number].append(content)
+                if number == 2:
+                    await asyncio.sleep(2.2)  # It cannot take more at a time.
+
+        tasks = [asyncio.create_task(look(number)) for number in range(3)]
+        await asyncio.sleep(3.3)  # Long enough for three renderings.
+        alive = False
+        await asyncio.gather(*tasks)
+        assert len(channels) == 0
+        return seen[2], seen[:2]
+
+    slow, quick = asyncio.run(run())
+    assert quick[0] == quick[1]
+    assert 3 <= len(quick[0]) <= rendered <= 5
+    assert len(slow) < len(quick[0])
+    assert slow[0] == quick[0][0]
+
+
+def test_a_view_that_breaks_says_so_and_comes_back(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = iter(["good", None, "good again"])
+
+    async def render() -> str:
+        answer = next(answers, "good again")
+        if answer is None:
+            raise ZeroDivisionError
+        return answer
+
+    async def run() -> list[str]:
+        seen: list[str] = []
+        async for content in Channels().follow(("map", ""), render, lambda: len(seen) < 3):
+            seen.append(content)
+        return seen
+
+    seen = asyncio.run(run())
+    assert seen[0] == "good"
+    assert "log tells why" in seen[1]
+    assert seen[2] == "good again"
+    assert "ZeroDivisionError" in capsys.readouterr().err

@@ -1,0 +1,433 @@
+"""The whole console in front of made-up clusters: who may see what, what a change needs, and what is shown as text."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from fastapi.routing import iter_route_contexts
+from starlette.routing import Mount
+
+from console.guard import POLICY
+from tests.consoles import HOSTILE, Browser, Record, Running, running, settings
+
+REGIONS = ("europe", "north-america", "south-america")
+PAGES = ("/", "/topics", "/topics/LH.ORDERS", "/messages", "/mirrors", "/groups", "/brokers")
+CONTROL_ROOM_PAGES = (*PAGES, "/proof", "/aggregates", "/scenario", "/scenario?exercise=2&file=mm2-na.yaml")
+CHANGE = "/api/regions/{}/topics/LH.ORDERS/settings"
+
+
+@pytest.fixture(scope="module")
+def console() -> Iterator[Running]:
+    """North America's console."""
+    with running(settings("north-america")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def control_room() -> Iterator[Running]:
+    """The control room of three regions."""
+    with running(settings(*REGIONS)) as found:
+        yield found
+
+
+def routes(found: Running) -> list[tuple[str, str]]:
+    """Every method and path that the application has, with something in place of its parameters."""
+    given = {"region": "north-america", "topic": "LH.ORDERS", "mirror": "mm2", "action": "pause", "view": "topics",
+             "connector": "x", "name": "proof"}  # fmt: skip
+    listed = []
+    for context in iter_route_contexts(found.app.routes):
+        if isinstance(getattr(context, "route", context), Mount) or not getattr(context, "methods", None):
+            continue
+        path = re.sub(r"\{(\w+)\}", lambda match: given[match[1]], str(context.path))
+        listed += [(method, path) for method in sorted(context.methods or ())]
+    return listed
+
+
+def test_there_are_routes_to_test(control_room: Running) -> None:
+    found = routes(control_room)
+    assert ("PATCH", CHANGE.format("north-america")) in found
+    assert ("GET", "/events/messages") in found
+    assert len(found) > 35
+
+
+def test_without_a_session_everything_is_closed(control_room: Running) -> None:
+    stranger = control_room.browser(signed_in=False)
+    for method, path in [*routes(control_room), ("GET", "/nothing"), ("GET", "/api/nothing"), ("GET", "/api")]:
+        if path in ("/sign-in", "/health"):
+            continue
+        answer = stranger.request(method, path)
+        if path.startswith(("/api", "/events/")):
+            assert answer.status_code == 401, path
+        else:
+            assert answer.status_code == 303, path
+            assert answer.headers["location"].startswith("/sign-in"), path
+    assert stranger.get("/api/topics").json() == {"detail": "sign in first: POST user and password to /sign-in"}
+
+
+def test_no_change_works_without_its_token(control_room: Running) -> None:
+    browser = control_room.browser()
+    changes = [(method, path) for method, path in routes(control_room) if method not in ("GET", "HEAD", "OPTIONS")]
+    changes.remove(("POST", "/sign-in"))
+    assert len(changes) >= 9
+    for method, path in changes:
+        for headers in ({}, {"X-CSRF-Token": "wrong"}, {"X-CSRF-Token": control_room.browser().token()}):
+            body = {"json": {"settings": {"a": "b"}}} if path.startswith("/api") else {
+                "data": {"csrf": headers.get("X-CSRF-Token", ""), "region": "europe", "topic": "LH.ORDERS", "name": "a"}
+            }  # fmt: skip
+            answer = browser.request(method, f"{path}?connector=x", headers=headers, **body)
+            assert answer.status_code == 403, (method, path, answer.text)
+    assert browser.get("/api/session").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Origin": "http://127.0.0.1:1"},
+     {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}],
+)  # fmt: skip
+def test_another_sites_page_can_change_nothing_not_even_sign_in(console: Running, headers: dict[str, str]) -> None:
+    browser = console.browser()
+    answer = browser.patch(
+        CHANGE.format("north-america"),
+        json={"settings": {"a": "b"}},
+        headers={"X-CSRF-Token": browser.token(), **headers},
+    )
+    assert answer.status_code == 403
+    assert "another site" in answer.json()["detail"]
+    stranger = console.browser(signed_in=False)
+    right = {"username": "operator", "password": "a password of the tests"}
+    assert stranger.post("/sign-in", data=right, headers=headers).status_code == 403
+
+
+def test_its_own_page_may(console: Running) -> None:
+    browser = console.browser(signed_in=False)
+    headers = {"Origin": console.url, "Sec-Fetch-Site": "same-origin"}
+    right = {"username": "operator", "password": "a password of the tests"}
+    assert browser.post("/sign-in", data=right, headers=headers).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::2]", "a@127.0.0.1"]
+)
+def test_a_foreign_name_that_was_pointed_here_is_refused(console: Running, host: str) -> None:
+    for path in ("/", "/sign-in", "/api/topics", "/static/console.css"):
+        answer = console.browser().get(path, headers={"Host": host})
+        assert answer.status_code in (400, 421), path
+        assert "operator" not in answer.text
+
+
+@pytest.mark.parametrize("host", ["localhost:1234", "127.0.0.1", "[::1]:99", "LOCALHOST"])
+def test_its_own_names_are_known_on_any_port(console: Running, host: str) -> None:
+    assert console.browser(signed_in=False).get("/sign-in", headers={"Host": host}).status_code == 200
+
+
+def test_every_answer_has_the_security_headers(control_room: Running) -> None:
+    browser, stranger = control_room.browser(), control_room.browser(signed_in=False)
+    answers = [browser.get(path) for path in (*CONTROL_ROOM_PAGES, "/api/topics", "/static/console.js", "/nothing")]
+    answers += [stranger.get(path) for path in ("/", "/api/topics", "/sign-in")]
+    answers += [stranger.sign_in(password="wrong"), browser.get("/", headers={"Host": "evil.example"})]
+    for answer in answers:
+        assert answer.headers["content-security-policy"] == POLICY, answer.url
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        kept = "no-cache" if "/static/" in answer.url else "no-store"
+        assert answer.headers["cache-control"] == kept, answer.url
+        assert "server" not in answer.headers
+    assert "unsafe" not in POLICY
+
+
+class Elements(HTMLParser):
+    """The elements of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keeps it."""
+        self.found.append((tag, dict(attrs)))
+
+
+def test_pages_have_no_script_or_style_of_their_own(control_room: Running) -> None:
+    browser = control_room.browser()
+    for path in (*CONTROL_ROOM_PAGES, "/sign-in"):
+        elements = Elements(browser.get(path, allow_redirects=True).text).found
+        assert len(elements) > 10
+        for tag, attributes in elements:
+            assert tag != "style", path
+            assert not [name for name in attributes if name == "style" or name.startswith("on")], (path, tag)
+            assert tag != "script" or (attributes["src"] or "").startswith("/static/"), path
+            for address in (attributes.get("src"), attributes.get("href"), attributes.get("action")):
+                assert not re.match(r"\w+:|//", address or ""), (path, address)
+
+
+def test_the_cookie_is_for_this_console_only_and_for_no_script(console: Running) -> None:
+    browser = console.browser(signed_in=False)
+    cookie = browser.sign_in().headers["set-cookie"]
+    assert cookie.startswith("session-north-america=")
+    assert {"httponly", "samesite=strict", "path=/"} <= {part.strip().lower() for part in cookie.split(";")}
+
+
+def test_with_tls_the_cookie_is_for_tls_only() -> None:
+    # The settings alone decide it; the test's own connection has no TLS.
+    with running(settings("europe", certificate=Path("/dev/null"), key=Path("/dev/null"))) as found:
+        assert "secure" in found.browser(signed_in=False).sign_in().headers["set-cookie"].lower()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "location"),
+    [("/topics?a=b", "/topics?a=b"), ("//evil.example", "/"), ("https://evil.example", "/"), ("/\\evil.example", "/"),
+     ("/a\r\nset-cookie: x=y", "/"), ("", "/")],
+)  # fmt: skip
+def test_signing_in_leads_on_within_the_console(console: Running, wanted: str, location: str) -> None:
+    assert console.browser(signed_in=False).sign_in(next=wanted).headers["location"] == location
+
+
+def test_who_was_sent_to_sign_in_comes_back_to_where_he_wanted(console: Running) -> None:
+    stranger = console.browser(signed_in=False)
+    location = stranger.get("/messages?topic=LH.ORDERS&text=a%26b").headers["location"]
+    form = stranger.get(location).text
+    assert 'name="next" value="/messages?topic=LH.ORDERS&amp;text=a%26b"' in form
+
+
+def test_signing_out_ends_the_session_wherever_its_cookie_is(console: Running) -> None:
+    browser = console.browser()
+    kept = browser.cookies.get_dict()
+    assert browser.post("/sign-out", data={"csrf": browser.token()}).status_code == 303
+    thief = console.browser(signed_in=False)
+    thief.cookies.update(kept)
+    assert thief.get("/api/topics").status_code == 401
+
+
+def test_wrong_passwords_are_limited_and_the_limit_is_explained() -> None:
+    with running(settings("europe")) as found:
+        stranger = found.browser(signed_in=False)
+        answers = [stranger.sign_in(password=f"guess {number}") for number in range(11)]
+        assert [answer.status_code for answer in answers] == [403] * 10 + [429]
+        assert "User or password is wrong" in answers[0].text
+        assert re.search(r"Try again in \d+ seconds", answers[-1].text)
+        assert 0 < int(answers[-1].headers["retry-after"]) <= 60
+        assert stranger.sign_in().status_code == 429
+
+
+def test_pages_open(console: Running, control_room: Running) -> None:
+    for found, pages in ((console, PAGES), (control_room, CONTROL_ROOM_PAGES)):
+        browser = found.browser()
+        for path in pages:
+            answer = browser.get(path)
+            assert answer.status_code == 200, path
+            assert 'aria-current="page"' in answer.text, path
+            assert "could not be made" not in answer.text
+
+
+def test_a_regions_console_has_nothing_of_another_region(console: Running) -> None:
+    browser = console.browser()
+    for path in ("/proof", "/aggregates", "/scenario", "/api/flows", "/api/proof", "/events/messages?region=europe"):
+        assert browser.get(path).status_code == 404, path
+    answer = browser.change("PATCH", CHANGE.format("europe"), json={"settings": {"retention.ms": "1"}})
+    assert answer.status_code == 404
+    assert answer.json()["detail"] == "this console has no region 'europe'; it has: north-america"
+    assert "europe" not in browser.get("/topics").text
+    assert {topic["region"] for topic in browser.get("/api/topics").json()["topics"]} == {"north-america"}
+
+
+def test_a_configuration_is_changed_through_the_api_and_through_the_page(control_room: Running) -> None:
+    browser = control_room.browser()
+    answer = browser.change("PATCH", CHANGE.format("europe"), json={"settings": {"retention.ms": "5000"}})
+    assert answer.json() == {"said": "europe: LH.ORDERS: retention.ms=5000"}
+    form = {
+        "csrf": browser.token(),
+        "region": "south-america",
+        "topic": "LH.ORDERS",
+        "name": "retention.ms",
+        "value": "7",
+    }
+    assert browser.post("/change", data=form).headers["location"] == "/topics/LH.ORDERS"
+    rows = {row["name"]: row for row in browser.get("/api/topics/LH.ORDERS/comparison").json()["rows"]}
+    assert [cell["value"] for cell in rows["retention.ms"]["cells"]] == ["5000", "1000", "7"]
+    assert rows["retention.ms"]["differs"]
+    assert not rows["cleanup.policy"]["differs"]
+    page = browser.get("/topics/LH.ORDERS").text
+    assert "south-america: LH.ORDERS: retention.ms=7" in page
+    assert "retention.ms=7. Mirrors" not in browser.get("/topics/LH.ORDERS").text
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"name": "retention ms", "value": "1"}, "is not a setting&#39;s name"),
+        ({"name": "retention.ms", "value": ""}, "retention.ms needs a value"),
+        ({"name": "retention.ms", "value": "1", "topic": "LH.NONE"}, "has no topic &#39;LH.NONE&#39;"),
+        ({"name": HOSTILE, "value": "1"}, "is not a setting&#39;s name"),
+    ],
+)
+def test_a_change_that_cannot_be_is_explained_on_the_page(console: Running, form: dict[str, str], said: str) -> None:
+    browser = console.browser()
+    given = {"csrf": browser.token(), "region": "north-america", "topic": "LH.ORDERS", **form}
+    browser.post("/change", data=given)
+    page = browser.get("/topics/LH.ORDERS").text
+    assert said in page
+    assert "<script>document" not in page
+
+
+def test_a_mirror_is_paused_and_says_what_to_do(console: Running) -> None:
+    browser = console.browser()
+    connector = "europe->here.MirrorSourceConnector"
+    path = f"/regions/north-america/mirrors/mm2/pause?connector={connector}"
+    assert browser.post(path, data={"csrf": browser.token()}).status_code == 303
+    mirror = browser.get("/api/mirrors").json()["mirrors"][0]
+    assert mirror["health"] == "warning"
+    assert "north-america's mirror is stopped" in mirror["explanation"]
+    assert "Start it with Resume" in browser.get("/mirrors").text
+    browser.change("POST", f"/api/regions/north-america/mirrors/mm2/connectors/{connector.replace('>', '%3E')}/resume")
+    assert browser.get("/api/mirrors").json()["mirrors"][0]["health"] == "good"
+
+
+def test_a_cluster_that_is_away_is_explained_and_the_others_are_shown(control_room: Running) -> None:
+    browser = control_room.browser()
+    cluster = control_room.service.regions["south-america"].cluster
+    cluster.down = True
+    try:
+        for path in ("/topics", "/groups", "/brokers", "/topics/LH.ORDERS", "/"):
+            page = browser.get(path).text
+            assert "south-america: Kafka does not answer" in page, path
+            assert "europe" in page
+        answer = browser.get("/api/topics").json()
+        assert len(answer["topics"]) == 2
+        assert len(answer["problems"]) == 1
+        refused = browser.change("PATCH", CHANGE.format("south-america"), json={"settings": {"a": "b"}})
+        assert refused.status_code == 503
+    finally:
+        cluster.down = False
+
+
+def test_hostile_content_is_shown_as_text(control_room: Running) -> None:
+    browser = control_room.browser()
+    for region in control_room.service.regions.values():
+        for mirror in region.mirrors.values():
+            mirror.connector_state, mirror.trace = "FAILED", f"{HOSTILE}\n\tat {HOSTILE}"  # type: ignore[attr-defined]
+    try:
+        for path in (
+            "/topics",
+            "/topics/LH.ORDERS",
+            "/groups",
+            "/mirrors",
+            "/",
+            f"/messages?topic={HOSTILE}&text={HOSTILE}",
+        ):
+            page = browser.get(path).text
+            assert "<script>document" not in page, path
+            assert "<img src=x" not in page
+            assert "\x1b" not in page
+            assert "\u202e" not in page
+        assert "&lt;script&gt;" in browser.get("/mirrors").text
+    finally:
+        for region in control_room.service.regions.values():
+            for mirror in region.mirrors.values():
+                mirror.connector_state, mirror.trace = "RUNNING", ""  # type: ignore[attr-defined]
+
+
+def events(answer: requests.Response) -> Iterator[tuple[str, Any]]:
+    """The events of a stream."""
+    name = ""
+    for line in answer.iter_lines(chunk_size=1, decode_unicode=True):
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+
+
+def stream(browser: Browser, path: str) -> requests.Response:
+    """A stream."""
+    answer = browser.get(path, stream=True)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    return answer
+
+
+def test_messages_arrive_within_a_second(console: Running) -> None:
+    live = console.service.regions["north-america"].live
+    with stream(console.browser(), "/events/messages?topic=LH.STOCK&text=jeans") as answer:
+        deadline = time.monotonic() + 5
+        while not live._viewers:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        began = time.monotonic()
+        live.feed(
+            Record(topic="LH.STOCK", value=b"shoes"), Record(topic="LH.STOCK", value=HOSTILE.encode() + b" Jeans")
+        )
+        name, data = next(events(answer))
+        assert time.monotonic() - began < 1
+    assert (name, len(data["messages"]), data["dropped"]) == ("messages", 1, 0)
+    assert data["messages"][0]["value"].endswith(" Jeans")
+
+
+def test_a_view_is_sent_again_when_it_has_changed(control_room: Running) -> None:
+    browser = control_room.browser()
+    with stream(control_room.browser(), "/events/views/topic?of=LH.ORDERS") as answer:
+        found = events(answer)
+        assert "4711" not in next(found)[1]
+        browser.change("PATCH", CHANGE.format("europe"), json={"settings": {"retention.ms": "4711"}})
+        assert "4711" in next(found)[1]
+
+
+@pytest.mark.parametrize("path", ["/events/messages", "/events/views/topics"])
+def test_a_stream_ends_with_its_session(console: Running, path: str) -> None:
+    browser, other = console.browser(), console.browser(signed_in=False)
+    other.cookies.update(browser.cookies.get_dict())
+    token = browser.token()
+    with stream(browser, path) as answer:
+        other.post("/sign-out", data={"csrf": token})
+        assert [data for name, data in events(answer) if name == "end"] == ["signed out"]
+    live = console.service.regions["north-america"].live
+    deadline = time.monotonic() + 5
+    while live._viewers or len(console.app.state.context.channels):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_fifty_viewers_who_leave_leave_nothing_behind(console: Running) -> None:
+    browser = console.browser()
+    answers = [stream(browser, "/events/messages") for _ in range(25)]
+    answers += [stream(browser, "/events/views/topics") for _ in range(25)]
+    context = console.app.state.context
+    live = console.service.regions["north-america"].live
+    assert len(context.channels) == 1
+    for answer in answers:
+        answer.close()
+    deadline = time.monotonic() + 10
+    while live._viewers or len(context.channels):
+        live.feed(Record())
+        assert time.monotonic() < deadline, (len(live._viewers), len(context.channels))
+        time.sleep(0.1)
+
+
+def test_a_request_that_is_too_long_is_refused(console: Running) -> None:
+    browser = console.browser()
+    big = {"settings": {f"a{number}": "x" * 3000 for number in range(40)}}
+    assert browser.change("PATCH", CHANGE.format("north-america"), json=big).status_code == 413
+
+
+def test_the_openapi_description_is_for_those_who_signed_in(console: Running, control_room: Running) -> None:
+    document = control_room.browser().get("/api/openapi.json").json()
+    assert {"/api/topics", "/api/mirrors", "/api/flows", "/api/proof"} <= set(document["paths"])
+    assert "/api/flows" not in console.browser().get("/api/openapi.json").json()["paths"]
+
+
+def test_the_proof_cannot_run_where_the_lab_is_on_another_machine(control_room: Running) -> None:
+    browser = control_room.browser()
+    assert browser.get("/api/proof").json()["state"] == "unavailable"
+    answer = browser.change("POST", "/api/proof")
+    assert answer.status_code == 400
+    assert "run ./prove.sh" in answer.json()["detail"]
+
+
+def test_it_answers_whoever_asks_for_its_health(console: Running) -> None:
+    assert console.browser(signed_in=False).get("/health").text == "well\n"
