@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -17,17 +17,24 @@ from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions imp
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException
 from kubernetes.dynamic.exceptions import DynamicApiError, ResourceNotFoundError
-from platform_local.errors import ManifestError, PlatformError
 from urllib3.exceptions import HTTPError
+
+from platform_local.errors import ManifestError, PlatformError
 
 from .resources import FIELD_MANAGER, reference
 
 ANSWER_SECONDS = 30
 CONNECT_SECONDS = 10
+SILENCE_SECONDS = 60
+"""After so long without a line the connection of a log is opened anew: some proxies forget it in silence."""
 _REFUSED = (400, 409, 422)
 """What the API server answers to a resource that it cannot accept."""
 
 Document = dict[str, Any]
+
+
+class LogCutError(PlatformError):
+    """The connection that a log came over has ended; the log may go on."""
 
 
 class Cluster:
@@ -88,7 +95,7 @@ class Cluster:
         return str(self._resource(api_version, kind).name)
 
     def kinds(self, verb: str) -> list[tuple[str, str]]:
-        """Every namespaced kind that can be, for instance, listed: ``apiVersion``, ``kind``; its preferred version only."""
+        """Every namespaced kind that can be, for instance, listed: ``apiVersion``, ``kind``; the version it prefers."""
         found: dict[tuple[str, str], tuple[str, str]] = {}
         for resource in self._client.resources.search(namespaced=True):
             if verb in (resource.verbs or ()) and not resource.kind.endswith("List"):
@@ -168,6 +175,48 @@ class Cluster:
             return ""
         return str(response.data.decode("utf-8", "replace"))
 
+    def follow(self, namespace: str, pod: str, container: str, since: str = "") -> Iterator[tuple[str, str]]:
+        """The lines of a container's log as they come, until it ends.
+
+        Args:
+            namespace: the pod's.
+            pod: its name.
+            container: which of its containers.
+            since: the time of the last line that is known already; empty to begin at the beginning.
+
+        Yields:
+            Each line with its time, which grows.
+
+        Raises:
+            LogCutError: the connection ended before the log did.
+            PlatformError: the API server refuses.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        query = [("container", container), ("follow", "true"), ("timestamps", "true")]
+        # It knows no fractions of a second; what comes twice is left out below.
+        query += [("sinceTime", f"{since[:19]}Z")] if since else []
+        try:
+            response = self._client.request(
+                "GET",
+                path,
+                query_params=query,
+                serialize=False,
+                _request_timeout=(CONNECT_SECONDS, SILENCE_SECONDS),
+                _preload_content=False,
+            )
+        except (DynamicApiError, ApiException, HTTPError) as error:
+            raise self._failure(error) from error
+        rest = b""
+        try:
+            for part in response.stream():
+                *lines, rest = (rest + part).split(b"\n")
+                for line in lines:
+                    at, _, text = line.decode("utf-8", "replace").partition(" ")
+                    if at > since:
+                        yield at, text
+        except HTTPError as error:
+            raise LogCutError(str(error)) from error
+
     def allowed(self, attributes: Mapping[str, str]) -> bool:
         """Whether the account may do this, by the API server's own word (``SelfSubjectAccessReview``)."""
         review = {
@@ -228,8 +277,3 @@ def _message(error: Exception) -> str:
 
 def _one_line(text: object) -> str:
     return " ".join(str(text).split())
-
-
-def first_line(texts: Sequence[str]) -> str:
-    """The first text that says anything, in one line."""
-    return next((_one_line(text) for text in texts if text.strip()), "")
