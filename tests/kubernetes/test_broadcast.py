@@ -43,7 +43,7 @@ def present(server: ApiServer, version: str, kind: str, name: str, namespace: st
 
 
 def setup(kit: Kit, *arguments: str) -> Any:
-    return kit.setup("-i", "inventories/strimzi", "-e", "platform_operator_role=", *arguments)
+    return kit.setup("-i", "inventories/strimzi", *arguments)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_the_broadcast_is_set_up_looked_at_and_deleted(broadcast: Kit, api_serve
             assert copied["data"] == present(api_server, "v1", "Secret", name, "europe")["data"]
             assert copied["metadata"]["labels"].items() >= KIT.items()
         assert applied["spec"]["mirrors"][0]["source"]["bootstrapServers"] == "europe-kafka-bootstrap.europe.svc:9098"
-    assert "password-of" not in broadcast.setup("-vvv").stdout
+    assert "password-of" not in setup(broadcast, "-vvv").stdout
 
     done = setup(broadcast)
     assert done.returncode == 0
