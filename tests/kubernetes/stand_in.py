@@ -1,8 +1,8 @@
 """A stand-in for the operators and for Kubernetes' own controllers of workloads: it writes statuses, and runs nothing.
 
 Where there are no nodes, nobody carries out what is applied. This says "done" of everything, in the way in which
-Strimzi and Kubernetes say it, and makes the secrets that the operators would make. What it says of a kind can be changed, for
-tests of what the kit does when things do not get ready.
+Strimzi and Kubernetes say it, and makes the secrets that the operators would make. What it says of a kind can be
+changed, for tests of what the kit does when things do not get ready.
 """
 
 from __future__ import annotations

@@ -237,9 +237,9 @@ def _is_made_by_kubernetes(resource: Mapping[str, Any]) -> bool:
         case "ServiceAccount":
             return name in ("default", "builder", "deployer", "pipeline")
         case "RoleBinding":
-            return name.startswith("system:")
+            return str(name).startswith("system:")
         case "Secret":
-            return bool(resource.get("type", "").startswith(("kubernetes.io/service-account-token",)))
+            return bool(resource.get("type") == "kubernetes.io/service-account-token")
     return False
 
 
