@@ -52,6 +52,11 @@ def rows(role: str, heading: str) -> list[list[str]]:
     return [[cell.replace("\\|", "|") for cell in re.split(r" (?<!\\)\| ", line.strip("| "))] for line in lines]
 
 
+def shown_as(value: Any) -> str:
+    """A default as YAML has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def code(cell: str) -> str:
     return cell.strip().removeprefix("`").removesuffix("`")
 
@@ -70,7 +75,7 @@ def test_every_variable_has_one_default(role: str) -> None:
     for name, option in options(role).items():
         assert option.get("required", False) == (name not in defaults(role)) == (shown[name] == "required"), name
         if "`" in shown[name] and not name.endswith(("_home", "_release")):
-            assert code(shown[name]).strip('"') == str(defaults(role)[name]), name
+            assert code(shown[name]).strip('"') == shown_as(defaults(role)[name]), name
         if "default" in option and not name.startswith(("platform_local_", "platform_kubernetes_")):
             assert option["default"] == defaults(role)[name], name
 
