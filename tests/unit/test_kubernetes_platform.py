@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from lab import pods
+from lab import commands, pods
 from lab.access import ROOT, Lab, Pod, Region
 from lab.connected import connected
+from lab.errors import WrongUseError
 from lab.in_pod import FILES
 from platform_kubernetes import programs, services
 from platform_kubernetes.preflight import quantity
@@ -258,6 +261,55 @@ def test_a_jobs_record_is_that_of_all_regions() -> None:
     paths = [item["path"] for source in sources for item in source["secret"]["items"]]
     assert {"lab.json", "europe.json", "north-america.json", "north-america/prover.properties"} <= set(paths)
     assert paths.count("lab.json") == 1
+
+
+def record(home: Path, inventory: str) -> None:
+    """What a set-up on Kubernetes leaves on this machine."""
+    (home / "access").mkdir()
+    lab = {"scenario": "03-broadcast", "platform": "kubernetes", "inventory": inventory}
+    (home / "access" / "lab.json").write_text(json.dumps(lab))
+    pod = {"namespace": "europe", "kubeconfig": "", "context": "", "image": "image", "secret": "access-europe"}
+    region = {"name": "europe", "cluster": "europe", "clients": {}, "logs": {}, "mirrors": [], "pod": pod}
+    (home / "access" / "europe.json").write_text(json.dumps(region))
+
+
+@pytest.mark.parametrize(
+    ("run", "arguments", "called"),
+    [
+        (commands.prove, ["--json"], ["prove", "--json"]),
+        (commands.aggregate, [], ["aggregate"]),
+        (commands.topic, ["show"], ["topic", "show"]),
+        (commands.consumer, ["europe", "--max", "1"], ["consumer", "europe", "--max", "1"]),
+    ],
+)
+def test_where_clusters_are_on_kubernetes_commands_run_there_and_give_their_exit_code(
+    run: Callable[[list[str]], int],
+    arguments: list[str],
+    called: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record(tmp_path, "inventories/strimzi")
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    seen: list[str] = []
+
+    def in_pod(_lab: Lab, pod: Pod, command: str, rest: list[str]) -> int:
+        seen.extend([command, *rest])
+        assert pod.secret == "access-europe"
+        return 4
+
+    monkeypatch.setattr(pods, "run", in_pod)
+    with pytest.raises(SystemExit) as ended:
+        run(arguments)
+    assert ended.value.code == 4
+    assert seen == called
+
+
+def test_another_inventory_is_refused_while_a_lab_is_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path, str(ROOT / "inventories" / "strimzi"))
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    with pytest.raises(WrongUseError, match=r"-i inventories/local: the lab is set up with .*inventories/strimzi"):
+        commands.setup(["03-broadcast", "-i", "inventories/local"])
 
 
 def test_a_probe_sees_established_connections_only(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ _REFUSED = (400, 409, 422)
 """What the API server answers to a resource that it cannot accept."""
 
 Document = dict[str, Any]
+Documents = list[Document]
 
 
 class LogCutError(PlatformError):
@@ -102,14 +103,14 @@ class Cluster:
             return None
         return self.request("GET", path)
 
-    def list(self, api_version: str, kind: str, namespace: str | None = None, selector: str = "") -> list[Document]:
+    def list(self, api_version: str, kind: str, namespace: str | None = None, selector: str = "") -> Documents:
         """The resources of a kind, in one namespace or in all; none where there is no such kind."""
         try:
             path = self._path(api_version, kind, None, namespace)
         except ManifestError:
             return []
         answer = self.request("GET", path, label_selector=selector or None)
-        items: list[Document] = (answer or {}).get("items") or []
+        items: Documents = (answer or {}).get("items") or []
         return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
 
     def apply(self, document: Mapping[str, Any], *, dry_run: bool = False) -> Document:
@@ -234,8 +235,8 @@ class Cluster:
         return answer
 
     @cached_property
-    def _groups(self) -> list[Document]:
-        groups: list[Document] = (self.request("GET", "/apis") or {}).get("groups", [])
+    def _groups(self) -> Documents:
+        groups: Documents = (self.request("GET", "/apis") or {}).get("groups", [])
         return groups
 
     def _failure(self, error: Exception) -> PlatformError:
