@@ -56,7 +56,8 @@ def cleanup(arguments: Sequence[str]) -> int:
     parser.add_argument("--all", action="store_true", help="also remove what was installed into .lab")
     options, rest = parser.parse_known_args(arguments)
     home = lab_home()
-    if any((home / name).exists() for name in MADE):
+    # A named inventory may have what another machine made.
+    if _inventories(rest) or any((home / name).exists() for name in MADE):
         run_playbook("playbooks/cleanup.yaml", _with_inventory(rest, _lab_or_none()))
         _remove(home, MADE)
         print("Everything that the lab made is deleted.")
