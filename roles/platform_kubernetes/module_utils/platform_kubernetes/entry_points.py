@@ -59,7 +59,7 @@ def run(parameters: Parameters, *, check_mode: bool, report: apply.Report) -> Re
         ``lab_wrong_use`` then tells bad input from failed work.
     """
     contexts = parameters["contexts"]
-    places = {name: Place(path, contexts[name]) for name, path in parameters["kubeconfigs"].items()}
+    places = {name: Place(_absolute(path), contexts[name]) for name, path in parameters["kubeconfigs"].items()}
     region = apply.Region(
         name=parameters["region"],
         place=places[parameters["region"]],
@@ -76,6 +76,11 @@ def run(parameters: Parameters, *, check_mode: bool, report: apply.Report) -> Re
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         return _failure(f"{region.name}{where}: {error.strerror or error}", wrong_use=False)
+
+
+def _absolute(kubeconfig: str) -> str:
+    """A path as it is also right for the wrappers, wherever they are called."""
+    return str(Path(kubeconfig).expanduser().absolute()) if kubeconfig else ""
 
 
 def _failure(message: str, *, wrong_use: bool) -> Result:
