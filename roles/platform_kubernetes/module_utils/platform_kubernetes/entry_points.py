@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from platform_local.errors import PlatformError
+from platform_local.errors import ManifestError, PlatformError
 
 from . import access, apply, bundle, preflight
 from .event_streams import EventStreams
@@ -93,7 +94,12 @@ def _changed(resources: list[str]) -> Result:
 
 def _read(parameters: Parameters, namespace: str | None) -> list[Manifest]:
     settings = parameters["event_streams"]
-    return read_manifests(parameters["manifests"] or [], namespace, EventStreams(**settings) if settings else None)
+    try:
+        event_streams = EventStreams(**settings) if settings else None
+    except TypeError as error:
+        known = ", ".join(field.name for field in fields(EventStreams))
+        raise ManifestError(f"platform_kubernetes_event_streams: {error}; it has: {known}") from error
+    return read_manifests(parameters["manifests"] or [], namespace, event_streams)
 
 
 def _preflight(region: apply.Region, parameters: Parameters, check_mode: bool) -> Result:
