@@ -18,7 +18,7 @@ from lab import commands, pods
 from lab.access import ROOT, Lab, Pod, Region
 from lab.connected import connected
 from lab.errors import WrongUseError
-from lab.in_pod import FILES
+from lab.in_pod import FILES, user_name
 from platform_kubernetes import programs, services
 from platform_kubernetes.preflight import quantity
 from platform_kubernetes.readiness import pod_problems, waiting_for
@@ -222,6 +222,12 @@ def test_a_command_in_a_pod_gives_both_streams_and_its_exit_code(tmp_path: Path)
     )
     assert done.returncode == 3
     assert done.stdout == "eerror: nothing is set up; run ./setup-03-broadcast.sh first\n"
+
+
+def test_a_user_without_a_name_gets_one(tmp_path: Path) -> None:
+    assert user_name(0, tmp_path) == {}
+    names = user_name(1234567890, tmp_path)
+    assert Path(names["NSS_WRAPPER_PASSWD"]).read_text().startswith("lab:x:1234567890:0:")
 
 
 def test_the_lines_of_a_pod_become_two_streams_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
