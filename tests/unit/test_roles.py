@@ -13,7 +13,7 @@ import yaml
 from lab.access import ROOT
 
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
-PLATFORM_INTERFACE = {"platform_manifests", "platform_secrets", "platform_secrets_origin"}
+PLATFORM_INTERFACE = {"platform_manifests", "platform_secrets", "platform_secrets_origin", "platform_bundle"}
 
 role_by_role = pytest.mark.parametrize("role", ROLES)
 
