@@ -73,16 +73,6 @@ def _refused(why: str) -> Rule:
 SAME: Final = Rule()
 
 
-def _without_pattern(tls: Document) -> Document:
-    for certificate in tls.get("trustedCertificates", ()):
-        pattern = certificate.pop("pattern", None)
-        if pattern not in (None, "*.crt"):
-            raise ValueError(f"the pattern '{pattern}' is not possible; name one file with 'certificate'")
-        if pattern:
-            certificate["certificate"] = "ca.crt"
-    return tls
-
-
 def _without_custom_type(authentication: Document) -> Document:
     if authentication.get("type") == "custom":
         raise ValueError("the type 'custom' is not possible; expected scram-sha-512, scram-sha-256, plain or tls")
@@ -97,8 +87,7 @@ def _without_gateway(listeners: list[Document]) -> list[Document]:
 
 
 _VERSION = _left_out("the operator runs the version of Kafka that it comes with")
-_NEWER = "newer than the dialect"
-_TRUST = f'`pattern: "*.crt"` becomes `certificate: ca.crt`: patterns are {_NEWER}'
+_NEWER = "newer than Event Streams 12.0"
 
 
 def _mirrored_cluster(v1: str, alias: str) -> dict[str, Rule]:
@@ -106,7 +95,7 @@ def _mirrored_cluster(v1: str, alias: str) -> dict[str, Rule]:
     cluster = f"spec/clusters/{{{alias}}}"
     return {
         f"{v1}/bootstrapServers": _moved(f"{cluster}/bootstrapServers"),
-        f"{v1}/tls": _moved(f"{cluster}/tls", change=_without_pattern, why=_TRUST),
+        f"{v1}/tls": _moved(f"{cluster}/tls"),
         f"{v1}/authentication": _moved(
             f"{cluster}/authentication", change=_without_custom_type, why=f"without the type custom: {_NEWER}"
         ),
