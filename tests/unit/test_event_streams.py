@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lab.access import ROOT
-from platform_kubernetes.event_streams import FIELDS, SAME, EventStreams, differences, to_event_streams
+from platform_kubernetes.event_streams import FIELDS, SAME, EventStreams, differences, to_event_streams, web_console
 from platform_local.errors import ManifestError
 
 SETTINGS = EventStreams(accept_license=True, license="L-TEST", license_use="EventAutomationNonProduction")
@@ -272,6 +272,17 @@ def test_nothing_is_accepted_for_the_user(settings: EventStreams, message: str) 
     with pytest.raises(ManifestError, match=rf"sample\.yaml:1: Kafka/sample: {message}"):
         convert(resource("Kafka"), resource("KafkaNodePool"), settings=settings)
     convert(mirror_maker(), settings=settings)
+
+
+def test_the_operator_says_where_the_console_is() -> None:
+    (converted,) = convert(resource("Kafka"), resource("KafkaNodePool"))
+    assert web_console(converted, "admin") is None
+    converted["status"] = {"adminUiUrl": "https://admin.example.com"}
+    assert web_console(converted, "admin") == {
+        "name": "sample",
+        "url": "https://admin.example.com",
+        "username": "admin",
+    }
 
 
 def test_what_belongs_together_has_to_come_together() -> None:

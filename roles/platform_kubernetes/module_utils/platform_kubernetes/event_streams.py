@@ -223,6 +223,17 @@ def to_event_streams(
     return result
 
 
+def web_console(event_streams: Mapping[str, Any], user: str) -> dict[str, str] | None:
+    """Where people look at a cluster in a browser, and as whom they sign in; None where there is no console (yet).
+
+    Args:
+        event_streams: the EventStreams, with the status that its operator has given it.
+        user: a KafkaUser with a password, who sees in the console what its access control list lets it see.
+    """
+    url = event_streams.get("status", {}).get("adminUiUrl")
+    return {"name": event_streams["metadata"]["name"], "url": url, "username": user} if url else None
+
+
 def _event_streams(
     where: str, kafka: Mapping[str, Any], pools: Sequence[tuple[str, Mapping[str, Any]]], settings: EventStreams
 ) -> Document:
