@@ -69,7 +69,7 @@ def run(server: ApiServer, region: str, tmp_path: Path) -> Run:
     kubeconfig = server.administrator().write_kubeconfig(tmp_path / "kubeconfig")
 
     def run(*arguments: str, kubeconfig: Path = kubeconfig, **variables: object) -> subprocess.CompletedProcess[str]:
-        inventory = {"regions": {"hosts": {region: {}}}}
+        inventory: dict[str, Any] = {"regions": {"hosts": {region: {}}}}
         (tmp_path / "hosts.yaml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
         (tmp_path / "playbook.yaml").write_text(yaml.safe_dump(PLAYBOOK), encoding="utf-8")
         settings: dict[str, object] = {

@@ -305,7 +305,11 @@ def test_labels_of_a_node_pool_are_refused() -> None:
 
 def test_two_sources_become_two_clusters_and_the_same_source_one() -> None:
     first, second = ({"alias": alias, "bootstrapServers": f"{alias}:9098"} for alias in ("europe", "asia"))
-    mirrors = [{"source": first, "topicsPattern": "a"}, {"source": second}, {"source": first, "topicsPattern": "b"}]
+    mirrors: list[dict[str, Any]] = [
+        {"source": first, "topicsPattern": "a"},
+        {"source": second},
+        {"source": first, "topicsPattern": "b"},
+    ]
     (converted,) = convert(mirror_maker(mirrors=mirrors))
     assert [cluster["alias"] for cluster in converted["spec"]["clusters"]] == ["america", "europe", "asia"]
     assert converted["spec"]["mirrors"] == [

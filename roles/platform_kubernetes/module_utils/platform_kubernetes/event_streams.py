@@ -174,7 +174,7 @@ FIELDS: Final[Mapping[str, Mapping[str, Rule]]] = {
 }
 """Each kind that is converted: field in v1 → what becomes of it. Below a field that is named, everything goes along."""
 
-_LISTS: Final = ("/spec/clusters", "/spec/mirrors", "/spec/strimziOverrides/nodePools")
+_LISTS: Final = ("spec/clusters", "spec/mirrors", "spec/strimziOverrides/nodePools")
 """Lists of the result, which are put together by name or number."""
 
 
@@ -273,7 +273,7 @@ def _event_streams(
             if label != f"{LABELS}cluster":
                 _refuse(at, pool, f"metadata.labels.{label}", "an EventStreams has no labels for its node pools")
         conversion.run({"pool": name})
-    return document | _listed(result)
+    return document | _with_lists(result)
 
 
 def _mirror_maker(where: str, mirror_maker: Mapping[str, Any], settings: EventStreams) -> Document:
@@ -294,7 +294,7 @@ def _mirror_maker(where: str, mirror_maker: Mapping[str, Any], settings: EventSt
             )
     result: Document = {}
     _Conversion(where, mirror_maker, result).run({"target": target})
-    document = _renamed(mirror_maker) | {"apiVersion": API_VERSION} | _listed(result)
+    document = _renamed(mirror_maker) | {"apiVersion": API_VERSION} | _with_lists(result)
     if settings.pod_annotations:
         name = document["metadata"]["name"]
         pod = document["spec"].setdefault("template", {}).setdefault("pod", {}).setdefault("metadata", {})
@@ -314,7 +314,7 @@ def _converted(where: str, document: Mapping[str, Any]) -> Document:
         )
     result: Document = {}
     _Conversion(where, document, result).run({})
-    return _renamed(document) | {"apiVersion": API_VERSION} | _listed(result)
+    return _renamed(document) | {"apiVersion": API_VERSION} | _with_lists(result)
 
 
 class _Conversion:
@@ -404,13 +404,16 @@ def _renamed(document: Mapping[str, Any]) -> Document:
     return copied
 
 
-def _listed(value: Any, path: str = "") -> Any:
+def _with_lists(result: Document) -> Document:
     """The result with its lists as lists."""
-    if not isinstance(value, dict):
-        return value
-    if path in _LISTS:
-        return list(value.values())
-    return {key: _listed(item, f"{path}/{key}") for key, item in value.items()}
+    for path in _LISTS:
+        *folders, name = path.split("/")
+        here = result
+        for folder in folders:
+            here = here.get(folder, {})
+        if name in here:
+            here[name] = list(here[name].values())
+    return result
 
 
 def _is(document: Mapping[str, Any], kind: str) -> bool:
