@@ -64,8 +64,8 @@ def record(region: Region, home: Path, client_region: str, image: str, *, dry_ru
         "image": image,
         "secret": f"{SECRET}-{region.name}",
     }
-    document = json.dumps({**description, "pod": clients}, indent=1, sort_keys=True)
-    return changed | write_file(home / "access" / f"{region.name}.json", document)
+    text = json.dumps({**description, "pod": clients}, indent=1, sort_keys=True)
+    return changed | write_file(home / "access" / f"{region.name}.json", text)
 
 
 def forget(region: Region, home: Path, client_region: str, *, dry_run: bool = False) -> bool:

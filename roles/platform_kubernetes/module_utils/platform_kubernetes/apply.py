@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from platform_local.errors import ManifestError, PlatformError
 from platform_local.waiting import wait_for
 
@@ -72,7 +73,7 @@ def apply(region: Region, manifests: Sequence[Manifest], *, ready_seconds: float
     wanted = [manifest for manifest in manifests if region.create_namespace or manifest.document["kind"] != "Namespace"]
     if region.python_image and any(manifest.document["kind"] == "Deployment" for manifest in wanted):
         code = programs.code_map(region.checkout, region.name)
-        wanted.insert(0, Manifest("the kit's programs", 1, code))
+        wanted.insert(0, Manifest("the kit's programs", code))
     existing = {id(manifest): _present(cluster, manifest) for manifest in wanted}
     if strangers := [stranger for m in wanted if (stranger := foreign(m, existing[id(m)]))]:
         raise ManifestError("; ".join(strangers))
@@ -158,7 +159,7 @@ def copy_secrets(region: Region, origin: str, names: Iterable[str], *, dry_run: 
             }
         )
         present = target.get("v1", "Secret", name, region.name)
-        if stranger := foreign(Manifest(f"secret copied from {origin}", 1, document), present):
+        if stranger := foreign(Manifest(f"secret copied from {origin}", document), present):
             raise ManifestError(stranger)
         if (present or {}).get("data") != document["data"]:
             copied.append(name)
@@ -236,9 +237,9 @@ def _is_made_by_kubernetes(resource: Mapping[str, Any]) -> bool:
         case "ServiceAccount":
             return name in ("default", "builder", "deployer", "pipeline")
         case "RoleBinding":
-            return name.startswith("system:")
+            return str(name).startswith("system:")
         case "Secret":
-            return bool(resource.get("type", "").startswith(("kubernetes.io/service-account-token",)))
+            return bool(resource.get("type") == "kubernetes.io/service-account-token")
     return False
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+
 from platform_local.errors import PlatformError
 from platform_local.region import write_file
+from platform_local.scrub import scrub
 
 from .cluster import Cluster
 from .resources import ORDER, SELECTOR
@@ -50,6 +53,9 @@ def collect(cluster: Cluster, namespace: str, folder: Path) -> None:
         write_file(folder / "events.txt", "".join(lines))
     said += [f"{what}: {answer}\n" for what, answer in (("Pod", pods), ("Event", events)) if isinstance(answer, str)]
     write_file(folder / "cluster.txt", "".join(said))
+    secrets = _or_reason(lambda: cluster.list("v1", "Secret", namespace))
+    values = (secret.get("data") or {} for secret in (secrets if isinstance(secrets, list) else ()))
+    scrub(folder, (base64.b64decode(value) for data in values for value in data.values()))
 
 
 def _own(cluster: Cluster, version: str, kind: str, namespace: str, selector: str) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import yaml
@@ -17,17 +18,24 @@ from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions imp
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException
 from kubernetes.dynamic.exceptions import DynamicApiError, ResourceNotFoundError
-from platform_local.errors import ManifestError, PlatformError
 from urllib3.exceptions import HTTPError
+
+from platform_local.errors import ManifestError, PlatformError
 
 from .resources import FIELD_MANAGER, reference
 
 ANSWER_SECONDS = 30
 CONNECT_SECONDS = 10
+SILENCE_SECONDS = 60
+"""After so long without a line the connection of a log is opened anew: some proxies forget it in silence."""
 _REFUSED = (400, 409, 422)
 """What the API server answers to a resource that it cannot accept."""
 
 Document = dict[str, Any]
+
+
+class LogCutError(PlatformError):
+    """The connection that a log came over has ended; the log may go on."""
 
 
 class Cluster:
@@ -38,7 +46,7 @@ class Cluster:
         context: the context in it; empty for its current one.
 
     Raises:
-        ManifestError: there is no such file or context, or it says not to check certificates.
+        ManifestError: there is no such file or context.
         PlatformError: the API server cannot be reached.
     """
 
@@ -46,7 +54,8 @@ class Cluster:
         self.name = context or "the current context"
         # Discovery has no bound of its own.
         socket.setdefaulttimeout(CONNECT_SECONDS)
-        given = {"kubeconfig": kubeconfig or None, "context": context or None}
+        # The server's certificate is checked, whatever the kubeconfig says.
+        given = {"kubeconfig": kubeconfig or None, "context": context or None, "validate_certs": True}
         try:
             client = get_api_client(**given)
         except (CoreException, ConfigException, yaml.YAMLError, OSError, HTTPError, ApiException) as error:
@@ -58,12 +67,6 @@ class Cluster:
                 "see platform_kubernetes_kubeconfig and platform_kubernetes_context"
             ) from error
         self._client = client.client
-        if not client.configuration.verify_ssl:
-            raise ManifestError(
-                f"{self.name}: the kubeconfig says not to check the API server's certificate, and the kit always does; "
-                "put the cluster's certificate authority into it (certificate-authority-data)"
-            )
-        self.host: str = client.configuration.host
 
     def version(self) -> str:
         """The API server's version, such as ``v1.35.4``."""
@@ -79,23 +82,17 @@ class Cluster:
             return False
         return True
 
-    def namespaced(self, api_version: str, kind: str) -> bool:
-        """Whether resources of a kind live in namespaces."""
-        return bool(self._resource(api_version, kind).namespaced)
-
-    def plural(self, api_version: str, kind: str) -> str:
-        """The kind's name in addresses and in rules, such as ``kafkatopics``."""
-        return str(self._resource(api_version, kind).name)
-
-    def kinds(self, verb: str) -> list[tuple[str, str]]:
-        """Every namespaced kind that can be, for instance, listed: ``apiVersion``, ``kind``; its preferred version only."""
-        found: dict[tuple[str, str], tuple[str, str]] = {}
-        for resource in self._client.resources.search(namespaced=True):
-            if verb in (resource.verbs or ()) and not resource.kind.endswith("List"):
-                key = (resource.group or "", resource.kind)
-                if key not in found or resource.preferred:
-                    found[key] = (resource.group_version, resource.kind)
-        return sorted(found.values())
+    def kinds(self, verb: str) -> Iterator[tuple[str, str]]:
+        """Every namespaced kind that can be, for instance, deleted: ``apiVersion`` (the preferred one) and ``kind``."""
+        for group_version in ("v1", *(group["preferredVersion"]["groupVersion"] for group in self._groups)):
+            root = "api" if group_version == "v1" else "apis"
+            try:
+                answer = self.request("GET", f"/{root}/{group_version}") or {}
+            except PlatformError:
+                continue  # An extension of the API server, such as that for metrics, that is down.
+            for resource in answer.get("resources", ()):
+                if resource["namespaced"] and verb in resource["verbs"] and "/" not in resource["name"]:
+                    yield group_version, resource["kind"]
 
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Document | None:
         """A resource, or None where there is none, or no such kind."""
@@ -168,6 +165,47 @@ class Cluster:
             return ""
         return str(response.data.decode("utf-8", "replace"))
 
+    def follow(self, namespace: str, pod: str, container: str, since: str = "") -> Iterator[tuple[str, str]]:
+        """The lines of a container's log as they come, until it ends.
+
+        Args:
+            namespace: the pod's.
+            pod: its name.
+            container: which of its containers.
+            since: the time of the last line that is known already; empty to begin at the beginning.
+
+        Yields:
+            Each line with its time, which grows.
+
+        Raises:
+            LogCutError: the connection ended before the log did.
+            PlatformError: the API server refuses.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        query = [("container", container), ("follow", "true"), ("timestamps", "true")]
+        # It knows no fractions of a second; what comes twice is left out below.
+        query += [("sinceTime", f"{since[:19]}Z")] if since else []
+        try:
+            response = self._client.request(
+                "GET",
+                path,
+                query_params=query,
+                serialize=False,
+                _request_timeout=(CONNECT_SECONDS, SILENCE_SECONDS),
+            )
+        except (DynamicApiError, ApiException, HTTPError) as error:
+            raise self._failure(error) from error
+        rest = b""
+        try:
+            for part in response.stream():
+                *lines, rest = (rest + part).split(b"\n")
+                for line in lines:
+                    at, _, text = line.decode("utf-8", "replace").partition(" ")
+                    if at > since:
+                        yield at, text
+        except HTTPError as error:
+            raise LogCutError(str(error)) from error
+
     def allowed(self, attributes: Mapping[str, str]) -> bool:
         """Whether the account may do this, by the API server's own word (``SelfSubjectAccessReview``)."""
         review = {
@@ -195,10 +233,20 @@ class Cluster:
         answer: Document = json.loads(response.data)
         return answer
 
+    @cached_property
+    def _groups(self) -> list[Document]:
+        groups: list[Document] = (self.request("GET", "/apis") or {}).get("groups", [])
+        return groups
+
     def _failure(self, error: Exception) -> PlatformError:
         if isinstance(error, HTTPError):
-            reason = getattr(error, "reason", None) or error
-            return PlatformError(f"{self.name}: the API server cannot be reached: {_one_line(reason)}")
+            reason = _one_line(getattr(error, "reason", None) or error)
+            if "CERTIFICATE_VERIFY_FAILED" in reason:
+                return ManifestError(
+                    f"{self.name}: the API server's certificate is not that of an authority in the kubeconfig, and the "
+                    "kit always checks: put the cluster's own there (certificate-authority-data)"
+                )
+            return PlatformError(f"{self.name}: the API server cannot be reached: {reason}")
         status = getattr(error, "status", 0)
         message = _message(error)
         if status == 401:
@@ -211,10 +259,16 @@ class Cluster:
         return path
 
     def _resource(self, api_version: str, kind: str) -> Any:
+        unknown = ManifestError(f"{self.name}: the cluster does not know {kind} ({api_version})")
+        # Asked for what is not there, discovery begins anew each time.
+        served = {version["groupVersion"] for group in self._groups for version in group["versions"]}
+        if api_version not in ("v1", *served):
+            raise unknown
+        prefix = "api" if api_version == "v1" else "apis"
         try:
-            return self._client.resources.get(api_version=api_version, kind=kind)
+            return self._client.resources.get(prefix=prefix, api_version=api_version, kind=kind)
         except ResourceNotFoundError as error:
-            raise ManifestError(f"{self.name}: the cluster does not know {kind} ({api_version})") from error
+            raise unknown from error
         except (DynamicApiError, ApiException, HTTPError) as error:
             raise self._failure(error) from error
 
@@ -228,8 +282,3 @@ def _message(error: Exception) -> str:
 
 def _one_line(text: object) -> str:
     return " ".join(str(text).split())
-
-
-def first_line(texts: Sequence[str]) -> str:
-    """The first text that says anything, in one line."""
-    return next((_one_line(text) for text in texts if text.strip()), "")

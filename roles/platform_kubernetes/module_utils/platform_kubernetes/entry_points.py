@@ -9,6 +9,7 @@ from typing import Any
 from platform_local.errors import PlatformError
 
 from . import access, apply, bundle, preflight
+from .event_streams import EventStreams
 from .resources import Manifest, read_manifests
 from .services import Place
 from .status import status
@@ -22,7 +23,7 @@ OPTIONS: dict[str, Any] = {
     "contexts": {"type": "dict", "required": True},
     "create_namespaces": {"type": "bool", "default": True},
     "python_image": {"type": "str", "default": ""},
-    "dialect": {"type": "str", "default": "strimzi", "choices": ["strimzi", "eventstreams"]},
+    "event_streams": {"type": "dict", "default": {}},
     "operator_comes": {"type": "bool", "default": False},
     "manifests": {
         "type": "list",
@@ -86,13 +87,17 @@ def _changed(resources: list[str]) -> Result:
 
 
 def _read(parameters: Parameters, namespace: str | None) -> list[Manifest]:
-    return read_manifests(parameters["manifests"] or [], namespace)
+    settings = parameters["event_streams"]
+    return read_manifests(parameters["manifests"] or [], namespace, EventStreams(**settings) if settings else None)
 
 
 def _preflight(region: apply.Region, parameters: Parameters, check_mode: bool) -> Result:
     manifests = _read(parameters, None)
     preflight.check(
-        region, manifests, dialect=parameters["dialect"], operator_comes=parameters["operator_comes"]
+        region,
+        manifests,
+        dialect="eventstreams" if parameters["event_streams"] else "strimzi",
+        operator_comes=parameters["operator_comes"],
     )
     return {"changed": False}
 
@@ -120,9 +125,7 @@ def _status(region: apply.Region, parameters: Parameters, check_mode: bool) -> R
 def _access(region: apply.Region, parameters: Parameters, check_mode: bool) -> Result:
     home = Path(parameters["home"])
     return {
-        "changed": access.record(
-            region, home, parameters["client_region"], parameters["image"], dry_run=check_mode
-        )
+        "changed": access.record(region, home, parameters["client_region"], parameters["image"], dry_run=check_mode)
     }
 
 

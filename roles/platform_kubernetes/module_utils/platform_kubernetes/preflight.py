@@ -18,7 +18,7 @@ from .rights import rights
 OLDEST: Final = (1, 30)
 """The oldest Kubernetes that the kit is for."""
 _HELM_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
-_UNITS: Final = {
+_UNITS: Final[Mapping[str, Decimal | int]] = {
     "": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
 }  # fmt: skip

@@ -10,6 +10,8 @@ from typing import Any, Final
 from platform_local.documents import read_documents
 from platform_local.errors import ManifestError
 
+from .event_streams import EventStreams, to_event_streams
+
 FIELD_MANAGER: Final = "loosehanger-lab"
 """Owns the fields that the kit sets."""
 LABELS: Final = {
@@ -50,8 +52,8 @@ CLIENTS: Final = ("Job", "Deployment", "KafkaMirrorMaker2")
 class Manifest:
     """A resource of a manifest file."""
 
-    source: str
-    line: int
+    place: str
+    """File and line, for messages."""
     document: dict[str, Any]
 
     @property
@@ -73,7 +75,7 @@ class Manifest:
     @property
     def where(self) -> str:
         """File, line and resource, for messages."""
-        return f"{self.source}:{self.line}: {reference(self.document)}"
+        return f"{self.place}: {reference(self.document)}"
 
 
 def reference(document: Mapping[str, Any]) -> str:
@@ -81,12 +83,15 @@ def reference(document: Mapping[str, Any]) -> str:
     return f"{document['kind']}/{document.get('metadata', {}).get('name', '')}".rstrip("/")
 
 
-def read_manifests(files: Iterable[Mapping[str, str]], namespace: str | None = None) -> list[Manifest]:
+def read_manifests(
+    files: Iterable[Mapping[str, str]], namespace: str | None = None, event_streams: EventStreams | None = None
+) -> list[Manifest]:
     """Reads the resources of manifest files.
 
     Args:
         files: of ``source``, a name for messages, and ``content``.
         namespace: the only namespace that the resources may be for; None for any.
+        event_streams: converts them for IBM Event Streams; None leaves Strimzi's as they stand.
 
     Returns:
         The resources, each with the kit's labels, in the order in which they are applied.
@@ -94,12 +99,16 @@ def read_manifests(files: Iterable[Mapping[str, str]], namespace: str | None = N
     Raises:
         ManifestError: a file is not YAML, or has something in it that is not a resource of this namespace.
     """
-    manifests = [
-        Manifest(file["source"], node.start_mark.line + 1, labelled(document))
+    documents = [
+        (f"{file['source']}:{node.start_mark.line + 1}", document)
         for file in files
         for document, node in read_documents(file["source"], file["content"])
-        if _checked(f"{file['source']}:{node.start_mark.line + 1}", document)
     ]
+    for where, document in documents:
+        _check(where, document)
+    if event_streams:
+        documents = to_event_streams(documents, event_streams)
+    manifests = [Manifest(where, labelled(document)) for where, document in documents]
     for manifest in manifests:
         if namespace is not None and manifest.namespace != namespace:
             raise ManifestError(
@@ -109,7 +118,7 @@ def read_manifests(files: Iterable[Mapping[str, str]], namespace: str | None = N
     return sorted(manifests, key=lambda manifest: ORDER.index(manifest.kind))
 
 
-def _checked(where: str, document: dict[str, Any]) -> bool:
+def _check(where: str, document: Mapping[str, Any]) -> None:
     metadata = document.get("metadata")
     for field, value in {
         "apiVersion": document.get("apiVersion"),
@@ -128,7 +137,6 @@ def _checked(where: str, document: dict[str, Any]) -> bool:
             )
         known = ", ".join(dict.fromkeys(name for _, name in ORDER))
         raise ManifestError(f"{where}: kind: '{kind[1]}' is not one that the kit applies; it knows: {known}")
-    return True
 
 
 def labelled(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Service names of regions on other clusters: what no DNS resolves becomes the address of their external listener.
 
-A name such as ``europe-kafka-bootstrap.europe.svc:9098`` is resolved by Kubernetes within the cluster that Europe is on.
-Elsewhere it stands for the listener that Europe's Kafka offers to the outside.
+A name such as ``europe-kafka-bootstrap.europe.svc:9098`` is resolved by Kubernetes within the cluster that has
+Europe. Elsewhere it stands for the listener that Europe's Kafka offers to the outside.
 """
 
 from __future__ import annotations

@@ -71,7 +71,9 @@ def mirror_health(mirror: Document) -> Health:
     if wanted <= {"PAUSED", "STOPPED"}:
         state = "Paused" if wanted == {"PAUSED"} else "Stopped"
         return kind, name, False, state, f"its manifest says so: {', '.join(wanted_connectors(spec))}"
-    sources = ", ".join(entry["source"]["alias"] if "source" in entry else entry["sourceCluster"] for entry in spec["mirrors"])
+    sources = ", ".join(
+        entry["source"]["alias"] if "source" in entry else entry["sourceCluster"] for entry in spec["mirrors"]
+    )
     tasks = sum(len(connector.get("tasks") or ()) for connector in connectors)
     detail = f"from {sources}: {_count(len(connectors), 'connector')}, {_count(tasks, 'task')} on "
     return kind, name, True, "Running", detail + _count(spec.get("replicas", 1), "worker")

@@ -56,7 +56,6 @@ def record(region: Region) -> bool:
     return changed | write_file(folder / f"{region.name}.json", json.dumps(document, indent=1, sort_keys=True))
 
 
-
 def _connect(mirror_maker: MirrorMaker) -> dict[str, str]:
     rest = mirror_maker.rest
     return {

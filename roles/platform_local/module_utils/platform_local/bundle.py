@@ -6,12 +6,13 @@ from pathlib import Path
 
 from .processes import states, tail
 from .region import Region, make_folder, write_file
+from .scrub import scrub
 
 LOG_BYTES = 1_000_000
 
 
 def collect(region: Region, folder: Path) -> None:
-    """Writes what is known of a region into a folder: its manifests, the state of its processes, the ends of its logs."""
+    """Writes what is known of a region into a folder: its manifests, its processes' states, the ends of their logs."""
     make_folder(folder)
     for path in (region.folder / "resources").glob("*/*.yaml"):
         write_file(folder / f"{path.parent.name}-{path.name}", path.read_bytes())
@@ -19,3 +20,4 @@ def collect(region: Region, folder: Path) -> None:
         write_file(folder / "logs" / path.name, path.read_bytes()[-LOG_BYTES:])
     lines = [f"{process.name} is {process.state}: {tail(process.log)}\n" for process in states(region)]
     write_file(folder / "processes.txt", "".join(lines))
+    scrub(folder, (path.read_bytes() for path in region.secrets.glob("*/*")))
