@@ -322,6 +322,7 @@ class ApiServer:
                 "etcd-certfile": keys / "kube-apiserver.crt",
                 "etcd-keyfile": keys / "kube-apiserver.key",
                 "bind-address": LOOPBACK,
+                "advertise-address": LOOPBACK,
                 "secure-port": api,
                 # Nothing in the cluster reaches the server by the service `kubernetes`: there are no pods.
                 "endpoint-reconciler-type": "none",

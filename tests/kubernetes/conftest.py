@@ -34,7 +34,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.option.collectonly or not any(item.get_closest_marker("kubernetes") for item in session.items):
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():  # type: ignore[union-attr]
+    with capture.global_and_fixture_disabled():
         try:
             session.config.stash[_PROGRAMS] = programs()
         except LabError as error:

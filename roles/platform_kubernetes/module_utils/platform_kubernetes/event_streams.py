@@ -73,16 +73,6 @@ def _refused(why: str) -> Rule:
 SAME: Final = Rule()
 
 
-def _without_pattern(tls: Document) -> Document:
-    for certificate in tls.get("trustedCertificates", ()):
-        pattern = certificate.pop("pattern", None)
-        if pattern not in (None, "*.crt"):
-            raise ValueError(f"the pattern '{pattern}' is not possible; name one file with 'certificate'")
-        if pattern:
-            certificate["certificate"] = "ca.crt"
-    return tls
-
-
 def _without_custom_type(authentication: Document) -> Document:
     if authentication.get("type") == "custom":
         raise ValueError("the type 'custom' is not possible; expected scram-sha-512, scram-sha-256, plain or tls")
@@ -97,8 +87,7 @@ def _without_gateway(listeners: list[Document]) -> list[Document]:
 
 
 _VERSION = _left_out("the operator runs the version of Kafka that it comes with")
-_NEWER = "newer than the dialect"
-_TRUST = f'`pattern: "*.crt"` becomes `certificate: ca.crt`: patterns are {_NEWER}'
+_NEWER = "newer than Event Streams 12.0"
 
 
 def _mirrored_cluster(v1: str, alias: str) -> dict[str, Rule]:
@@ -106,7 +95,7 @@ def _mirrored_cluster(v1: str, alias: str) -> dict[str, Rule]:
     cluster = f"spec/clusters/{{{alias}}}"
     return {
         f"{v1}/bootstrapServers": _moved(f"{cluster}/bootstrapServers"),
-        f"{v1}/tls": _moved(f"{cluster}/tls", change=_without_pattern, why=_TRUST),
+        f"{v1}/tls": _moved(f"{cluster}/tls"),
         f"{v1}/authentication": _moved(
             f"{cluster}/authentication", change=_without_custom_type, why=f"without the type custom: {_NEWER}"
         ),
@@ -185,7 +174,7 @@ FIELDS: Final[Mapping[str, Mapping[str, Rule]]] = {
 }
 """Each kind that is converted: field in v1 → what becomes of it. Below a field that is named, everything goes along."""
 
-_LISTS: Final = ("/spec/clusters", "/spec/mirrors", "/spec/strimziOverrides/nodePools")
+_LISTS: Final = ("spec/clusters", "spec/mirrors", "spec/strimziOverrides/nodePools")
 """Lists of the result, which are put together by name or number."""
 
 
@@ -234,6 +223,17 @@ def to_event_streams(
     return result
 
 
+def web_console(event_streams: Mapping[str, Any], user: str) -> dict[str, str] | None:
+    """Where people look at a cluster in a browser, and as whom they sign in; None where there is no console (yet).
+
+    Args:
+        event_streams: the EventStreams, with the status that its operator has given it.
+        user: a KafkaUser with a password, who sees in the console what its access control list lets it see.
+    """
+    url = event_streams.get("status", {}).get("adminUiUrl")
+    return {"name": event_streams["metadata"]["name"], "url": url, "username": user} if url else None
+
+
 def _event_streams(
     where: str, kafka: Mapping[str, Any], pools: Sequence[tuple[str, Mapping[str, Any]]], settings: EventStreams
 ) -> Document:
@@ -273,7 +273,7 @@ def _event_streams(
             if label != f"{LABELS}cluster":
                 _refuse(at, pool, f"metadata.labels.{label}", "an EventStreams has no labels for its node pools")
         conversion.run({"pool": name})
-    return document | _listed(result)
+    return document | _with_lists(result)
 
 
 def _mirror_maker(where: str, mirror_maker: Mapping[str, Any], settings: EventStreams) -> Document:
@@ -294,7 +294,7 @@ def _mirror_maker(where: str, mirror_maker: Mapping[str, Any], settings: EventSt
             )
     result: Document = {}
     _Conversion(where, mirror_maker, result).run({"target": target})
-    document = _renamed(mirror_maker) | {"apiVersion": API_VERSION} | _listed(result)
+    document = _renamed(mirror_maker) | {"apiVersion": API_VERSION} | _with_lists(result)
     if settings.pod_annotations:
         name = document["metadata"]["name"]
         pod = document["spec"].setdefault("template", {}).setdefault("pod", {}).setdefault("metadata", {})
@@ -314,7 +314,7 @@ def _converted(where: str, document: Mapping[str, Any]) -> Document:
         )
     result: Document = {}
     _Conversion(where, document, result).run({})
-    return _renamed(document) | {"apiVersion": API_VERSION} | _listed(result)
+    return _renamed(document) | {"apiVersion": API_VERSION} | _with_lists(result)
 
 
 class _Conversion:
@@ -404,13 +404,16 @@ def _renamed(document: Mapping[str, Any]) -> Document:
     return copied
 
 
-def _listed(value: Any, path: str = "") -> Any:
+def _with_lists(result: Document) -> Document:
     """The result with its lists as lists."""
-    if not isinstance(value, dict):
-        return value
-    if path in _LISTS:
-        return list(value.values())
-    return {key: _listed(item, f"{path}/{key}") for key, item in value.items()}
+    for path in _LISTS:
+        *folders, name = path.split("/")
+        here = result
+        for folder in folders:
+            here = here.get(folder, {})
+        if name in here:
+            here[name] = list(here[name].values())
+    return result
 
 
 def _is(document: Mapping[str, Any], kind: str) -> bool:
