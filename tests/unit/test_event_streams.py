@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -355,6 +357,35 @@ def test_the_documentation_has_the_same_table() -> None:
     ]
     documented = {(row[0], *(cell.replace("`", "") if cell != "–" else "" for cell in row[1:])) for row in rows}
     assert documented == set(differences())
+
+
+def paths(value: Any) -> Iterator[tuple[str | int, ...]]:
+    """The path of everything within a document."""
+    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (key,)
+        yield from ((key, *below) for below in paths(item))
+
+
+@pytest.mark.parametrize("junk", [None, "", "text", 5, True, [], [None], ["text"], {}, {"a": None}], ids=repr)
+def test_whatever_stands_there_is_converted_or_refused(junk: Any) -> None:
+    settings = EventStreams(True, "L", "x", pod_annotations={"a": "b"})
+    mirror = mirror_maker(template={"pod": {"metadata": {"annotations": {"a": "2"}}}})
+    for path in sorted(ROOT.glob("playbooks/*/mm2-*.yaml"))[:1]:
+        mirror["spec"] |= yaml.safe_load(path.read_text(encoding="utf-8"))["spec"]
+    kafka = resource("Kafka", kafka={"version": "4.3.1", "listeners": [{"name": "a", "type": "route"}], "config": {}})
+    for index, document in enumerate([mirror, kafka, resource("KafkaNodePool", replicas=1), resource("KafkaTopic")]):
+        for path in paths(document):
+            if path[0] in ("apiVersion", "kind") or path in (("metadata",), ("metadata", "name")):
+                continue  # who reads the file has looked at these
+            documents = [copy.deepcopy(d) for d in (mirror, kafka, resource("KafkaNodePool"), resource("KafkaTopic"))]
+            documents[index] = copy.deepcopy(document)
+            here: Any = documents[index]
+            for part in path[:-1]:
+                here = here[part]
+            here[path[-1]] = junk
+            with contextlib.suppress(ManifestError):
+                convert(*documents, settings=settings)
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("playbooks/*/mm2-*.yaml")), ids=lambda path: path.name)

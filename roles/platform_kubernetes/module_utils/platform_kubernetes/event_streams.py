@@ -73,15 +73,15 @@ def _refused(why: str) -> Rule:
 SAME: Final = Rule()
 
 
-def _without_custom_type(authentication: Document) -> Document:
-    if authentication.get("type") == "custom":
+def _without_custom_type(authentication: Any) -> Any:
+    if _part(authentication, "type") == "custom":
         raise ValueError("the type 'custom' is not possible; expected scram-sha-512, scram-sha-256, plain or tls")
     return authentication
 
 
-def _without_gateway(listeners: list[Document]) -> list[Document]:
-    for listener in listeners:
-        if listener.get("type") == "tlsroute":
+def _without_gateway(listeners: Any) -> Any:
+    for listener in listeners if isinstance(listeners, list) else ():
+        if _part(listener, "type") == "tlsroute":
             raise ValueError(f"the type 'tlsroute' of {listener.get('name')} is not possible; 'route' is on OpenShift")
     return listeners
 
@@ -205,7 +205,7 @@ def to_event_streams(
     """
     listed = list(resources)
     pools = [(where, document) for where, document in listed if _is(document, "KafkaNodePool")]
-    clusters = {_key(document) for _, document in listed if _is(document, "Kafka")}
+    clusters = [_key(document) for _, document in listed if _is(document, "Kafka")]
     for where, pool in pools:
         if _key_of_cluster(pool) not in clusters:
             _refuse(
@@ -266,41 +266,44 @@ def _event_streams(
         entry = ("spec", "strimziOverrides", "nodePools", name)
         conversion = _Conversion(at, pool, result)
         conversion.place((*entry, "name"), name, "metadata/name")
-        others = _renamed(pool)["metadata"]
-        if annotations := others.get("annotations"):
+        if annotations := _part(_renamed(pool), "metadata", "annotations"):
             conversion.place((*entry, "annotations"), annotations, "metadata/annotations")
-        for label in others.get("labels", {}):
-            if label != f"{LABELS}cluster":
+        for label in _part(pool, "metadata", "labels") or ():
+            if label != CLUSTER_LABEL:
                 _refuse(at, pool, f"metadata.labels.{label}", "an EventStreams has no labels for its node pools")
         conversion.run({"pool": name})
     return document | _with_lists(result)
 
 
 def _mirror_maker(where: str, mirror_maker: Mapping[str, Any], settings: EventStreams) -> Document:
-    spec = mirror_maker.get("spec", {})
-    target = spec.get("target", {}).get("alias", "")
+    target = _part(mirror_maker, "spec", "target", "alias")
     sources: dict[str, Any] = {}
-    for number, mirror in enumerate(spec.get("mirrors", [])):
-        source = mirror.get("source", {})
-        alias = source.get("alias", "")
-        if alias == target:
-            _refuse(where, mirror_maker, f"spec.mirrors[{number}].source.alias", "is the alias of the target, too")
-        if sources.setdefault(alias, source) != source:
-            _refuse(
-                where,
-                mirror_maker,
-                f"spec.mirrors[{number}].source",
-                f"differs from another source with the alias '{alias}'; give it another alias",
-            )
+    for number, source in enumerate(_sources(mirror_maker)):
+        alias, path = _part(source, "alias"), f"spec.mirrors[{number}].source"
+        if not isinstance(alias, str):
+            _refuse(where, mirror_maker, f"{path}.alias", "is missing")
+        elif alias == target:
+            _refuse(where, mirror_maker, f"{path}.alias", "is the alias of the target, too")
+        elif sources.setdefault(alias, source) != source:
+            reason = f"differs from another source with the alias '{alias}'; give it another alias"
+            _refuse(where, mirror_maker, path, reason)
     result: Document = {}
     _Conversion(where, mirror_maker, result).run({"target": target})
     document = _renamed(mirror_maker) | {"apiVersion": API_VERSION} | _with_lists(result)
-    if settings.pod_annotations:
-        name = document["metadata"]["name"]
-        pod = document["spec"].setdefault("template", {}).setdefault("pod", {}).setdefault("metadata", {})
-        metered = {key: value.replace("{name}", name) for key, value in settings.pod_annotations.items()}
-        pod["annotations"] = metered | pod.get("annotations", {})
+    name = document["metadata"]["name"]
+    for key, value in settings.pod_annotations.items():
+        annotations = _folder(document, "spec", "template", "pod", "metadata", "annotations")
+        if annotations is None:
+            _refuse(where, mirror_maker, "spec.template.pod.metadata.annotations", "expected a mapping")
+        else:
+            annotations.setdefault(key, value.replace("{name}", name))
     return document
+
+
+def _sources(mirror_maker: Mapping[str, Any]) -> list[Any]:
+    """The source of each mirror, as it stands."""
+    mirrors = _part(mirror_maker, "spec", "mirrors")
+    return [_part(mirror, "source") for mirror in mirrors] if isinstance(mirrors, list) else []
 
 
 def _converted(where: str, document: Mapping[str, Any]) -> Document:
@@ -339,8 +342,7 @@ class _Conversion:
             self.refuse(path, "unknown field, or one that cannot be converted for Event Streams")
         elif isinstance(value, list):
             for number, item in enumerate(value):
-                source = item.get("source", {}).get("alias", "") if isinstance(item, dict) else ""
-                here = {**names, "mirror": str(number), "source": source}
+                here = {**names, "mirror": str(number), "source": _part(item, "source", "alias")}
                 self._walk(item, f"{pattern}[]", f"{path}[{number}]", here)
         elif isinstance(value, dict):
             if not value and all(rule == SAME or rule.refused for rule in below):
@@ -362,7 +364,7 @@ class _Conversion:
         if rule == SAME:
             self.place(_parts(path), value, path)
         for template in rule.paths:
-            every = range(len(self.document["spec"].get("mirrors", ()))) if "{every}" in template else range(1)
+            every = range(len(_sources(self.document))) if "{every}" in template else range(1)
             for number in every:
                 here = {**names, "every": str(number)}
                 self.place([part.format(**here) for part in template.split("/")], value, path)
@@ -370,16 +372,11 @@ class _Conversion:
     def place(self, target: Sequence[str], value: Any, path: str) -> None:
         """Puts a value at a path of the result, where there may be the same already."""
         *folders, name = target
-        here = self.result
-        for folder in folders:
-            here = here.setdefault(folder, {})
-        if isinstance(value, dict):
-            here.setdefault(name, {})
-            for key, item in value.items():
-                if here[name].setdefault(key, item) != item:
-                    self.refuse(f"{path}/{key}", f"{'.'.join(target)}.{key} has another value already")
-        elif here.setdefault(name, value) != value:
-            self.refuse(path, f"{'.'.join(target)} has another value already")
+        here = _folder(self.result, *folders, *([name] if isinstance(value, dict) else []))
+        for key, item in value.items() if isinstance(value, dict) else [(name, value)]:
+            if here is None or here.setdefault(key, item) != item:
+                field = path if key == name else f"{path}/{key}"
+                self.refuse(field, f"{'.'.join((*target[:-1], key))} has another value already")
 
     def refuse(self, path: str, why: str) -> None:
         """Ends the conversion."""
@@ -394,26 +391,41 @@ def _refuse(where: str, document: Mapping[str, Any], field: str, why: str) -> No
 def _renamed(document: Mapping[str, Any]) -> Document:
     """A copy whose labels and annotations are the dialect's."""
     copied = copy.deepcopy(dict(document))
-    metadata = copied.get("metadata") or {}
     for part in ("labels", "annotations"):
-        if metadata.get(part):
-            metadata[part] = {
-                f"{LABELS}{key.removeprefix(STRIMZI_LABELS)}" if key.startswith(STRIMZI_LABELS) else key: value
-                for key, value in metadata[part].items()
-            }
+        if isinstance(names := _part(copied, "metadata", part), dict):
+            copied["metadata"][part] = {_of_the_dialect(name): value for name, value in names.items()}
     return copied
+
+
+def _of_the_dialect(name: Any) -> Any:
+    """The name of a label or annotation."""
+    is_strimzis = isinstance(name, str) and name.startswith(STRIMZI_LABELS)
+    return LABELS + name.removeprefix(STRIMZI_LABELS) if is_strimzis else name
 
 
 def _with_lists(result: Document) -> Document:
     """The result with its lists as lists."""
     for path in _LISTS:
         *folders, name = path.split("/")
-        here = result
-        for folder in folders:
-            here = here.get(folder, {})
-        if name in here:
+        here = _part(result, *folders)
+        if _part(here, name) is not None:
             here[name] = list(here[name].values())
     return result
+
+
+def _part(value: Any, *path: str) -> Any:
+    """What stands at a path of mappings; None where nothing does."""
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _folder(value: Document, *path: str) -> Document | None:
+    """The mapping at a path, which is made; None where something else stands in the way."""
+    here: Any = value
+    for name in path:
+        here = here.setdefault(name, {}) if isinstance(here, dict) else None
+    return here if isinstance(here, dict) else None
 
 
 def _is(document: Mapping[str, Any], kind: str) -> bool:
@@ -427,12 +439,11 @@ def _is_other(document: Mapping[str, Any]) -> bool:
 
 
 def _key(document: Mapping[str, Any]) -> tuple[Any, Any]:
-    return document["metadata"].get("namespace"), document["metadata"].get("name")
+    return _part(document, "metadata", "namespace"), _part(document, "metadata", "name")
 
 
 def _key_of_cluster(document: Mapping[str, Any]) -> tuple[Any, Any]:
-    metadata = document["metadata"]
-    return metadata.get("namespace"), (metadata.get("labels") or {}).get(CLUSTER_LABEL)
+    return _part(document, "metadata", "namespace"), _part(document, "metadata", "labels", CLUSTER_LABEL)
 
 
 def _parts(path: str) -> list[str]:
