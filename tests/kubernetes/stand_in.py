@@ -52,7 +52,12 @@ class StandIn:
         try:
             while not self._stop.wait(PAUSE_SECONDS):
                 for namespace in self._namespaces:
-                    self._look(namespace)
+                    try:
+                        self._look(namespace)
+                    except RefusedError as error:
+                        # Deleted or changed in the meantime, or not served yet: the next look finds what is there.
+                        if error.code not in (403, 404, 409, 429, 503):
+                            raise
         except Exception as error:  # told in the test's own thread
             self.failure = error
 
@@ -65,14 +70,9 @@ class StandIn:
                 status = says(resource)
                 if status is None or resource.get("status") == status:
                     continue
-                try:
-                    for secret in secrets(resource):
-                        self._server.apply(secret, manager="operator")
-                    self._server.set_status(resource, status)
-                except RefusedError as error:
-                    # Deleted or changed in the meantime: the next look finds what is there then.
-                    if error.code not in (404, 409, 403):
-                        raise
+                for secret in secrets(resource):
+                    self._server.apply(secret, manager="operator")
+                self._server.set_status(resource, status)
 
 
 def ready(resource: Mapping[str, Any]) -> Document:
