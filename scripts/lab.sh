@@ -10,7 +10,8 @@ export PYTHONPYCACHEPREFIX="${LAB_HOME}/cache"
 
 case "$1" in
   cleanup)
-    if [[ ! -x "${LAB_HOME}/venv/bin/python" && ! -d "${LAB_HOME}/regions" && " $* " != *" --all "* ]]; then
+    if [[ ! -x "${LAB_HOME}/venv/bin/python" && ! -d "${LAB_HOME}/regions" && ! -d "${LAB_HOME}/access" ]] &&
+      [[ " $* " != *" --all "* && " $* " != *" -i "* ]]; then
       echo "There is nothing to clean up."
       exit 0
     fi

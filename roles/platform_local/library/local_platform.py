@@ -19,11 +19,11 @@ options:
         out and waits until they are ready; C(delete) deletes what they describe; C(copy_secrets) copies secrets from
         another region; C(status) reads the health of everything; C(access) records how the kit's clients reach the
         region; C(stop_clients) ends everything but the Kafka nodes, because a mirror whose cluster went first hangs on
-        its way
-        out; C(delete_region) ends every process and deletes the region's folder.
+        its way out; C(delete_region) ends every process and deletes the region's folder; C(bundle) collects manifests,
+        states and logs.
     type: str
     required: true
-    choices: [preflight, apply, delete, copy_secrets, status, access, stop_clients, delete_region]
+    choices: [preflight, apply, delete, copy_secrets, status, access, stop_clients, delete_region, bundle]
   home: {description: The lab's home., type: path, required: true}
   checkout: {description: Where the kit's own programs are., type: path, required: true}
   region: {description: The region., type: str, required: true}
@@ -42,6 +42,7 @@ options:
   disk_mb: {description: For preflight, disk that must be free in MiB., type: int, default: 0}
   origin: {description: For copy_secrets, the region that has them., type: str}
   secrets: {description: For copy_secrets, their names., type: list, elements: str}
+  folder: {description: For bundle, the folder to write into., type: path}
 """
 
 EXAMPLES = """

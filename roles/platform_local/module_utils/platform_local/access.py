@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from .connect import REST_USER
 from .deployment import Program
 from .kafka_cluster import Cluster
-from .mirror_maker import MirrorMaker, connectors_of
-from .models import Deployment, KafkaMirrorMaker2, as_text
-from .preflight import IDENTITY_POLICY
+from .mirror_maker import MirrorMaker
+from .mirror_record import mirror_entries
+from .models import Deployment, KafkaMirrorMaker2
 from .region import Region, write_file
 from .secret_store import read_secret
-
-_MM2_EXCLUDED = r"mm2.*\.internal,.*\.replica,__.*"
 
 
 def record(region: Region) -> bool:
@@ -56,7 +53,9 @@ def record(region: Region) -> bool:
         "mirrors": [
             mirror
             for resource in region.resources("KafkaMirrorMaker2")
-            for mirror in _mirrors(MirrorMaker(region, KafkaMirrorMaker2.model_validate(resource)))
+            for mirror in mirror_entries(
+                resource, _connect(MirrorMaker(region, KafkaMirrorMaker2.model_validate(resource)))
+            )
         ],
     }
     return changed | write_file(folder / f"{region.name}.json", json.dumps(document, indent=1, sort_keys=True))
@@ -76,38 +75,11 @@ def _console(deployment: Deployment) -> dict[str, str] | None:
     }
 
 
-def _mirrors(mirror_maker: MirrorMaker) -> list[dict[str, Any]]:
-    target = mirror_maker.resource.spec.target
+def _connect(mirror_maker: MirrorMaker) -> dict[str, str]:
     rest = mirror_maker.rest
-    mirrors = []
-    for mirror in mirror_maker.resource.spec.mirrors:
-        connector = connectors_of(mirror).get("MirrorSourceConnector")
-        if connector is None:
-            continue
-        policy = connector.config.get("replication.policy.class")
-        mirrors.append(
-            {
-                "name": mirror_maker.name,
-                "source_alias": mirror.source.alias,
-                "target_alias": target.alias,
-                "source": _region_of(mirror.source.bootstrap_servers),
-                "target": _region_of(target.bootstrap_servers),
-                "policy": "identity" if policy == IDENTITY_POLICY else "default",
-                "separator": as_text(connector.config.get("replication.policy.separator", ".")),
-                "topics": mirror.topics_pattern,
-                "topics_exclude": mirror.topics_exclude_pattern or _MM2_EXCLUDED,
-                "connector": f"{mirror.source.alias}->{target.alias}.MirrorSourceConnector",
-                "connect": {
-                    "url": rest.url,
-                    "username": REST_USER,
-                    "password_file": str(rest.password_file),
-                    "ca_file": str(rest.ca_file),
-                },
-            }
-        )
-    return mirrors
-
-
-def _region_of(bootstrap_servers: str) -> str:
-    """``<cluster>-kafka-bootstrap.<namespace>.svc:<port>`` → namespace, which is the region's name."""
-    return bootstrap_servers.split(":")[0].split(".")[1]
+    return {
+        "url": rest.url,
+        "username": REST_USER,
+        "password_file": str(rest.password_file),
+        "ca_file": str(rest.ca_file),
+    }

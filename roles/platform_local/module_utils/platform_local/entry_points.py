@@ -8,6 +8,7 @@ from typing import Any
 
 from .access import record
 from .apply import apply, delete, delete_region, stop_clients
+from .bundle import collect
 from .errors import PlatformError
 from .manifests import Manifest, read_manifests
 from .preflight import check_machine, check_mirrors, check_ports
@@ -35,6 +36,7 @@ OPTIONS: dict[str, Any] = {
     "disk_mb": {"type": "int", "default": 0},
     "origin": {"type": "str"},
     "secrets": {"type": "list", "elements": "str", "no_log": False},
+    "folder": {"type": "path"},
 }
 """What the module takes; an argument specification of Ansible."""
 
@@ -129,6 +131,11 @@ def _delete_region(region: Region, parameters: Parameters, check_mode: bool) -> 
     return {"changed": region.folder.exists() if check_mode else delete_region(region, parameters["stop_seconds"])}
 
 
+def _bundle(region: Region, parameters: Parameters, check_mode: bool) -> Result:
+    collect(region, Path(parameters["folder"]) / region.name)
+    return {"changed": False}
+
+
 _ENTRY_POINTS: dict[str, Callable[[Region, Parameters, bool], Result]] = {
     "preflight": _preflight,
     "apply": _apply,
@@ -138,5 +145,6 @@ _ENTRY_POINTS: dict[str, Callable[[Region, Parameters, bool], Result]] = {
     "access": _access,
     "stop_clients": _stop_clients,
     "delete_region": _delete_region,
+    "bundle": _bundle,
 }
 OPTIONS["entry_point"]["choices"] = list(_ENTRY_POINTS)

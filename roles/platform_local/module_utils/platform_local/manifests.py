@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
-from yaml.constructor import ConstructorError
 
+from .documents import read_documents
 from .errors import ManifestError
 from .models import KINDS, Model, Resource, WithoutMeaning
 
@@ -24,19 +24,6 @@ class Manifest:
     resource: Resource
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """Refuses what YAML readers usually pass over: a key that stands twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise ConstructorError(None, None, f"the key '{key}' stands twice", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
 def read_manifests(source: str, text: str, namespace: str | None = None) -> list[Manifest]:
     """Reads and checks every document of a manifest file.
 
@@ -48,18 +35,8 @@ def read_manifests(source: str, text: str, namespace: str | None = None) -> list
     Raises:
         ManifestError: the text is not YAML, or a resource is not one that this platform can carry out.
     """
-    try:
-        nodes = [node for node in yaml.compose_all(text, Loader=_StrictLoader) if node is not None]
-        documents = [d for d in yaml.load_all(text, Loader=_StrictLoader) if d is not None]
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{source}:{mark.line + 1}" if mark else source
-        raise ManifestError(f"{where}: not YAML: {error.problem}") from error
-    except yaml.YAMLError as error:
-        raise ManifestError(f"{source}: not YAML: {error}") from error
-    if not documents:
-        raise ManifestError(f"{source}: there is no resource in it")
-    return [_checked(source, document, node, namespace) for document, node in zip(documents, nodes, strict=True)]
+    documents = read_documents(source, text)
+    return [_checked(source, document, node, namespace) for document, node in documents]
 
 
 def in_order(manifests: Iterable[Manifest]) -> list[Manifest]:
@@ -96,10 +73,8 @@ def _models_in(field: FieldInfo) -> Iterator[tuple[type[Model], str]]:
     yield from search(field.annotation, "")
 
 
-def _checked(source: str, document: Any, node: yaml.Node, namespace: str | None) -> Manifest:
+def _checked(source: str, document: dict[str, Any], node: yaml.Node, namespace: str | None) -> Manifest:
     where = f"{source}:{node.start_mark.line + 1}"
-    if not isinstance(document, dict):
-        raise ManifestError(f"{where}: expected a resource (a mapping with apiVersion, kind and metadata)")
     kind = document.get("kind")
     if kind not in KINDS:
         raise ManifestError(

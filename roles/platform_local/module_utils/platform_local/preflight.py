@@ -15,11 +15,10 @@ from .errors import ManifestError
 from .kafka_cluster import Cluster
 from .manifests import Manifest
 from .mirror_maker import connectors_of
+from .mirror_record import IDENTITY_POLICY
 from .models import Kafka, KafkaMirrorMaker2, KafkaNodePool
 from .processes import marked_processes
 from .region import FIRST_WORKER_PORT, LOOPBACK, PORTS_OF_A_REGION, Region
-
-IDENTITY_POLICY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
 
 def check_machine(region: Region, *, regions: int, memory_mb: int, disk_mb: int) -> None:

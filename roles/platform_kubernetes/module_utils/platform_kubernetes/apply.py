@@ -1,0 +1,346 @@
+"""Applying and deleting the kit's resources, and waiting until the operators have carried that out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from platform_local.errors import ManifestError, PlatformError
+from platform_local.waiting import wait_for
+
+from . import programs, services
+from .cluster import Cluster
+from .readiness import pod_problems, waiting_for
+from .resources import CLIENTS, LABELS, ORDER, SELECTOR, Manifest, content, is_ours, labelled, reference
+from .services import Place
+
+REPORT_SECONDS = 15
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Region:
+    """A region: a namespace of a cluster."""
+
+    name: str
+    place: Place
+    places: Mapping[str, Place]
+    """Where each region is, this one too."""
+    create_namespace: bool
+    """Whether the kit makes and deletes the namespace, or takes it as it is."""
+    python_image: str
+    """A stock Python image for the kit's programs; empty where the manifests' own image is used."""
+    checkout: Path
+    report: Report
+
+    @property
+    def cluster(self) -> Cluster:
+        """The way to its API server."""
+        return self.place.cluster()
+
+
+@dataclass
+class Outcome:
+    """What applying changed."""
+
+    changed: list[str] = field(default_factory=list)
+    """``Kind/name`` of each resource that was made or changed."""
+    before: str = ""
+    after: str = ""
+    """The resources that differ, before and after, as YAML; of secrets, nothing."""
+
+
+def apply(region: Region, manifests: Sequence[Manifest], *, ready_seconds: float, dry_run: bool = False) -> Outcome:
+    """Applies manifests of one region in the order in which they need each other, and waits until all are ready.
+
+    Args:
+        region: where.
+        manifests: what, sorted.
+        ready_seconds: how long all of them together may take to get ready.
+        dry_run: only tell what would change; the API server checks everything and keeps nothing.
+
+    Raises:
+        ManifestError: the API server refuses a manifest, or a resource of somebody else's has its name.
+        PlatformError: a resource does not get ready in time; the message says what it waits for.
+    """
+    cluster = region.cluster
+    wanted = [manifest for manifest in manifests if region.create_namespace or manifest.document["kind"] != "Namespace"]
+    if region.python_image and any(manifest.document["kind"] == "Deployment" for manifest in wanted):
+        code = programs.code_map(region.checkout, region.name)
+        wanted.insert(0, Manifest("the kit's programs", code))
+    existing = {id(manifest): _present(cluster, manifest) for manifest in wanted}
+    if strangers := [stranger for m in wanted if (stranger := foreign(m, existing[id(m)]))]:
+        raise ManifestError("; ".join(strangers))
+    outcome = Outcome()
+    before, after = [], []
+    for manifest in wanted:
+        document = _carried_out(region, cluster, manifest)
+        was = existing[id(manifest)]
+        try:
+            applied = _apply(region, cluster, document, dry_run=dry_run)
+        except ManifestError as error:
+            raise ManifestError(f"{manifest.where}: {error}") from error
+        except PlatformError as error:
+            raise PlatformError(f"{manifest.where}: {error}") from error
+        if content(was) != content(applied):
+            outcome.changed.append(reference(document))
+            if document["kind"] != "Secret":
+                before += [content(was)] if was else []
+                after.append(content(applied))
+    outcome.before = yaml.safe_dump_all(before, sort_keys=True) if before else ""
+    outcome.after = yaml.safe_dump_all(after, sort_keys=True) if after else ""
+    if not dry_run:
+        _wait_ready(region, cluster, wanted, ready_seconds)
+    return outcome
+
+
+def foreign(manifest: Manifest, present: Mapping[str, Any] | None) -> str | None:
+    """What to say where a resource of somebody else's has the name of one of the kit's."""
+    if present is None or is_ours(present):
+        return None
+    if present["kind"] == "Namespace":
+        advice = "set platform_kubernetes_create_namespaces to false to use it as it is"
+    else:
+        advice = "delete it, or choose another name"
+    label = ", ".join(f"{key}={value}" for key, value in LABELS.items())
+    return (
+        f"{manifest.where}: there is one already that is not the kit's (it lacks the labels {label}), and it is left "
+        f"alone; {advice}"
+    )
+
+
+def delete(region: Region, manifests: Iterable[Manifest], *, bound: float, dry_run: bool = False) -> list[str]:
+    """Deletes what manifests describe and the kit made, those first that need the others, and waits until it is gone.
+
+    Returns:
+        The references of those that were there.
+
+    Raises:
+        PlatformError: one does not go; the message says what holds it.
+    """
+    cluster = region.cluster
+    present = [_present(cluster, manifest) for manifest in reversed(list(manifests))]
+    return _delete_all(cluster, region, [r for r in present if r and is_ours(r)], bound=bound, dry_run=dry_run)
+
+
+def copy_secrets(region: Region, origin: str, names: Iterable[str], *, dry_run: bool = False) -> list[str]:
+    """Copies secrets from the namespace of another region, maybe on another cluster.
+
+    Returns:
+        The names of those that were missing or differed.
+
+    Raises:
+        ManifestError: a secret of somebody else's has that name.
+        PlatformError: the origin has no such secret.
+    """
+    source, target = region.places[origin].cluster(), region.cluster
+    copied = []
+    for name in names:
+        secret = source.get("v1", "Secret", name, origin)
+        if secret is None:
+            if dry_run:
+                # In check mode the region that has it may not be there yet.
+                copied.append(name)
+                continue
+            raise PlatformError(f"{origin}: there is no secret '{name}'; is its KafkaUser or Kafka cluster ready?")
+        document = labelled(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": name, "namespace": region.name},
+                "type": "Opaque",
+                "data": secret.get("data") or {},
+            }
+        )
+        present = target.get("v1", "Secret", name, region.name)
+        if stranger := foreign(Manifest(f"secret copied from {origin}", document), present):
+            raise ManifestError(stranger)
+        if (present or {}).get("data") != document["data"]:
+            copied.append(name)
+        if not dry_run:
+            target.apply(document)
+    return copied
+
+
+def stop_clients(region: Region, *, bound: float, dry_run: bool = False) -> list[str]:
+    """Deletes the kit's jobs, programs and mirrors in a region, and waits until they are gone."""
+    cluster = region.cluster
+    clients = [
+        resource
+        for kind in CLIENTS
+        for version, name in ORDER
+        if name == kind
+        for resource in cluster.list(version, name, region.name, SELECTOR)
+    ]
+    return _delete_all(cluster, region, clients, bound=bound, dry_run=dry_run)
+
+
+def delete_region(region: Region, *, bound: float, dry_run: bool = False) -> list[str]:
+    """Deletes everything of the kit's in a region, then its namespace if that is the kit's and holds nothing else.
+
+    Topics and users go first, while the operators of their cluster still run: these have to let them go.
+
+    Returns:
+        The references of what was deleted.
+
+    Raises:
+        PlatformError: something does not go, or the namespace holds what is not the kit's; the message names it.
+    """
+    cluster = region.cluster
+    namespace = cluster.get("v1", "Namespace", region.name) if region.create_namespace else None
+    if namespace and namespace.get("status", {}).get("phase") == "Terminating":
+        _wait_gone(cluster, region, [namespace], bound)
+        return []
+    deleted = []
+    for version, kind in reversed(ORDER):
+        if kind != "Namespace":
+            found = cluster.list(version, kind, region.name, SELECTOR)
+            deleted += _delete_all(cluster, region, found, bound=bound, dry_run=dry_run)
+    if namespace is None or not is_ours(namespace) or dry_run:
+        return deleted
+    if left := remains(cluster, region.name):
+        raise PlatformError(
+            f"{region.name}: the kit's resources are deleted; the namespace stays, for it also holds what is not the "
+            f"kit's: {', '.join(left)}; delete or move that, and run the clean-up again"
+        )
+    return deleted + _delete_all(cluster, region, [namespace], bound=bound, dry_run=False)
+
+
+def remains(cluster: Cluster, namespace: str) -> list[str]:
+    """What a namespace holds that is neither the kit's, nor made for it by an operator, nor in every namespace."""
+    left = []
+    for version, kind in cluster.kinds("delete"):
+        if kind in _EVERYWHERE:
+            continue
+        left += [
+            reference(resource)
+            for resource in cluster.list(version, kind, namespace)
+            if not (_is_made_by_kubernetes(resource) or is_ours(resource) or _has_owner(resource))
+        ]
+    return sorted(set(left))
+
+
+_EVERYWHERE = ("Event", "Endpoints", "EndpointSlice", "PodMetrics", "Lease", "ControllerRevision")
+
+
+def _is_made_by_kubernetes(resource: Mapping[str, Any]) -> bool:
+    name = resource["metadata"]["name"]
+    match resource["kind"]:
+        case "ConfigMap":
+            return name in ("kube-root-ca.crt", "openshift-service-ca.crt")
+        case "ServiceAccount":
+            return name in ("default", "builder", "deployer", "pipeline")
+        case "RoleBinding":
+            return str(name).startswith("system:")
+        case "Secret":
+            return bool(resource.get("type") == "kubernetes.io/service-account-token")
+    return False
+
+
+def _has_owner(resource: Mapping[str, Any]) -> bool:
+    metadata = resource["metadata"]
+    # What an operator leaves of a cluster's volumes bears the cluster's name, and no owner.
+    labels = metadata.get("labels") or {}
+    of_cluster = any(label in labels for label in ("strimzi.io/cluster", "eventstreams.ibm.com/cluster"))
+    return bool(metadata.get("ownerReferences")) or (resource["kind"] == "PersistentVolumeClaim" and of_cluster)
+
+
+def _present(cluster: Cluster, manifest: Manifest) -> dict[str, Any] | None:
+    version, kind = manifest.kind
+    found = cluster.get(version, kind, manifest.name, manifest.document["metadata"].get("namespace"))
+    return {"apiVersion": version, "kind": kind, **found} if found else None
+
+
+def _carried_out(region: Region, cluster: Cluster, manifest: Manifest) -> dict[str, Any]:
+    document = services.resolve(manifest.document, region.place, region.places)
+    if document["kind"] == "Deployment":
+        return programs.carried_out(document, cluster, python_image=region.python_image)
+    return document
+
+
+def _apply(region: Region, cluster: Cluster, document: Mapping[str, Any], *, dry_run: bool) -> dict[str, Any]:
+    if dry_run and document["kind"] != "Namespace" and _namespace_missing(region, cluster):
+        # Nothing can be tried in a namespace that is not there yet.
+        return dict(document)
+    return cluster.apply(document, dry_run=dry_run)
+
+
+def _namespace_missing(region: Region, cluster: Cluster) -> bool:
+    return region.create_namespace and cluster.get("v1", "Namespace", region.name) is None
+
+
+def _wait_ready(region: Region, cluster: Cluster, manifests: Sequence[Manifest], bound: float) -> None:
+    open_ = list(manifests)
+    reported = time.monotonic()
+
+    def missing() -> str | None:
+        nonlocal reported
+        reasons = {}
+        for manifest in list(open_):
+            present = _present(cluster, manifest)
+            reason = waiting_for(present) if present else "it has been deleted by somebody else"
+            if reason is None:
+                open_.remove(manifest)
+            else:
+                reasons[reference(manifest.document)] = reason
+        text = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        if text and time.monotonic() - reported > REPORT_SECONDS:
+            region.report(f"{region.name}: waiting for {text}")
+            reported = time.monotonic()
+        return text or None
+
+    try:
+        wait_for(missing, bound, f"{region.name}: not everything got ready")
+    except PlatformError as error:
+        pods = "; ".join(_pods(region, cluster, open_))
+        pods = f"; {pods}" if pods else ""
+        raise PlatformError(f"{error}{pods} (platform_kubernetes_ready_timeout sets the bound)") from error
+
+
+def _pods(region: Region, cluster: Cluster, manifests: Iterable[Manifest]) -> list[str]:
+    problems = []
+    for manifest in manifests:
+        selectors = {
+            "Deployment": manifest.document.get("spec", {}).get("selector", {}).get("matchLabels", {}),
+            "Kafka": {"strimzi.io/cluster": manifest.name},
+            "EventStreams": {"eventstreams.ibm.com/cluster": manifest.name},
+            "KafkaMirrorMaker2": {"strimzi.io/cluster": manifest.name, "strimzi.io/kind": "KafkaMirrorMaker2"},
+        }
+        if selector := selectors.get(manifest.document["kind"]):
+            text = ",".join(f"{key}={value}" for key, value in selector.items())
+            problems += [p for pod in cluster.list("v1", "Pod", region.name, text) for p in pod_problems(pod)]
+    return problems
+
+
+def _delete_all(
+    cluster: Cluster, region: Region, resources: Sequence[Mapping[str, Any]], *, bound: float, dry_run: bool
+) -> list[str]:
+    if not dry_run:
+        for resource in resources:
+            cluster.delete(resource)
+        _wait_gone(cluster, region, resources, bound)
+    return [reference(resource) for resource in resources]
+
+
+def _wait_gone(cluster: Cluster, region: Region, resources: Sequence[Mapping[str, Any]], bound: float) -> None:
+    open_ = list(resources)
+
+    def still_there() -> str | None:
+        for resource in list(open_):
+            metadata = resource["metadata"]
+            present = cluster.get(resource["apiVersion"], resource["kind"], metadata["name"], metadata.get("namespace"))
+            if present is None or present["metadata"]["uid"] != metadata["uid"]:
+                open_.remove(resource)
+                continue
+            holders = present["metadata"].get("finalizers") or present.get("spec", {}).get("finalizers") or []
+            by = f", held by {', '.join(holders)}; is its operator running?" if holders else ""
+            return f"{reference(resource)} is still there{by}"
+        return None
+
+    wait_for(still_there, bound, f"{region.name}: not everything is deleted")

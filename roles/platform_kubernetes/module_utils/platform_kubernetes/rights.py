@@ -1,0 +1,62 @@
+"""What the kit's account must be allowed to do: the role's README lists the same, and the tests run with just that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from .resources import EVENT_STREAMS, STRIMZI
+
+_ALL: Final = ("get", "list", "create", "patch", "delete")
+_READ: Final = ("get", "list")
+
+
+@dataclass(frozen=True)
+class Right:
+    """One rule of a Kubernetes Role."""
+
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+
+    def attributes(self, namespace: str) -> Iterator[dict[str, str]]:
+        """Each thing that the rule allows, as ``SelfSubjectAccessReview`` asks for it."""
+        for resource in self.resources:
+            name, _, subresource = resource.partition("/")
+            for verb in self.verbs:
+                asked = {"group": self.group, "resource": name, "verb": verb, "namespace": namespace}
+                yield asked | ({"subresource": subresource} if subresource else {})
+
+
+NAMESPACED: Final = (
+    Right("", ("configmaps", "secrets"), _ALL),
+    Right("", ("pods", "events", "resourcequotas"), _READ),
+    Right("", ("pods/log",), ("get",)),
+    Right("apps", ("deployments",), _ALL),
+    Right("batch", ("jobs",), _ALL),
+    Right("networking.k8s.io", ("networkpolicies",), _ALL),
+)
+"""What it takes in every region's namespace, whatever the operator."""
+
+OF_OPERATOR: Final = {
+    "strimzi": Right(
+        STRIMZI.split("/")[0],
+        ("kafkas", "kafkanodepools", "kafkatopics", "kafkausers", "kafkamirrormaker2s"),
+        _ALL,
+    ),
+    "eventstreams": Right(
+        EVENT_STREAMS.split("/")[0],
+        ("eventstreams", "kafkatopics", "kafkausers", "kafkamirrormaker2s"),
+        _ALL,
+    ),
+}
+"""What it takes besides, for the operator's resources."""
+
+NAMESPACES: Final = Right("", ("namespaces",), ("get", "create", "patch", "delete"))
+"""What it takes besides where the kit makes the namespaces."""
+
+
+def rights(dialect: str, *, create_namespace: bool) -> list[Right]:
+    """What the account needs."""
+    return [*NAMESPACED, OF_OPERATOR[dialect], *([NAMESPACES] if create_namespace else [])]

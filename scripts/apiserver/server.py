@@ -1,0 +1,504 @@
+"""Runs etcd, kube-apiserver and some of Kubernetes' controllers on the loopback address, and speaks with them.
+
+There are no nodes: what is applied is checked and kept, and nothing runs. What an operator or a kubelet would report
+is for the test to write.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import datetime
+import ipaddress
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from apiserver.build import CONTROLLER_MANAGER
+from lab.errors import LabError
+
+LOOPBACK = "127.0.0.1"
+READY_SECONDS = 120.0
+"""It takes 3 seconds; a busy machine takes longer."""
+STOP_SECONDS = 15.0
+STARTS = 3
+"""A free port can be taken by another program before it is used here."""
+DAY = datetime.timedelta(days=1)
+CONTROLLERS = (
+    "clusterrole-aggregation-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+)
+"""Those that a namespace needs to come and go. None that would report on workloads: that is for the tests."""
+
+SET_PARENT_DEATH_SIGNAL = 1
+"""Linux's number for it."""
+# Loaded here: between fork and exec, loading could wait for a lock for ever.
+_LIBRARY = ctypes.CDLL(None)
+
+Document = dict[str, Any]
+
+
+class RefusedError(Exception):
+    """The API server's refusal of a request."""
+
+    def __init__(self, status: Document) -> None:
+        """Takes the server's own ``Status``."""
+        super().__init__(status.get("message"))
+        self.code: int = status.get("code", 0)
+        self.reason: str = status.get("reason", "")
+
+
+@dataclass(frozen=True)
+class Account:
+    """How somebody signs in: the server's address, whom to trust, and a client certificate."""
+
+    name: str
+    address: str
+    authority: bytes
+    certificate: bytes
+    key: bytes
+
+    def write_kubeconfig(self, path: Path, context: str = "kubernetes", namespace: str = "default") -> Path:
+        """Writes a kubeconfig with one context; gives its path."""
+        return write_kubeconfig(path, {context: self}, namespace)
+
+
+def write_kubeconfig(path: Path, contexts: Mapping[str, Account], namespace: str = "default") -> Path:
+    """Writes a kubeconfig, readable by its owner only, and gives its path.
+
+    Args:
+        path: where.
+        contexts: name → account, of one server or several; the first one is the current one.
+        namespace: where a client works that names none.
+    """
+
+    def encoded(content: bytes) -> str:
+        return base64.b64encode(content).decode()
+
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": name,
+                "cluster": {"server": account.address, "certificate-authority-data": encoded(account.authority)},
+            }
+            for name, account in contexts.items()
+        ],
+        "users": [
+            {
+                "name": name,
+                "user": {
+                    "client-certificate-data": encoded(account.certificate),
+                    "client-key-data": encoded(account.key),
+                },
+            }
+            for name, account in contexts.items()
+        ],
+        "contexts": [
+            {"name": name, "context": {"cluster": name, "user": name, "namespace": namespace}} for name in contexts
+        ],
+        "current-context": next(iter(contexts)),
+    }
+    _write_private(path, yaml.safe_dump(document).encode())
+    return path
+
+
+class ApiServer:
+    """One API server with an etcd of its own."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        """Starts nothing yet.
+
+        Args:
+            programs: the folder with etcd and kube-apiserver.
+            folder: an empty folder for keys, data and logs.
+        """
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.programs = programs
+        self.folder = folder
+        self.address = ""
+        self._authority = _Authority()
+        self._running: list[subprocess.Popen[bytes]] = []
+        self._plurals: dict[str, dict[str, Document]] = {}
+        self._session = requests.Session()
+
+    @property
+    def has_controllers(self) -> bool:
+        """Whether namespaces get their service accounts, and end when they are deleted."""
+        return os.access(self.programs / CONTROLLER_MANAGER, os.X_OK)
+
+    def start(self) -> None:
+        """Starts everything and waits until it is ready.
+
+        Raises:
+            LabError: it did not get ready; what it said is in the message.
+        """
+        for attempt in range(1, STARTS + 1):
+            try:
+                self._start()
+            except LabError as error:
+                self.stop()
+                if attempt == STARTS or "address already in use" not in str(error):
+                    raise
+            else:
+                return
+
+    def stop(self) -> None:
+        """Ends everything, in the reverse order of its start."""
+        while self._running:
+            process = self._running.pop()
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def account(self, name: str, *groups: str) -> Account:
+        """Makes somebody who can sign in. What they may do is for RBAC to say: they can do nothing yet."""
+        certificate, key = self._authority.sign(name, groups)
+        return Account(name, self.address, self._authority.pem, certificate, key)
+
+    def administrator(self) -> Account:
+        """Somebody who may do everything."""
+        return self.account("administrator", "system:masters")
+
+    def request(self, method: str, path: str, body: Any = None, **parameters: Any) -> Document:
+        """Asks the API server something, as its administrator.
+
+        Args:
+            method: GET, POST, PUT, PATCH or DELETE; a PATCH is a server-side apply.
+            path: with the leading slash.
+            body: for the request, as JSON.
+            parameters: of the query.
+
+        Raises:
+            RefusedError: the server says no.
+        """
+        kind = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
+        answer = self._session.request(
+            method,
+            self.address + path,
+            params=parameters,
+            data=None if body is None else json.dumps(body),
+            headers={"Content-Type": kind},
+            timeout=60,
+        )
+        document: Document = answer.json()
+        if not answer.ok:
+            raise RefusedError(document)
+        return document
+
+    def path(self, document: Document, *, of_kind: bool = False) -> str:
+        """The path of a resource, which need not exist; with ``of_kind`` that of all its kind in its namespace.
+
+        Raises:
+            RefusedError: the server knows no such kind.
+        """
+        version, kind, metadata = document["apiVersion"], document["kind"], document.get("metadata", {})
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        if kind not in self._plurals.get(version, {}):
+            resources = self.request("GET", root)["resources"]
+            self._plurals[version] = {entry["kind"]: entry for entry in resources if "/" not in entry["name"]}
+        entry = self._plurals[version].get(kind)
+        if entry is None:
+            raise RefusedError({"code": 404, "reason": "NotFound", "message": f"no kind {kind} in {version}"})
+        if entry["namespaced"]:
+            root += f"/namespaces/{metadata.get('namespace', 'default')}"
+        return f"{root}/{entry['name']}" + ("" if of_kind else f"/{metadata['name']}")
+
+    def apply(self, document: Document, *, manager: str = "test", dry_run: bool = False) -> Document:
+        """Applies a resource on the server's side; a field that its schema does not know is refused.
+
+        Raises:
+            RefusedError: the server says no.
+        """
+        parameters = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true"}
+        if dry_run:
+            parameters["dryRun"] = "All"
+        return self.request("PATCH", self.path(document), document, **parameters)
+
+    def get(self, document: Document) -> Document | None:
+        """A resource as it is, given its apiVersion, kind, namespace and name; None if there is none."""
+        try:
+            return self.request("GET", self.path(document))
+        except RefusedError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def set_status(self, document: Document, status: Document) -> Document:
+        """Writes a status, as an operator or a kubelet would, for the resource as it is now.
+
+        Raises:
+            RefusedError: the server says no, or there is no such resource.
+        """
+        path = self.path(document)
+        return self.request("PUT", f"{path}/status", self.request("GET", path) | {"status": status})
+
+    def delete(self, document: Document) -> None:
+        """Deletes a resource if it is there, without waiting until it is gone."""
+        try:
+            self.request("DELETE", self.path(document), {"propagationPolicy": "Background"})
+        except RefusedError as error:
+            if error.code != 404:
+                raise
+
+    def install(self, definitions: Sequence[Document]) -> None:
+        """Applies CustomResourceDefinitions and waits until the server serves them.
+
+        Raises:
+            RefusedError: the server says no.
+            LabError: the server does not serve one in time.
+        """
+        for definition in definitions:
+            self.apply(definition)
+
+        def missing() -> str | None:
+            for definition in definitions:
+                status = (self.get(definition) or {}).get("status", {})
+                conditions = {entry["type"]: entry["status"] for entry in status.get("conditions", [])}
+                if conditions.get("Established") != "True":
+                    return f"{definition['metadata']['name']} is not served"
+            return None
+
+        wait_for(missing, READY_SECONDS, "custom resources")
+        self._plurals.clear()
+
+    def _start(self) -> None:
+        folder, keys = self.folder, self.folder / "keys"
+        etcd, api = _free_port(), _free_port()
+        self.address = f"https://{LOOPBACK}:{api}"
+        _write_private(keys / "ca.crt", self._authority.pem)
+        for name in ("etcd", "kube-apiserver"):
+            self._write_pair(name, *self._authority.sign(name, server=True))
+        service_account = ec.generate_private_key(ec.SECP256R1())
+        _write_private(keys / "service-account.key", _private_pem(service_account))
+
+        etcd_tls = {
+            "cert-file": keys / "etcd.crt",
+            "key-file": keys / "etcd.key",
+            "trusted-ca-file": keys / "ca.crt",
+            "client-cert-auth": "true",
+        }
+        self._run(
+            "etcd",
+            {
+                "data-dir": folder / "data",
+                "listen-client-urls": f"https://{LOOPBACK}:{etcd}",
+                "advertise-client-urls": f"https://{LOOPBACK}:{etcd}",
+                "listen-peer-urls": f"https://{LOOPBACK}:0",
+                **etcd_tls,
+                **{f"peer-{name}": value for name, value in etcd_tls.items()},
+                # The data of a test outlive nothing.
+                "unsafe-no-fsync": "true",
+                "log-level": "warn",
+            },
+        )
+        self._run(
+            "kube-apiserver",
+            {
+                "etcd-servers": f"https://{LOOPBACK}:{etcd}",
+                "etcd-cafile": keys / "ca.crt",
+                "etcd-certfile": keys / "kube-apiserver.crt",
+                "etcd-keyfile": keys / "kube-apiserver.key",
+                "bind-address": LOOPBACK,
+                "advertise-address": LOOPBACK,
+                "secure-port": api,
+                # Nothing in the cluster reaches the server by the service `kubernetes`: there are no pods.
+                "endpoint-reconciler-type": "none",
+                "tls-cert-file": keys / "kube-apiserver.crt",
+                "tls-private-key-file": keys / "kube-apiserver.key",
+                "client-ca-file": keys / "ca.crt",
+                "service-account-issuer": "https://kubernetes.default.svc",
+                "service-account-key-file": keys / "service-account.key",
+                "service-account-signing-key-file": keys / "service-account.key",
+                "service-cluster-ip-range": "10.96.0.0/16",
+                "authorization-mode": "RBAC",
+                "profiling": "false",
+            },
+        )
+        administrator = self.administrator()
+        self._write_pair("administrator", administrator.certificate, administrator.key)
+        self._session = requests.Session()
+        # Proxies and authorities of the environment are for the world outside.
+        self._session.trust_env = False
+        self._session.verify = str(keys / "ca.crt")
+        self._session.cert = (str(keys / "administrator.crt"), str(keys / "administrator.key"))
+        wait_for(self._not_ready, READY_SECONDS, "the API server")
+        if self.has_controllers:
+            kubeconfig = keys / "controllers.kubeconfig"
+            self.account("system:kube-controller-manager").write_kubeconfig(kubeconfig)
+            self._run(
+                CONTROLLER_MANAGER,
+                {
+                    "kubeconfig": kubeconfig,
+                    "secure-port": 0,
+                    "leader-elect": "false",
+                    "use-service-account-credentials": "true",
+                    "service-account-private-key-file": keys / "service-account.key",
+                    "root-ca-file": keys / "ca.crt",
+                    "controllers": ",".join(CONTROLLERS),
+                },
+            )
+
+    def _not_ready(self) -> str | None:
+        for process in self._running:
+            if process.poll() is not None:
+                name = Path(str(process.args[0])).name  # type: ignore[index]
+                raise LabError(f"{name} ended with {process.returncode}: {self._end_of_log(name)}")
+        try:
+            answer = self._session.get(f"{self.address}/readyz", timeout=5)
+        except requests.RequestException as error:
+            return str(error)
+        return None if answer.ok else answer.text
+
+    def _end_of_log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace").strip()[-1500:]
+
+    def _run(self, program: str, options: Mapping[str, object]) -> None:
+        command = [str(self.programs / program), *(f"--{name}={value}" for name, value in options.items())]
+        with (self.folder / f"{program}.log").open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is for the tests, which then end these in their order.
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+        self._running.append(process)
+
+    def _write_pair(self, name: str, certificate: bytes, key: bytes) -> None:
+        _write_private(self.folder / "keys" / f"{name}.crt", certificate)
+        _write_private(self.folder / "keys" / f"{name}.key", key)
+
+
+def wait_for(missing: Callable[[], str | None], seconds: float, what: str) -> None:
+    """Waits until nothing is missing.
+
+    Args:
+        missing: what is still missing; None for nothing.
+        seconds: how long at most.
+        what: what is waited for, for the message.
+
+    Raises:
+        LabError: the time is over.
+    """
+    deadline = time.monotonic() + seconds
+    while (reason := missing()) is not None:
+        if time.monotonic() >= deadline:
+            raise LabError(f"{what}: not within {seconds:.0f} seconds: {reason}")
+        time.sleep(0.1)  # between two looks; the condition decides when it ends
+
+
+class _Authority:
+    """Signs the certificates of one server, and of those who may speak with it."""
+
+    def __init__(self) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
+        self.certificate = (
+            _builder(self.name, self.name, self.key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()), critical=False)
+            .add_extension(_usage(authority=True), critical=True)
+            .sign(self.key, hashes.SHA256())
+        )
+        self.pem = self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    def sign(self, name: str, groups: Sequence[str] = (), *, server: bool = False) -> tuple[bytes, bytes]:
+        """A certificate and its key, for a client of these groups, or for a server on the loopback address as well."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        subject.append(x509.NameAttribute(NameOID.COMMON_NAME, name))
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK))]
+        builder = (
+            _builder(x509.Name(subject), self.name, key.public_key())
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(authority=False), critical=True)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
+        )
+        if server:
+            usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        certificate = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False).sign(
+            self.key, hashes.SHA256()
+        )
+        return certificate.public_bytes(serialization.Encoding.PEM), _private_pem(key)
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - DAY)
+        .not_valid_after(now + DAY)
+    )
+
+
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    # The form that Kubernetes takes for the keys of service accounts.
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(content)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _end_with_parent() -> None:
+    """Has the kernel end a process when the tests end, however they end."""
+    if sys.platform == "linux":
+        _LIBRARY.prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)

@@ -1,0 +1,264 @@
+"""Running a command of the kit in a pod: the addresses of clusters on Kubernetes mean something only there.
+
+The command runs as a Job in the kit's image, with the record of all regions mounted from Secrets. Its output, its
+errors and the files that it writes arrive here as if it had run here, and so does its exit code.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.access import ROOT, Lab, Pod, caller_path
+from lab.errors import LabError
+from lab.in_pod import FILES
+
+for _role in ("platform_local", "platform_kubernetes"):
+    sys.path.insert(0, str(ROOT / "roles" / _role / "module_utils"))
+
+from platform_kubernetes.cluster import Cluster, LogCutError  # noqa: E402 - found by the lines above
+from platform_kubernetes.readiness import pod_problems  # noqa: E402
+from platform_kubernetes.resources import labelled  # noqa: E402
+from platform_local.errors import PlatformError  # noqa: E402
+
+HOME = "/opt/lab"
+"""The lab's home in the kit's image."""
+START_SECONDS = 300
+"""How long a pod may take to start: the image may have to be fetched."""
+LOOK_SECONDS = 0.3
+_DAY = 86400
+_KEPT_SECONDS = 600
+_FILES = ("--report", "--junit")
+"""Options of commands that name a file to write."""
+_SPARK = ("prove", "aggregate", "watch")
+_SERVICE_ACCOUNT = "loosehanger-lab-spark"
+"""Of Spark drivers that start executors: see spark-jobs/README.md."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    option: str
+    path: Path
+
+    @property
+    def in_pod(self) -> Path:
+        return FILES / f"{self.option.lstrip('-')}{self.path.suffix}"
+
+
+def run(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> int:
+    """Runs a command in a pod; returns its exit code.
+
+    Args:
+        lab: what is set up.
+        pod: where pods run.
+        command: the kit's command, such as ``prove``.
+        arguments: its arguments.
+
+    Raises:
+        LabError: the pod does not start, or the API server does not answer; the message says why.
+    """
+    written, passed = _files(arguments)
+    job = labelled(_job(lab, pod, command, passed))
+    name = job["metadata"]["name"]
+    try:
+        cluster = Cluster(pod.kubeconfig, pod.context)
+        created = cluster.create(job)
+        try:
+            started = _wait_started(cluster, pod.namespace, name)
+            return _follow(cluster, pod.namespace, started, {w.in_pod.name: w.path for w in written})
+        finally:
+            cluster.delete({"apiVersion": "batch/v1", "kind": "Job", **created})
+    except PlatformError as error:
+        raise LabError(str(error)) from error
+
+
+def _files(arguments: Sequence[str]) -> tuple[list[_Written], list[str]]:
+    """The files that a command is asked to write, and the arguments with their places in the pod."""
+    written, passed, rest = [], [], list(arguments)
+    while rest:
+        word = rest.pop(0)
+        option, equals, value = word.partition("=")
+        if option in _FILES and (equals or rest):
+            written.append(_Written(option, caller_path(value if equals else rest.pop(0))))
+            passed += [option, str(written[-1].in_pod)]
+        else:
+            passed.append(word)
+    return written, passed
+
+
+def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> dict[str, Any]:
+    spark = command in _SPARK
+    on_kubernetes = any("k8s://" in argument for argument in arguments)
+    if spark and on_kubernetes:
+        arguments = [*_executors(lab, pod), *arguments]
+    container = {
+        "name": "lab",
+        "image": pod.image,
+        "command": ["python", "-m", "lab.in_pod", command, *arguments],
+        "env": [*_environment(), {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "resources": {
+            "requests": {"cpu": "500m" if spark else "100m", "memory": "1536Mi" if spark else "128Mi"},
+            "limits": {"cpu": "4" if spark else "1", "memory": "3Gi" if spark else "512Mi"},
+        },
+        "volumeMounts": [
+            {"name": "access", "mountPath": f"{HOME}/access", "readOnly": True},
+            *({"name": "work", "mountPath": path, "subPath": path.rpartition("/")[2]} for path in _WRITTEN),
+        ],
+    }
+    template = {
+        "metadata": labelled({"metadata": {}})["metadata"],
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": spark and on_kubernetes,
+            **({"serviceAccountName": _SERVICE_ACCOUNT} if spark and on_kubernetes else {}),
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+            "volumes": [
+                {"name": "work", "emptyDir": {"sizeLimit": "8Gi"}},
+                {"name": "access", "projected": {"sources": list(_record(lab, pod))}},
+            ],
+        },
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"lab-{command}-{secrets.token_hex(3)}", "namespace": pod.namespace},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": _DAY,
+            "ttlSecondsAfterFinished": _KEPT_SECONDS,
+            "template": template,
+        },
+    }
+
+
+_WRITTEN = ("/tmp", f"{HOME}/logs", f"{HOME}/artifacts", f"{HOME}/watch")  # noqa: S108 - in a pod of its own
+
+
+def _environment() -> list[dict[str, str]]:
+    """What a program must know of the terminal that its output ends in."""
+    variables = {"LAB_HOME": HOME, "PYTHONUNBUFFERED": "1"}
+    if sys.stdout.isatty():
+        variables["COLUMNS"] = str(shutil.get_terminal_size().columns)
+    return [{"name": name, "value": value} for name, value in variables.items()]
+
+
+def _record(lab: Lab, pod: Pod) -> Iterator[dict[str, Any]]:
+    """The Secrets of all regions, as the files of ``lab.access``."""
+    for region in lab.regions.values():
+        assert region.pod is not None
+        items = [{"key": "region.json", "path": f"{region.name}.json"}]
+        if region.name == pod.namespace:
+            items.append({"key": "lab.json", "path": "lab.json"})
+        names = ["ca.crt", *(f"{user}.properties" for user in region.clients)] if region.clients else []
+        items += [{"key": name, "path": f"{region.name}/{name}"} for name in names]
+        yield {"secret": {"name": region.pod.secret, "items": items}}
+
+
+def _executors(lab: Lab, pod: Pod) -> list[str]:
+    """What Spark's own scheduler on Kubernetes must know of this pod and of the lab."""
+    settings = {
+        "spark.kubernetes.namespace": pod.namespace,
+        "spark.driver.host": "$(POD_IP)",
+        **{
+            f"spark.kubernetes.executor.secrets.{region.pod.secret}": f"{HOME}/access/{region.name}"
+            for region in lab.regions.values()
+            if region.pod
+        },
+    }
+    return [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+
+
+def _wait_started(cluster: Cluster, namespace: str, job: str) -> str:
+    """Waits until the job's pod runs, or has run; returns its name."""
+    deadline, pause, told = time.monotonic() + START_SECONDS, 0.2, ""
+    while True:
+        pods = cluster.list("v1", "Pod", namespace, f"batch.kubernetes.io/job-name={job}")
+        if pods and pods[0].get("status", {}).get("phase") in ("Running", "Succeeded", "Failed"):
+            return str(pods[0]["metadata"]["name"])
+        problems = [problem for pod in pods for problem in pod_problems(pod)] or _refusals(cluster, namespace, job)
+        text = "; ".join(problems)
+        if time.monotonic() >= deadline:
+            raise LabError(
+                f"{namespace}: Job/{job}: its pod did not start within {START_SECONDS} s: "
+                f"{text or 'Kubernetes has not said why'}"
+            )
+        if text and text != told:
+            print(f"waiting: {text}", file=sys.stderr, flush=True)
+            told = text
+        time.sleep(pause)  # between two looks; the condition above decides when it ends
+        pause = min(pause * 1.3, 2.0)
+
+
+def _refusals(cluster: Cluster, namespace: str, job: str) -> list[str]:
+    """Why there is no pod at all: a quota, for instance."""
+    return [
+        " ".join(str(event.get("message", "")).split())
+        for event in cluster.list("v1", "Event", namespace)
+        if event.get("involvedObject", {}).get("name") == job and event.get("type") == "Warning"
+    ]
+
+
+def _follow(cluster: Cluster, namespace: str, pod: str, files: Mapping[str, Path]) -> int:
+    """Shows a pod's output until it ends, through cut connections; returns its exit code."""
+    output = _Output(files)
+    last = ""
+    while True:
+        try:
+            for at, line in cluster.follow(namespace, pod, "lab", since=last):
+                last = at
+                output.take(line)
+        except LogCutError:
+            continue
+        if (code := _exit_code(cluster, namespace, pod)) is not None:
+            output.write_files()
+            return code
+        time.sleep(LOOK_SECONDS)  # until Kubernetes has noticed that the program has ended
+
+
+def _exit_code(cluster: Cluster, namespace: str, pod: str) -> int | None:
+    found = cluster.get("v1", "Pod", pod, namespace)
+    if found is None:
+        raise LabError(f"{namespace}: Pod/{pod} was deleted by somebody else")
+    for container in found.get("status", {}).get("containerStatuses") or ():
+        if ended := (container.get("state") or {}).get("terminated"):
+            return int(ended["exitCode"])
+    return None
+
+
+class _Output:
+    """Takes the marked lines of a pod's log apart."""
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = files
+        self._parts: dict[str, bytearray] = {}
+
+    def take(self, line: str) -> None:
+        """Shows a line, or keeps it, whatever it is."""
+        mark, text = line[:1], line[1:]
+        if mark == "o":
+            print(text, flush=True)
+        elif mark == "f":
+            name, _, part = text.partition(" ")
+            self._parts.setdefault(name, bytearray()).extend(base64.b64decode(part))
+        else:
+            # What Python says before the command runs bears no mark.
+            print(text if mark == "e" else line, file=sys.stderr, flush=True)
+
+    def write_files(self) -> None:
+        """Writes what the command has written, where its caller wanted it."""
+        for name, path in self._files.items():
+            if name in self._parts:
+                path.write_bytes(self._parts[name])

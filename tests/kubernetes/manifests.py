@@ -1,0 +1,66 @@
+"""What the scenarios apply on each platform: recorded from a run of their own playbooks and roles."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.access import ROOT, lab_home
+
+RECORDER = Path(__file__).with_name("recorder")
+
+
+@dataclass(frozen=True, order=True)
+class File:
+    """A manifest file, as a platform role gets it."""
+
+    region: str
+    source: str
+    content: str
+
+    @property
+    def documents(self) -> list[dict[str, Any]]:
+        """The resources in it."""
+        return [document for document in yaml.safe_load_all(self.content) if document]
+
+
+def record(scenario: str, inventory: Path, folder: Path) -> list[File]:
+    """Runs a scenario's set-up with a platform role that only keeps what it is asked to apply.
+
+    Args:
+        scenario: such as ``03-broadcast``.
+        inventory: the platform's.
+        folder: an empty folder to work in.
+    """
+    (folder / "recorded").mkdir()
+    variables = {"platform_role": str(RECORDER), "platform_operator_role": "", "recorder_folder": f"{folder}/recorded"}
+    command = [sys.executable, "-m", "ansible", "playbook", str(ROOT / "playbooks" / scenario / "setup.yaml")]
+    done = subprocess.run(
+        [*command, "-i", str(inventory), "-e", json.dumps(variables)],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_HOME": str(folder / "ansible"),
+            "LAB_HOME": str(folder / "lab"),
+            "LC_ALL": "C.UTF-8",
+            "PATH": f"{lab_home()}/venv/bin{os.pathsep}{os.environ['PATH']}",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return sorted(
+        File(path.name.rpartition("-")[0], entry["source"], entry["content"])
+        for path in (folder / "recorded").glob("*.json")
+        for entry in json.loads(path.read_text(encoding="utf-8"))
+    )

@@ -1,0 +1,173 @@
+"""The broadcast on Kubernetes: the kit's commands and a real API server. A stand-in says what operators would say."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from apiserver.server import ApiServer
+from lab.sandbox import Kit
+
+from .commands import KIT, copy_kit_for, labels, present, recap, resource, setup
+from .conftest import REGIONS, delete_namespaces, namespace_document
+from .stand_in import STRIMZI, StandIn
+
+pytestmark = pytest.mark.kubernetes
+
+
+@pytest.fixture(scope="module")
+def broadcast(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
+    """The broadcast, set up once for all tests of this file."""
+    if not api_server.has_controllers:
+        pytest.skip("there is no kube-controller-manager, without which no namespace ends")
+    delete_namespaces(api_server, *REGIONS)
+    folder = tmp_path_factory.mktemp("broadcast")
+    kit = copy_kit_for(api_server.administrator().write_kubeconfig(folder / "kubeconfig"), folder)
+    with StandIn(api_server, REGIONS):
+        done = setup(kit)
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield kit
+        delete_namespaces(api_server, *REGIONS)
+
+
+def test_everything_is_there_and_is_the_kits(broadcast: Kit, api_server: ApiServer) -> None:
+    assert broadcast
+    for region in REGIONS:
+        namespace = api_server.get(namespace_document(region))
+        assert namespace is not None
+        assert labels(namespace).items() >= KIT.items()
+        assert labels(present(api_server, STRIMZI, "Kafka", region, region)).items() >= KIT.items()
+    for region, mirror in (("north-america", "mm2-na"), ("south-america", "mm2-sa")):
+        applied = present(api_server, STRIMZI, "KafkaMirrorMaker2", mirror, region)
+        assert applied["spec"]["mirrors"][0]["source"]["bootstrapServers"] == "europe-kafka-bootstrap.europe.svc:9098"
+        for name in ("mm2-europe", "europe-cluster-ca-cert"):
+            copied = present(api_server, "v1", "Secret", name, region)
+            assert copied["data"] == present(api_server, "v1", "Secret", name, "europe")["data"]
+            assert labels(copied).items() >= KIT.items()
+
+
+def test_a_second_run_changes_nothing_and_shows_no_password(broadcast: Kit) -> None:
+    done = setup(broadcast, "-vvv")
+    assert done.returncode == 0
+    assert recap(done.stdout) == dict.fromkeys(REGIONS, 0)
+    assert "password-of" not in done.stdout + done.stderr
+
+
+def test_status_tells_what_the_operators_report(broadcast: Kit) -> None:
+    status = broadcast.run("status", "--json")
+    assert status.returncode == 0, status.stdout + status.stderr
+    document = json.loads(status.stdout)
+    assert document["platform"] == "kubernetes"
+    assert document["healthy"]
+    found = {(r["kind"], r["name"]): r for region in document["regions"].values() for r in region}
+    assert found[("Kafka", "europe")]["detail"] == "1 node, 6 topics, 14 partitions"
+    assert found[("KafkaMirrorMaker2", "mm2-na")]["detail"] == "from europe: 1 connector, 1 task on 1 worker"
+    assert found[("Deployment", "producer")]["state"] == "Running"
+
+
+def test_clients_get_their_record_from_a_secret_and_not_from_this_machine(
+    broadcast: Kit, api_server: ApiServer
+) -> None:
+    record = json.loads((broadcast.home / "access" / "north-america.json").read_text())
+    assert record["pod"]["namespace"] == "europe"
+    on_this_machine = "".join(path.read_text() for path in (broadcast.home / "access").rglob("*") if path.is_file())
+    assert "password-of" not in on_this_machine
+    secret = present(api_server, "v1", "Secret", record["pod"]["secret"], "europe")
+    files = {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
+    assert "password-of-prover-in-north-america" in files["prover.properties"]
+    assert "bootstrap.servers=north-america-kafka-bootstrap.north-america.svc:9098" in files["prover.properties"]
+    mirror = json.loads(files["region.json"])["mirrors"][0]
+    assert mirror["source"] == "europe"
+    assert mirror["connect"] == {"url": "http://mm2-na-mirrormaker2-api.north-america.svc:8083"}
+    policy = present(api_server, "networking.k8s.io/v1", "NetworkPolicy", "loosehanger-lab-clients", "north-america")
+    assert policy["spec"]["ingress"][0]["from"][0]["podSelector"] == {"matchLabels": KIT}
+
+
+def test_a_change_by_hand_is_put_back(broadcast: Kit, api_server: ApiServer) -> None:
+    mirror = present(api_server, STRIMZI, "KafkaMirrorMaker2", "mm2-sa", "south-america")
+    by_hand = resource(STRIMZI, "KafkaMirrorMaker2", "mm2-sa", "south-america")
+    by_hand["spec"] = {"replicas": 3, "version": mirror["spec"]["version"]}
+    api_server.apply(by_hand, manager="kubectl-edit")
+    done = setup(broadcast)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert recap(done.stdout) == {"europe": 0, "north-america": 0, "south-america": 1}
+    assert present(api_server, STRIMZI, "KafkaMirrorMaker2", "mm2-sa", "south-america")["spec"]["replicas"] == 1
+
+
+def test_what_is_learnt_from_a_manifest_is_applied_and_told_beforehand(broadcast: Kit, api_server: ApiServer) -> None:
+    file = broadcast.manifest("mm2-na.yaml")
+    file.write_text(file.read_text().replace("replicas: 1", "replicas: 2"))
+    before = present(api_server, STRIMZI, "KafkaMirrorMaker2", "mm2-na", "north-america")
+    told = setup(broadcast, "--check", "--diff")
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert recap(told.stdout) == {"europe": 0, "north-america": 1, "south-america": 0}
+    assert re.search(r"^\+ +replicas: 2$", told.stdout, re.MULTILINE)
+    assert present(api_server, STRIMZI, "KafkaMirrorMaker2", "mm2-na", "north-america") == before
+    done = setup(broadcast)
+    assert recap(done.stdout) == {"europe": 0, "north-america": 1, "south-america": 0}
+    assert present(api_server, STRIMZI, "KafkaMirrorMaker2", "mm2-na", "north-america")["spec"]["replicas"] == 2
+
+
+def test_a_program_starts_again_when_its_secret_changes(broadcast: Kit, api_server: ApiServer) -> None:
+    secret = resource("v1", "Secret", "producer", "europe")
+    data = present(api_server, "v1", "Secret", "producer", "europe")["data"]
+    api_server.apply(
+        {**secret, "data": {**data, "password": base64.b64encode(b"another").decode()}}, manager="operator"
+    )
+    done = setup(broadcast)
+    assert recap(done.stdout) == {"europe": 1, "north-america": 0, "south-america": 0}
+
+
+def test_a_bundle_has_what_helps_and_no_secret(broadcast: Kit, tmp_path: Path) -> None:
+    file = tmp_path / "bundle.tar.gz"
+    done = broadcast.run("status", "--bundle", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+    with tarfile.open(file) as archive:
+        names = archive.getnames()
+        texts = [stream.read() for member in archive.getmembers() if (stream := archive.extractfile(member))]
+    assert "bundle/regions/north-america/KafkaMirrorMaker2-mm2-na.yaml" in names
+    assert "bundle/status.json" in names
+    assert not any(b"password-of" in text for text in texts)
+    assert not any("Secret" in name for name in names)
+
+
+def test_the_programs_pass_the_restricted_profile(broadcast: Kit, api_server: ApiServer) -> None:
+    """Kubernetes' own check, which refuses in dry run what such a namespace would not let in."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    namespace = {**namespace_document("restricted"), "metadata": {"name": "restricted", "labels": labels}}
+    api_server.apply(namespace)
+    try:
+        for region, name in (("europe", "producer"), ("north-america", "consumer-northamerica")):
+            template = present(api_server, "apps/v1", "Deployment", name, region)["spec"]["template"]
+            pod = {"apiVersion": "v1", "kind": "Pod", "spec": template["spec"]}
+            pod["metadata"] = {"name": name, "namespace": "restricted"}
+            pod["spec"] = {k: v for k, v in pod["spec"].items() if k not in ("serviceAccount", "serviceAccountName")}
+            api_server.apply(pod, dry_run=True)
+    finally:
+        api_server.delete(namespace)
+    assert broadcast
+
+
+def test_cleanup_deletes_what_is_the_kits_and_leaves_what_is_somebody_elses(
+    broadcast: Kit, api_server: ApiServer
+) -> None:
+    strangers = {**resource("v1", "ConfigMap", "strangers", "europe"), "data": {"a": "b"}}
+    api_server.apply(strangers)
+    done = broadcast.run("cleanup")
+    assert done.returncode == 1
+    assert "europe: the kit's resources are deleted; the namespace stays" in done.stderr
+    assert "ConfigMap/strangers" in done.stderr
+    assert api_server.get(strangers) is not None
+    assert api_server.get(resource(STRIMZI, "Kafka", "europe", "europe")) is None
+    assert api_server.get(namespace_document("north-america")) is None
+    api_server.delete(strangers)
+    done = broadcast.run("cleanup")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [api_server.get(namespace_document(region)) for region in REGIONS] == [None] * 3
+    assert not (broadcast.home / "access").exists()

@@ -1,0 +1,60 @@
+"""Commands in pods: what the API server is asked for. Nothing runs there, so what pods answer is tested elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from apiserver.server import ApiServer, RefusedError
+from lab import pods
+from lab.access import Lab, Pod, Region
+from lab.errors import LabError
+
+from .conftest import namespace_document
+
+pytestmark = pytest.mark.kubernetes
+
+
+def lab(namespace: str, kubeconfig: Path, image: str = "localhost/loosehanger-lab:0.1.0") -> Lab:
+    pod = Pod(namespace, str(kubeconfig), "", image, f"loosehanger-lab-access-{namespace}")
+    clients = {"prover": Path(f"/opt/lab/access/{namespace}/prover.properties")}
+    region = Region(namespace, "europe", clients, {}, (), pod)
+    return Lab("03-broadcast", "kubernetes", "inventories/strimzi", {namespace: region})
+
+
+def jobs(server: ApiServer, namespace: str) -> list[str]:
+    return [
+        job["metadata"]["name"] for job in server.request("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs")["items"]
+    ]
+
+
+def test_a_pod_that_does_not_start_is_told_and_leaves_nothing(
+    api_server: ApiServer, kubeconfig: Path, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pods, "START_SECONDS", 0.5)
+    one = lab(namespace, kubeconfig)
+    assert one.pod
+    with pytest.raises(LabError, match=rf"{namespace}: Job/lab-prove-\w+: its pod did not start within"):
+        pods.run(one, one.pod, "prove", ["--json"])
+    assert jobs(api_server, namespace) == []
+
+
+@pytest.mark.parametrize("arguments", [["--json"], ["--master", "k8s://https://kubernetes.default.svc"]])
+def test_its_pod_passes_the_restricted_profile(
+    api_server: ApiServer, kubeconfig: Path, namespace: str, arguments: list[str]
+) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    api_server.apply({**namespace_document(namespace), "metadata": {"name": namespace, "labels": labels}})
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace}}
+    for name in ("default", "loosehanger-lab-spark"):
+        api_server.apply({**account, "metadata": {"name": name, "namespace": namespace}})
+    one = lab(namespace, kubeconfig)
+    assert one.pod
+    job = pods._job(one, one.pod, "prove", arguments)
+    template = job["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "prove", "namespace": namespace}}
+    try:
+        api_server.apply({**pod, "spec": template["spec"]}, dry_run=True)
+    except RefusedError as error:
+        pytest.fail(str(error))

@@ -1,0 +1,218 @@
+"""Setting up where something is missing, wrong or somebody else's, and with more than one cluster."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from apiserver.server import ApiServer, write_kubeconfig
+from lab.access import ROOT
+from lab.sandbox import Kit
+
+from .commands import copy_kit_for, present, recap, resource, setup
+from .conftest import REGIONS, StartApiServer, delete_namespaces, namespace_document
+from .stand_in import STRIMZI, StandIn, not_ready, ready
+
+pytestmark = pytest.mark.kubernetes
+
+SECONDS = 10
+"""The bound of waits that never come true."""
+
+
+@pytest.fixture
+def kit(kubeconfig: Path, without_regions: None, tmp_path: Path) -> Kit:  # noqa: ARG001
+    """A copy of the kit whose kubeconfig is that of the API server, in which there are no regions."""
+    return copy_kit_for(kubeconfig, tmp_path)
+
+
+@pytest.fixture
+def operators(api_server: ApiServer) -> Iterator[StandIn]:
+    """The stand-in for all operators and controllers."""
+    with StandIn(api_server, REGIONS) as stand_in:
+        yield stand_in
+
+
+def test_check_mode_creates_nothing(kit: Kit, api_server: ApiServer) -> None:
+    done = setup(kit, "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [api_server.get(namespace_document(region)) for region in REGIONS] == [None] * 3
+
+
+def test_a_wait_that_never_comes_true_ends_in_its_bound_with_the_reason(kit: Kit, operators: StandIn) -> None:
+    operators.says["KafkaMirrorMaker2"] = not_ready(
+        "ConnectRestException", "SaslAuthenticationException: not mm2-europe"
+    )
+    done = setup(kit, "-e", f"platform_kubernetes_ready_timeout={SECONDS}")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert f"not within {SECONDS} seconds" in last
+    assert "KafkaMirrorMaker2/mm2-na" in last
+    assert "ConnectRestException: SaslAuthenticationException: not mm2-europe" in last
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_without_an_operator_the_wait_says_so(kit: Kit) -> None:
+    done = setup(kit, "-e", "platform_kubernetes_ready_timeout=3")
+    assert done.returncode == 1
+    assert "Kafka/europe: no operator has looked at it yet" in done.stderr
+
+
+def test_a_status_of_an_older_generation_does_not_count(kit: Kit, operators: StandIn) -> None:
+    operators.says["Kafka"] = lambda kafka: ready(kafka) | {"observedGeneration": 0}
+    done = setup(kit, "-e", "platform_kubernetes_ready_timeout=3")
+    assert done.returncode == 1
+    assert "has not seen its newest version" in done.stderr
+
+
+def test_a_namespace_of_somebody_elses_is_left_alone(kit: Kit, api_server: ApiServer) -> None:
+    api_server.apply(namespace_document("europe"))
+    done = setup(kit)
+    assert done.returncode == 2
+    assert "Namespace/europe: there is one already that is not the kit's" in done.stderr
+    assert "platform_kubernetes_create_namespaces" in done.stderr
+    assert api_server.get(namespace_document("north-america")) is None
+    assert kit.run("cleanup").returncode == 0
+    assert api_server.get(namespace_document("europe")) is not None
+
+
+def test_a_wrong_field_is_named_before_anything_is_created(kit: Kit, api_server: ApiServer) -> None:
+    file = kit.manifest("mm2-sa.yaml")
+    file.write_text(file.read_text().replace("replicas: 1", "replicas: 1\n  replica: 2"))
+    done = setup(kit)
+    assert done.returncode == 2
+    assert re.search(r"mm2-sa\.yaml:\d+: KafkaMirrorMaker2/mm2-sa: .*\.spec\.replica: field not declared", done.stderr)
+    assert [api_server.get(namespace_document(region)) for region in REGIONS] == [None] * 3
+
+
+def test_a_cluster_without_strimzi_is_told_with_all_that_is_missing(
+    kit: Kit, start_api_server: StartApiServer, tmp_path: Path
+) -> None:
+    bare = start_api_server("bare", strimzi=False)
+    kit.environment = {"KUBECONFIG": str(bare.administrator().write_kubeconfig(tmp_path / "bare"))}
+    done = setup(kit)
+    assert done.returncode == 2
+    assert "the cluster does not know KafkaNodePool, Kafka, KafkaUser" in done.stderr
+
+
+def test_an_account_without_rights_gets_one_list(kit: Kit, api_server: ApiServer, tmp_path: Path) -> None:
+    account = api_server.account("nobody-in-particular")
+    kit.environment = {"KUBECONFIG": str(account.write_kubeconfig(tmp_path / "nobody"))}
+    done = setup(kit)
+    assert done.returncode == 2
+    for missing in ("kafkas.kafka.strimzi.io", "deployments.apps", "secrets", "pods/log", "namespaces"):
+        assert re.search(rf"this account may not [a-z, ]+ {re.escape(missing)}", done.stderr), missing
+
+
+def test_a_quota_that_is_too_small_is_told(kit: Kit, api_server: ApiServer) -> None:
+    for region in REGIONS:
+        api_server.apply(namespace_document(region))
+    quota = {**resource("v1", "ResourceQuota", "tight", "europe"), "spec": {"hard": {"pods": "1"}}}
+    api_server.apply(quota)
+    api_server.set_status(quota, {"hard": {"pods": "1"}, "used": {"pods": "0"}})
+    done = setup(kit, "-e", "platform_kubernetes_create_namespaces=false")
+    assert done.returncode == 2
+    assert "ResourceQuota/tight leaves 1 pods; the region needs at least 2" in done.stderr
+
+
+def test_a_storage_class_that_is_not_there_is_told(kit: Kit) -> None:
+    done = setup(kit, "-e", "kafka_cluster_storage_size=1Gi", "-e", "kafka_cluster_storage_class=fast")
+    assert done.returncode == 2
+    assert "there is no storage class 'fast'" in done.stderr
+
+
+def test_a_namespaced_account_with_just_the_listed_rights_suffices(
+    kit: Kit, operators: StandIn, api_server: ApiServer, tmp_path: Path
+) -> None:
+    account = api_server.account("workshop")
+    for region in REGIONS:
+        api_server.apply(namespace_document(region))
+        role = {**resource("rbac.authorization.k8s.io/v1", "Role", "lab", region), "rules": listed_rights()}
+        binding = {
+            **resource("rbac.authorization.k8s.io/v1", "RoleBinding", "lab", region),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "lab"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "workshop"}],
+        }
+        api_server.apply(role)
+        api_server.apply(binding)
+    kit.environment = {"KUBECONFIG": str(account.write_kubeconfig(tmp_path / "workshop"))}
+    without_namespaces = ("-e", "platform_kubernetes_create_namespaces=false")
+    done = setup(kit, *without_namespaces)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert kit.run("status").returncode == 0
+    done = kit.run("cleanup", *without_namespaces)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for region in REGIONS:
+        assert api_server.get(namespace_document(region)) is not None
+        assert api_server.get(resource(STRIMZI, "Kafka", region, region)) is None
+        assert present(api_server, "rbac.authorization.k8s.io/v1", "Role", "lab", region)
+    assert operators.failure is None
+
+
+def listed_rights() -> list[dict[str, list[str]]]:
+    """The rules of a Role, as the platform's README lists them for namespaces and for Strimzi."""
+    readme = (ROOT / "roles" / "platform_kubernetes" / "README.md").read_text(encoding="utf-8")
+    table = re.search(r"^\| API group \|.*\n\|[-| ]+\n((?:\|.*\n)+)", readme, re.MULTILINE)
+    assert table
+    rules = []
+    for line in table[1].splitlines():
+        group, resources, verbs, where = (cell.strip() for cell in line.strip("|").split("|"))
+        if where in ("every region", "every region, with Strimzi"):
+            rules.append(
+                {
+                    "apiGroups": ["" if group == "core" else group.strip("`")],
+                    "resources": re.findall(r"`([^`]+)`", resources),
+                    "verbs": re.findall(r"\w+", verbs),
+                }
+            )
+    return rules
+
+
+def test_regions_on_two_clusters(kit: Kit, api_server: ApiServer, other_api_server: ApiServer, tmp_path: Path) -> None:
+    contexts = {"first": api_server.administrator(), "second": other_api_server.administrator()}
+    kit.environment = {"KUBECONFIG": str(write_kubeconfig(tmp_path / "both", contexts))}
+    hosts = kit.root / "inventories" / "strimzi" / "hosts.yaml"
+    inventory = yaml.safe_load(hosts.read_text())
+    for region, context in (("europe", "first"), ("north-america", "second"), ("south-america", "first")):
+        inventory["regions"]["hosts"][region]["platform_kubernetes_context"] = context
+    hosts.write_text(yaml.safe_dump(inventory, allow_unicode=True))
+    try:
+        with StandIn(api_server, REGIONS), StandIn(other_api_server, REGIONS):
+            done = setup(kit, "-e", "kafka_cluster_external_listener=loadbalancer")
+            assert done.returncode == 0, done.stdout + done.stderr
+            mirror = present(other_api_server, STRIMZI, "KafkaMirrorMaker2", "mm2-na", "north-america")
+            assert mirror["spec"]["mirrors"][0]["source"]["bootstrapServers"] == "europe.external.example:9094"
+            assert mirror["spec"]["target"]["bootstrapServers"].endswith(".svc:9098")
+            there = present(other_api_server, "v1", "Secret", "mm2-europe", "north-america")
+            assert there["data"] == present(api_server, "v1", "Secret", "mm2-europe", "europe")["data"]
+            assert api_server.get(namespace_document("north-america")) is None
+            here = present(api_server, STRIMZI, "KafkaMirrorMaker2", "mm2-sa", "south-america")
+            assert here["spec"]["mirrors"][0]["source"]["bootstrapServers"].endswith(".svc:9098")
+            record = present(api_server, "v1", "Secret", "loosehanger-lab-access-north-america", "europe")
+            description = json.loads(base64.b64decode(record["data"]["region.json"]))
+            assert description["mirrors"][0]["source"] == "europe"
+            assert recap(setup(kit, "-e", "kafka_cluster_external_listener=loadbalancer").stdout) == dict.fromkeys(
+                REGIONS, 0
+            )
+            assert kit.run("cleanup").returncode == 0
+        assert other_api_server.get(namespace_document("north-america")) is None
+    finally:
+        delete_namespaces(other_api_server, "north-america")
+
+
+def test_programs_on_a_stock_python_image(kit: Kit, operators: StandIn, api_server: ApiServer) -> None:
+    image = "docker.io/library/python:3.13-slim"
+    done = setup(kit, "-e", f"platform_kubernetes_python_image={image}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert operators.failure is None
+    code = present(api_server, "v1", "ConfigMap", "loosehanger-lab-code", "europe")
+    assert re.search(r"^kafka-python==", code["data"]["requirements.txt"], re.MULTILINE)
+    pod = present(api_server, "apps/v1", "Deployment", "producer", "europe")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == pod["initContainers"][0]["image"] == image
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert recap(setup(kit, "-e", f"platform_kubernetes_python_image={image}").stdout) == dict.fromkeys(REGIONS, 0)

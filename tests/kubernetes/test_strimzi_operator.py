@@ -1,0 +1,208 @@
+"""Installing the operator, from a file of a release's form with Strimzi's real custom resource definitions."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from apiserver.crds import strimzi_definitions
+from apiserver.server import ApiServer
+from lab.access import ROOT
+
+from .conftest import REGIONS, StartApiServer, delete_namespaces, namespace_document
+
+pytestmark = pytest.mark.kubernetes
+
+RBAC = "rbac.authorization.k8s.io"
+NAME = "strimzi-cluster-operator"
+PLAYBOOK = """
+- hosts: regions
+  tasks:
+    - name: Provide the operator
+      ansible.builtin.include_role:
+        name: strimzi_operator
+        tasks_from: "{{ entry_point | default('main') }}"
+"""
+
+
+def release() -> list[dict[str, Any]]:
+    """What a release's installation file has, and in its form; the images and most of the rules are left out."""
+    subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": "myproject"}]
+
+    def binding(name: str, role: str) -> dict[str, Any]:
+        return {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": "myproject", "labels": {"app": "strimzi"}},
+            "subjects": subjects,
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+        }
+
+    container = {
+        "name": NAME,
+        "image": "quay.io/strimzi/operator:1.2.0",
+        "env": [
+            {"name": "STRIMZI_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            {"name": "STRIMZI_KAFKA_IMAGES", "value": "4.3.1=quay.io/strimzi/kafka:1.2.0-kafka-4.3.1"},
+        ],
+    }
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": NAME, "namespace": "myproject", "labels": {"app": "strimzi"}},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"name": NAME}},
+            "template": {"metadata": {"labels": {"name": NAME}}, "spec": {"containers": [container]}},
+        },
+    }
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": f"{NAME}-namespaced"}, "rules": []}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME, "namespace": "myproject"}}
+    definitions = strimzi_definitions()
+    for definition in definitions:
+        definition["metadata"].setdefault("labels", {})["app"] = "strimzi"
+    return [
+        account,
+        role,
+        binding(NAME, f"{NAME}-namespaced"),
+        binding(f"{NAME}-leader-election", f"{NAME}-leader-election"),
+        *definitions,
+        deployment,
+    ]
+
+
+@pytest.fixture
+def bare(start_api_server: StartApiServer) -> Iterator[ApiServer]:
+    """A cluster without Strimzi."""
+    server = start_api_server("bare", strimzi=False)
+    yield server
+    for document in release():
+        if document["kind"] in ("CustomResourceDefinition", "ClusterRole"):
+            server.delete(document)
+    delete_namespaces(server, *REGIONS, "strimzi")
+
+
+def play(server: ApiServer, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the role against the server."""
+    file = folder / "release.yaml"
+    file.write_text(yaml.safe_dump_all(release()))
+    playbook = folder / "playbook.yaml"
+    playbook.write_text(PLAYBOOK)
+    variables = {
+        "strimzi_operator_release": file,
+        "strimzi_operator_sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "strimzi_operator_home": folder,
+        "strimzi_operator_ready_timeout": 30,
+    }
+    command = [sys.executable, "-m", "ansible", "playbook", str(playbook), "-i", "inventories/strimzi"]
+    for name, value in variables.items():
+        command += ["-e", f"{name}={value}"]
+    kubeconfig = server.administrator().write_kubeconfig(folder / "kubeconfig")
+    return subprocess.run(
+        [*command, *arguments],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "KUBECONFIG": str(kubeconfig),
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
+            "ANSIBLE_HOME": str(folder / "ansible"),
+            "LC_ALL": "C.UTF-8",
+            "NO_COLOR": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def bindings(server: ApiServer, namespaces: Sequence[str]) -> dict[str, list[str]]:
+    found = {}
+    for namespace in namespaces:
+        listed = server.request("GET", f"/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings")["items"]
+        found[namespace] = sorted(item["metadata"]["name"] for item in listed)
+    return found
+
+
+def say_that_it_runs(server: ApiServer) -> dict[str, Any]:
+    """The stand-in for what Kubernetes would report of the operator."""
+    deployment = next(document for document in release() if document["kind"] == "Deployment")
+    deployment["metadata"]["namespace"] = "strimzi"
+    found = server.get(deployment)
+    assert found
+    condition = {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": "yes"}
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
+    server.set_status(
+        deployment, {**counts, "conditions": [condition], "observedGeneration": found["metadata"]["generation"]}
+    )
+    return found
+
+
+def test_the_operator_watches_the_regions_and_nothing_else(bare: ApiServer, tmp_path: Path) -> None:
+    first = play(
+        bare, tmp_path, "-e", "strimzi_operator_ready_timeout=1", "-e", "strimzi_operator_registry=registry.local"
+    )
+    assert first.returncode != 0  # nobody runs it here, and it is waited for
+    deployment = say_that_it_runs(bare)
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    environment = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert environment["STRIMZI_NAMESPACE"] == "europe,north-america,south-america"
+    assert container["image"] == "registry.local/strimzi/operator:1.2.0"
+    assert bindings(bare, [*REGIONS, "strimzi"]) == {
+        **{region: [NAME] for region in REGIONS},
+        "strimzi": [f"{NAME}-leader-election"],
+    }
+    again = play(bare, tmp_path, "-e", "strimzi_operator_registry=registry.local")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "changed=0" in again.stdout
+    assert "changed=1" not in again.stdout
+
+
+def test_an_operator_of_somebody_elses_is_never_touched(bare: ApiServer, tmp_path: Path) -> None:
+    bare.install(strimzi_definitions())
+    done = play(bare, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert bare.get(namespace_document("strimzi")) is None
+    done = play(bare, tmp_path, "-e", "entry_point=remove")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(bare.get(definition) for definition in strimzi_definitions())
+
+
+def test_a_release_with_another_checksum_is_refused(bare: ApiServer, tmp_path: Path) -> None:
+    done = play(bare, tmp_path, "-e", f"strimzi_operator_sha256={'0' * 64}")
+    assert done.returncode != 0
+    assert "checksum" in done.stdout + done.stderr
+    assert bare.get(namespace_document("strimzi")) is None
+
+
+def test_a_kind_that_somebody_uses_is_not_removed(bare: ApiServer, tmp_path: Path) -> None:
+    play(bare, tmp_path, "-e", "strimzi_operator_ready_timeout=1")
+    say_that_it_runs(bare)
+    bare.apply(namespace_document("somebody"))
+    topic = {
+        "apiVersion": "kafka.strimzi.io/v1",
+        "kind": "KafkaTopic",
+        "metadata": {"name": "theirs", "namespace": "somebody"},
+        "spec": {"partitions": 1},
+    }
+    bare.apply(topic)
+    try:
+        done = play(bare, tmp_path, "-e", "entry_point=remove")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert bare.get(topic)
+        left = [definition["spec"]["names"]["kind"] for definition in strimzi_definitions() if bare.get(definition)]
+        assert left == ["KafkaTopic"]
+        assert bare.get(namespace_document("strimzi")) is None
+    finally:
+        bare.delete(topic)
+        delete_namespaces(bare, "somebody")

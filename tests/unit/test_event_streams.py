@@ -1,0 +1,401 @@
+"""The dialect of IBM Event Streams: what becomes of each field of Strimzi's v1, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.access import ROOT
+from platform_kubernetes.event_streams import FIELDS, SAME, EventStreams, differences, to_event_streams, web_console
+from platform_local.errors import ManifestError
+
+SETTINGS = EventStreams(accept_license=True, license="L-TEST", license_use="EventAutomationNonProduction")
+CERTIFICATES = {"trustedCertificates": [{"secretName": "europe-cluster-ca-cert", "pattern": "*.crt"}]}
+PASSWORD = {
+    "type": "scram-sha-512",
+    "username": "mm2",
+    "passwordSecret": {"secretName": "mm2", "password": "password"},
+}
+
+
+def resource(kind: str, **spec: Any) -> dict[str, Any]:
+    """A resource of Strimzi's v1."""
+    metadata: dict[str, Any] = {"name": "sample", "namespace": "europe"}
+    if kind == "KafkaNodePool":
+        metadata = {"name": "nodes", "namespace": "europe", "labels": {"strimzi.io/cluster": "sample"}}
+    return {"apiVersion": "kafka.strimzi.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def mirror_maker(**spec: Any) -> dict[str, Any]:
+    """The smallest mirror, and further fields."""
+    smallest = {"target": {"alias": "america"}, "mirrors": [{"source": {"alias": "europe"}}]}
+    return resource("KafkaMirrorMaker2", **smallest | spec)
+
+
+def convert(*documents: dict[str, Any], settings: EventStreams = SETTINGS) -> list[dict[str, Any]]:
+    """The converted resources, from a file ``sample.yaml``."""
+    return [document for _, document in to_event_streams([("sample.yaml:1", d) for d in documents], settings)]
+
+
+def convert_one(document: dict[str, Any]) -> dict[str, Any]:
+    """One converted resource; a Kafka comes with a node pool and a node pool with a Kafka."""
+    if document["kind"] == "Kafka":
+        (converted,) = convert(document, resource("KafkaNodePool"))
+    elif document["kind"] == "KafkaNodePool":
+        (converted,) = convert(resource("Kafka"), document)
+    else:
+        (converted,) = convert(document)
+    return converted
+
+
+def at(document: Any, path: str) -> Any:
+    """What stands at a path: names and list positions, separated by slashes; None where nothing does."""
+    for part in path.split("/"):
+        try:
+            document = document[int(part)] if isinstance(document, list) else document[part]
+        except (KeyError, IndexError):
+            return None
+    return document
+
+
+def sample(kind: str, path: str, value: Any) -> dict[str, Any]:
+    """A resource with a value at a path; ``[]`` is the first of a list."""
+    document = mirror_maker() if kind == "KafkaMirrorMaker2" else resource(kind)
+    here: Any = document
+    *folders, name = path.replace("[]", "/0").split("/")
+    for folder in folders:
+        here = here[int(folder)] if isinstance(here, list) else here.setdefault(folder, {})
+    here[name] = value
+    return document
+
+
+OVERRIDES = "spec/strimziOverrides"
+POOL = f"{OVERRIDES}/nodePools/0"
+# In a mirror whose aliases are america and europe, the target comes first.
+TARGET, SOURCE = "spec/clusters/0", "spec/clusters/1"
+
+# Every field that differs: kind, field, value; where it is found afterwards, and what then stands there.
+DIFFERENT: list[tuple[str, str, Any, str, Any]] = [
+    *(
+        ("Kafka", f"spec/kafka/{name}", {"some": "thing"}, f"{OVERRIDES}/kafka/{name}", {"some": "thing"})
+        for name in (
+            *("config", "authorization", "livenessProbe", "readinessProbe", "jvmOptions", "jmxOptions"),
+            *("metricsConfig", "logging", "template", "tieredStorage", "quotas"),
+        )
+    ),
+    ("Kafka", "spec/kafka/metadataVersion", "4.2", f"{OVERRIDES}/kafka/metadataVersion", "4.2"),
+    ("Kafka", "spec/kafka/image", "an-image", f"{OVERRIDES}/kafka/image", "an-image"),
+    ("Kafka", "spec/kafka/brokerRackInitImage", "an-image", f"{OVERRIDES}/kafka/brokerRackInitImage", "an-image"),
+    ("Kafka", "spec/kafka/rack/topologyKey", "zone", f"{OVERRIDES}/kafka/rack/topologyKey", "zone"),
+    ("Kafka", "spec/kafka/listeners", [{"type": "route"}], f"{OVERRIDES}/kafka/listeners", [{"type": "route"}]),
+    *(
+        ("Kafka", f"spec/{name}", {"some": "thing"}, f"{OVERRIDES}/{name}", {"some": "thing"})
+        for name in ("entityOperator", "clusterCa", "clientsCa", "cruiseControl", "kafkaExporter")
+    ),
+    ("Kafka", "spec/maintenanceTimeWindows", ["* * 0"], f"{OVERRIDES}/maintenanceTimeWindows", ["* * 0"]),
+    ("KafkaNodePool", "spec/replicas", 3, f"{POOL}/replicas", 3),
+    ("KafkaNodePool", "spec/roles", ["broker"], f"{POOL}/roles", ["broker"]),
+    *(
+        ("KafkaNodePool", f"spec/{name}", {"some": "thing"}, f"{POOL}/{name}", {"some": "thing"})
+        for name in ("storage", "resources", "jvmOptions", "template")
+    ),
+    ("KafkaMirrorMaker2", "spec/target/alias", "america", "spec/connectCluster", "america"),
+    ("KafkaMirrorMaker2", "spec/target/alias", "america", f"{TARGET}/alias", "america"),
+    ("KafkaMirrorMaker2", "spec/target/alias", "america", "spec/mirrors/0/targetCluster", "america"),
+    ("KafkaMirrorMaker2", "spec/target/bootstrapServers", "a:9098", f"{TARGET}/bootstrapServers", "a:9098"),
+    ("KafkaMirrorMaker2", "spec/target/tls", CERTIFICATES, f"{TARGET}/tls", CERTIFICATES),
+    ("KafkaMirrorMaker2", "spec/target/tls", {}, f"{TARGET}/tls", {}),
+    ("KafkaMirrorMaker2", "spec/target/authentication", PASSWORD, f"{TARGET}/authentication", PASSWORD),
+    ("KafkaMirrorMaker2", "spec/target/config", {"a.b": 1}, f"{TARGET}/config", {"a.b": 1}),
+    ("KafkaMirrorMaker2", "spec/target/groupId", "mm2-na", f"{TARGET}/config/group.id", "mm2-na"),
+    ("KafkaMirrorMaker2", "spec/target/configStorageTopic", "c", f"{TARGET}/config/config.storage.topic", "c"),
+    ("KafkaMirrorMaker2", "spec/target/offsetStorageTopic", "o", f"{TARGET}/config/offset.storage.topic", "o"),
+    ("KafkaMirrorMaker2", "spec/target/statusStorageTopic", "s", f"{TARGET}/config/status.storage.topic", "s"),
+    ("KafkaMirrorMaker2", "spec/mirrors[]/source/alias", "asia", f"{SOURCE}/alias", "asia"),
+    ("KafkaMirrorMaker2", "spec/mirrors[]/source/alias", "asia", "spec/mirrors/0/sourceCluster", "asia"),
+    ("KafkaMirrorMaker2", "spec/mirrors[]/source/bootstrapServers", "e:9098", f"{SOURCE}/bootstrapServers", "e:9098"),
+    ("KafkaMirrorMaker2", "spec/mirrors[]/source/tls", CERTIFICATES, f"{SOURCE}/tls", CERTIFICATES),
+    ("KafkaMirrorMaker2", "spec/mirrors[]/source/authentication", PASSWORD, f"{SOURCE}/authentication", PASSWORD),
+    ("KafkaMirrorMaker2", "spec/mirrors[]/source/config", {"a.b": 1}, f"{SOURCE}/config", {"a.b": 1}),
+]
+# What stays behind, for a reason that the table of the role's README gives.
+LEFT_OUT = [("Kafka", "spec/kafka/version", "4.3.1"), ("KafkaMirrorMaker2", "spec/version", "4.3.1")]
+# What the dialect does not have: kind, field, value, and what the message says after the resource's name.
+REFUSED: list[tuple[str, str, Any, str]] = [
+    ("Kafka", "spec/kafka/rack/type", "topology-label", "spec.kafka.rack.type: is not possible with Event Streams"),
+    ("Kafka", "spec/kafka/rack/envVarName", "X", "spec.kafka.rack.envVarName: is not possible with Event Streams"),
+    ("KafkaUser", "spec/authentication/validityDays", 1, "spec.authentication.validityDays: is not possible with"),
+    ("KafkaUser", "spec/authentication/renewalDays", 1, "spec.authentication.renewalDays: is not possible with"),
+    ("KafkaMirrorMaker2", "spec/rack/type", "topology-label", "spec.rack.type: is not possible with Event Streams"),
+    ("KafkaMirrorMaker2", "spec/rack/envVarName", "X", "spec.rack.envVarName: is not possible with Event Streams"),
+    *(
+        (
+            "KafkaMirrorMaker2",
+            f"spec/mirrors[]/{connector}/version",
+            "1",
+            f"spec.mirrors[0].{connector}.version: is not possible with Event Streams",
+        )
+        for connector in ("sourceConnector", "checkpointConnector")
+    ),
+]
+# Values that the dialect does not have, in fields that it has; and fields that nobody has.
+WRONG_VALUES: list[tuple[str, str, Any, str]] = [
+    ("Kafka", "spec/kafka/listeners", [{"name": "x", "type": "tlsroute"}], "spec.kafka.listeners: the type 'tlsroute'"),
+    ("Kafka", "spec/kafka/listener", [], "spec.kafka.listener: unknown field"),
+    ("Kafka", "spec/kafka", "text", "spec.kafka: expected a mapping"),
+    ("KafkaNodePool", "spec/replica", 1, "spec.replica: unknown field"),
+    ("KafkaTopic", "spec/partition", 1, "spec.partition: unknown field"),
+    ("KafkaUser", "spec/acls", [], "spec.acls: unknown field"),
+    ("KafkaMirrorMaker2", "spec/connectCluster", "a", "spec.connectCluster: unknown field"),
+    ("KafkaMirrorMaker2", "spec/mirrors[]/topics", "a", r"spec.mirrors[0].topics: unknown field"),
+    (
+        "KafkaMirrorMaker2",
+        "spec/mirrors[]/source/authentication",
+        {"type": "custom"},
+        "spec.mirrors[0].source.authentication: the type 'custom' is not possible",
+    ),
+    (
+        "KafkaMirrorMaker2",
+        "spec/mirrors[]/source/alias",
+        "america",
+        "spec.mirrors[0].source.alias: is the alias of the target, too",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "path", "value", "new_path", "expected"), DIFFERENT)
+def test_a_field_that_differs_moves(kind: str, path: str, value: Any, new_path: str, expected: Any) -> None:
+    before = sample(kind, path, value)
+    untouched = copy.deepcopy(before)
+    assert at(convert_one(before), new_path) == expected
+    assert before == untouched, "conversion changes what it is given"
+
+
+@pytest.mark.parametrize(("kind", "path", "value"), LEFT_OUT)
+def test_a_field_that_the_operator_decides_is_left_out(kind: str, path: str, value: Any) -> None:
+    assert value not in yaml.safe_dump(convert_one(sample(kind, path, value)))
+
+
+@pytest.mark.parametrize(("kind", "path", "value", "message"), REFUSED + WRONG_VALUES)
+def test_what_the_dialect_does_not_have_is_refused(kind: str, path: str, value: Any, message: str) -> None:
+    name = "nodes" if kind == "KafkaNodePool" else "sample"
+    with pytest.raises(ManifestError) as caught:
+        convert_one(sample(kind, path, value))
+    assert str(caught.value).startswith(f"sample.yaml:1: {kind}/{name}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"), [(kind, path) for kind, rules in FIELDS.items() for path, rule in rules.items() if rule == SAME]
+)
+def test_other_fields_are_the_same(kind: str, path: str) -> None:
+    converted = convert_one(sample(kind, path, {"some": "thing"}))
+    assert at(converted, path.replace("[]", "/0")) == {"some": "thing"}
+
+
+def test_the_tables_above_are_complete() -> None:
+    tested = {(row[0], row[1].replace("/", ".")) for row in [*DIFFERENT, *LEFT_OUT, *REFUSED]}
+    assert tested == {(kind, field) for kind, field, _, _ in differences()}
+
+
+def test_the_kinds_and_labels_are_the_dialects() -> None:
+    topic = resource("KafkaTopic", partitions=1)
+    topic["metadata"]["labels"] = {"strimzi.io/cluster": "sample", "app": "shop"}
+    topic["metadata"]["annotations"] = {"strimzi.io/pause-reconciliation": "true"}
+    (converted,) = convert(topic)
+    assert converted == {
+        "apiVersion": "eventstreams.ibm.com/v1beta2",
+        "kind": "KafkaTopic",
+        "metadata": {
+            "name": "sample",
+            "namespace": "europe",
+            "labels": {"eventstreams.ibm.com/cluster": "sample", "app": "shop"},
+            "annotations": {"eventstreams.ibm.com/pause-reconciliation": "true"},
+        },
+        "spec": {"partitions": 1},
+    }
+
+
+def test_other_resources_stay_as_they_are() -> None:
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "producer"},
+        "spec": {"replicas": 1},
+    }
+    assert convert(deployment) == [deployment]
+
+
+def test_a_kafka_and_its_pools_become_one_event_streams() -> None:
+    second = resource("KafkaNodePool", replicas=1)
+    second["metadata"] |= {"name": "more", "annotations": {"strimzi.io/next-node-ids": "[5-10]"}}
+    (converted,) = convert(resource("KafkaNodePool", replicas=3), second, resource("Kafka", clusterCa={}))
+    assert converted == {
+        "apiVersion": "eventstreams.ibm.com/v1beta2",
+        "kind": "EventStreams",
+        "metadata": {"name": "sample", "namespace": "europe"},
+        "spec": {
+            "version": "latest",
+            "license": {"accept": True, "license": "L-TEST", "use": "EventAutomationNonProduction"},
+            "adminApi": {},
+            "adminUI": {"authentication": [{"type": "scram-sha-512"}]},
+            "strimziOverrides": {
+                "clusterCa": {},
+                "nodePools": [
+                    {"name": "nodes", "replicas": 3},
+                    {"name": "more", "annotations": {"eventstreams.ibm.com/next-node-ids": "[5-10]"}, "replicas": 1},
+                ],
+            },
+        },
+    }
+
+
+def test_the_parts_of_event_streams_are_for_the_settings_to_say() -> None:
+    settings = EventStreams(True, "L-TEST", "x", version="12.0.1", admin_ui=False, rest_producer=True)
+    (converted,) = convert(resource("Kafka"), resource("KafkaNodePool"), settings=settings)
+    assert converted["spec"]["version"] == "12.0.1"
+    assert {"adminUI", "adminApi", "restProducer"} & set(converted["spec"]) == {"restProducer"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (EventStreams(False, "L-TEST", "x"), r"spec\.license\.accept: .*=L-TEST.* event_streams_accept_license"),
+        (EventStreams(True, "", "x"), r"spec\.license\.license: set event_streams_license"),
+        (EventStreams(True, "L-TEST", ""), r"spec\.license\.use: set event_streams_license_use"),
+    ],
+)
+def test_nothing_is_accepted_for_the_user(settings: EventStreams, message: str) -> None:
+    with pytest.raises(ManifestError, match=rf"sample\.yaml:1: Kafka/sample: {message}"):
+        convert(resource("Kafka"), resource("KafkaNodePool"), settings=settings)
+    convert(mirror_maker(), settings=settings)
+
+
+def test_the_operator_says_where_the_console_is() -> None:
+    (converted,) = convert(resource("Kafka"), resource("KafkaNodePool"))
+    assert web_console(converted, "admin") is None
+    converted["status"] = {"adminUiUrl": "https://admin.example.com"}
+    assert web_console(converted, "admin") == {
+        "name": "sample",
+        "url": "https://admin.example.com",
+        "username": "admin",
+    }
+
+
+def test_what_belongs_together_has_to_come_together() -> None:
+    with pytest.raises(ManifestError, match=r"Kafka/sample: .* no KafkaNodePool of this cluster"):
+        convert(resource("Kafka"))
+    with pytest.raises(ManifestError, match=r"KafkaNodePool/nodes: .* its Kafka is not among"):
+        convert(resource("KafkaNodePool"))
+    elsewhere = resource("Kafka")
+    elsewhere["metadata"]["namespace"] = "asia"
+    with pytest.raises(ManifestError, match="its Kafka is not among"):
+        convert(elsewhere, resource("KafkaNodePool"))
+
+
+def test_labels_of_a_node_pool_are_refused() -> None:
+    pool = resource("KafkaNodePool")
+    pool["metadata"]["labels"]["team"] = "shop"
+    with pytest.raises(ManifestError, match=r"KafkaNodePool/nodes: metadata\.labels\.team"):
+        convert_one(pool)
+
+
+def test_two_sources_become_two_clusters_and_the_same_source_one() -> None:
+    first, second = ({"alias": alias, "bootstrapServers": f"{alias}:9098"} for alias in ("europe", "asia"))
+    mirrors: list[dict[str, Any]] = [
+        {"source": first, "topicsPattern": "a"},
+        {"source": second},
+        {"source": first, "topicsPattern": "b"},
+    ]
+    (converted,) = convert(mirror_maker(mirrors=mirrors))
+    assert [cluster["alias"] for cluster in converted["spec"]["clusters"]] == ["america", "europe", "asia"]
+    assert converted["spec"]["mirrors"] == [
+        {"targetCluster": "america", "sourceCluster": "europe", "topicsPattern": "a"},
+        {"targetCluster": "america", "sourceCluster": "asia"},
+        {"targetCluster": "america", "sourceCluster": "europe", "topicsPattern": "b"},
+    ]
+    mirrors[2]["source"] = first | {"bootstrapServers": "elsewhere:9098"}
+    with pytest.raises(ManifestError, match=r"spec\.mirrors\[2\]\.source: differs from another source"):
+        convert(mirror_maker(mirrors=mirrors))
+
+
+def test_a_setting_that_stands_twice_is_refused() -> None:
+    target = {"alias": "america", "groupId": "one", "config": {"group.id": "two"}}
+    with pytest.raises(ManifestError, match=r"spec\.target\.config\.group\.id: .* has another value already"):
+        convert(mirror_maker(target=target))
+
+
+def test_a_mirrors_pods_carry_what_the_licence_wants_metered() -> None:
+    settings = EventStreams(
+        True, "L", "x", pod_annotations={"productChargedContainers": "{name}-mirrormaker2", "a": "1"}
+    )
+    own = {"pod": {"metadata": {"annotations": {"a": "2"}}}}
+    (converted,) = convert(mirror_maker(template=own), settings=settings)
+    assert converted["spec"]["template"]["pod"]["metadata"]["annotations"] == {
+        "productChargedContainers": "sample-mirrormaker2",
+        "a": "2",
+    }
+
+
+def test_other_dialects_and_kinds_are_refused() -> None:
+    older = resource("KafkaTopic") | {"apiVersion": "kafka.strimzi.io/v1beta2"}
+    with pytest.raises(ManifestError, match=r"'kafka\.strimzi\.io/v1beta2, KafkaTopic' cannot be converted"):
+        convert(older)
+    with pytest.raises(ManifestError, match="KafkaBridge' cannot be converted"):
+        convert(resource("Kafka") | {"kind": "KafkaBridge"})
+
+
+def test_the_documentation_has_the_same_table() -> None:
+    text = (ROOT / "docs/event-streams.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip() for cell in line.strip("| ").split(" | ")] for line in text.splitlines() if "| `spec." in line
+    ]
+    documented = {(row[0], *(cell.replace("`", "") if cell != "–" else "" for cell in row[1:])) for row in rows}
+    assert documented == set(differences())
+
+
+def paths(value: Any) -> Iterator[tuple[str | int, ...]]:
+    """The path of everything within a document."""
+    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (key,)
+        yield from ((key, *below) for below in paths(item))
+
+
+@pytest.mark.parametrize("junk", [None, "", "text", 5, True, [], [None], ["text"], {}, {"a": None}], ids=repr)
+def test_whatever_stands_there_is_converted_or_refused(junk: Any) -> None:
+    settings = EventStreams(True, "L", "x", pod_annotations={"a": "b"})
+    mirror = mirror_maker(template={"pod": {"metadata": {"annotations": {"a": "2"}}}})
+    for file in sorted(ROOT.glob("playbooks/*/mm2-*.yaml"))[:1]:
+        mirror["spec"] |= yaml.safe_load(file.read_text(encoding="utf-8"))["spec"]
+    kafka = resource("Kafka", kafka={"version": "4.3.1", "listeners": [{"name": "a", "type": "route"}], "config": {}})
+    for index, document in enumerate([mirror, kafka, resource("KafkaNodePool", replicas=1), resource("KafkaTopic")]):
+        for path in paths(document):
+            if path[0] in ("apiVersion", "kind") or path in (("metadata",), ("metadata", "name")):
+                continue  # who reads the file has looked at these
+            documents = [copy.deepcopy(d) for d in (mirror, kafka, resource("KafkaNodePool"), resource("KafkaTopic"))]
+            documents[index] = copy.deepcopy(document)
+            here: Any = documents[index]
+            for part in path[:-1]:
+                here = here[part]
+            here[path[-1]] = junk
+            with contextlib.suppress(ManifestError):
+                convert(*documents, settings=settings)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("playbooks/*/mm2-*.yaml")), ids=lambda path: path.name)
+def test_the_mirrors_of_the_scenarios_can_be_converted(path: Path) -> None:
+    before = yaml.safe_load(path.read_text(encoding="utf-8"))
+    (converted,) = convert(before)
+    target, source = converted["spec"]["clusters"]
+    assert converted["spec"]["connectCluster"] == target["alias"] == before["spec"]["target"]["alias"]
+    assert source["alias"] == "europe"
+    assert target["config"]["group.id"] == before["metadata"]["name"]
+    assert source["tls"] == CERTIFICATES
+    (mirror,) = converted["spec"]["mirrors"]
+    assert mirror["sourceConnector"] == before["spec"]["mirrors"][0]["sourceConnector"]
