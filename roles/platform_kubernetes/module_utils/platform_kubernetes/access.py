@@ -179,7 +179,16 @@ def _network_policy(namespace: str, client_region: str) -> dict[str, Any]:
                     {
                         "from": [
                             {
-                                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": client_region}},
+                                # A region's console is beside its mirrors.
+                                "namespaceSelector": {
+                                    "matchExpressions": [
+                                        {
+                                            "key": "kubernetes.io/metadata.name",
+                                            "operator": "In",
+                                            "values": sorted({namespace, client_region}),
+                                        }
+                                    ]
+                                },
                                 "podSelector": {"matchLabels": dict(LABELS)},
                             }
                         ],
