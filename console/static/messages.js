@@ -21,7 +21,8 @@ function cell(content, className = "") {
 }
 
 function part(title, text) {
-  const heading = document.createElement("h3");
+  const heading = document.createElement("p");
+  heading.className = "part";
   heading.textContent = title;
   const body = document.createElement("pre");
   body.textContent = text;

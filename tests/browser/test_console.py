@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from lab.sandbox import Kit
-from tests.consoles import HOSTILE, Record, Running, running, settings
+from tests.browser.people import Person, person
 from tests.lab.test_resilience import kill
 
 pytestmark = [pytest.mark.browser, pytest.mark.lab]
@@ -26,38 +24,9 @@ PICTURES = os.environ.get("CONSOLE_PICTURES")
 """A folder for pictures of the pages, which the docs have."""
 
 
-@dataclass
-class Person:
-    """Somebody in front of a console, and what the browser complained about."""
-
-    page: Page
-    url: str
-    said: list[str] = field(default_factory=list)
-
-    def open(self, path: str) -> None:
-        """Opens a page, and waits until its data is there."""
-        self.page.goto(self.url + path)
-        expect(self.page.locator("main")).not_to_contain_text("Asking ", timeout=20_000)
-
-
 def credentials(kit: Kit) -> dict[str, dict[str, str]]:
     """What ``status.sh --credentials`` shows."""
     return {entry["console"]: entry for entry in json.loads(kit.run("status", "--credentials", "--json").stdout)}
-
-
-def person(browser: Browser, url: str, username: str, password: str, **context: object) -> Person:
-    """Signs in, as a person does."""
-    page = browser.new_context(**context).new_page()  # type: ignore[arg-type]
-    found = Person(page, url)
-    page.on("console", lambda message: found.said.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: found.said.append(str(error)))
-    page.goto(f"{url}/topics")
-    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
-    page.get_by_label("User").fill(username)
-    page.get_by_label("Password").fill(password)
-    page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("heading", name="Topics", exact=True)).to_be_visible()
-    return found
 
 
 def somebody(kit: Kit, browser: Browser, name: str, **context: object) -> Person:
@@ -247,43 +216,4 @@ def test_signing_out_ends_what_is_open(kit: Kit, browser: Browser) -> None:
     found.page.get_by_role("button", name="Sign out").click()
     expect(found.page.get_by_role("heading", name="Sign in")).to_be_visible()
     expect(other.get_by_text("You were signed out")).to_be_visible(timeout=10_000)
-    found.page.context.close()
-
-
-@pytest.fixture(scope="module")
-def hostile() -> Iterator[Running]:
-    """A console in front of made-up clusters: no real one holds what these do."""
-    with running(settings("europe", "north-america")) as found:
-        yield found
-
-
-def test_hostile_content_is_shown_as_text(hostile: Running, browser: Browser) -> None:
-    for region in hostile.service.regions.values():
-        for mirror in region.mirrors.values():
-            mirror.connector_state, mirror.trace = "FAILED", HOSTILE  # type: ignore[attr-defined]
-    found = person(browser, hostile.url, "operator", "a password of the tests")
-    dialogs: list[str] = []
-    # A dialog that nobody listens for is dismissed by Playwright itself; this one would be taken down.
-    found.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
-    for path in ("/", "/topics", "/topics/LH.ORDERS", "/groups", "/mirrors"):
-        found.open(path)
-        time.sleep(1.2)  # Until its stream has come once as well.
-        assert "taken" not in found.page.title()
-    expect(found.page.locator("pre").first).to_contain_text("<script>")
-    found.open("/messages")
-    live = hostile.service.regions["europe"].live
-    deadline = time.monotonic() + 10
-    while not live._viewers:
-        assert time.monotonic() < deadline
-        found.page.wait_for_timeout(50)
-    values = (HOSTILE.encode(), b"\xff\xfe\x00", b"x" * 200_000, json.dumps({"a": HOSTILE}).encode())
-    live.feed(*(Record(value=value, key=HOSTILE.encode(), headers=[(HOSTILE, value)]) for value in values))
-    expect(found.page.locator("#messages tr")).to_have_count(4)
-    for summary in found.page.locator("#messages summary").all():
-        summary.click()
-    expect(found.page.locator("#messages")).to_contain_text("<script>")
-    assert found.page.locator("#messages :is(script, img)").count() == 0
-    assert "taken" not in found.page.title()
-    assert dialogs == []
-    assert found.said == []
     found.page.context.close()

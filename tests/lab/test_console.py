@@ -138,7 +138,11 @@ def test_a_mirror_is_paused_and_resumed(kit: Kit, control_room: Browser) -> None
     try:
         wait_until(lambda: health() == "warning", 20, "the paused mirror")
         assert "is stopped" in browser.get("/api/mirrors").json()["mirrors"][0]["explanation"]
-        assert {flow["health"] for flow in control_room.get("/api/flows").json()["flows"]} == {"good", "warning"}
+        wait_until(
+            lambda: {flow["health"] for flow in control_room.get("/api/flows").json()["flows"]} == {"good", "warning"},
+            20,
+            "the paused mirror in the control room",
+        )
         wait_until(
             lambda: max(flow["lag"] or 0 for flow in control_room.get("/api/flows").json()["flows"]) > 20, 30, "a lag"
         )
