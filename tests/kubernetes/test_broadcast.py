@@ -115,11 +115,12 @@ def test_what_is_learnt_from_a_manifest_is_applied_and_told_beforehand(broadcast
 
 
 def test_a_program_starts_again_when_its_secret_changes(broadcast: Kit, api_server: ApiServer) -> None:
-    secret = resource("v1", "Secret", "producer", "europe")
-    data = present(api_server, "v1", "Secret", "producer", "europe")["data"]
-    api_server.apply(
-        {**secret, "data": {**data, "password": base64.b64encode(b"another").decode()}}, manager="operator"
-    )
+    secret = present(api_server, "v1", "Secret", "producer", "europe")
+    # As its owner would: what the owner leaves out would go.
+    kept = ("name", "namespace", "labels", "ownerReferences")
+    metadata = {key: value for key, value in secret["metadata"].items() if key in kept}
+    changed = {**secret["data"], "password": base64.b64encode(b"another").decode()}
+    api_server.apply({**secret, "metadata": metadata, "data": changed}, manager="operator")
     done = setup(broadcast)
     assert recap(done.stdout) == {"europe": 1, "north-america": 0, "south-america": 0}
 

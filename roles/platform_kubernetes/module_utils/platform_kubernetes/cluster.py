@@ -252,7 +252,9 @@ class Cluster:
         message = _message(error)
         if status == 401:
             return PlatformError(f"{self.name}: the API server does not know this account; sign in again")
-        return (ManifestError if status in _REFUSED else PlatformError)(message)
+        # A field that the kind does not have is reported as an error of the server's own.
+        refused = status in _REFUSED or message.startswith("failed to create typed patch object")
+        return (ManifestError if refused else PlatformError)(message)
 
     def _path(self, api_version: str, kind: str, name: str | None, namespace: str | None) -> str:
         resource = self._resource(api_version, kind)

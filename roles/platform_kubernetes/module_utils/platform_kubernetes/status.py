@@ -52,7 +52,9 @@ def cluster_health(kafka: Document, pools: Sequence[Document], topics: Sequence[
     )
     own = [topic for topic in topics if _of(topic) == name]
     partitions = sum(topic["spec"].get("partitions", 1) for topic in own)
-    detail = ", ".join((_count(nodes, "node"), _count(len(own), "topic"), _count(partitions, "partition")))
+    # Topics that mirrors have made are no resources, and not counted.
+    topics_ = [_count(len(own), "topic"), _count(partitions, "partition")] if own else []
+    detail = ", ".join([_count(nodes, "node"), *topics_])
     return kafka["kind"], name, True, "Running", detail
 
 
