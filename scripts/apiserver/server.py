@@ -203,6 +203,9 @@ class ApiServer:
             headers={"Content-Type": kind},
             timeout=60,
         )
+        # Of an API that it does not serve, the server says so in plain text.
+        if not answer.headers.get("Content-Type", "").startswith("application/json"):
+            raise RefusedError({"code": answer.status_code, "message": f"{path}: {answer.text.strip()}"})
         document: Document = answer.json()
         if not answer.ok:
             raise RefusedError(document)

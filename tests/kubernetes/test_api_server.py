@@ -16,7 +16,7 @@ from kubernetes import client
 from kubernetes.config import new_client_from_config
 
 from apiserver.build import kubernetes_version
-from apiserver.server import ApiServer, RefusedError, write_kubeconfig
+from apiserver.server import ApiServer, RefusedError, wait_for, write_kubeconfig
 
 from .conftest import StartApiServer, delete_namespaces
 
@@ -74,16 +74,22 @@ def test_an_account_may_do_what_rbac_says_and_nothing_else(
     core = core_api(kubeconfig, context="two")
     with pytest.raises(client.ApiException, match="Forbidden"):
         core.list_namespaced_config_map(own)
-    api_server.apply(
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": "some-group", "namespace": own},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "some-group"}],
-        }
-    )
-    core.list_namespaced_config_map(own)
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "readers", "namespace": own}}
+    readers = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "readers"}
+    group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "some-group"}
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}
+    api_server.apply(rbac | {"kind": "Role", "rules": [rule]})
+    api_server.apply(rbac | {"kind": "RoleBinding", "roleRef": readers, "subjects": [group]})
+
+    def refused() -> str | None:
+        """The server hears of its own new rules a moment later."""
+        try:
+            core.list_namespaced_config_map(own)
+        except client.ApiException as error:
+            return str(error)
+        return None
+
+    wait_for(refused, 20, "the new rule")
     with pytest.raises(client.ApiException, match="Forbidden"):
         core.list_namespaced_config_map(others)
     with pytest.raises(client.ApiException, match="Forbidden"):
