@@ -44,6 +44,10 @@ class Region:
         """The way to its API server."""
         return self.place.cluster()
 
+    def own(self, manifests: Iterable[Manifest]) -> list[Manifest]:
+        """Those that the kit may touch: without the namespace, where that is somebody else's."""
+        return [manifest for manifest in manifests if self.create_namespace or manifest.document["kind"] != "Namespace"]
+
 
 @dataclass
 class Outcome:
@@ -70,7 +74,7 @@ def apply(region: Region, manifests: Sequence[Manifest], *, ready_seconds: float
         PlatformError: a resource does not get ready in time; the message says what it waits for.
     """
     cluster = region.cluster
-    wanted = [manifest for manifest in manifests if region.create_namespace or manifest.document["kind"] != "Namespace"]
+    wanted = region.own(manifests)
     if region.python_image and any(manifest.document["kind"] == "Deployment" for manifest in wanted):
         code = programs.code_map(region.checkout, region.name)
         wanted.insert(0, Manifest("the kit's programs", code))
@@ -125,7 +129,7 @@ def delete(region: Region, manifests: Iterable[Manifest], *, bound: float, dry_r
         PlatformError: one does not go; the message says what holds it.
     """
     cluster = region.cluster
-    present = [_present(cluster, manifest) for manifest in reversed(list(manifests))]
+    present = [_present(cluster, manifest) for manifest in reversed(region.own(manifests))]
     return _delete_all(cluster, region, [r for r in present if r and is_ours(r)], bound=bound, dry_run=dry_run)
 
 

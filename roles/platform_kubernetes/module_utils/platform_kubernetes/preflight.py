@@ -37,7 +37,7 @@ def check(region: Region, manifests: Sequence[Manifest], *, dialect: str, operat
         ManifestError: something is missing; the message lists all of it.
     """
     cluster = region.cluster
-    own = [manifest for manifest in manifests if manifest.namespace == region.name]
+    own = region.own(manifest for manifest in manifests if manifest.namespace == region.name)
     missing = [
         *_version(cluster),
         *_access(cluster, region, dialect),
@@ -46,7 +46,7 @@ def check(region: Region, manifests: Sequence[Manifest], *, dialect: str, operat
     ]
     # What follows reads resources; without the right to do so it would only repeat what was said.
     if not missing:
-        missing += [*_strangers(cluster, own, region), *_storage(cluster, own), *_quotas(cluster, region, own)]
+        missing += [*_strangers(cluster, own), *_storage(cluster, own), *_quotas(cluster, region, own)]
         if not operator_comes:
             missing += _refused(cluster, region, own)
     if missing:
@@ -93,10 +93,8 @@ def _kinds(cluster: Cluster, manifests: Sequence[Manifest]) -> Iterator[str]:
         )
 
 
-def _strangers(cluster: Cluster, manifests: Sequence[Manifest], region: Region) -> Iterator[str]:
+def _strangers(cluster: Cluster, manifests: Sequence[Manifest]) -> Iterator[str]:
     for manifest in manifests:
-        if manifest.document["kind"] == "Namespace" and not region.create_namespace:
-            continue
         present = cluster.get(*manifest.kind, manifest.name, manifest.document["metadata"].get("namespace"))
         if stranger := foreign(manifest, {"kind": manifest.kind[1], **present} if present else None):
             yield stranger

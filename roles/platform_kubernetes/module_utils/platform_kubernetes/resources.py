@@ -26,7 +26,6 @@ EVENT_STREAMS: Final = "eventstreams.ibm.com/v1beta2"
 
 ORDER: Final = (
     ("v1", "Namespace"),
-    ("v1", "ServiceAccount"),
     ("v1", "ConfigMap"),
     ("v1", "Secret"),
     ("networking.k8s.io/v1", "NetworkPolicy"),
