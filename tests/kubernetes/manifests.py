@@ -60,7 +60,7 @@ def record(scenario: str, inventory: Path, folder: Path) -> list[File]:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return sorted(
-        File(path.name.rpartition("-")[0], entry["source"], entry["content"])
+        File(path.stem, entry["source"], entry["content"])
         for path in (folder / "recorded").glob("*.json")
         for entry in json.loads(path.read_text(encoding="utf-8"))
     )

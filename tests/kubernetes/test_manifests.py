@@ -125,11 +125,7 @@ WRONG: list[tuple[str, Change, str]] = [
         put("spec/mirrors/0/sourceConnector/tasks", 1),
         ".spec.mirrors[0].sourceConnector.tasks: field not declared in schema",
     ),
-    (
-        "KafkaMirrorMaker2",
-        put("apiVersion", "kafka.strimzi.io/v1beta2"),
-        "/apis/kafka.strimzi.io/v1beta2: 404 page not found",
-    ),
+    ("KafkaMirrorMaker2", put("apiVersion", "kafka.strimzi.io/v1beta2"), "v1beta2: 404 page not found"),
     ("KafkaUser", put("spec/authentication/type", "password"), "spec.authentication.type: Unsupported value"),
     (
         "KafkaUser",
