@@ -18,7 +18,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from lab import bundle, topics
-from lab.access import ROOT, Lab, caller_path, lab_home, load_lab
+from lab.access import ROOT, Lab, Region, caller_path, lab_home, load_lab
+from lab.connection import Connection
 from lab.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
 from lab.playbook import run_playbook
 
@@ -219,7 +220,7 @@ def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:
             "console": console.name,
             "url": console.url,
             "username": console.username,
-            "password": region.connection(console.username).password or "",
+            "password": _connection(region, console.username).password or "",
         }
         for region in lab.regions.values()
         for console in region.consoles
@@ -236,7 +237,17 @@ def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:
             table.add_row(*row.values())
         # However narrow the terminal is: whoever copies a password wants the whole of it.
         Console(soft_wrap=True, highlight=False, width=200).print(table, crop=False)
+        if lab.pod is not None:
+            print("\nEach listens within its pod: kubectl -n NAMESPACE port-forward deployment/NAME PORT leads there.")
     return ExitCode.DONE
+
+
+def _connection(region: Region, user: str) -> Connection:
+    if region.pod is None:
+        return region.connection(user)
+    from lab import pods  # what it needs takes a while to load
+
+    return pods.connection(region.pod, user)
 
 
 def _introduce_consoles(before: Lab | None) -> None:

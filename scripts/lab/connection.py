@@ -49,6 +49,19 @@ class Connection:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
             raise WrongUseError(f"{path}: cannot be read ({error.strerror})") from error
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, path: str) -> Connection:
+        """Understands client properties.
+
+        Args:
+            text: the properties.
+            path: where they stand, for messages.
+
+        Raises:
+            WrongUseError: a setting cannot be used.
+        """
         properties = parse_properties(text)
         servers = properties.get("bootstrap.servers", "")
         if not servers:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.access import ROOT, Lab, Pod, caller_path
+from lab.connection import Connection
 from lab.errors import LabError
 from lab.in_pod import FILES
 
@@ -77,6 +78,23 @@ def run(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> int:
             cluster.delete({"apiVersion": "batch/v1", "kind": "Job", **created})
     except PlatformError as error:
         raise LabError(str(error)) from error
+
+
+def connection(pod: Pod, user: str) -> Connection:
+    """A user's way into a region's cluster, as the cluster keeps it for the kit's pods.
+
+    Raises:
+        LabError: it is not there, or the API server does not answer.
+    """
+    try:
+        secret = Cluster(pod.kubeconfig, pod.context).get("v1", "Secret", pod.secret, pod.namespace)
+    except PlatformError as error:
+        raise LabError(str(error)) from error
+    place = f"{pod.namespace}: secret '{pod.secret}'"
+    properties = ((secret or {}).get("data") or {}).get(f"{user}.properties")
+    if properties is None:
+        raise LabError(f"{place} has nothing about the user '{user}'; run the set-up again")
+    return Connection.parse(base64.b64decode(properties).decode(), place)
 
 
 def _files(arguments: Sequence[str]) -> tuple[list[_Written], list[str]]:

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from platform_local import web_consoles
 from platform_local.errors import PlatformError
 from platform_local.mirror_record import mirror_entries
 from platform_local.region import remove_folder, write_file
 
-from . import services
+from . import event_streams, services
 from .apply import Region
 from .cluster import Cluster
 from .resources import CLUSTERS, LABELS, ORDER, SELECTOR, content, labelled
@@ -26,6 +27,8 @@ HOME_IN_POD: Final = "/opt/lab"
 SECRET: Final = "loosehanger-lab-access"  # noqa: S105 - a name
 _NETWORK_POLICY: Final = "loosehanger-lab-clients"
 _REST_PORT: Final = 8083
+_ADMINISTRATOR: Final = "admin"
+"""The KafkaUser that sees everything in Event Streams' own console."""
 
 
 def record(region: Region, home: Path, client_region: str, image: str, *, dry_run: bool = False) -> bool:
@@ -113,6 +116,11 @@ def _described(region: Region, cluster: Cluster, place: services.Place) -> tuple
         "cluster": clusters[0] if clusters else "",
         "clients": clients,
         "logs": {},
+        "consoles": [
+            console
+            for resource in (*found["EventStreams"], *found["Deployment"])
+            if (console := _web_console(resource))
+        ],
         "mirrors": [
             entry
             for mirror in found["KafkaMirrorMaker2"]
@@ -126,9 +134,15 @@ def _described(region: Region, cluster: Cluster, place: services.Place) -> tuple
 def _read(cluster: Cluster, namespace: str) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for version, kind in ORDER:
-        if kind in (*CLUSTERS, "KafkaUser", "KafkaMirrorMaker2"):
+        if kind in (*CLUSTERS, "KafkaUser", "KafkaMirrorMaker2", "Deployment"):
             found.setdefault(kind, []).extend(cluster.list(version, kind, namespace, SELECTOR))
     return found
+
+
+def _web_console(resource: Mapping[str, Any]) -> dict[str, str] | None:
+    if resource["kind"] == "EventStreams":
+        return event_streams.web_console(resource, _ADMINISTRATOR)
+    return web_consoles.web_console(resource)
 
 
 def _secret_value(cluster: Cluster, namespace: str, name: str, key: str) -> str:

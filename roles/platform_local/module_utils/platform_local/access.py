@@ -12,6 +12,7 @@ from .mirror_record import mirror_entries
 from .models import Deployment, KafkaMirrorMaker2
 from .region import Region, write_file
 from .secret_store import read_secret
+from .web_consoles import web_console
 
 
 def record(region: Region) -> bool:
@@ -48,7 +49,7 @@ def record(region: Region) -> bool:
         "consoles": [
             console
             for deployment in region.resources("Deployment")
-            if (console := _console(Deployment.model_validate(deployment)))
+            if (console := web_console(deployment))
         ],
         "mirrors": [
             mirror
@@ -59,20 +60,6 @@ def record(region: Region) -> bool:
         ],
     }
     return changed | write_file(folder / f"{region.name}.json", json.dumps(document, indent=1, sort_keys=True))
-
-
-def _console(deployment: Deployment) -> dict[str, str] | None:
-    """Where people reach a web console, and as whom they sign in; None for other programs."""
-    container = deployment.spec.template.spec.containers[0]
-    variables = {variable.name: variable.value for variable in container.env}
-    if "CONSOLE_NAME" not in variables or not deployment.spec.replicas:
-        return None
-    scheme = "https" if variables.get("CONSOLE_CERTIFICATE_FILE") else "http"
-    return {
-        "name": variables["CONSOLE_NAME"],
-        "url": f"{scheme}://{variables['CONSOLE_ADDRESS']}:{variables['CONSOLE_PORT']}",
-        "username": variables["CONSOLE_USERNAME"],
-    }
 
 
 def _connect(mirror_maker: MirrorMaker) -> dict[str, str]:
