@@ -279,7 +279,7 @@ class ApiServer:
         def missing() -> str | None:
             for definition in definitions:
                 status = (self.get(definition) or {}).get("status", {})
-                conditions = {entry["type"]: entry["status"] for entry in status.get("conditions", [])}
+                conditions = {entry["type"]: entry["status"] for entry in status.get("conditions") or ()}
                 if conditions.get("Established") != "True":
                     return f"{definition['metadata']['name']} is not served"
             return None
