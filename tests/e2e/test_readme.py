@@ -15,7 +15,7 @@ from lab.access import ROOT
 
 pytestmark = pytest.mark.e2e
 
-PORT_BASE = 34000
+PORT_BASE = 26000
 SECONDS = 900
 
 
