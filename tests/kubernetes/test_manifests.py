@@ -79,7 +79,12 @@ def test_every_platform_applies_the_same_files(recorded: Recorded, scenario: str
 @pytest.mark.kubernetes
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_what_the_roles_render_is_the_same_locally_and_on_strimzi(recorded: Recorded, scenario: str) -> None:
-    assert recorded(scenario, "local") == recorded(scenario, "strimzi")
+    # People reach a console at other addresses there, and it reaches Connect in another way.
+    local, strimzi = (
+        [file for file in recorded(scenario, platform) if not file.source.startswith("roles/console/")]
+        for platform in ("local", "strimzi")
+    )
+    assert local == strimzi
 
 
 def put(path: str, value: Any) -> Change:
