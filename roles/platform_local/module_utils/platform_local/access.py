@@ -46,11 +46,7 @@ def record(region: Region) -> bool:
             for deployment in region.resources("Deployment")
             if (name := deployment["metadata"]["name"])
         },
-        "consoles": [
-            console
-            for deployment in region.resources("Deployment")
-            if (console := web_console(deployment))
-        ],
+        "consoles": [console for deployment in region.resources("Deployment") if (console := web_console(deployment))],
         "mirrors": [
             mirror
             for resource in region.resources("KafkaMirrorMaker2")
