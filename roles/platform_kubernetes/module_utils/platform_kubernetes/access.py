@@ -20,7 +20,8 @@ from platform_local.region import remove_folder, write_file
 from . import event_streams, services
 from .apply import Region
 from .cluster import Cluster
-from .resources import CLUSTERS, LABELS, ORDER, SELECTOR, content, labelled
+from .resources import CLUSTERS, LABELS, SELECTOR, content, labelled
+from .rights import own_kinds
 
 HOME_IN_POD: Final = "/opt/lab"
 """The lab's home in the kit's image."""
@@ -133,7 +134,7 @@ def _described(region: Region, cluster: Cluster, place: services.Place) -> tuple
 
 def _read(cluster: Cluster, namespace: str) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
-    for version, kind in ORDER:
+    for version, kind in own_kinds(cluster, namespace):
         if kind in (*CLUSTERS, "KafkaUser", "KafkaMirrorMaker2", "Deployment"):
             found.setdefault(kind, []).extend(cluster.list(version, kind, namespace, SELECTOR))
     return found

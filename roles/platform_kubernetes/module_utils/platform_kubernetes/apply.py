@@ -16,7 +16,8 @@ from platform_local.waiting import wait_for
 from . import programs, services
 from .cluster import Cluster
 from .readiness import pod_problems, waiting_for
-from .resources import CLIENTS, LABELS, ORDER, SELECTOR, Manifest, content, is_ours, labelled, reference
+from .resources import CLIENTS, LABELS, SELECTOR, Manifest, content, is_ours, labelled, reference
+from .rights import own_kinds
 from .services import Place
 
 REPORT_SECONDS = 15
@@ -175,10 +176,11 @@ def copy_secrets(region: Region, origin: str, names: Iterable[str], *, dry_run: 
 def stop_clients(region: Region, *, bound: float, dry_run: bool = False) -> list[str]:
     """Deletes the kit's jobs, programs and mirrors in a region, and waits until they are gone."""
     cluster = region.cluster
+    kinds = own_kinds(cluster, region.name)
     clients = [
         resource
         for kind in CLIENTS
-        for version, name in ORDER
+        for version, name in kinds
         if name == kind
         for resource in cluster.list(version, name, region.name, SELECTOR)
     ]
@@ -202,7 +204,7 @@ def delete_region(region: Region, *, bound: float, dry_run: bool = False) -> lis
         _wait_gone(cluster, region, [namespace], bound)
         return []
     deleted = []
-    for version, kind in reversed(ORDER):
+    for version, kind in reversed(own_kinds(cluster, region.name)):
         if kind != "Namespace":
             found = cluster.list(version, kind, region.name, SELECTOR)
             deleted += _delete_all(cluster, region, found, bound=bound, dry_run=dry_run)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from .resources import EVENT_STREAMS, STRIMZI
+from .cluster import Cluster
+from .resources import EVENT_STREAMS, ORDER, STRIMZI
 
 _ALL: Final = ("get", "list", "create", "patch", "delete")
 _READ: Final = ("get", "list")
@@ -60,3 +61,19 @@ NAMESPACES: Final = Right("", ("namespaces",), ("get", "create", "patch", "delet
 def rights(dialect: str, *, create_namespace: bool) -> list[Right]:
     """What the account needs."""
     return [*NAMESPACED, OF_OPERATOR[dialect], *([NAMESPACES] if create_namespace else [])]
+
+
+def own_kinds(cluster: Cluster, namespace: str) -> list[tuple[str, str]]:
+    """The kinds that the kit makes, in their order, as ``apiVersion`` and ``kind``.
+
+    Where a cluster has both operators, an account needs rights for one of them only; the other's kinds are left out then.
+    """
+    readable = {
+        version
+        for version, right in ((STRIMZI, OF_OPERATOR["strimzi"]), (EVENT_STREAMS, OF_OPERATOR["eventstreams"]))
+        if cluster.allowed(
+            {"group": right.group, "resource": right.resources[0], "verb": "list", "namespace": namespace}
+        )
+    }
+    left_out = {STRIMZI, EVENT_STREAMS} - readable if readable else set()
+    return [(version, kind) for version, kind in ORDER if version not in left_out]

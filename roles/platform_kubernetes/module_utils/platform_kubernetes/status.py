@@ -8,7 +8,8 @@ from typing import Any
 
 from .cluster import Cluster
 from .readiness import connector_problems, pod_problems, waiting_for, wanted_connectors
-from .resources import CLUSTERS, ORDER, SELECTOR
+from .resources import CLUSTERS, SELECTOR
+from .rights import own_kinds
 
 Document = Mapping[str, Any]
 
@@ -29,7 +30,7 @@ def status(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
 def _read(cluster: Cluster, namespace: str) -> dict[str, list[dict[str, Any]]]:
     wanted = (*CLUSTERS, "KafkaNodePool", "KafkaTopic", "KafkaMirrorMaker2", "Deployment")
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in wanted}
-    for version, kind in ORDER:
+    for version, kind in own_kinds(cluster, namespace):
         if kind in wanted:
             found[kind] += cluster.list(version, kind, namespace, SELECTOR)
     return found
