@@ -133,10 +133,11 @@ def _described(region: Region, cluster: Cluster, place: services.Place) -> tuple
 
 
 def _read(cluster: Cluster, namespace: str) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    wanted = (*CLUSTERS, "KafkaUser", "KafkaMirrorMaker2", "Deployment")
+    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in wanted}
     for version, kind in own_kinds(cluster, namespace):
-        if kind in (*CLUSTERS, "KafkaUser", "KafkaMirrorMaker2", "Deployment"):
-            found.setdefault(kind, []).extend(cluster.list(version, kind, namespace, SELECTOR))
+        if kind in wanted:
+            found[kind] += cluster.list(version, kind, namespace, SELECTOR)
     return found
 
 

@@ -66,7 +66,7 @@ def rights(dialect: str, *, create_namespace: bool) -> list[Right]:
 def own_kinds(cluster: Cluster, namespace: str) -> list[tuple[str, str]]:
     """The kinds that the kit makes, in their order, as ``apiVersion`` and ``kind``.
 
-    Where a cluster has both operators, an account needs rights for one of them only; the other's kinds are left out then.
+    Where a cluster has both operators, an account needs rights for one of them only: the other's kinds are left out.
     """
     readable = {
         version
