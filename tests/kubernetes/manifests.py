@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from lab.access import ROOT, lab_home
+from lab.access import ROOT
+
+from .playbooks import run_playbook
 
 RECORDER = Path(__file__).with_name("recorder")
 
@@ -41,23 +40,8 @@ def record(scenario: str, inventory: Path, folder: Path) -> list[File]:
     """
     (folder / "recorded").mkdir()
     variables = {"platform_role": str(RECORDER), "platform_operator_role": "", "recorder_folder": f"{folder}/recorded"}
-    command = [sys.executable, "-m", "ansible", "playbook", str(ROOT / "playbooks" / scenario / "setup.yaml")]
-    done = subprocess.run(
-        [*command, "-i", str(inventory), "-e", json.dumps(variables)],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_HOME": str(folder / "ansible"),
-            "LAB_HOME": str(folder / "lab"),
-            "LC_ALL": "C.UTF-8",
-            "PATH": f"{lab_home()}/venv/bin{os.pathsep}{os.environ['PATH']}",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    playbook = str(ROOT / "playbooks" / scenario / "setup.yaml")
+    done = run_playbook(folder, playbook, "-i", str(inventory), "-e", json.dumps(variables), cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     return sorted(
         File(path.stem, entry["source"], entry["content"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -17,9 +16,9 @@ import pytest
 import yaml
 
 from apiserver.server import ApiServer, RefusedError
-from lab.access import ROOT, lab_home
 
 from .conftest import StartApiServer, namespace_document
+from .playbooks import run_playbook
 
 pytestmark = pytest.mark.kubernetes
 
@@ -82,24 +81,8 @@ def run(server: ApiServer, region: str, tmp_path: Path) -> Run:
             **NAMESPACES,
             **variables,
         }
-        command = [sys.executable, "-m", "ansible", "playbook", "-i", "hosts.yaml", "playbook.yaml"]
-        return subprocess.run(
-            [*command, "-e", json.dumps(settings), *arguments],
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-                "ANSIBLE_HOME": str(tmp_path / "ansible"),
-                "LAB_HOME": str(tmp_path / "lab"),
-                "LC_ALL": "C.UTF-8",
-                "PATH": f"{lab_home()}/venv/bin{os.pathsep}{os.environ['PATH']}",
-            },
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        given = ("-i", "hosts.yaml", "playbook.yaml", "-e", json.dumps(settings), *arguments)
+        return run_playbook(tmp_path, *given, cwd=tmp_path, timeout=180)
 
     return run
 

@@ -1,0 +1,38 @@
+"""Running playbooks through Ansible itself, as the kit's wrappers do, in a folder of the test's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from lab.access import ROOT, lab_home
+
+
+def run_playbook(folder: Path, *arguments: str, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """Runs ``ansible-playbook`` with the kit's configuration.
+
+    Args:
+        folder: where Ansible and the lab keep what they write.
+        arguments: the playbook, and all else.
+        cwd: where it runs.
+        timeout: how long it may take, in seconds.
+    """
+    return subprocess.run(
+        [sys.executable, "-m", "ansible", "playbook", *arguments],
+        cwd=cwd,
+        env={
+            **os.environ,
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_HOME": str(folder / "ansible"),
+            "LAB_HOME": str(folder / "lab"),
+            "LC_ALL": "C.UTF-8",
+            "PATH": f"{lab_home()}/venv/bin{os.pathsep}{os.environ['PATH']}",
+        },
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
