@@ -12,9 +12,13 @@ from playwright.sync_api import Browser, sync_playwright
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The machine's Chromium, without a window."""
+    """The machine's Chromium, without a window.
+
+    For one module, not the whole session: Playwright's event loop runs in the thread of the tests as long as the
+    browser does, and no test that brings its own loop could follow.
+    """
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip(f"no browser is installed: none of {', '.join(BROWSERS)} is on the PATH")
