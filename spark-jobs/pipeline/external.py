@@ -18,6 +18,7 @@ EXTERNAL = "external"
 """The platform of such a lab."""
 _LOOK_S = 1.0
 # Even a bound of nothing leaves time to look once.
+_FIRST_STEP = 1000
 _GRACE_S = 15.0
 _REPORT_S = 5.0
 
@@ -132,9 +133,20 @@ def _is_there(consumer: Any, mirror: Mirror, place: TopicPartition, wanted: Any,
     start = consumer.offsets_for_times({there: wanted.timestamp})[there]
     if start is None:
         return False
-    end = consumer.end_offsets([there])[there]
-    consumer.seek(there, start.offset)
-    while consumer.position(there) < end and time.monotonic() < deadline + _GRACE_S:
+    # From the end, in ever larger steps: records are seldom far from where their place in time is, but timestamps need
+    # not be in order, and then what is no older than the wanted one may be most of the partition.
+    begin, back = consumer.end_offsets([there])[there], _FIRST_STEP
+    while begin > start.offset and time.monotonic() < deadline + _GRACE_S:
+        until, begin = begin, max(start.offset, begin - back)
+        if _is_between(consumer, there, begin, until, wanted, deadline):
+            return True
+        back *= 16
+    return False
+
+
+def _is_between(consumer: Any, there: TopicPartition, begin: int, until: int, wanted: Any, deadline: float) -> bool:
+    consumer.seek(there, begin)
+    while consumer.position(there) < until and time.monotonic() < deadline + _GRACE_S:
         for record in consumer.poll(timeout_ms=500).get(there, ()):
             if (record.key, record.value, record.timestamp) == (wanted.key, wanted.value, wanted.timestamp):
                 return True

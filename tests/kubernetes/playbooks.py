@@ -10,7 +10,9 @@ from pathlib import Path
 from lab.access import ROOT, lab_home
 
 
-def run_playbook(folder: Path, *arguments: str, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+def run_playbook(
+    folder: Path, *arguments: str, cwd: Path, timeout: float = 300, kubeconfig: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Runs ``ansible-playbook`` with the kit's configuration.
 
     Args:
@@ -18,12 +20,14 @@ def run_playbook(folder: Path, *arguments: str, cwd: Path, timeout: float = 300)
         arguments: the playbook, and all else.
         cwd: where it runs.
         timeout: how long it may take, in seconds.
+        kubeconfig: in place of the environment's.
     """
     return subprocess.run(
         [sys.executable, "-m", "ansible", "playbook", *arguments],
         cwd=cwd,
         env={
             **os.environ,
+            **({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {}),
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
             "ANSIBLE_HOME": str(folder / "ansible"),
             "LAB_HOME": str(folder / "lab"),

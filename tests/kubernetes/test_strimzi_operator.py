@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from apiserver.server import ApiServer
 from lab.access import ROOT
 
 from .conftest import REGIONS, StartApiServer, delete_namespaces, namespace_document
+from .playbooks import run_playbook
 
 pytestmark = pytest.mark.kubernetes
 
@@ -102,27 +101,12 @@ def play(server: ApiServer, folder: Path, *arguments: str) -> subprocess.Complet
         "strimzi_operator_home": folder,
         "strimzi_operator_ready_timeout": 30,
     }
-    command = [sys.executable, "-m", "ansible", "playbook", str(playbook), "-i", "inventories/strimzi"]
-    for name, value in variables.items():
-        command += ["-e", f"{name}={value}"]
-    kubeconfig = server.administrator().write_kubeconfig(folder / "kubeconfig")
-    return subprocess.run(
-        [*command, *arguments],
+    given = [argument for name, value in variables.items() for argument in ("-e", f"{name}={value}")]
+    return run_playbook(
+        folder,
+        *(str(playbook), "-i", "inventories/strimzi", *given, *arguments),
         cwd=ROOT,
-        env={
-            **os.environ,
-            "KUBECONFIG": str(kubeconfig),
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
-            "ANSIBLE_HOME": str(folder / "ansible"),
-            "LC_ALL": "C.UTF-8",
-            "NO_COLOR": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        stdin=subprocess.DEVNULL,
+        kubeconfig=server.administrator().write_kubeconfig(folder / "kubeconfig"),
     )
 
 

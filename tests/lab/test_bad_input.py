@@ -82,12 +82,13 @@ def test_a_loop_of_identity_mirrors_is_refused(fresh: Kit) -> None:
     assert "loop" in message
 
 
-def test_a_port_in_use_is_named_with_the_variable_to_change(fresh: Kit) -> None:
+@pytest.mark.parametrize("offset", [200, 171], ids=["a broker's", "the control room's"])
+def test_a_port_in_use_is_named_with_the_variable_to_change(fresh: Kit, offset: int) -> None:
     with socket.socket() as other:
-        other.bind(("127.0.0.1", fresh.port_base + 200))
+        other.bind(("127.0.0.1", fresh.port_base + offset))
         other.listen()
         message = refused(fresh)
-    assert str(fresh.port_base + 200) in message
+    assert str(fresh.port_base + offset) in message
     assert "LAB_PORT_BASE" in message
 
 

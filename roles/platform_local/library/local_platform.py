@@ -40,6 +40,7 @@ options:
   regions: {description: For preflight, how many regions there are going to be., type: int, default: 1}
   memory_mb: {description: For preflight, memory that one region takes in MiB., type: int, default: 0}
   disk_mb: {description: For preflight, disk that must be free in MiB., type: int, default: 0}
+  ports: {description: For preflight, further ports to be free., type: list, elements: int, default: []}
   origin: {description: For copy_secrets, the region that has them., type: str}
   secrets: {description: For copy_secrets, their names., type: list, elements: str}
   folder: {description: For bundle, the folder to write into., type: path}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from platform_local.errors import ManifestError, PlatformError
+from platform_local.outcome import Outcome
 from platform_local.waiting import wait_for
 
 from . import programs, services
@@ -48,17 +49,6 @@ class Region:
     def own(self, manifests: Iterable[Manifest]) -> list[Manifest]:
         """Those that the kit may touch: without the namespace, where that is somebody else's."""
         return [manifest for manifest in manifests if self.create_namespace or manifest.document["kind"] != "Namespace"]
-
-
-@dataclass
-class Outcome:
-    """What applying changed."""
-
-    changed: list[str] = field(default_factory=list)
-    """``Kind/name`` of each resource that was made or changed."""
-    before: str = ""
-    after: str = ""
-    """The resources that differ, before and after, as YAML; of secrets, nothing."""
 
 
 def apply(region: Region, manifests: Sequence[Manifest], *, ready_seconds: float, dry_run: bool = False) -> Outcome:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 import yaml
 
@@ -25,20 +24,10 @@ from .models import (
     Resource,
     Secret,
 )
+from .outcome import Outcome
 from .region import Region, remove_folder
 from .secret_store import delete_secret, read_secret, write_secret
 from .waiting import wait_for
-
-
-@dataclass
-class Outcome:
-    """What applying changed."""
-
-    changed: list[str] = field(default_factory=list)
-    """``Kind/name`` of each resource that was made or changed."""
-    before: str = ""
-    after: str = ""
-    """The manifests that differ, before and after, as YAML."""
 
 
 def apply(region: Region, manifests: Sequence[Manifest], *, ready_seconds: float, dry_run: bool = False) -> Outcome:

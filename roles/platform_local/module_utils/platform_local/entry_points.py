@@ -34,6 +34,7 @@ OPTIONS: dict[str, Any] = {
     "regions": {"type": "int", "default": 1},
     "memory_mb": {"type": "int", "default": 0},
     "disk_mb": {"type": "int", "default": 0},
+    "ports": {"type": "list", "elements": "int", "default": []},
     "origin": {"type": "str"},
     "secrets": {"type": "list", "elements": "str", "no_log": False},
     "folder": {"type": "path"},
@@ -90,7 +91,7 @@ def _preflight(region: Region, parameters: Parameters, check_mode: bool) -> Resu
     check_machine(
         region, regions=parameters["regions"], memory_mb=parameters["memory_mb"], disk_mb=parameters["disk_mb"]
     )
-    check_ports(region, manifests)
+    check_ports(region, manifests, parameters["ports"])
     return {"changed": False}
 
 

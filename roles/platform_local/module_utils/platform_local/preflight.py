@@ -49,8 +49,13 @@ def check_machine(region: Region, *, regions: int, memory_mb: int, disk_mb: int)
         )
 
 
-def check_ports(region: Region, manifests: Sequence[Manifest]) -> None:
+def check_ports(region: Region, manifests: Sequence[Manifest], further: Iterable[int] = ()) -> None:
     """Checks that no other program has the ports that these manifests need.
+
+    Args:
+        region: whose ports.
+        manifests: of clusters and mirrors.
+        further: ports that other programs of the region are going to listen on.
 
     Raises:
         ManifestError: one has; the message names the port and the variable to change.
@@ -65,7 +70,7 @@ def check_ports(region: Region, manifests: Sequence[Manifest]) -> None:
         for connection in _connections(process)
         if connection.status == psutil.CONN_LISTEN
     }
-    for port in _ports(region, manifests):
+    for port in (*_ports(region, manifests), *further):
         if port in own:
             continue
         with socket.socket() as probe:

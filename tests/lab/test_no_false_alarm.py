@@ -1,0 +1,123 @@
+"""Proofs in a row, while events are written, workers are killed and a topic grows: none of them sees a fault."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from tempfile import TemporaryFile
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient
+
+from lab.sandbox import Kit
+
+from .conftest import processes, wait_until
+
+pytestmark = pytest.mark.lab
+
+PROOFS = 20
+TOPIC = "LH.GROWING"
+RECORDS = 50
+WORKER = "ConnectDistributed"
+COMPARING = "reading and comparing"
+
+
+def administrator(kit: Kit, region: str) -> KafkaAdminClient:
+    """A client that may do everything in a region."""
+    return KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
+
+
+@pytest.fixture
+def growing(kit: Kit) -> Iterator[None]:
+    """A topic of one partition in Europe, deleted everywhere in the end."""
+    admin = administrator(kit, "europe")
+    admin.create_topics({TOPIC: {"num_partitions": 1, "replication_factor": 1}})
+    admin.close()
+    try:
+        yield
+    finally:
+        for region in kit.lab.regions:
+            admin = administrator(kit, region)
+            admin.delete_topics([topic for topic in admin.list_topics() if topic == TOPIC])
+            admin.close()
+
+
+def partitions(kit: Kit, region: str) -> int:
+    """How many partitions the topic has in a region."""
+    admin = administrator(kit, region)
+    try:
+        return sum(len(topic["partitions"]) for topic in admin.describe_topics([TOPIC]))
+    finally:
+        admin.close()
+
+
+def grow(kit: Kit) -> None:
+    """Adds a partition in Europe, and writes to all that are there by then."""
+    count = partitions(kit, "europe") + 1
+    admin = administrator(kit, "europe")
+    admin.create_partitions({TOPIC: {"count": count}})
+    admin.close()
+    with KafkaProducer(**kit.lab.region("europe").connection("admin").kafka_python()) as producer:
+        for number in range(RECORDS):
+            producer.send(TOPIC, b"event %d" % number, key=b"%d" % number, partition=number % count)
+
+
+def kill_worker(kit: Kit, region: str) -> None:
+    """Kills a region's mirror worker; somebody else has to start it again."""
+    (worker,) = processes(kit, region, WORKER)
+    worker.kill()
+
+
+def prove(kit: Kit, at_once: Callable[[], object], while_comparing: Callable[[], object]) -> tuple[int, dict[str, Any]]:
+    """A proof, with something that happens as it begins, and something when it begins to read."""
+    with (
+        TemporaryFile("w+") as output,
+        subprocess.Popen(
+            [sys.executable, "-m", "lab", "prove", "--json", "--timeout", "180"],
+            cwd=kit.root,
+            env=kit.variables(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        assert process.stderr
+        try:
+            at_once()
+            for line in process.stderr:
+                if COMPARING in line:
+                    while_comparing()
+            code = process.wait(timeout=60)
+        finally:
+            process.kill()
+        output.seek(0)
+        return code, json.load(output)
+
+
+@pytest.mark.usefixtures("growing")
+def test_twenty_proofs_in_a_row_raise_no_false_alarm(kit: Kit) -> None:
+    def nothing() -> None:
+        pass
+
+    disturbances: list[tuple[Callable[[], object], Callable[[], object]]] = [
+        (lambda: kill_worker(kit, "north-america"), nothing),
+        (lambda: grow(kit), nothing),
+        (nothing, lambda: kill_worker(kit, "south-america")),
+        (lambda: kill_worker(kit, "south-america"), lambda: grow(kit)),
+    ]
+    records = 0
+    for number in range(PROOFS):
+        code, document = prove(kit, *disturbances[number % len(disturbances)])
+        assert (code, document["verdict"]) == (0, "proved"), (number, document)
+        assert document["totals"]["source_records"] > records
+        records = document["totals"]["source_records"]
+        wait_until(lambda: all(processes(kit, r, WORKER) for r in ("north-america", "south-america")), 60, "workers")
+    grown = partitions(kit, "europe")
+    assert grown == 1 + PROOFS // 2
+    for region in ("north-america", "south-america"):
+        wait_until(lambda r=region: partitions(kit, r) == grown, 60, f"{grown} partitions in {region}")  # type: ignore[misc]
