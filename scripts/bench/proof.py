@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import subprocess
 import sys
@@ -35,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--millions", type=float, nargs="+", default=[1, 5, 20], help="millions of records (1 5 20)")
     sizes = sorted(int(millions * 1_000_000) for millions in parser.parse_args().millions)
-    rows = []
+    rows, costs = [], []
     with sandbox(31000) as kit:
         configure(kit, {}, {})
         for number, records in enumerate(sizes):
@@ -58,6 +59,7 @@ def main() -> None:
                     f"{memory / 2**30:.2f}",
                 )
             )
+            costs.append((2 * records, seconds, reading))
             print(*rows[-1], flush=True)
             delete(kit, topic)
     print(f"\nRecords of {SIZE} bytes on either side, 3 partitions; {machine()}\n")
@@ -66,6 +68,12 @@ def main() -> None:
         *("proof s / reading s", "kafka-python records/s", "peak memory GiB"),
     )
     print(table(header, rows))
+    for (few, *least), (many, *most) in itertools.pairwise(costs):
+        proving, reading = ((end - begin) / (many - few) for begin, end in zip(least, most, strict=True))
+        print(
+            f"\nFrom {few:,} to {many:,} records: prove {1 / proving:,.0f} records/s, ConsumerPerformance "
+            f"{1 / reading:,.0f} records/s, {proving / reading:.2f} times its cost"
+        )
 
 
 def wait_until_mirrored(kit: Kit, topic: str, records: int) -> None:

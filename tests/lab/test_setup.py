@@ -191,8 +191,20 @@ def second_kit(tmp_path: Path) -> Iterator[Kit]:
     kit.run("cleanup")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["Ctrl-C", "kill", "kill -9"])
-def test_an_interrupted_set_up_can_be_finished_or_cleaned_up(second_kit: Kit, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("begun", "number", "again"),
+    [
+        ("europe/secrets", signal.SIGKILL, True),
+        ("europe/supervisor.pid", signal.SIGINT, True),
+        ("europe/supervisor.pid", signal.SIGTERM, False),
+        ("north-america/logs/mm2-na.log", signal.SIGKILL, True),
+        ("europe/logs/control-room.log", signal.SIGINT, False),
+    ],
+    ids=["kill -9 at the certificates", "Ctrl-C at the cluster", "kill", "kill -9 at a mirror", "Ctrl-C at the end"],
+)
+def test_an_interrupted_set_up_can_be_finished_or_cleaned_up(
+    second_kit: Kit, begun: str, number: signal.Signals, again: bool
+) -> None:
     command = [sys.executable, "-m", "lab", "setup", "03-broadcast"]
     process = subprocess.Popen(
         command,
@@ -202,14 +214,14 @@ def test_an_interrupted_set_up_can_be_finished_or_cleaned_up(second_kit: Kit, nu
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    wait_until(lambda: (second_kit.home / "regions" / "europe" / "supervisor.pid").exists(), 60, "a process manager")
+    wait_until(lambda: (second_kit.home / "regions" / begun).exists(), 90, begun)
     # A terminal sends Ctrl-C to the whole group; kill reaches the command alone, kill -9 here all of it.
     if number == signal.SIGTERM:
         process.send_signal(number)
     else:
         os.killpg(process.pid, number)
     assert process.wait(timeout=60) != 0
-    if number == signal.SIGINT:
+    if again:
         done = second_kit.setup()
         assert done.returncode == 0, done.stdout + done.stderr
         assert second_kit.run("status").returncode == 0
