@@ -16,7 +16,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from lab.sandbox import Kit
 
-from .conftest import wait_until
+from .conftest import processes, wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -246,6 +246,19 @@ class TestFaults:
     def test_an_intact_topic_stays_intact_beside_the_others(self, tampered: dict[str, dict[str, Any]]) -> None:
         assert [tampered["LH.INTACT"][fault] for fault in FAULTS] == [0] * len(FAULTS)
         assert tampered["LH.INTACT"]["target_records"] == RECORDS
+
+
+def test_a_source_that_does_not_answer_makes_the_proof_inconclusive_and_is_named(kit: Kit) -> None:
+    (broker,) = processes(kit, "europe", "kafka.Kafka")
+    broker.suspend()
+    try:
+        code, document = prove(kit, "--timeout", "10")
+    finally:
+        broker.resume()
+    assert (code, document["verdict"]) == (4, "inconclusive")
+    assert any("europe: the cluster does not answer" in reason for reason in document["reasons"])
+    wait_until(lambda: kit.run("status").returncode == 0, 90, "a healthy lab")
+    assert prove(kit)[0] == 0
 
 
 def test_a_stopped_mirror_makes_the_proof_inconclusive_and_is_named(kit: Kit) -> None:

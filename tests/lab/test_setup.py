@@ -197,7 +197,7 @@ def second_kit(tmp_path: Path) -> Iterator[Kit]:
         ("europe/secrets", signal.SIGKILL, True),
         ("europe/supervisor.pid", signal.SIGINT, True),
         ("europe/supervisor.pid", signal.SIGTERM, False),
-        ("north-america/logs/mm2-na.log", signal.SIGKILL, True),
+        ("north-america/logs/mm2-na-0.log", signal.SIGKILL, True),
         ("europe/logs/control-room.log", signal.SIGINT, False),
     ],
     ids=["kill -9 at the certificates", "Ctrl-C at the cluster", "kill", "kill -9 at a mirror", "Ctrl-C at the end"],
@@ -214,12 +214,14 @@ def test_an_interrupted_set_up_can_be_finished_or_cleaned_up(
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    wait_until(lambda: (second_kit.home / "regions" / begun).exists(), 90, begun)
-    # A terminal sends Ctrl-C to the whole group; kill reaches the command alone, kill -9 here all of it.
-    if number == signal.SIGTERM:
-        process.send_signal(number)
-    else:
-        os.killpg(process.pid, number)
+    try:
+        wait_until(lambda: (second_kit.home / "regions" / begun).exists(), 90, begun)
+    finally:
+        # A terminal sends Ctrl-C to the whole group; kill reaches the command alone, kill -9 here all of it.
+        if number == signal.SIGTERM:
+            process.send_signal(number)
+        else:
+            os.killpg(process.pid, number)
     assert process.wait(timeout=60) != 0
     if again:
         done = second_kit.setup()
