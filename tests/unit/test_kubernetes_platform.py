@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -19,10 +19,10 @@ from lab.access import ROOT, Lab, Pod, Region
 from lab.connected import connected
 from lab.errors import WrongUseError
 from lab.in_pod import FILES, user_name
-from platform_kubernetes import programs, services
+from platform_kubernetes import apply, programs, services
 from platform_kubernetes.preflight import quantity
 from platform_kubernetes.readiness import pod_problems, waiting_for
-from platform_kubernetes.resources import read_manifests
+from platform_kubernetes.resources import Manifest, read_manifests
 from platform_kubernetes.status import cluster_health, mirror_health
 from platform_local.errors import ManifestError
 from platform_local.scrub import scrub
@@ -114,6 +114,36 @@ def test_a_pod_says_why_it_does_not_run() -> None:
     condition = {"type": "PodScheduled", "status": "False", "message": "Insufficient memory"}
     problems = list(pod_problems({"metadata": {"name": "p"}, "status": {"conditions": [condition]}}))
     assert problems == ["pod p cannot be scheduled: Insufficient memory"]
+
+
+class OnePod:
+    """A cluster with a Deployment, whose only pod gets its image when it has been asked for often enough."""
+
+    name = "kind"
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def get(self, *_: object) -> dict[str, Any]:
+        self.looks -= 1
+        available = 0 if self.looks > 0 else 2
+        counts = {"replicas": 2, "updatedReplicas": 2, "availableReplicas": available}
+        return deployment(1, observedGeneration=1, **counts)
+
+    def list(self, *_: object) -> list[dict[str, Any]]:
+        state = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+        status = {"containerStatuses": [{"name": "producer", "ready": False, "state": state}]}
+        return [{"metadata": {"name": "p"}, "status": status}]
+
+
+def test_while_it_waits_it_tells_what_keeps_pods_from_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply, "REPORT_SECONDS", 0)
+    told: list[str] = []
+    region = apply.Region("europe", services.Place(), {}, True, "", ROOT, told.append)
+    document = deployment(1)
+    document["spec"]["selector"] = {"matchLabels": {"app": "producer"}}
+    apply._wait_ready(region, cast(Any, OnePod(looks=3)), [Manifest("producer.yaml", document)], bound=20)
+    assert told[-1] == "europe: waiting for Deployment/producer: 0 of 2 pods available; pod p: ErrImagePull: not found"
 
 
 def test_health_tells_numbers_or_the_reason() -> None:

@@ -287,7 +287,9 @@ def _wait_ready(region: Region, cluster: Cluster, manifests: Sequence[Manifest],
                 reasons[reference(manifest.document)] = reason
         text = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         if text and time.monotonic() - reported > REPORT_SECONDS:
-            region.report(f"{region.name}: waiting for {text}")
+            # A Deployment itself says no more than that its pods are not there.
+            told = "; ".join([text, *_pods(region, cluster, open_)])
+            region.report(f"{region.name}: waiting for {told}")
             reported = time.monotonic()
         return text or None
 
