@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import WrongUseError
+from lab.kafka_client import repair
 
 SCRAM_LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _JAAS = re.compile(
@@ -119,7 +120,8 @@ class Connection:
         )
 
     def kafka_python(self) -> dict[str, Any]:
-        """The keyword arguments for every kafka-python client."""
+        """The keyword arguments for every kafka-python client, which is repaired by the way."""
+        repair()
         arguments: dict[str, Any] = {
             "bootstrap_servers": list(self.bootstrap_servers),
             "security_protocol": self.security_protocol,

@@ -1,4 +1,4 @@
-"""What the lab's clients need beside kafka-python: its complaints in readable doses, and the repair of one defect.
+"""What the lab's clients need beside kafka-python: its complaints in readable doses, and the repair of two defects.
 
 A client whose broker is away complains several times a second, partly with tracebacks.
 """
@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from kafka.errors import Cancelled, SaslAuthenticationFailedError
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 LONGEST = 300
+HANDSHAKE_S = 10.0
+"""How long a broker may take for its part of a TLS handshake: Kafka's own bound for setting a connection up."""
 NOT_WORTH_A_LINE = ("kafka.net.selector",)
 """The library's event loop measures itself, and calls itself blocked whenever a busy machine runs something else."""
 _SPEAKER = re.compile(r"^<[^>]*>:? ")
@@ -22,7 +26,7 @@ _SPEAKER = re.compile(r"^<[^>]*>:? ")
 
 
 def prepare(write: Callable[[str], Any]) -> ClientLog:
-    """Makes kafka-python fit for the lab; comes before its first client.
+    """Makes kafka-python fit for a program that runs for long; comes before its first client.
 
     Args:
         write: takes the lines that the library's complaints become.
@@ -30,15 +34,22 @@ def prepare(write: Callable[[str], Any]) -> ClientLog:
     Returns:
         Where the complaints arrive.
     """
-    for transport in (KafkaTCPTransport, KafkaSSLTransport):
-        if not hasattr(transport._sock_recv, "repairs"):
-            transport._sock_recv = _with_last_words(transport._sock_recv)
+    repair()
     client_log = ClientLog(write)
     logger = logging.getLogger("kafka")
     logger.handlers = [client_log]
     logger.setLevel(logging.WARNING)
     logger.propagate = False
     return client_log
+
+
+def repair() -> None:
+    """Repairs kafka-python; the second time, there is nothing left to do."""
+    for transport in (KafkaTCPTransport, KafkaSSLTransport):
+        if not hasattr(transport._sock_recv, "repairs"):
+            transport._sock_recv = _with_last_words(transport._sock_recv)
+    if not hasattr(KafkaSSLTransport.handshake, "repairs"):
+        KafkaSSLTransport.handshake = _with_a_bound(KafkaSSLTransport.handshake)
 
 
 def _with_last_words(receive: Callable[[Any], tuple[bytes, Any]]) -> Callable[[Any], tuple[bytes, Any]]:
@@ -54,6 +65,34 @@ def _with_last_words(receive: Callable[[Any], tuple[bytes, Any]]) -> Callable[[A
 
     sock_recv.repairs = receive  # type: ignore[attr-defined]
     return sock_recv
+
+
+def _with_a_bound(handshake: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+    """Repairs connecting: kafka-python 3.0.12 waits for ever for a broker that takes connections and does not answer.
+
+    Its bounds begin after the handshake, so none of them holds: a process that hangs looks so to its clients.
+    """
+
+    async def bounded(self: Any) -> None:
+        late = False
+
+        def give_up() -> None:
+            nonlocal late
+            late = True
+            with suppress(OSError):
+                # TLS has nobody to say goodbye to; this wakes whoever waits for the socket.
+                socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+
+        timer = self._net.call_later(HANDSHAKE_S, give_up)
+        try:
+            await handshake(self)
+        except OSError as error:
+            raise TimeoutError(f"no answer within {HANDSHAKE_S:.0f} s") if late else error from None
+        finally:
+            self._net.cancel(timer)
+
+    bounded.repairs = handshake  # type: ignore[attr-defined]
+    return bounded
 
 
 class ClientLog(logging.Handler):

@@ -1,4 +1,4 @@
-"""What stands beside kafka-python: its log, and the repair of its reading."""
+"""What stands beside kafka-python: its log, and the repairs of its reading and connecting."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from kafka.errors import Cancelled, KafkaConnectionError, SaslAuthenticationFailedError
+from kafka.admin import KafkaAdminClient
+from kafka.errors import Cancelled, KafkaConnectionError, KafkaTimeoutError, SaslAuthenticationFailedError
 from kafka.net.transport import KafkaTCPTransport
 
+from lab import kafka_client
+from lab.connection import Connection
 from lab.kafka_client import ClientLog, prepare
 
 
@@ -75,3 +78,11 @@ def test_what_comes_with_the_end_of_a_connection_is_read() -> None:
         data, error = transport._sock_recv()
         assert data == b""
         assert isinstance(error, KafkaConnectionError)
+
+
+def test_a_broker_that_never_shakes_hands_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_client, "HANDSHAKE_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        connection = Connection((f"127.0.0.1:{silent.getsockname()[1]}",), "SSL")
+        with pytest.raises(KafkaTimeoutError):
+            KafkaAdminClient(**connection.kafka_python(), bootstrap_timeout_ms=1000)
