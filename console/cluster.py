@@ -158,7 +158,7 @@ class Cluster:
             servers = ",".join(self._connection.bootstrap_servers)
             raise UnreachableError(
                 f"{self.region}: Kafka does not answer at {servers} ({type(error).__name__}); "
-                "./status.sh tells which process is down, and the process manager starts it again"
+                "./status.sh tells what is down, and the platform starts it again"
             ) from error
 
     def _admin(self) -> KafkaAdminClient:

@@ -162,7 +162,7 @@ def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> dict[str
     }
 
 
-_WRITTEN = ("/tmp", f"{HOME}/logs", f"{HOME}/artifacts", f"{HOME}/watch")  # noqa: S108 - in a pod of its own
+_WRITTEN = ("/tmp", *(f"{HOME}/{name}" for name in ("logs", "artifacts", "watch", "cache")))  # noqa: S108 - its own
 
 
 def _environment() -> list[dict[str, str]]:

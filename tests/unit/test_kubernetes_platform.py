@@ -286,6 +286,16 @@ def test_files_that_a_command_writes_get_a_place_in_the_pod(tmp_path: Path, monk
     assert [entry.path for entry in written] == [tmp_path / "proof.html", tmp_path / "r.xml"]
 
 
+def test_a_job_may_write_wherever_the_kits_programs_do() -> None:
+    pod = Pod("europe", "", "", "image", "loosehanger-lab-access-europe")
+    lab = Lab("03-broadcast", "kubernetes", "", {"europe": Region("europe", "europe", {}, {}, (), pod)})
+    spec = pods._job(lab, pod, "prove", ["--report", "/tmp/files/report.html"])["spec"]["template"]["spec"]  # noqa: S108
+    (container,) = spec["containers"]
+    writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+    # The charts' library keeps its fonts in the cache.
+    assert writable == {"/tmp", *(f"/opt/lab/{name}" for name in ("logs", "artifacts", "watch", "cache"))}  # noqa: S108
+
+
 def test_a_jobs_record_is_that_of_all_regions() -> None:
     def region(name: str) -> Region:
         pod = Pod("europe", "", "", "image", f"access-{name}")
