@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import WrongUseError
-from lab.kafka_client import repair
 
 SCRAM_LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _JAAS = re.compile(
@@ -121,6 +120,9 @@ class Connection:
 
     def kafka_python(self) -> dict[str, Any]:
         """The keyword arguments for every kafka-python client, which is repaired by the way."""
+        # Here, for the installation comes by this module before there is any kafka-python.
+        from lab.kafka_client import repair
+
         repair()
         arguments: dict[str, Any] = {
             "bootstrap_servers": list(self.bootstrap_servers),
