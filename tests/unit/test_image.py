@@ -14,7 +14,7 @@ def test_every_source_of_the_image_reaches_the_build() -> None:
     }
     let_through = {
         line.removeprefix("!")
-        for line in (ROOT / ".containerignore").read_text(encoding="utf-8").splitlines()
+        for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
         if line.startswith("!")
     }
     assert {source for source in copied if not (ROOT / source).exists()} == set()
