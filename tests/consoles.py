@@ -276,12 +276,11 @@ def running(given: Settings) -> Iterator[Running]:
     port = listener.getsockname()[1]
     service = MadeUpService(given)
     app = create_app(given, service)
-    # The settings may have a certificate; the test's own connection has none.
-    server = Server(app, replace(given, certificate=None, key=None))
+    server = Server(app, given)
     thread = threading.Thread(target=lambda: server.run(sockets=[listener]), daemon=True)
     thread.start()
     try:
-        yield Running(f"http://127.0.0.1:{port}", service, app)
+        yield Running(f"{'https' if given.secure else 'http'}://127.0.0.1:{port}", service, app)
     finally:
         server.stop()
         thread.join(timeout=10)

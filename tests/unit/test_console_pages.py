@@ -16,6 +16,9 @@ from fastapi.routing import iter_route_contexts
 from starlette.routing import Mount
 
 from console.guard import POLICY
+from lab.access import ROOT
+from platform_local.certificates import ensure_authority, ensure_certificate
+from platform_local.region import Region
 from tests.consoles import HOSTILE, Browser, Record, Running, running, settings
 
 REGIONS = ("europe", "north-america", "south-america")
@@ -176,10 +179,17 @@ def test_the_cookie_is_for_this_console_only_and_for_no_script(console: Running)
     assert {"httponly", "samesite=strict", "path=/"} <= {part.strip().lower() for part in cookie.split(";")}
 
 
-def test_with_tls_the_cookie_is_for_tls_only() -> None:
-    # The settings alone decide it; the test's own connection has no TLS.
-    with running(settings("europe", certificate=Path("/dev/null"), key=Path("/dev/null"))) as found:
-        assert "secure" in found.browser(signed_in=False).sign_in().headers["set-cookie"].lower()
+def test_with_a_certificate_it_speaks_tls_and_so_does_the_cookie(tmp_path: Path) -> None:
+    region = Region(tmp_path, ROOT, "europe", 0)
+    ensure_authority(region, "console", 1)
+    ensure_certificate(region, "console", "console-tls", "console", [], 1)
+    pair = region.secrets / "console-tls"
+    with running(settings("europe", certificate=pair / "tls.crt", key=pair / "tls.key")) as found:
+        browser = found.browser(signed_in=False)
+        browser.verify = str(region.secrets / "console-cluster-ca-cert" / "ca.crt")
+        assert "secure" in browser.sign_in().headers["set-cookie"].lower()
+        assert browser.get("/api/topics").status_code == 200
+        browser.close()
 
 
 @pytest.mark.parametrize(
