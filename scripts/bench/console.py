@@ -26,7 +26,11 @@ from lab.sandbox import Kit
 SIZE = 300
 TOPIC = "LH.CONSOLE"
 WARM_UP_S = 15
-KINDS = {"brokers": "kafka.Kafka", "mirrors": "org.apache.kafka.connect.cli.ConnectDistributed", "consoles": "-m console"}
+KINDS = {
+    "brokers": "kafka.Kafka",
+    "mirrors": "org.apache.kafka.connect.cli.ConnectDistributed",
+    "consoles": "-m console",
+}
 
 
 @dataclass(frozen=True)
