@@ -18,8 +18,9 @@ EXTERNAL = "external"
 """The platform of such a lab."""
 _LOOK_S = 1.0
 # Even a bound of nothing leaves time to look once.
-_FIRST_STEP = 1000
 _GRACE_S = 15.0
+_FIRST_STEP = 1000
+"""How many offsets from a partition's end are looked at first."""
 _REPORT_S = 5.0
 
 

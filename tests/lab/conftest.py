@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import psutil
+from kafka.admin import KafkaAdminClient
 
 from lab.sandbox import Kit
 
@@ -16,6 +17,11 @@ def wait_until(condition: Callable[[], object], seconds: float, what: str) -> No
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         time.sleep(0.2)
+
+
+def admin(kit: Kit, region: str) -> KafkaAdminClient:
+    """A client that may do everything in a region."""
+    return KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
 
 
 def processes(kit: Kit, region: str, what: str) -> list[psutil.Process]:

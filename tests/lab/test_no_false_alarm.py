@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
-from kafka.admin import KafkaAdminClient
 
 from lab.sandbox import Kit
 
-from .conftest import processes, wait_until
+from .conftest import admin, processes, wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -26,41 +25,36 @@ WORKER = "ConnectDistributed"
 COMPARING = "reading and comparing"
 
 
-def administrator(kit: Kit, region: str) -> KafkaAdminClient:
-    """A client that may do everything in a region."""
-    return KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
-
-
 @pytest.fixture
 def growing(kit: Kit) -> Iterator[None]:
     """A topic of one partition in Europe, deleted everywhere in the end."""
-    admin = administrator(kit, "europe")
-    admin.create_topics({TOPIC: {"num_partitions": 1, "replication_factor": 1}})
-    admin.close()
+    client = admin(kit, "europe")
+    client.create_topics({TOPIC: {"num_partitions": 1, "replication_factor": 1}})
+    client.close()
     try:
         yield
     finally:
         for region in kit.lab.regions:
-            admin = administrator(kit, region)
-            admin.delete_topics([topic for topic in admin.list_topics() if topic == TOPIC])
-            admin.close()
+            client = admin(kit, region)
+            client.delete_topics([topic for topic in client.list_topics() if topic == TOPIC])
+            client.close()
 
 
 def partitions(kit: Kit, region: str) -> int:
     """How many partitions the topic has in a region."""
-    admin = administrator(kit, region)
+    client = admin(kit, region)
     try:
-        return sum(len(topic["partitions"]) for topic in admin.describe_topics([TOPIC]))
+        return sum(len(topic["partitions"]) for topic in client.describe_topics([TOPIC]))
     finally:
-        admin.close()
+        client.close()
 
 
 def grow(kit: Kit) -> None:
     """Adds a partition in Europe, and writes to all that are there by then."""
     count = partitions(kit, "europe") + 1
-    admin = administrator(kit, "europe")
-    admin.create_partitions({TOPIC: count})
-    admin.close()
+    client = admin(kit, "europe")
+    client.create_partitions({TOPIC: count})
+    client.close()
     with KafkaProducer(**kit.lab.region("europe").connection("admin").kafka_python()) as producer:
         for number in range(RECORDS):
             producer.send(TOPIC, b"event %d" % number, key=b"%d" % number, partition=number % count)

@@ -12,22 +12,17 @@ from urllib.parse import quote
 import pytest
 import requests
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from lab.sandbox import Kit
 
-from .conftest import processes, wait_until
+from .conftest import admin, processes, wait_until
 
 pytestmark = pytest.mark.lab
 
 RECORDS = 20
 TOPICS = ("INTACT", "DELETED", "FOREIGN", "TWICE", "ALTERED", "REORDERED", "RECONFIGURED", "MOVED", "COMPACTED", "LATE")
 FAULTS = ("missing", "never_mirrored", "duplicates", "reordered", "unexpected", "altered", "moved")
-
-
-def admin(kit: Kit, region: str) -> KafkaAdminClient:
-    """A client that may do everything in a region."""
-    return KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
 
 
 def write(

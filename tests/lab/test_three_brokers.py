@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from lab.sandbox import Kit, copy_kit
 
-from .conftest import processes, wait_until
+from .conftest import admin, processes, wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -32,21 +32,21 @@ def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
 
 
 def test_topics_of_events_and_of_the_mirrors_are_replicated(replicated: Kit) -> None:
-    for name, region in replicated.lab.regions.items():
+    for name in replicated.lab.regions:
         assert len(processes(replicated, name, BROKER)) == BROKERS
-        admin = KafkaAdminClient(**region.connection("admin").kafka_python())
+        client = admin(replicated, name)
         try:
             # A mirror's own topics as well: with one replica its position would go with its broker.
-            topics = [topic for topic in admin.list_topics() if topic.startswith(("LH.", "__mm2", "mm2-"))]
+            topics = [topic for topic in client.list_topics() if topic.startswith(("LH.", "__mm2", "mm2-"))]
             assert "LH.ORDERS" in topics
-            for topic in admin.describe_topics(topics):
+            for topic in client.describe_topics(topics):
                 for partition in topic["partitions"]:
                     assert len(partition["replica_nodes"]) == BROKERS, topic["name"]
             resource = ConfigResource(ConfigResourceType.TOPIC, "LH.ORDERS")
-            found = admin.describe_configs([resource], config_filter="all")["topic"]["LH.ORDERS"]
+            found = client.describe_configs([resource], config_filter="all")["topic"]["LH.ORDERS"]
             assert found["min.insync.replicas"]["value"] == "2"
         finally:
-            admin.close()
+            client.close()
 
 
 def test_a_killed_broker_of_three_loses_nothing(replicated: Kit) -> None:

@@ -20,8 +20,8 @@ from platform_local.region import remove_folder, write_file
 from . import event_streams, services
 from .apply import Region
 from .cluster import Cluster
-from .resources import CLUSTERS, LABELS, SELECTOR, content, labelled
-from .rights import own_kinds
+from .resources import CLUSTERS, LABELS, content, labelled
+from .rights import list_own
 
 HOME_IN_POD: Final = "/opt/lab"
 """The lab's home in the kit's image."""
@@ -91,7 +91,7 @@ def forget(region: Region, home: Path, client_region: str, *, dry_run: bool = Fa
 def _described(region: Region, cluster: Cluster, place: services.Place) -> tuple[dict[str, str], dict[str, Any]]:
     files: dict[str, str] = {}
     clients: dict[str, str] = {}
-    found = _read(cluster, region.name)
+    found = list_own(cluster, region.name, (*CLUSTERS, "KafkaUser", "KafkaMirrorMaker2", "Deployment"))
     folder = f"{HOME_IN_POD}/access/{region.name}"
     for user in found["KafkaUser"]:
         name = user["metadata"]["name"]
@@ -130,15 +130,6 @@ def _described(region: Region, cluster: Cluster, place: services.Place) -> tuple
     }
     files["region.json"] = json.dumps(description, indent=1, sort_keys=True)
     return files, description
-
-
-def _read(cluster: Cluster, namespace: str) -> dict[str, list[dict[str, Any]]]:
-    wanted = (*CLUSTERS, "KafkaUser", "KafkaMirrorMaker2", "Deployment")
-    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in wanted}
-    for version, kind in own_kinds(cluster, namespace):
-        if kind in wanted:
-            found[kind] += cluster.list(version, kind, namespace, SELECTOR)
-    return found
 
 
 def _web_console(resource: Mapping[str, Any]) -> dict[str, str] | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from .cluster import Cluster
-from .resources import EVENT_STREAMS, ORDER, STRIMZI
+from .resources import EVENT_STREAMS, ORDER, SELECTOR, STRIMZI
 
 _ALL: Final = ("get", "list", "create", "patch", "delete")
 _READ: Final = ("get", "list")
@@ -77,3 +77,12 @@ def own_kinds(cluster: Cluster, namespace: str) -> list[tuple[str, str]]:
     }
     left_out = {STRIMZI, EVENT_STREAMS} - readable if readable else set()
     return [(version, kind) for version, kind in ORDER if version not in left_out]
+
+
+def list_own(cluster: Cluster, namespace: str, kinds: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+    """The kit's resources of these kinds in a namespace, by their kind; of each kind a list, if an empty one."""
+    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
+    for version, kind in own_kinds(cluster, namespace):
+        if kind in found:
+            found[kind] += cluster.list(version, kind, namespace, SELECTOR)
+    return found

@@ -8,15 +8,15 @@ from typing import Any
 
 from .cluster import Cluster
 from .readiness import connector_problems, pod_problems, waiting_for, wanted_connectors
-from .resources import CLUSTERS, SELECTOR
-from .rights import own_kinds
+from .resources import CLUSTERS
+from .rights import list_own
 
 Document = Mapping[str, Any]
 
 
 def status(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
     """The health of every cluster, mirror and program of a region: kind, name, healthy, state, detail."""
-    found = _read(cluster, namespace)
+    found = list_own(cluster, namespace, (*CLUSTERS, "KafkaNodePool", "KafkaTopic", "KafkaMirrorMaker2", "Deployment"))
     pods = cluster.list("v1", "Pod", namespace)
     now = datetime.now(UTC)
     healths = [
@@ -25,15 +25,6 @@ def status(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
         *(program_health(deployment, pods, now) for deployment in found["Deployment"]),
     ]
     return [dict(zip(("kind", "name", "healthy", "state", "detail"), health, strict=True)) for health in healths]
-
-
-def _read(cluster: Cluster, namespace: str) -> dict[str, list[dict[str, Any]]]:
-    wanted = (*CLUSTERS, "KafkaNodePool", "KafkaTopic", "KafkaMirrorMaker2", "Deployment")
-    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in wanted}
-    for version, kind in own_kinds(cluster, namespace):
-        if kind in wanted:
-            found[kind] += cluster.list(version, kind, namespace, SELECTOR)
-    return found
 
 
 Health = tuple[str, str, bool, str, str]
