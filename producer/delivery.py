@@ -29,6 +29,8 @@ DELIVERY_TIMEOUT_S = 600
 """How long a record is tried before it is given up: a broker that is away longer ends the run."""
 SLICE_S = 0.5
 """How long a wait goes on before it looks whether a stop was asked for."""
+ANSWER_S = 5.0
+"""How long a broker may take to tell of a topic; a busy one takes longer than a slice."""
 RETRY_S = 1.0
 """Time between two looks for a cluster or a topic that is missing."""
 
@@ -113,15 +115,28 @@ class Delivery:
             return f"no cluster answers at {servers} ({self._client_log.first})"
         for topic in topics:
             name = self._prefix + topic
-            try:
-                self._producer.partitions_for(name)
-            except KafkaError:
+            if unseen := self._unseen(name):
                 # A user without rights as yet is refused a producer id, which this client never asks for again.
                 self._producer.close()
                 self._producer = None
-                user = self._connection.username or "anonymous"
-                return f"{servers} has no topic {name} that user '{user}' may see"
+                return f"{servers} {unseen}"
         return ""
+
+    def _unseen(self, topic: str) -> str:
+        """Why the cluster does not show a topic; empty if it does."""
+        assert self._producer is not None
+        user = self._connection.username or "anonymous"
+        deadline = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                self._producer.partitions_for(topic)
+            except KafkaTimeoutError:
+                if self._stop.is_set() or time.monotonic() >= deadline:
+                    return f"has told user '{user}' of no topic {topic} within {ANSWER_S:g} s"
+            except KafkaError as error:
+                return f"shows user '{user}' no topic {topic} ({type(error).__name__})"
+            else:
+                return ""
 
     def _connect(self) -> KafkaProducer:
         return _Producer(

@@ -30,9 +30,12 @@ class Broker:
         self.records: list[dict[str, Any]] = []
         self.results: list[FutureProduceResult] = []
         self.failures: list[Exception] = []
+        self.silences: list[Exception] = []
         self.closed_after: float | None = None
 
     def partitions_for(self, _topic: str) -> set[int]:
+        if self.silences:
+            raise self.silences.pop()
         return set(range(self.partitions))
 
     def send(self, topic: str, **record: Any) -> FutureRecordMetadata:
@@ -47,7 +50,7 @@ class Broker:
             result.success((0, -1, (lambda _: error) if error else None))
         del self.results[:count]
 
-    def close(self, timeout: float) -> None:
+    def close(self, timeout: float = 0) -> None:
         self.closed_after = timeout
 
 
@@ -153,6 +156,34 @@ def test_a_cluster_that_is_not_there_is_named() -> None:
     delivery._connect = _unreachable  # type: ignore[method-assign]
     with pytest.raises(LabError, match=r"no cluster answers at 127\.0\.0\.1:1 .*; gave up after 0 s"):
         delivery.open(["ORDERS"], 0, print)
+
+
+def test_a_busy_broker_gets_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker()
+    broker.silences = [KafkaTimeoutError("no metadata")] * 3
+    opened(broker, monkeypatch)
+    assert broker.closed_after is None
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            TopicAuthorizationFailedError(),
+            r"shows user 'anonymous' no topic LH.ORDERS \(TopicAuthorizationFailedError\)",
+        ),
+        (KafkaTimeoutError(), r"has told user 'anonymous' of no topic LH.ORDERS within 0 s"),
+    ],
+)
+def test_a_topic_that_is_not_shown_is_told_with_the_reason(
+    error: Exception, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker()
+    broker.silences = [error]
+    monkeypatch.setattr(module, "ANSWER_S", 0)
+    with pytest.raises(LabError, match=rf"127\.0\.0\.1:1 {told}; gave up after 0 s"):
+        opened(broker, monkeypatch)
+    assert broker.closed_after is not None, "a new client asks for the rights anew"
 
 
 def _unreachable() -> Any:
