@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
@@ -17,9 +17,10 @@ import yaml
 from lab import commands, pods
 from lab.access import ROOT, Lab, Pod, Region
 from lab.connected import connected
-from lab.errors import WrongUseError
+from lab.errors import LabError, WrongUseError
 from lab.in_pod import FILES, user_name
 from platform_kubernetes import apply, programs, services
+from platform_kubernetes.cluster import Cluster, LogCutError, SilentError
 from platform_kubernetes.preflight import quantity
 from platform_kubernetes.readiness import pod_problems, waiting_for
 from platform_kubernetes.resources import Manifest, read_manifests
@@ -269,6 +270,52 @@ def test_the_lines_of_a_pod_become_two_streams_and_files(tmp_path: Path, capsys:
     assert shown.out == '{\n"a": 1}\n'
     assert shown.err == "waiting\nTraceback\n"
     assert (tmp_path / "proof.html").read_text() == "<html></html>"
+
+
+class SilentCluster:
+    """In place of an API server that restarts while a pod runs, for no pods run beside the one of the tests."""
+
+    def __init__(self, silences: int) -> None:
+        self._looks = iter([*[SilentError("cannot be reached")] * silences, LogCutError("cut"), None])
+        self.asked: list[str] = []
+
+    def follow(self, _namespace: str, _pod: str, _container: str, since: str) -> Iterator[tuple[str, str]]:
+        self.asked.append(since)
+        if since < "2":
+            yield f"{len(since) + 1}", f"oline {len(since) + 1}"
+        if error := next(self._looks):
+            raise error
+
+    def get(self, *_: str) -> dict[str, Any]:
+        return {"status": {"containerStatuses": [{"state": {"terminated": {"exitCode": 4}}}]}}
+
+
+def test_a_silent_api_server_does_not_end_what_it_shows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pods, "LOOK_SECONDS", 0)
+    cluster = SilentCluster(silences=3)
+    assert pods._follow(cast(Cluster, cluster), "europe", "pod", {}) == 4
+    assert cluster.asked == ["", "1", "2", "2", "2"], "each time from the last line that was shown"
+    assert capsys.readouterr().out == "line 1\nline 2\n"
+
+
+def test_an_api_server_that_stays_silent_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pods, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(pods, "SILENT_SECONDS", 0)
+    with pytest.raises(LabError, match="cannot be reached; gave up after 0 s"):
+        pods._follow(cast(Cluster, SilentCluster(silences=1)), "europe", "pod", {})
+
+
+def test_what_is_awaited_stays_open_while_the_api_server_is_away() -> None:
+    answers: Iterator[Exception | None] = iter([SilentError("the API server cannot be reached"), None])
+
+    def condition() -> str | None:
+        if error := next(answers):
+            raise error
+        return None
+
+    assert [apply._patient(condition)() for _ in range(2)] == ["the API server cannot be reached", None]
 
 
 def test_files_that_a_command_writes_get_a_place_in_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from platform_local.outcome import Outcome
 from platform_local.waiting import wait_for
 
 from . import programs, services
-from .cluster import Cluster
+from .cluster import Cluster, SilentError
 from .readiness import pod_problems, waiting_for
 from .resources import CLIENTS, LABELS, SELECTOR, Manifest, content, is_ours, labelled, reference
 from .rights import own_kinds
@@ -294,11 +295,25 @@ def _wait_ready(region: Region, cluster: Cluster, manifests: Sequence[Manifest],
         return text or None
 
     try:
-        wait_for(missing, bound, f"{region.name}: not everything got ready")
+        wait_for(_patient(missing), bound, f"{region.name}: not everything got ready")
     except PlatformError as error:
-        pods = "; ".join(_pods(region, cluster, open_))
+        pods = ""
+        with suppress(SilentError):
+            pods = "; ".join(_pods(region, cluster, open_))
         pods = f"; {pods}" if pods else ""
         raise PlatformError(f"{error}{pods} (platform_kubernetes_ready_timeout sets the bound)") from error
+
+
+def _patient(condition: Callable[[], str | None]) -> Callable[[], str | None]:
+    """A condition that is not met while the API server is away: what is awaited goes on without it."""
+
+    def looked() -> str | None:
+        try:
+            return condition()
+        except SilentError as error:
+            return str(error)
+
+    return looked
 
 
 def _pods(region: Region, cluster: Cluster, manifests: Iterable[Manifest]) -> list[str]:
@@ -341,4 +356,4 @@ def _wait_gone(cluster: Cluster, region: Region, resources: Sequence[Mapping[str
             return f"{reference(resource)} is still there{by}"
         return None
 
-    wait_for(still_there, bound, f"{region.name}: not everything is deleted")
+    wait_for(_patient(still_there), bound, f"{region.name}: not everything is deleted")

@@ -30,12 +30,18 @@ SILENCE_SECONDS = 60
 """After so long without a line the connection of a log is opened anew: some proxies forget it in silence."""
 _REFUSED = (400, 409, 422)
 """What the API server answers to a resource that it cannot accept."""
+_NOT_NOW = (429, 502, 503, 504)
+"""What it, or a proxy before it, answers when it is busy, starting or away."""
 
 Document = dict[str, Any]
 Documents = list[Document]
 
 
-class LogCutError(PlatformError):
+class SilentError(PlatformError):
+    """The API server did not answer, or not for now; it may again."""
+
+
+class LogCutError(SilentError):
     """The connection that a log came over has ended; the log may go on."""
 
 
@@ -247,9 +253,11 @@ class Cluster:
                     f"{self.name}: the API server's certificate is not that of an authority in the kubeconfig, and the "
                     "kit always checks: put the cluster's own there (certificate-authority-data)"
                 )
-            return PlatformError(f"{self.name}: the API server cannot be reached: {reason}")
+            return SilentError(f"{self.name}: the API server cannot be reached: {reason}")
         status = getattr(error, "status", 0)
         message = _message(error)
+        if status in _NOT_NOW:
+            return SilentError(f"{self.name}: the API server cannot answer: {message}")
         if status == 401:
             return PlatformError(f"{self.name}: the API server does not know this account; sign in again")
         # A field that the kind does not have is reported as an error of the server's own.
