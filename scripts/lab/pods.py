@@ -24,23 +24,27 @@ from lab.in_pod import FILES
 for _role in ("platform_local", "platform_kubernetes"):
     sys.path.insert(0, str(ROOT / "roles" / _role / "module_utils"))
 
-from platform_kubernetes.cluster import Cluster, LogCutError  # noqa: E402 - found by the lines above
+from platform_kubernetes.cluster import Cluster, LogCutError, SilentError  # noqa: E402 - found by the lines above
 from platform_kubernetes.readiness import pod_problems  # noqa: E402
-from platform_kubernetes.resources import labelled  # noqa: E402
+from platform_kubernetes.resources import LABELS, labelled  # noqa: E402
 from platform_local.errors import PlatformError  # noqa: E402
 
 HOME = "/opt/lab"
 """The lab's home in the kit's image."""
 START_SECONDS = 300
 """How long a pod may take to start: the image may have to be fetched."""
+SILENT_SECONDS = 300
+"""How long the API server may be away while a pod runs, which does not need it."""
 LOOK_SECONDS = 0.3
 _DAY = 86400
 _KEPT_SECONDS = 600
 _FILES = ("--report", "--junit")
 """Options of commands that name a file to write."""
 _SPARK = ("prove", "aggregate", "watch")
+EXECUTOR = Path("/opt/loosehanger-lab/spark-jobs/conf/executor.yaml")
+"""In the kit's image: what a pod of an executor looks like."""
 _SERVICE_ACCOUNT = "loosehanger-lab-spark"
-"""Of Spark drivers that start executors: see spark-jobs/README.md."""
+"""Of Spark drivers that start executors: see docs/kubernetes.md."""
 
 
 @dataclass(frozen=True)
@@ -115,12 +119,12 @@ def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> dict[str
     spark = command in _SPARK
     on_kubernetes = any("k8s://" in argument for argument in arguments)
     if spark and on_kubernetes:
-        arguments = [*_executors(lab, pod), *arguments]
+        arguments = [*executors(lab, pod), *arguments]
     container = {
         "name": "lab",
         "image": pod.image,
         "command": ["python", "-m", "lab.in_pod", command, *arguments],
-        "env": [*_environment(), {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+        "env": [*_environment(), *_fields(POD_IP="status.podIP", POD_NAME="metadata.name")],
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -173,6 +177,12 @@ def _environment() -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in variables.items()]
 
 
+def _fields(**fields: str) -> Iterator[dict[str, Any]]:
+    """Variables that tell a pod of itself."""
+    for name, path in fields.items():
+        yield {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
 def _record(lab: Lab, pod: Pod) -> Iterator[dict[str, Any]]:
     """The Secrets of all regions, as the files of ``lab.access``."""
     for region in lab.regions.values():
@@ -185,11 +195,28 @@ def _record(lab: Lab, pod: Pod) -> Iterator[dict[str, Any]]:
         yield {"secret": {"name": region.pod.secret, "items": items}}
 
 
-def _executors(lab: Lab, pod: Pod) -> list[str]:
+def executors(lab: Lab, pod: Pod) -> list[str]:
     """What Spark's own scheduler on Kubernetes must know of this pod and of the lab."""
+    known = next(iter(lab.region(pod.namespace).clients.values()), None)
+    if known is None:
+        raise LabError(f"{pod.namespace}: there are no users to connect as; run the set-up again")
     settings = {
-        "spark.kubernetes.namespace": pod.namespace,
         "spark.driver.host": "$(POD_IP)",
+        # What the driver tells its executors has Kafka's passwords in it. A file that all of them have is their secret.
+        "spark.authenticate": "true",
+        "spark.authenticate.secret.file": f"{HOME}/access/{pod.namespace}/{known.name}",
+        "spark.network.crypto.enabled": "true",
+        "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+        "spark.kubernetes.namespace": pod.namespace,
+        # With the driver's pod its executors go as well, however it ends.
+        "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
+        "spark.kubernetes.executor.container.image": pod.image,
+        "spark.kubernetes.executor.podTemplateFile": str(EXECUTOR),
+        # What it would need more rights for, and has no use for here.
+        "spark.kubernetes.executor.disableConfigMap": "true",
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",
+        **{f"spark.kubernetes.executor.label.{name}": value for name, value in LABELS.items()},
         **{
             f"spark.kubernetes.executor.secrets.{region.pod.secret}": f"{HOME}/access/{region.name}"
             for region in lab.regions.values()
@@ -230,20 +257,26 @@ def _refusals(cluster: Cluster, namespace: str, job: str) -> list[str]:
 
 
 def _follow(cluster: Cluster, namespace: str, pod: str, files: Mapping[str, Path]) -> int:
-    """Shows a pod's output until it ends, through cut connections; returns its exit code."""
+    """Shows a pod's output until it ends, through cut connections and restarts of the API server; its exit code."""
     output = _Output(files)
-    last = ""
+    last, heard = "", time.monotonic()
     while True:
         try:
             for at, line in cluster.follow(namespace, pod, "lab", since=last):
                 last = at
                 output.take(line)
+            code = _exit_code(cluster, namespace, pod)
+            heard = time.monotonic()
         except LogCutError:
             continue
-        if (code := _exit_code(cluster, namespace, pod)) is not None:
+        except SilentError as error:
+            if time.monotonic() >= heard + SILENT_SECONDS:
+                raise LabError(f"{error}; gave up after {SILENT_SECONDS} s") from error
+            code = None
+        if code is not None:
             output.write_files()
             return code
-        time.sleep(LOOK_SECONDS)  # until Kubernetes has noticed that the program has ended
+        time.sleep(LOOK_SECONDS)  # until Kubernetes has noticed that the program has ended, or answers again
 
 
 def _exit_code(cluster: Cluster, namespace: str, pod: str) -> int | None:
