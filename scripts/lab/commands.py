@@ -24,6 +24,7 @@ from lab.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
 from lab.playbook import run_playbook
 
 DEFAULT_INVENTORY = "inventories/local"
+_LOOPBACK = "127.0.0.1"
 INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "molecule-ansible")
 MADE = ("regions", "access", "artifacts", "logs", "ansible", "watch", "playbook.lock")
 
@@ -237,8 +238,9 @@ def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:
             table.add_row(*row.values())
         # However narrow the terminal is: whoever copies a password wants the whole of it.
         Console(soft_wrap=True, highlight=False, width=200).print(table, crop=False)
-        if lab.pod is not None:
-            print("\nEach listens within its pod: kubectl -n NAMESPACE port-forward deployment/NAME PORT leads there.")
+        if lab.pod is not None and any(f"//{_LOOPBACK}" in row["url"] for row in found):
+            print(f"\nThose at {_LOOPBACK} listen within their pods; this leads there:")
+            print("kubectl -n NAMESPACE port-forward deployment/NAME PORT")
     return ExitCode.DONE
 
 
