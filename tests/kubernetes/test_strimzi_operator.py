@@ -33,14 +33,14 @@ PLAYBOOK = """
 
 
 def release() -> list[dict[str, Any]]:
-    """What a release's installation file has, and in its form; the images and most of the rules are left out."""
+    """What a release's installation file has, in its form: only subjects have a namespace. Most rules are left out."""
     subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": "myproject"}]
 
     def binding(name: str, role: str) -> dict[str, Any]:
         return {
             "apiVersion": f"{RBAC}/v1",
             "kind": "RoleBinding",
-            "metadata": {"name": name, "namespace": "myproject", "labels": {"app": "strimzi"}},
+            "metadata": {"name": name, "labels": {"app": "strimzi"}},
             "subjects": subjects,
             "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
         }
@@ -56,7 +56,7 @@ def release() -> list[dict[str, Any]]:
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": NAME, "namespace": "myproject", "labels": {"app": "strimzi"}},
+        "metadata": {"name": NAME, "labels": {"app": "strimzi"}},
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": {"name": NAME}},
@@ -64,7 +64,7 @@ def release() -> list[dict[str, Any]]:
         },
     }
     role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": f"{NAME}-namespaced"}, "rules": []}
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME, "namespace": "myproject"}}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME}}
     definitions = strimzi_definitions()
     for definition in definitions:
         definition["metadata"].setdefault("labels", {})["app"] = "strimzi"
@@ -141,6 +141,7 @@ def test_the_operator_watches_the_regions_and_nothing_else(bare: ApiServer, tmp_
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     environment = {variable["name"]: variable.get("value") for variable in container["env"]}
     assert environment["STRIMZI_NAMESPACE"] == "europe,north-america,south-america"
+    assert environment["STRIMZI_POD_SECURITY_PROVIDER_CLASS"] == "restricted"
     assert container["image"] == "registry.local/strimzi/operator:1.2.0"
     assert bindings(bare, [*REGIONS, "strimzi"]) == {
         **{region: [NAME] for region in REGIONS},
@@ -150,6 +151,13 @@ def test_the_operator_watches_the_regions_and_nothing_else(bare: ApiServer, tmp_
     assert again.returncode == 0, again.stdout + again.stderr
     assert "changed=0" in again.stdout
     assert "changed=1" not in again.stdout
+
+
+def test_check_mode_on_a_cluster_without_anything_creates_nothing(bare: ApiServer, tmp_path: Path) -> None:
+    done = play(bare, tmp_path, "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert bare.get(namespace_document("strimzi")) is None
+    assert not any(bare.get(definition) for definition in strimzi_definitions())
 
 
 def test_an_operator_of_somebody_elses_is_never_touched(bare: ApiServer, tmp_path: Path) -> None:

@@ -19,8 +19,12 @@ from platform_kubernetes.resources import labelled  # noqa: E402 - found by the 
 
 Document = dict[str, Any]
 WATCHED = "STRIMZI_NAMESPACE"
+SECURITY = "STRIMZI_POD_SECURITY_PROVIDER_CLASS"
+"""What the operator's pods may do: as the lab's own, what Kubernetes calls restricted."""
 _OF_ITSELF = "leader-election"
 """The only binding that is for the operator's own namespace, and not for those that it watches."""
+_CLUSTER_WIDE = ("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition")
+"""The release leaves the namespace of everything else to whoever applies it."""
 
 
 def strimzi_release(text: str, namespace: str, watched: Sequence[str], registry: str = "") -> list[Document]:
@@ -57,7 +61,7 @@ def strimzi_release(text: str, namespace: str, watched: Sequence[str], registry:
 
 def _in(document: Document, namespace: str, into: str) -> Document:
     changed = copy.deepcopy(document)
-    if "namespace" in changed["metadata"]:
+    if changed["kind"] not in _CLUSTER_WIDE:
         changed["metadata"]["namespace"] = into
     for subject in changed.get("subjects") or ():
         if "namespace" in subject:
@@ -67,8 +71,9 @@ def _in(document: Document, namespace: str, into: str) -> Document:
 
 def _operator(deployment: Document, watched: Sequence[str], registry: str) -> Document:
     for container in deployment["spec"]["template"]["spec"]["containers"]:
-        environment = [variable for variable in container["env"] if variable["name"] != WATCHED]
-        container["env"] = [*environment, {"name": WATCHED, "value": ",".join(watched)}]
+        settings = {WATCHED: ",".join(watched), SECURITY: "restricted"}
+        environment = [variable for variable in container["env"] if variable["name"] not in settings]
+        container["env"] = [*environment, *({"name": name, "value": value} for name, value in settings.items())]
         if registry:
             container["image"] = container["image"].replace("quay.io", registry)
             for variable in container["env"]:

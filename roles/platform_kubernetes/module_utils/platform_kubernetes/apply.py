@@ -262,14 +262,15 @@ def _carried_out(region: Region, cluster: Cluster, manifest: Manifest) -> dict[s
 
 
 def _apply(region: Region, cluster: Cluster, document: Mapping[str, Any], *, dry_run: bool) -> dict[str, Any]:
-    if dry_run and document["kind"] != "Namespace" and _namespace_missing(region, cluster):
-        # Nothing can be tried in a namespace that is not there yet.
+    if dry_run and document["kind"] != "Namespace" and _cannot_be_tried(region, cluster, document):
         return dict(document)
     return cluster.apply(document, dry_run=dry_run)
 
 
-def _namespace_missing(region: Region, cluster: Cluster) -> bool:
-    return region.create_namespace and cluster.get("v1", "Namespace", region.name) is None
+def _cannot_be_tried(region: Region, cluster: Cluster, document: Mapping[str, Any]) -> bool:
+    """Whether the set-up itself would make the namespace, or install the operator, that this needs."""
+    comes_with_operator = not cluster.serves(document["apiVersion"], document["kind"])
+    return comes_with_operator or (region.create_namespace and cluster.get("v1", "Namespace", region.name) is None)
 
 
 def _wait_ready(region: Region, cluster: Cluster, manifests: Sequence[Manifest], bound: float) -> None:
