@@ -27,6 +27,8 @@ _OPTIONS = {
 }
 """The options of Spark's program, and the variables that their values come in."""
 _JAVA_OPTION = "SPARK_JAVA_OPT_"
+_ON_KUBERNETES = "-Dspark.master=k8s://"
+"""Without it an executor takes no secret from a file (``SecurityManager.secretKeyFromFile``), whoever names one."""
 
 
 def command(environment: Mapping[str, str], home: Path) -> list[str]:
@@ -54,6 +56,7 @@ def command(environment: Mapping[str, str], home: Path) -> list[str]:
     return [
         str(home / "java-spark" / "bin" / "java"),
         *(option for _, option in numbered),
+        _ON_KUBERNETES,
         f"-Xms{memory}",
         f"-Xmx{memory}",
         *("-cp", ":".join(jars)),

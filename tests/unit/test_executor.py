@@ -24,11 +24,12 @@ POD = {
 def test_the_java_machine_gets_what_the_driver_says() -> None:
     options = {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in (10, 2, 0)}
     words = command(POD | options, Path("/opt/lab"))
-    assert words[:6] == [
+    assert words[:7] == [
         "/opt/lab/java-spark/bin/java",
         "-Dn=0",
         "-Dn=2",
         "-Dn=10",
+        "-Dspark.master=k8s://",
         "-Xms1024m",
         "-Xmx1024m",
     ]
