@@ -66,6 +66,16 @@ class Pod:
 
 
 @dataclass(frozen=True)
+class Kubernetes:
+    """The cluster that has a region's resources; maybe another one than that in which clients run."""
+
+    kubeconfig: str
+    """Empty for the one that kubectl would choose."""
+    context: str
+    """Empty for the kubeconfig's current one."""
+
+
+@dataclass(frozen=True)
 class WebConsole:
     """Where people look at a region, or at all of them, in a browser."""
 
@@ -89,6 +99,8 @@ class Region:
     pod: Pod | None = None
     """Where this record belongs, if not here."""
     consoles: tuple[WebConsole, ...] = ()
+    kubernetes: Kubernetes | None = None
+    """Where the region's resources are; None within a pod, and where there are no resources."""
 
     def connection(self, user: str) -> Connection:
         """The user's way into this region's cluster.
@@ -159,4 +171,5 @@ def _region(document: dict[str, Any]) -> Region:
         mirrors=tuple(Mirror(**mirror) for mirror in document["mirrors"]),
         pod=Pod(**document["pod"]) if "pod" in document else None,
         consoles=tuple(WebConsole(**console) for console in document.get("consoles", ())),
+        kubernetes=Kubernetes(**document["kubernetes"]) if "kubernetes" in document else None,
     )

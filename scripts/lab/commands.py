@@ -111,8 +111,15 @@ def status(arguments: Sequence[str]) -> int:
 
 def topic(arguments: Sequence[str]) -> int:
     """Shows and changes topics: see ``topic --help``."""
-    _perhaps_in_a_pod("topic", arguments)
-    return topics.main(arguments)
+    options, lab = topics.parse(arguments), load_lab()
+    if lab.pod is None:
+        return topics.run(lab, options)
+    from lab import pods, topic_resources  # what they need takes a while to load
+
+    if options.changes and not options.only_wait:
+        declared = topic_resources.change(lab.region(options.region), options.topic, options.changes)
+        arguments = [*arguments, *(["--only-wait"] if declared else [])]
+    return pods.run(lab, lab.pod, "topic", arguments)
 
 
 def consumer(arguments: Sequence[str]) -> int:

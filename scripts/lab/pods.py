@@ -205,8 +205,8 @@ def executors(lab: Lab, pod: Pod) -> list[str]:
         # What the driver tells its executors has Kafka's passwords in it. A file that all of them have is their secret.
         "spark.authenticate": "true",
         "spark.authenticate.secret.file": f"{HOME}/access/{pod.namespace}/{known.name}",
+        # By Spark's default cipher: with AES/GCM, executors of Spark 4.0.0 wait without end for their first answer.
         "spark.network.crypto.enabled": "true",
-        "spark.network.crypto.cipher": "AES/GCM/NoPadding",
         "spark.kubernetes.namespace": pod.namespace,
         # With the driver's pod its executors go as well, however it ends.
         "spark.kubernetes.driver.pod.name": "$(POD_NAME)",

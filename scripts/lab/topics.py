@@ -14,15 +14,19 @@ from kafka.errors import KafkaError
 from rich.console import Console
 from rich.table import Table
 
-from lab.access import Lab, Mirror, Region, load_lab
+from lab.access import Lab, Mirror, Region
 from lab.errors import ExitCode, LabError, WrongUseError
 
 ADMIN = "admin"
 MIRRORED_SECONDS = 60
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Runs ``topic.sh``."""
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line of ``topic.sh``; its changes as ``changes``: setting → value, None for the default.
+
+    Raises:
+        WrongUseError: a setting is none.
+    """
     parser = argparse.ArgumentParser(
         prog="topic.sh",
         description="Shows topics side by side in all regions, and changes their configuration.",
@@ -39,18 +43,24 @@ def main(arguments: Sequence[str]) -> int:
     unset.add_argument("region")
     unset.add_argument("topic")
     unset.add_argument("settings", nargs="+", metavar="NAME")
+    for command in (change, unset):
+        command.add_argument("--only-wait", action="store_true", help="only wait until region and mirrors have it")
     options = parser.parse_args(arguments)
-    lab = load_lab()
-    if options.command == "show":
-        return _show(lab, options.topic)
-    changes: dict[str, str | None] = {}
-    for setting in options.settings:
+    options.changes = {}
+    for setting in getattr(options, "settings", ()):
         name, equals, value = setting.partition("=")
         if (options.command == "set") != bool(equals) or not name:
             wanted = "NAME=VALUE" if options.command == "set" else "NAME"
             raise WrongUseError(f"'{setting}' is not {wanted}, as in retention.ms{'=3600000' if equals == '' else ''}")
-        changes[name] = value if equals else None
-    return _change(lab, lab.region(options.region), options.topic, changes)
+        options.changes[name] = value if equals else None
+    return options
+
+
+def run(lab: Lab, options: argparse.Namespace) -> int:
+    """Does what ``parse`` has read."""
+    if options.command == "show":
+        return _show(lab, options.topic)
+    return _change(lab, lab.region(options.region), options.topic, options.changes, only_wait=options.only_wait)
 
 
 def describe(region: Region) -> dict[str, dict[str, Any]]:
@@ -102,7 +112,25 @@ def _show(lab: Lab, name: str | None) -> int:
     return ExitCode.DONE
 
 
-def _change(lab: Lab, region: Region, topic: str, changes: Mapping[str, str | None]) -> int:
+def _change(lab: Lab, region: Region, topic: str, changes: Mapping[str, str | None], *, only_wait: bool) -> int:
+    started = time.monotonic()
+    if only_wait:
+        _wait_until_there(region, topic, changes, started, "does it have such a topic?")
+    else:
+        _alter(region, topic, changes)
+    said = ", ".join(key if value is None else f"{key}={value}" for key, value in changes.items())
+    print(f"{region.name}: {topic}: {said} {'unset' if None in changes.values() else 'set'}")
+    for mirror in lab.mirrors:
+        if mirror.source == region.name and _mirrors(mirror, topic):
+            target = lab.region(mirror.target)
+            name = topic if mirror.policy == "identity" else f"{mirror.source_alias}{mirror.separator}{topic}"
+            advice = f"is {mirror.name} running (./status.sh), and does it synchronise this setting?"
+            _wait_until_there(target, name, changes, started, advice)
+            print(f"{target.name}: {name}: followed after {time.monotonic() - started:.1f} s")
+    return ExitCode.DONE
+
+
+def _alter(region: Region, topic: str, changes: Mapping[str, str | None]) -> None:
     with _admin(region) as admin:
         present = [found["name"] for found in admin.describe_topics() if not found["is_internal"]]
         if topic not in present:
@@ -115,31 +143,18 @@ def _change(lab: Lab, region: Region, topic: str, changes: Mapping[str, str | No
         answer = admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, wanted)], raise_on_unknown=False)
     if (result := answer["topic"][topic]) != "OK":
         raise WrongUseError(f"{region.name}: {topic}: Kafka refuses the change: {result}")
-    said = ", ".join(key if value is None else f"{key}={value}" for key, value in changes.items())
-    print(f"{region.name}: {topic}: {said} {'unset' if None in changes.values() else 'set'}")
-    started = time.monotonic()
-    for mirror in lab.mirrors:
-        if mirror.source == region.name and _mirrors(mirror, topic):
-            _wait_until_followed(lab, mirror, topic, changes, started)
-    return ExitCode.DONE
 
 
-def _wait_until_followed(
-    lab: Lab, mirror: Mirror, topic: str, changes: Mapping[str, str | None], started: float
+def _wait_until_there(
+    region: Region, topic: str, changes: Mapping[str, str | None], started: float, advice: str
 ) -> None:
-    target = lab.region(mirror.target)
-    name = topic if mirror.policy == "identity" else f"{mirror.source_alias}{mirror.separator}{topic}"
     pause = 0.1
     while True:
-        there = describe(target).get(name, {})
+        there = describe(region).get(topic, {})
         if all(there.get(key) == value for key, value in changes.items()):
-            print(f"{target.name}: {name}: followed after {time.monotonic() - started:.1f} s")
             return
         if time.monotonic() - started > MIRRORED_SECONDS:
-            raise LabError(
-                f"{target.name}: {name} has not followed within {MIRRORED_SECONDS} s; is {mirror.name} running "
-                "(./status.sh), and does it synchronise this setting?"
-            )
+            raise LabError(f"{region.name}: {topic} has not followed within {MIRRORED_SECONDS} s; {advice}")
         time.sleep(pause)  # between two looks; the condition above decides when it ends
         pause = min(pause * 1.5, 1.0)
 

@@ -68,7 +68,8 @@ def record(region: Region, home: Path, client_region: str, image: str, *, dry_ru
         "image": image,
         "secret": f"{SECRET}-{region.name}",
     }
-    text = json.dumps({**description, "pod": clients}, indent=1, sort_keys=True)
+    own = {"kubeconfig": region.place.kubeconfig, "context": region.place.context}
+    text = json.dumps({**description, "pod": clients, "kubernetes": own}, indent=1, sort_keys=True)
     return changed | write_file(home / "access" / f"{region.name}.json", text)
 
 

@@ -22,7 +22,7 @@ from urllib3.exceptions import HTTPError
 
 from platform_local.errors import ManifestError, PlatformError
 
-from .resources import FIELD_MANAGER, reference
+from .resources import FIELD_MANAGER, USER_FIELD_MANAGER, reference
 
 ANSWER_SECONDS = 30
 CONNECT_SECONDS = 10
@@ -143,6 +143,23 @@ class Cluster:
         if answer is None:
             raise PlatformError(f"{reference(document)}: there is no namespace '{metadata.get('namespace')}'")
         return answer
+
+    def change(self, document: Mapping[str, Any], fields: Mapping[str, Any]) -> Document | None:
+        """Changes some fields of a resource, and leaves those that are None out; None where it is not there (any more).
+
+        Raises:
+            ManifestError: the API server refuses the change.
+            PlatformError: it refuses the account, or does not answer.
+        """
+        metadata = document["metadata"]
+        path = self._path(document["apiVersion"], document["kind"], metadata["name"], metadata.get("namespace"))
+        return self.request(
+            "PATCH",
+            path,
+            body=dict(fields),
+            content_type="application/merge-patch+json",
+            query_params=[("fieldManager", USER_FIELD_MANAGER), ("fieldValidation", "Strict")],
+        )
 
     def create(self, document: Mapping[str, Any]) -> Document:
         """Creates a resource, or asks a review of the API server."""

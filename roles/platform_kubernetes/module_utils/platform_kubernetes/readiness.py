@@ -26,7 +26,7 @@ def waiting_for(document: Document) -> str | None:
         return _deployment(document)
     if kind == "KafkaNodePool":
         # Its Kafka gets ready for both; a pool alone only says which generation was seen.
-        return None if "observedGeneration" not in document.get("status", {}) else _generation(document)
+        return None if "observedGeneration" not in document.get("status", {}) else unseen(document)
     if document["apiVersion"].startswith(("kafka.strimzi.io/", "eventstreams.ibm.com/")):
         return _of_an_operator(document)
     return None
@@ -34,10 +34,12 @@ def waiting_for(document: Document) -> str | None:
 
 def _of_an_operator(document: Document) -> str | None:
     status = document.get("status") or {}
+    if not status and document["kind"] in ("KafkaTopic", "KafkaUser"):
+        return "no operator has looked at it yet; they come with its cluster"
     if not status:
         return "no operator has looked at it yet; is one running that watches this namespace?"
-    if unseen := _generation(document):
-        return unseen
+    if not_seen := unseen(document):
+        return not_seen
     ready = next((c for c in status.get("conditions", []) if c["type"] == "Ready"), None)
     if ready is None or ready["status"] != "True":
         return "; ".join(conditions(document)) or "the operator has not said that it is ready"
@@ -46,7 +48,8 @@ def _of_an_operator(document: Document) -> str | None:
     return None
 
 
-def _generation(document: Document) -> str | None:
+def unseen(document: Document) -> str | None:
+    """What to say of a resource whose newest version no operator has looked at."""
     observed, generation = document.get("status", {}).get("observedGeneration"), document["metadata"].get("generation")
     if observed == generation:
         return None
@@ -104,8 +107,8 @@ def wanted_connectors(spec: Document) -> dict[str, str]:
 def _deployment(document: Document) -> str | None:
     spec, status = document["spec"], document.get("status", {})
     wanted = spec.get("replicas", 1)
-    if unseen := _generation(document):
-        return unseen.replace("the operator", "Kubernetes")
+    if not_seen := unseen(document):
+        return not_seen.replace("the operator", "Kubernetes")
     current = (status.get("updatedReplicas", 0), status.get("availableReplicas", 0), status.get("replicas", 0))
     if current == (wanted, wanted, wanted):
         return None

@@ -14,6 +14,8 @@ from .event_streams import EventStreams, to_event_streams
 
 FIELD_MANAGER: Final = "loosehanger-lab"
 """Owns the fields that the kit sets."""
+USER_FIELD_MANAGER: Final = "loosehanger-lab-user"
+"""Owns those that its user sets with a command: the next set-up leaves them alone, unless a manifest has them too."""
 LABELS: Final = {
     "app.kubernetes.io/managed-by": "loosehanger-lab",
     "app.kubernetes.io/part-of": "loosehanger-lab",
