@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from lab import commands, pods
+from lab import commands, pods, topic_resources
 from lab.access import ROOT, Lab, Pod, Region
 from lab.connected import connected
 from lab.errors import LabError, WrongUseError
@@ -163,6 +163,22 @@ def test_health_tells_numbers_or_the_reason() -> None:
     detail = "from europe: 1 connector, 1 task on 1 worker"
     assert mirror_health(mirror([connector("RUNNING", "RUNNING")]))[2:] == (True, "Running", detail)
     assert mirror_health(mirror([connector("RUNNING")]))[2:4] == (False, "Degraded")
+
+
+def test_a_pod_that_does_not_run_is_told_before_the_operator_has_noticed() -> None:
+    def pod(kind: str, cluster: str) -> dict[str, Any]:
+        containers = [{"name": "kafka", "ready": False, "state": {"running": {}}}]
+        labels = {"strimzi.io/cluster": cluster, "strimzi.io/kind": kind}
+        return {"metadata": {"name": f"{cluster}-0", "labels": labels}, "status": {"containerStatuses": containers}}
+
+    well = kafka(observedGeneration=2, conditions=[{"type": "Ready", "status": "True"}])
+    lame = [pod("Kafka", "europe"), pod("KafkaMirrorMaker2", "mm2-na")]
+    said = "pod europe-0: container kafka runs, and is not ready"
+    assert cluster_health(well, [], [], lame)[2:] == (False, "Degraded", said)
+    assert cluster_health(well, [], [], [pod("KafkaMirrorMaker2", "europe")])[2]
+    copying = mirror([connector("RUNNING", "RUNNING")])
+    said = "pod mm2-na-0: container kafka runs, and is not ready"
+    assert mirror_health(copying, lame)[2:] == (False, "Degraded", said)
 
 
 def test_a_stopped_mirror_is_told_as_stopped() -> None:
@@ -371,7 +387,6 @@ def record(home: Path, inventory: str) -> None:
     [
         (commands.prove, ["--json"], ["prove", "--json"]),
         (commands.aggregate, [], ["aggregate"]),
-        (commands.topic, ["show"], ["topic", "show"]),
         (commands.consumer, ["europe", "--max", "1"], ["consumer", "europe", "--max", "1"]),
     ],
 )
@@ -396,6 +411,38 @@ def test_where_clusters_are_on_kubernetes_commands_run_there_and_give_their_exit
         run(arguments)
     assert ended.value.code == 4
     assert seen == called
+
+
+@pytest.mark.parametrize(
+    ("arguments", "declared", "called"),
+    [
+        (["show"], True, ["show"]),
+        (["set", "europe", "LH.ORDERS", "a=1"], True, ["set", "europe", "LH.ORDERS", "a=1", "--only-wait"]),
+        (["set", "europe", "LH.ORDERS", "a=1"], False, ["set", "europe", "LH.ORDERS", "a=1"]),
+    ],
+)
+def test_a_declared_topic_is_changed_here_and_waited_for_in_a_pod(
+    arguments: list[str], declared: bool, called: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(tmp_path, "inventories/strimzi")
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    monkeypatch.setattr(topic_resources, "change", lambda *_: declared)
+    seen: list[str] = []
+
+    def in_pod(_lab: Lab, _pod: Pod, _command: str, rest: list[str]) -> int:
+        seen.extend(rest)
+        return 4
+
+    monkeypatch.setattr(pods, "run", in_pod)
+    assert commands.topic(arguments) == 4
+    assert seen == called
+
+
+def test_a_setting_that_is_none_starts_no_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path, "inventories/strimzi")
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    with pytest.raises(WrongUseError, match="'retention' is not NAME=VALUE"):
+        commands.topic(["set", "europe", "LH.ORDERS", "retention"])
 
 
 def test_another_inventory_is_refused_while_a_lab_is_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,12 @@ def status(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
     pods = cluster.list("v1", "Pod", namespace)
     now = datetime.now(UTC)
     healths = [
-        *(cluster_health(kafka, found["KafkaNodePool"], found["KafkaTopic"]) for k in CLUSTERS for kafka in found[k]),
-        *(mirror_health(mirror) for mirror in found["KafkaMirrorMaker2"]),
+        *(
+            cluster_health(kafka, found["KafkaNodePool"], found["KafkaTopic"], pods)
+            for kind in CLUSTERS
+            for kafka in found[kind]
+        ),
+        *(mirror_health(mirror, pods) for mirror in found["KafkaMirrorMaker2"]),
         *(program_health(deployment, pods, now) for deployment in found["Deployment"]),
     ]
     return [dict(zip(("kind", "name", "healthy", "state", "detail"), health, strict=True)) for health in healths]
@@ -30,12 +34,15 @@ def status(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
 Health = tuple[str, str, bool, str, str]
 
 
-def cluster_health(kafka: Document, pools: Sequence[Document], topics: Sequence[Document]) -> Health:
+def cluster_health(
+    kafka: Document, pools: Sequence[Document], topics: Sequence[Document], pods: Sequence[Document] = ()
+) -> Health:
     """A Kafka cluster's health."""
     name = kafka["metadata"]["name"]
     reasons = [reason] if (reason := waiting_for(kafka)) else []
     waiting = [topic["metadata"]["name"] for topic in topics if waiting_for(topic)]
     reasons += [f"not ready: topics {', '.join(waiting)}"] if waiting else []
+    reasons += _of_its_pods(kafka, pods)
     if reasons:
         state = "Degraded" if kafka.get("status") else "Down"
         return kafka["kind"], name, False, state, "; ".join(reasons)
@@ -50,7 +57,7 @@ def cluster_health(kafka: Document, pools: Sequence[Document], topics: Sequence[
     return kafka["kind"], name, True, "Running", detail
 
 
-def mirror_health(mirror: Document) -> Health:
+def mirror_health(mirror: Document, pods: Sequence[Document] = ()) -> Health:
     """A mirror's health."""
     kind, name, spec = mirror["kind"], mirror["metadata"]["name"], mirror["spec"]
     if not spec.get("replicas", 1):
@@ -58,7 +65,8 @@ def mirror_health(mirror: Document) -> Health:
     connectors = mirror.get("status", {}).get("connectors") or []
     idle = [c["name"] for c in connectors if c["connector"]["state"] == "RUNNING" and not c.get("tasks")]
     wanted = set(wanted_connectors(spec).values())
-    if reason := "; ".join(connector_problems(mirror)) or waiting_for(mirror):
+    said = "; ".join(connector_problems(mirror)) or waiting_for(mirror)
+    if reason := "; ".join([*([said] if said else []), *_of_its_pods(mirror, pods)]):
         return kind, name, False, "Degraded", reason
     if idle:
         return kind, name, False, "Degraded", f"no task: {', '.join(idle)}"
@@ -88,9 +96,27 @@ def program_health(deployment: Document, pods: Sequence[Document], now: datetime
     return kind, name, True, "Running", detail
 
 
+def _of_its_pods(document: Document, pods: Sequence[Document]) -> list[str]:
+    """What the pods of an operator's resource lack. The operator itself looks at them every few minutes only."""
+    own = [
+        pod
+        for pod in pods
+        if _of(pod) == document["metadata"]["name"]
+        and (_labels(pod).get("kind") == "KafkaMirrorMaker2") == (document["kind"] == "KafkaMirrorMaker2")
+    ]
+    return [problem for pod in own for problem in pod_problems(pod)]
+
+
+def _labels(document: Document) -> dict[str, str]:
+    """Labels, with an operator's by their names without its prefix."""
+    return {
+        name.removeprefix("strimzi.io/").removeprefix("eventstreams.ibm.com/"): value
+        for name, value in (document["metadata"].get("labels") or {}).items()
+    }
+
+
 def _of(document: Document) -> str:
-    labels = document["metadata"].get("labels") or {}
-    return str(labels.get("strimzi.io/cluster") or labels.get("eventstreams.ibm.com/cluster") or "")
+    return _labels(document).get("cluster", "")
 
 
 def _inner_pools(kafka: Document) -> Iterator[Document]:
