@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, TopicPartition
 from lab.access import Lab, Mirror, Region
 from lab.connection import Connection
 from pipeline.clusters import USER, Cluster, UnreachableError, consumer_settings
-from pipeline.mirrors import Progress, selected_topics, target_topic
+from pipeline.mirrors import UNKNOWN, Progress, selected_topics, target_topic
 
 EXTERNAL = "external"
 """The platform of such a lab."""
@@ -66,7 +66,8 @@ def wait_for_arrival(
     """Waits until the last record of every source partition is at the target, or the bound has passed.
 
     Without Connect's interface nothing says how far a mirror has come; but it copies a partition in order, so where the
-    last record is, the others are or never will be. Whatever has not come by then is judged all the same.
+    last record is, the others are or never will be. Of clusters of somebody's, whatever has not come by then is judged
+    all the same: no mirror is known that could still bring it. Of the lab's own mirrors it stays open.
 
     Args:
         mirror: from where to where.
@@ -76,7 +77,7 @@ def wait_for_arrival(
         report: takes a line that says what is being waited for.
 
     Returns:
-        Everything as copied.
+        What is to be judged as copied.
 
     Raises:
         UnreachableError: a cluster does not answer, or the source does not give its last records within the bound.
@@ -101,7 +102,8 @@ def wait_for_arrival(
     if wanted:
         names = ", ".join(sorted(f"{place.topic}-{place.partition}" for place in wanted))
         report(f"after {timeout_s:.0f} s the target had not the last record of {names}; comparing all the same")
-    return Progress("UNKNOWN", dict(last_records))
+    judged = last_records if mirror.name == EXTERNAL else last_records.keys() - wanted.keys()
+    return Progress(UNKNOWN, {place: last_records[place] for place in judged})
 
 
 def _contents(cluster: Cluster, offsets: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, Any]:

@@ -23,6 +23,8 @@ _POLL_S = 0.5
 _REPORT_S = 5.0
 # A state that nobody leaves by waiting. FAILED is none: a restart may be under way.
 _AT_REST = ("PAUSED", "STOPPED")
+UNKNOWN = "UNKNOWN"
+"""The state of a mirror that nobody can be asked about."""
 
 
 def selected_topics(mirror: Mirror, topics: Iterable[str]) -> list[str]:
@@ -72,7 +74,7 @@ class Progress:
     """How far a mirror has come."""
 
     state: str
-    """RUNNING, PAUSED, STOPPED, FAILED, UNASSIGNED, ABSENT or UNREACHABLE."""
+    """RUNNING, PAUSED, STOPPED, FAILED, UNASSIGNED, ABSENT, UNREACHABLE or UNKNOWN."""
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Offset of the last source record that was copied."""
 
@@ -170,4 +172,7 @@ def describe(mirror: Mirror, progress: Progress, last_records: Mapping[TopicPart
     if progress.state == "ABSENT":
         return f"mirror {mirror.name}: there is no connector {mirror.connector}"
     behind = sum(progress.behind(last_records).values())
+    if progress.state == UNKNOWN:
+        places = f"{len(progress.behind(last_records))} of {len(last_records)} partitions"
+        return f"mirror {mirror.name}: the last records of {places} did not arrive in time"
     return f"mirror {mirror.name} is {progress.state}, {behind:,} records behind"

@@ -16,7 +16,7 @@ from pipeline.comparing import Counts, Cut, Flow, FlowKey, Frozen, MirrorKey, co
 from pipeline.configurations import Difference, config_differences
 from pipeline.external import wait_for_arrival
 from pipeline.latency import LatencySampler
-from pipeline.mirrors import Progress, describe, selected_topics, target_topic, wait_for_mirror
+from pipeline.mirrors import UNKNOWN, Progress, describe, selected_topics, target_topic, wait_for_mirror
 from pipeline.session import ERRORS, cause
 
 _CONFIG_TIMEOUT_S = 15.0
@@ -135,7 +135,7 @@ class Proof:
                 progress = self._found.progress[key] = waiting[key].result()
             except UnreachableError as error:
                 self._found.undecided.append(str(error))
-                progress = self._found.progress[key] = Progress("UNKNOWN")
+                progress = self._found.progress[key] = Progress(UNKNOWN)
                 continue
             if progress.behind(last_records):
                 self._found.undecided.append(describe(mirror, progress, last_records))

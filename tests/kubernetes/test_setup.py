@@ -126,6 +126,12 @@ def test_a_storage_class_that_is_not_there_is_told(kit: Kit) -> None:
     assert "there is no storage class 'fast'" in done.stderr
 
 
+def test_a_listener_whose_certificate_names_no_node_is_told(kit: Kit) -> None:
+    done = setup(kit, "-e", "kafka_cluster_external_listener=nodeport")
+    assert done.returncode == 2
+    assert "listener 'external' is reached at the nodes' addresses, and its certificate has none of them" in done.stderr
+
+
 def test_a_namespaced_account_with_just_the_listed_rights_suffices(
     kit: Kit, operators: StandIn, api_server: ApiServer, tmp_path: Path
 ) -> None:
@@ -196,6 +202,7 @@ def test_regions_on_two_clusters(kit: Kit, api_server: ApiServer, other_api_serv
             record = present(api_server, "v1", "Secret", "loosehanger-lab-access-north-america", "europe")
             description = json.loads(base64.b64decode(record["data"]["region.json"]))
             assert description["mirrors"][0]["source"] == "europe"
+            assert description["mirrors"][0]["connect"] == {}, "its network is another one"
             assert recap(setup(kit, "-e", "kafka_cluster_external_listener=loadbalancer").stdout) == dict.fromkeys(
                 REGIONS, 0
             )

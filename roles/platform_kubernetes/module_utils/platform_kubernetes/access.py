@@ -113,6 +113,11 @@ def _described(region: Region, cluster: Cluster, place: services.Place) -> tuple
         files[f"{name}.properties"] = "".join(f"{key}={value}\n" for key, value in properties.items())
         clients[name] = f"{folder}/{name}.properties"
     clusters = [kafka["metadata"]["name"] for kind in CLUSTERS for kafka in found[kind]]
+
+    def rest(mirror: Mapping[str, Any]) -> dict[str, str]:
+        # No way leads to it from another cluster; the proof then waits for what it sees arrive.
+        return {"url": _rest(mirror)} if place == region.place else {}
+
     description = {
         "name": region.name,
         "cluster": clusters[0] if clusters else "",
@@ -126,7 +131,7 @@ def _described(region: Region, cluster: Cluster, place: services.Place) -> tuple
         "mirrors": [
             entry
             for mirror in found["KafkaMirrorMaker2"]
-            for entry in mirror_entries(services.unresolve(mirror), {"url": _rest(mirror)})
+            for entry in mirror_entries(services.unresolve(mirror), rest(mirror))
         ],
     }
     files["region.json"] = json.dumps(description, indent=1, sort_keys=True)

@@ -44,6 +44,7 @@ def check(region: Region, manifests: Sequence[Manifest], *, dialect: str, operat
         *_namespace(cluster, region),
         *(() if operator_comes else _kinds(cluster, own)),
     ]
+    missing += _unnamed_nodes(own)
     # What follows reads resources; without the right to do so it would only repeat what was said.
     if not missing:
         missing += [*_strangers(cluster, own), *_storage(cluster, own), *_quotas(cluster, region, own)]
@@ -91,6 +92,21 @@ def _kinds(cluster: Cluster, manifests: Sequence[Manifest]) -> Iterator[str]:
             f"the cluster does not know {names} ({version}): install the operator, or set platform_operator_role to "
             "have it installed"
         )
+
+
+def _unnamed_nodes(manifests: Sequence[Manifest]) -> Iterator[str]:
+    """Listeners whose clients would refuse the certificate, for it names no node."""
+    for manifest in manifests:
+        kafka = manifest.document.get("spec", {})
+        kafka = kafka.get("strimziOverrides", kafka).get("kafka") or {}
+        for listener in kafka.get("listeners") or () if manifest.document["kind"] in CLUSTERS else ():
+            names = ((listener.get("configuration") or {}).get("bootstrap") or {}).get("alternativeNames")
+            if listener.get("type") == "nodeport" and listener.get("tls") and not names:
+                yield (
+                    f"{manifest.where}: listener '{listener.get('name')}' is reached at the nodes' addresses, and its "
+                    "certificate has none of them: name them in configuration.bootstrap.alternativeNames "
+                    "(kafka_cluster_external_configuration)"
+                )
 
 
 def _strangers(cluster: Cluster, manifests: Sequence[Manifest]) -> Iterator[str]:
