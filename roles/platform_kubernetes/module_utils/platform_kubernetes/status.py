@@ -69,7 +69,7 @@ def mirror_health(mirror: Document, pods: Sequence[Document] = ()) -> Health:
     if reason := "; ".join([*([said] if said else []), *_of_its_pods(mirror, pods)]):
         return kind, name, False, "Degraded", reason
     if idle:
-        return kind, name, False, "Degraded", f"no task: {', '.join(idle)}"
+        return kind, name, False, "Degraded", f"no task when the operator last looked: {', '.join(idle)}"
     if wanted <= {"PAUSED", "STOPPED"}:
         state = "Paused" if wanted == {"PAUSED"} else "Stopped"
         return kind, name, False, state, f"its manifest says so: {', '.join(wanted_connectors(spec))}"
