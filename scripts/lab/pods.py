@@ -259,18 +259,18 @@ def _refusals(cluster: Cluster, namespace: str, job: str) -> list[str]:
 def _follow(cluster: Cluster, namespace: str, pod: str, files: Mapping[str, Path]) -> int:
     """Shows a pod's output until it ends, through cut connections and restarts of the API server; its exit code."""
     output = _Output(files)
-    last, heard = "", time.monotonic()
+    last, silent_since = "", None
     while True:
         try:
             for at, line in cluster.follow(namespace, pod, "lab", since=last):
-                last = at
+                last, silent_since = at, None
                 output.take(line)
-            code = _exit_code(cluster, namespace, pod)
-            heard = time.monotonic()
+            code, silent_since = _exit_code(cluster, namespace, pod), None
         except LogCutError:
             continue
         except SilentError as error:
-            if time.monotonic() >= heard + SILENT_SECONDS:
+            silent_since = silent_since or time.monotonic()
+            if time.monotonic() >= silent_since + SILENT_SECONDS:
                 raise LabError(f"{error}; gave up after {SILENT_SECONDS} s") from error
             code = None
         if code is not None:
