@@ -101,7 +101,7 @@ def wait_for_arrival(
             time.sleep(min(_LOOK_S, deadline - now))
     if wanted:
         names = ", ".join(sorted(f"{place.topic}-{place.partition}" for place in wanted))
-        report(f"after {timeout_s:.0f} s the target had not the last record of {names}; comparing all the same")
+        report(f"after {timeout_s:.0f} s the target had not the last record of {names}")
     judged = last_records if mirror.name == EXTERNAL else last_records.keys() - wanted.keys()
     return Progress(UNKNOWN, {place: last_records[place] for place in judged})
 

@@ -113,11 +113,6 @@ def _described(region: Region, cluster: Cluster, place: services.Place) -> tuple
         files[f"{name}.properties"] = "".join(f"{key}={value}\n" for key, value in properties.items())
         clients[name] = f"{folder}/{name}.properties"
     clusters = [kafka["metadata"]["name"] for kind in CLUSTERS for kafka in found[kind]]
-
-    def rest(mirror: Mapping[str, Any]) -> dict[str, str]:
-        # No way leads to it from another cluster; the proof then waits for what it sees arrive.
-        return {"url": _rest(mirror)} if place == region.place else {}
-
     description = {
         "name": region.name,
         "cluster": clusters[0] if clusters else "",
@@ -131,7 +126,8 @@ def _described(region: Region, cluster: Cluster, place: services.Place) -> tuple
         "mirrors": [
             entry
             for mirror in found["KafkaMirrorMaker2"]
-            for entry in mirror_entries(services.unresolve(mirror), rest(mirror))
+            # No way leads to it from another cluster; the proof then waits for what it sees arrive.
+            for entry in mirror_entries(services.unresolve(mirror), _rest(mirror) if place == region.place else {})
         ],
     }
     files["region.json"] = json.dumps(description, indent=1, sort_keys=True)
@@ -164,9 +160,9 @@ def _address(region: Region, place: services.Place, kafka: Mapping[str, Any]) ->
     return f"{name}-kafka-bootstrap.{region.name}.svc:{port}"
 
 
-def _rest(mirror: Mapping[str, Any]) -> str:
+def _rest(mirror: Mapping[str, Any]) -> dict[str, str]:
     metadata = mirror["metadata"]
-    return f"http://{metadata['name']}-mirrormaker2-api.{metadata['namespace']}.svc:{_REST_PORT}"
+    return {"url": f"http://{metadata['name']}-mirrormaker2-api.{metadata['namespace']}.svc:{_REST_PORT}"}
 
 
 def _secret(name: str, namespace: str, files: Mapping[str, str]) -> dict[str, Any]:
