@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
 # Deletes everything that the lab made, and asks nothing. --help tells more.
 set -euo pipefail
-exec "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/scripts/lab.sh" cleanup "$@"
+exec "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/lab" cleanup "$@"

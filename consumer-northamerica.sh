@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
 # Shows the events as they arrive in North America; Ctrl-C ends it. --help tells more.
 set -euo pipefail
-exec "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/scripts/lab.sh" consumer north-america "$@"
+exec "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/lab" consume north-america "$@"

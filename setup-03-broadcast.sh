@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
 # Sets up the broadcast: events from Europe, mirrored to both Americas. --help tells more.
 set -euo pipefail
-exec "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/scripts/lab.sh" setup 03-broadcast "$@"
+exec "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/lab" setup 03-broadcast "$@"

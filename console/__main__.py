@@ -9,7 +9,7 @@ import socket
 import sys
 
 from console.settings import Settings
-from lab.errors import LabError, run_command
+from loosehanger.errors import LabError, run_command
 
 
 def listen(address: str, port: int) -> socket.socket:

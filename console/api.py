@@ -18,6 +18,8 @@ from console.models import (
     Flows,
     Groups,
     JobState,
+    LinkChange,
+    Links,
     Messages,
     Mirrors,
     Problem,
@@ -85,15 +87,15 @@ async def topics(context: ContextOf) -> Topics:
     return await context.service.topics()
 
 
-@router.get("/topics/{topic}", summary="A topic in each region, with every setting", responses=_problems(404, 503))
+@router.get("/topics/{topic}", summary="A topic and its copies, with every setting", responses=_problems(404, 503))
 async def topic(context: ContextOf, topic: TopicName) -> list[Topic]:
     """One entry for each region that has it."""
     found, _ = await context.service.topic(topic)
     return found
 
 
-@router.get("/topics/{topic}/comparison", summary="A topic side by side", responses=_problems(404, 503))
-async def comparison(context: ContextOf, topic: TopicName) -> Comparison:
+@router.get("/topics/{topic}/comparison", summary="A topic and its copies side by side", responses=_problems(404, 503))
+async def comparison(context: ContextOf, topic: TopicName) -> list[Comparison]:
     """What the regions have, and where they differ."""
     return await context.service.compare(topic)
 
@@ -159,6 +161,23 @@ control_room = APIRouter(prefix="/api", responses=READ)
 async def flows(context: ContextOf) -> Flows:
     """Events and bytes a second, lag and latency of every mirror."""
     return await context.service.flows()
+
+
+@control_room.get("/links", summary="The links between the regions")
+async def links(context: ContextOf) -> Links:
+    """Settings, bytes and clients of each direction. Only the local platform has any."""
+    return Links(links=await context.links.told())
+
+
+@control_room.patch(
+    "/links/{one}/{other}",
+    summary="Delay, narrow, cut or heal a link",
+    dependencies=[Depends(require_token)],
+    responses=CHANGE,
+)
+async def change_link(context: ContextOf, one: RegionName, other: RegionName, change: LinkChange) -> Done:
+    """It holds at once, for connections that are open, too."""
+    return Done(said=await context.links.change(one, other, change))
 
 
 @control_room.get("/proof", summary="The latest proof")

@@ -19,11 +19,12 @@ from console.cluster import UnreachableError
 from console.context import Context
 from console.guard import Guard
 from console.jobs import BusyError, Jobs
+from console.links import LinkView
 from console.service import Service, UnknownError
 from console.settings import Settings
 from console.sign_in import Sessions
 from console.views import Views
-from lab.errors import LabError
+from loosehanger.errors import LabError
 
 MOST_BODY = 64 * 1024
 TIDY_S = 20.0
@@ -39,8 +40,9 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     """
     service = service or Service(settings)
     jobs = Jobs(settings.lab_home if settings.control_room else None)
+    links = LinkView(settings.lab_home if settings.control_room else None)
     sessions = Sessions(settings.name, settings.username, settings.password, settings.session_minutes * 60)
-    context = Context(settings, sessions, service, jobs, Views(settings, service, jobs))
+    context = Context(settings, sessions, service, jobs, Views(settings, service, jobs, links), links)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -7,19 +7,21 @@ answer is shared by everybody who asks within its freshness, and a client that n
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from console.models import Broker, Group, GroupPartition, Member, Partition, Setting, Topic
-from lab.connection import Connection
-from lab.errors import LabError, WrongUseError
+from loosehanger.clients.connection import Connection
+from loosehanger.errors import LabError, WrongUseError
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaError
 
 FRESH_S = 1.5
 IDLE_S = 60.0
@@ -36,11 +38,23 @@ _SOURCES = {
 }
 
 
-@lru_cache(maxsize=1)
-def prepare_clients() -> None:
-    """Makes kafka-python fit for the lab: a broker that is away makes it talk, and that goes into the log in doses."""
-    from lab.kafka_client import prepare
+_PREPARING = threading.Lock()
 
+
+def prepare_clients() -> None:
+    """Loads kafka-python, and makes it fit for the lab. Every thread that uses it calls this before anything of it.
+
+    Its modules import each other: two threads that load it at the same time each see the half of it, and fail.
+    """
+    with _PREPARING:
+        _prepare_clients()
+
+
+@lru_cache(maxsize=1)
+def _prepare_clients() -> None:
+    from loosehanger.clients.kafka_client import prepare
+
+    # A broker that is away makes it talk, and that goes into the log in doses.
     prepare(lambda line: print(line, flush=True))
 
 
@@ -48,7 +62,7 @@ class UnreachableError(LabError):
     """A cluster, or a mirror's workers, do not answer."""
 
 
-class Cluster:
+class ClusterView:
     """One region's cluster.
 
     Args:
@@ -63,6 +77,7 @@ class Cluster:
         self._client: KafkaAdminClient | None = None
         self._used = 0.0
         self._answers: dict[str, tuple[float, asyncio.Future[Any]]] = {}
+        self._warming: Future[None] | None = None
 
     async def topics(self) -> list[Topic]:
         """Every topic that the console's user may see, internal ones left out, with the settings made on each.
@@ -78,7 +93,14 @@ class Cluster:
         Raises:
             UnreachableError: no broker answers.
         """
-        return await self._run(lambda: self._settings([topic], "all").get(topic, []))
+
+        def read() -> list[Setting]:
+            settings, refused = self._settings([topic], "all")
+            if topic in refused:
+                raise refused[topic]
+            return settings.get(topic, [])
+
+        return await self._run(read)
 
     async def groups(self) -> list[Group]:
         """Every consumer group, Connect's own too.
@@ -107,8 +129,9 @@ class Cluster:
         self._answers.clear()
 
     def warm(self) -> None:
-        """Connects ahead of the first question."""
-        self._thread.submit(self._admin_quietly)
+        """Connects ahead of the first question; once, however many want it: they need not even have signed in."""
+        if self._client is None and (self._warming is None or self._warming.done()):
+            self._warming = self._thread.submit(self._admin_quietly)
 
     def close_if_idle(self) -> None:
         """Closes the client when nobody has asked for a while."""
@@ -140,7 +163,10 @@ class Cluster:
         return asyncio.get_running_loop().run_in_executor(self._thread, self._explained, work)
 
     def _explained(self, work: Callable[[], T]) -> T:
-        from kafka.errors import AuthorizationError, KafkaError
+        prepare_clients()
+        from kafka.errors import AuthorizationError, KafkaError, SaslAuthenticationFailedError
+
+        from loosehanger.clients.kafka_client import explain
 
         self._used = time.monotonic()
         try:
@@ -150,6 +176,10 @@ class Cluster:
                 f"{self.region}: Kafka refuses the console's user '{self._connection.username}' "
                 f"({type(error).__name__}); its KafkaUser lists what it may do"
             ) from error
+        except SaslAuthenticationFailedError as error:
+            self._forget()
+            said = explain(error, self._connection.username)
+            raise UnreachableError(f"{self.region}: Kafka {said}; the set-up gives the console its password") from error
         except ValueError as error:
             # How kafka-python complains about an answer that it cannot decode.
             raise UnreachableError(f"{self.region}: an answer of Kafka's cannot be read ({error})") from error
@@ -158,14 +188,13 @@ class Cluster:
             servers = ",".join(self._connection.bootstrap_servers)
             raise UnreachableError(
                 f"{self.region}: Kafka does not answer at {servers} ({type(error).__name__}); "
-                "./status.sh tells what is down, and the platform starts it again"
+                "./lab status tells what is down, and the platform starts it again"
             ) from error
 
     def _admin(self) -> KafkaAdminClient:
         if self._client is None:
             from kafka.admin import KafkaAdminClient
 
-            prepare_clients()
             self._client = KafkaAdminClient(
                 **self._connection.kafka_python(),
                 client_id="lab-console",
@@ -223,7 +252,7 @@ class Cluster:
         first, end = self._offsets(
             [(t["name"], p["partition_index"]) for t in described for p in t["partitions"] if p["leader_id"] >= 0]
         )
-        sizes, settings = self._sizes(), self._settings(names, "modified")
+        sizes, (settings, refused) = self._sizes(), self._settings(names, "modified")
         topics = []
         for topic in sorted(described, key=lambda found: str(found["name"])):
             name = topic["name"]
@@ -249,19 +278,21 @@ class Cluster:
                     bytes_per_s=None,
                     mirror=None,
                     settings=[setting for setting in settings.get(name, []) if setting.source == "topic"],
-                    **_topic_health(partitions),
+                    **_topic_health(partitions, readable=name not in refused),
                 )
             )
         return topics
 
-    def _settings(self, topics: list[str], which: str) -> dict[str, list[Setting]]:
-        from kafka.admin import ConfigResource, ConfigResourceType
+    def _settings(self, topics: list[str], which: str) -> tuple[dict[str, list[Setting]], dict[str, KafkaError]]:
+        """The settings of each topic; of the topics where Kafka refuses to tell them, its answer."""
+        from kafka.errors import UnknownTopicOrPartitionError
 
-        if not topics:
-            return {}
-        resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
-        found = self._admin().describe_configs(resources, config_filter=which).get("topic", {})
-        return {
+        from loosehanger.clients.kafka_client import topic_configs
+
+        found, errors = topic_configs(self._admin(), topics, which)
+        # A topic may have been deleted in the meantime.
+        refused = {name: error for name, error in errors.items() if not isinstance(error, UnknownTopicOrPartitionError)}
+        settings = {
             topic: [
                 Setting(
                     name=name,
@@ -274,21 +305,15 @@ class Cluster:
             ]
             for topic, entries in found.items()
         }
+        return settings, refused
 
     def _change(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+        from loosehanger.clients.kafka_client import alter_topic
 
         known = [found["name"] for found in self._described()]
         if topic not in known:
             raise WrongUseError(f"{self.region} has no topic '{topic}'; it has: {', '.join(sorted(known)) or 'none'}")
-        wanted = {
-            name: (AlterConfigOp.DELETE, None) if value is None else (AlterConfigOp.SET, value)
-            for name, value in changes.items()
-        }
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic, wanted)
-        result = self._admin().alter_configs([resource], raise_on_unknown=False)["topic"][topic]
-        if result != "OK":
-            raise WrongUseError(f"{self.region}: {topic}: Kafka refuses the change: {result}")
+        alter_topic(self._admin(), topic, changes, f"{self.region}: {topic}")
 
     def _groups(self) -> list[Group]:
         admin = self._admin()
@@ -376,7 +401,7 @@ class Cluster:
         return sorted(brokers, key=lambda broker: broker.node)
 
 
-def _topic_health(partitions: list[Partition]) -> dict[str, Any]:
+def _topic_health(partitions: list[Partition], *, readable: bool) -> dict[str, Any]:
     leaderless = [p.number for p in partitions if p.leader is None]
     behind = [p.number for p in partitions if len(p.in_sync) < len(p.replicas)]
     if leaderless:
@@ -387,6 +412,8 @@ def _topic_health(partitions: list[Partition]) -> dict[str, Any]:
         }
     if behind:
         return {"health": "warning", "explanation": f"partitions with replicas out of sync: {_numbers(behind)}"}
+    if not readable:
+        return {"health": "warning", "explanation": "its settings are unknown: the console lacks DescribeConfigs on it"}
     return {"health": "good"}
 
 
@@ -395,11 +422,11 @@ def _numbers(numbers: list[int]) -> str:
 
 
 def _member(member: Mapping[str, Any]) -> Member:
-    assignment = member.get("member_assignment")
-    assigned = assignment.get("assigned_partitions", ()) if isinstance(assignment, dict) else ()
+    from loosehanger.clients.groups import partitions_held
+
     return Member(
         identity=str(member.get("member_id", "")),
         client=str(member.get("client_id", "")),
         host=str(member.get("client_host", "")).lstrip("/"),
-        partitions=sum(len(topic.get("partitions", ())) for topic in assigned if isinstance(topic, dict)),
+        partitions=partitions_held(member),
     )

@@ -10,6 +10,7 @@ from fastapi import HTTPException, Request
 
 from console.channels import Channels
 from console.jobs import Jobs
+from console.links import LinkView
 from console.service import Service
 from console.settings import Settings
 from console.sign_in import Attempts, Session, Sessions
@@ -27,6 +28,7 @@ class Context:
     service: Service
     jobs: Jobs
     views: Views
+    links: LinkView
     attempts: Attempts = field(default_factory=Attempts)
     channels: Channels = field(default_factory=Channels)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

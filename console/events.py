@@ -14,7 +14,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from console.api import ContextOf
 from console.context import Context
 from console.live import Wanted
-from console.service import Region, UnknownError
+from console.service import RegionView, UnknownError
 
 PUSH_S = 0.25
 """How often records are sent on: often enough to be there within the second, seldom enough to cost little."""
@@ -37,7 +37,7 @@ def known_view(context: ContextOf, view: Annotated[str, Path(pattern=r"^[a-z]{1,
     return view
 
 
-def chosen_regions(context: ContextOf, region: Annotated[str, Query(max_length=63)] = "") -> list[Region]:
+def chosen_regions(context: ContextOf, region: Annotated[str, Query(max_length=63)] = "") -> list[RegionView]:
     """The region that the address names, or all."""
     return [context.service.region(region)] if region else list(context.service.regions.values())
 
@@ -60,7 +60,7 @@ async def view(
 async def messages(
     request: Request,
     context: ContextOf,
-    chosen: Annotated[list[Region], Depends(chosen_regions)],
+    chosen: Annotated[list[RegionView], Depends(chosen_regions)],
     topic: Annotated[str, Query(max_length=249)] = "",
     text: Annotated[str, Query(max_length=200)] = "",
     key: Annotated[str, Query(max_length=200)] = "",

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from console.models import JobState
-from lab.errors import WrongUseError
+from loosehanger.errors import WrongUseError
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_LINES = 30
@@ -46,7 +46,7 @@ class Jobs:
         """A job's state: ``proof`` or ``aggregates``."""
         if self.home is None:
             return _state(
-                name, "unavailable", "The lab's home is on another machine: run ./prove.sh and ./aggregate.sh there"
+                name, "unavailable", "The lab's home is on another machine: run ./lab prove and ./lab aggregate there"
             )
         if self._running and self._running[0] == name:
             started = self._running[1]
@@ -120,7 +120,7 @@ class Jobs:
         assert self.home is not None
         folders = [ROOT, ROOT / "scripts", ROOT / "spark-jobs"]
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "lab", *arguments,
+            sys.executable, "-P", "-m", "loosehanger.cli", *arguments,
             cwd=ROOT,
             env={**os.environ, "LAB_HOME": str(self.home), "PYTHONPATH": os.pathsep.join(map(str, folders))},
             stdin=asyncio.subprocess.DEVNULL,

@@ -6,18 +6,19 @@ told how much; nothing is kept for him without bound.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from console.cluster import prepare_clients
-from console.records import Arrived
-from lab.connection import Connection
+from console.records import MOST_HEADER_BYTES, MOST_VALUE_BYTES, Arrived, folded
+from loosehanger.clients.connection import Connection
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer
@@ -36,10 +37,16 @@ SAMPLES_A_BATCH = 20
 MOST_WAITING = 100
 """Records that wait for one viewer."""
 MOST_RECENT = 300
+MOST_HELD_BYTES = 2 * 1024 * 1024
+"""Of those that wait, and of the recent ones. What is made of a record for its viewers may take ten times its bytes."""
+MOST_POLLED = 500
 FIRST_LOOK = 20
 """Records of each partition that are there already when reading begins."""
 MOST_BEHIND = 20_000
 """Further behind than this it would show the past: it goes on at the end."""
+
+_log = logging.getLogger("kafka.skipped")
+"""Goes where the client's complaints go, in the same doses."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +62,44 @@ class Wanted:
         return (
             (not self.topic or arrived.record.topic == self.topic)
             and (not self.key or self.key in arrived.key)
-            and (not self.text or self.text.casefold() in arrived.words)
+            and (not self.text or folded(self.text) in arrived.words)
         )
+
+
+class Newest:
+    """Records, the newest last: so many, and so many bytes of them, at most.
+
+    Args:
+        most: how many records.
+        most_bytes: how many bytes of keys, values and headers.
+    """
+
+    def __init__(self, most: int, most_bytes: int = MOST_HELD_BYTES) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._records: deque[Arrived] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[Arrived]:
+        return iter(self._records)
+
+    def extend(self, batch: Iterable[Arrived]) -> int:
+        """Takes a batch in; returns how many of the oldest had no room."""
+        dropped = 0
+        for arrived in batch:
+            self._records.append(arrived)
+            self._bytes += arrived.held
+            while len(self._records) > self._most or self._bytes > self._most_bytes:
+                self._bytes -= self._records.popleft().held
+                dropped += 1
+        return dropped
+
+    def clear(self) -> None:
+        """Lets go of them all."""
+        self._records.clear()
+        self._bytes = 0
 
 
 class Viewer:
@@ -64,7 +107,7 @@ class Viewer:
 
     def __init__(self, wanted: Wanted, most: int = MOST_WAITING) -> None:
         self.wanted = wanted
-        self._waiting: deque[Arrived] = deque(maxlen=most)
+        self._waiting = Newest(most)
         self._dropped = 0
         self._lock = threading.Lock()
 
@@ -72,9 +115,7 @@ class Viewer:
         """Takes in what is wanted of a batch; the oldest that has no room is dropped."""
         fitting = [arrived for arrived in batch if self.wanted.fits(arrived)]
         with self._lock:
-            most = self._waiting.maxlen or 0
-            self._dropped += max(0, len(self._waiting) + len(fitting) - most)
-            self._waiting.extend(fitting)
+            self._dropped += self._waiting.extend(fitting)
 
     def begin(self, recent: Iterable[Arrived]) -> None:
         """Takes in what came before; that there was more is no news."""
@@ -146,14 +187,14 @@ class Live:
         self._connection = connection
         self._lock = threading.Lock()
         self._viewers: list[Viewer] = []
-        self._recent: deque[Arrived] = deque(maxlen=MOST_RECENT)
+        self._recent = Newest(MOST_RECENT)
         self._rates = Rates()
         self._ends: dict[tuple[str, int], int] = {}
         self._wanted_until = 0.0
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self.problem = ""
-        """Why it cannot read; empty while it can."""
+        """Why it cannot read, or what it had to skip; empty while all is well."""
 
     def keep_going(self) -> None:
         """Somebody looks: reads, or reads on."""
@@ -222,7 +263,7 @@ class Live:
             try:
                 consumer = self._connect()
                 self._read(consumer)
-            except Exception as error:  # Whatever a record did to the client, the next attempt starts behind it.
+            except Exception as error:  # Whatever became of the client, there is a next attempt.
                 self.problem = f"{self.region}: messages cannot be read ({type(error).__name__}: {error}); trying again"
                 with self._lock:
                     self._rates, self._ends = Rates(), {}
@@ -233,15 +274,18 @@ class Live:
                         consumer.close(autocommit=False, timeout_ms=2000)
 
     def _connect(self) -> KafkaConsumer:
+        prepare_clients()
         from kafka import KafkaConsumer
 
-        prepare_clients()
+        from loosehanger.clients.kafka_client import Tolerant
+
         return KafkaConsumer(
             **self._connection.kafka_python(),
             client_id="lab-console",
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="latest",
+            value_deserializer=Tolerant(self._skipped, MOST_VALUE_BYTES, MOST_HEADER_BYTES),
             # Mirrors write in transactions: what they took back must not be shown.
             isolation_level="read_committed",
             fetch_max_bytes=4 * 1024 * 1024,
@@ -252,6 +296,10 @@ class Live:
             metrics_enabled=False,
         )
 
+    def _skipped(self, line: str) -> None:
+        self.problem = f"{self.region}: {line}"
+        _log.warning("%s: %s", self.region, line)
+
     def _read(self, consumer: KafkaConsumer) -> None:
         started = self._assign(consumer, {}, first=True)
         self.problem = ""
@@ -259,7 +307,7 @@ class Live:
             self._rates.since = time.monotonic()
         looked = asked = time.monotonic()
         while self._wanted():
-            self._take(consumer, consumer.poll(POLL_MS, max_records=2000), started)
+            self._take(consumer, consumer.poll(POLL_MS, max_records=MOST_POLLED), started)
             now = time.monotonic()
             if now - asked >= ENDS_S and consumer.assignment():
                 asked = now

@@ -7,19 +7,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from console.cluster import UnreachableError
 from console.models import Connector, Health, Mirror, Position, Task
 from console.settings import ConnectAccess
-from lab.access import Mirror as Described
-from lab.errors import WrongUseError
+from loosehanger.errors import WrongUseError
+from loosehanger.model.topic_rules import DEFAULT_EXCLUDED, IDENTITY_POLICY
+from loosehanger.model.topology import Mirror as Described
+from loosehanger.traces import innermost_cause
 
 if TYPE_CHECKING:
-    import requests
+    from loosehanger.clients.connect import Rest
 
 Ends = Callable[[str], Mapping[tuple[str, int], int]]
+T = TypeVar("T")
 Action = Literal["pause", "resume", "restart"]
 FRESH_S, STALE_S = 2.5, 10.0
 """When to look again, and how long the last look will do while the next one is under way: Connect takes its time, for
@@ -27,30 +29,36 @@ it reads its topic of offsets anew for every question."""
 TIMEOUT_S = 5.0
 RATE_WINDOW_S = 10.0
 MOST_TRACE = 20_000
+REMEMBERED_S = 30.0
+"""How long a failure is told after it: Connect forgets it with the next start, after which the task may fail again."""
 SOURCE_CONNECTOR = "MirrorSourceConnector"
-IDENTITY = "IdentityReplicationPolicy"
 
 
-class MirrorMaker:
+class MirrorMakerView:
     """One KafkaMirrorMaker2 of a region.
 
     Args:
-        region: the region that it runs in and writes to.
+        region: the region that it runs in.
         access: the way to its workers.
-        ends: the end offsets of a source, by its alias; empty for a source that this console does not see.
+        ends: the end offsets of a region; empty for one that this console does not see.
+        named: the region of an alias.
     """
 
-    def __init__(self, region: str, access: ConnectAccess, ends: Ends = lambda _: {}) -> None:
+    def __init__(
+        self, region: str, access: ConnectAccess, ends: Ends = lambda _: {}, named: Callable[[str], str] = str
+    ) -> None:
         self.region = region
         self.name = access.mirror
         self._access = access
         self._ends = ends
+        self._named = named
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"connect-{access.mirror}")
-        self._session: requests.Session | None = None
+        self._rest: Rest | None = None
         self._looked = 0.0
         self._known: Mirror | None = None
         self._look: asyncio.Task[Mirror] | None = None
         self._seen: dict[str, deque[tuple[float, int]]] = {}
+        self._failures: dict[tuple[str, int | None], tuple[float, str]] = {}
 
     async def state(self) -> Mirror:
         """Connectors, tasks and positions, as of some seconds ago; that nobody answers is a state as well."""
@@ -89,18 +97,14 @@ class MirrorMaker:
                 latency_ms_p99=None,
                 health="bad",
                 explanation=f"{error}; its worker is down or still starting, and is started again by itself. "
-                "If it stays like this, ./status.sh tells why, and whether spec.replicas is 0",
+                "If it stays like this, ./lab status tells why, and whether spec.replicas is 0",
             )
         self._known, self._looked = found, time.monotonic()
         return found
 
     def _state(self) -> Mirror:
-        found: dict[str, Any] = self._call("GET", "/connectors?expand=status&expand=info").json()
-        connectors = [
-            self._connector(name, entry["info"]["config"], entry["status"])
-            for name, entry in sorted(found.items())
-            if "info" in entry and "status" in entry
-        ]
+        found = self._ask(lambda rest: rest.connectors())
+        connectors = [self._connector(name, entry["info"]["config"], entry["status"]) for name, entry in found.items()]
         health, explanation = explain(self.region, self.name, connectors)
         return Mirror(
             region=self.region,
@@ -117,7 +121,7 @@ class MirrorMaker:
         kind = config.get("connector.class", "").rpartition(".")[2]
         source = config.get("source.cluster.alias", "")
         # The end first: what is written in between is not counted as lag.
-        ends = self._ends(source)
+        ends = self._ends(self._named(source))
         positions = self._positions(name, source) if kind == SOURCE_CONNECTOR else []
         lags = [ends[p.topic, p.partition] - 1 - p.offset for p in positions if (p.topic, p.partition) in ends]
         return Connector(
@@ -125,40 +129,46 @@ class MirrorMaker:
             kind=kind,
             state=status["connector"]["state"],
             worker=status["connector"].get("worker_id", ""),
-            trace=(status["connector"].get("trace") or "")[:MOST_TRACE],
+            trace=self._trace((name, None), status["connector"], time.monotonic()),
             tasks=[
                 Task(
                     number=task["id"],
                     state=task["state"],
                     worker=task.get("worker_id", ""),
-                    trace=(task.get("trace") or "")[:MOST_TRACE],
+                    trace=self._trace((name, task["id"]), task, time.monotonic()),
                 )
                 for task in status["tasks"]
             ],
             source=source,
             target=config.get("target.cluster.alias", ""),
+            reads=self._named(source),
+            writes=self._named(config.get("target.cluster.alias", "")),
             topics=config.get("topics", ".*"),
-            policy="identity" if config.get("replication.policy.class", "").endswith(IDENTITY) else "default",
+            topics_exclude=config.get("topics.exclude", DEFAULT_EXCLUDED),
+            policy="identity" if config.get("replication.policy.class") == IDENTITY_POLICY else "default",
+            separator=config.get("replication.policy.separator", "."),
             positions=positions,
             records_per_s=self._rate(name, positions),
             lag=sum(max(0, lag) for lag in lags) if lags else None,
         )
 
+    def _trace(self, part: tuple[str, int | None], status: dict[str, Any], now: float) -> str:
+        """Why a connector or a task failed: now, or not long ago, or before it was started again and hung."""
+        state, trace = status["state"], (status.get("trace") or "")[:MOST_TRACE]
+        seen, known = self._failures.get(part, (0.0, ""))
+        if state in ("PAUSED", "STOPPED") or (state == "RUNNING" and now - seen > REMEMBERED_S):
+            self._failures.pop(part, None)
+            return ""
+        if trace or (known and state != "RUNNING"):
+            self._failures[part] = now, trace or known
+        return trace or known
+
     def _positions(self, connector: str, alias: str) -> list[Position]:
-        answer = self._call("GET", f"/connectors/{quote(connector, safe='')}/offsets", missing_ok=True)
-        entries = answer.json()["offsets"] if answer.ok else []
-        return sorted(
-            (
-                Position(
-                    topic=entry["partition"]["topic"],
-                    partition=entry["partition"]["partition"],
-                    offset=entry["offset"]["offset"],
-                )
-                for entry in entries
-                if entry["partition"].get("cluster") == alias and entry.get("offset")
-            ),
-            key=lambda position: (position.topic, position.partition),
-        )
+        found = self._ask(lambda rest: rest.positions(connector, alias))
+        return [
+            Position(topic=topic, partition=partition, offset=offset)
+            for (topic, partition), offset in sorted(found.items())
+        ]
 
     def _rate(self, connector: str, positions: list[Position]) -> float | None:
         if not positions:
@@ -172,65 +182,44 @@ class MirrorMaker:
         return max(0.0, (total - before) / (now - then)) if now - then >= FRESH_S else None
 
     def _act(self, connector: str, action: Action) -> None:
-        known = self._call("GET", "/connectors").json()
+        known = self._ask(lambda rest: rest.connectors())
         if connector not in known:
             raise WrongUseError(
                 f"{self.region}: {self.name} has no connector '{connector}'; it has: {', '.join(known)}"
             )
-        path = f"/connectors/{quote(connector, safe='')}"
-        if action == "restart":
-            self._call("POST", f"{path}/restart?includeTasks=true")
-        else:
-            self._call("PUT", f"{path}/{action}")
+        self._ask(lambda rest: rest.act(connector, action))
 
-    def _call(self, method: str, path: str, *, missing_ok: bool = False) -> requests.Response:
-        """Asks the workers one after the other until one answers."""
-        import requests
+    def _ask(self, question: Callable[[Rest], T]) -> T:
+        from loosehanger.clients.connect import ConnectError, Rest
 
-        if self._session is None:
-            self._session = requests.Session()
-            # The environment's proxies and .netrc have no business between the lab's own processes.
-            self._session.trust_env = False
-            if self._access.username:
-                self._session.auth = (self._access.username, self._access.password)
-        last: Exception | None = None
-        for url in self._access.urls:
-            try:
-                answer = self._session.request(
-                    method,
-                    f"{url}{path}",
-                    timeout=TIMEOUT_S,
-                    verify=str(self._access.ca_file) if self._access.ca_file else True,
-                )
-            except (requests.RequestException, OSError) as error:
-                last = error
-                continue
-            if answer.ok or (missing_ok and answer.status_code == requests.codes.not_found):
-                return answer
-            reason = (
-                "is sharing out its work; try again in a moment" if answer.status_code == 409 else answer.text[:200]
+        if self._rest is None:
+            access = self._access
+            self._rest = Rest(
+                access.urls, access.username, access.password, access.ca_file, timeout_s=TIMEOUT_S, rebalance_s=0
             )
-            raise UnreachableError(f"{self.region}: {self.name}: Connect answers {answer.status_code}: {reason}")
-        raise UnreachableError(
-            f"{self.region}: {self.name}: no Connect worker answers at {', '.join(self._access.urls)} "
-            f"({type(last).__name__})"
-        )
+        try:
+            return question(self._rest)
+        except ConnectError as error:
+            raise UnreachableError(f"{self.region}: {self.name}: {error}") from error
 
 
 def explain(region: str, mirror: str, connectors: list[Connector]) -> tuple[Health, str]:
     """What is wrong with a mirror, and what to do."""
-    bad, still, starting = [], [], []
+    bad, still, starting, again = [], [], [], []
     for connector in connectors:
         parts = [(connector.name, connector.state, connector.trace)]
         parts += [(f"task {task.number} of {connector.name}", task.state, task.trace) for task in connector.tasks]
         for name, state, trace in parts:
             if state == "FAILED":
-                reason = trace.strip().splitlines()[0] if trace.strip() else "it left no reason"
-                bad.append(f"{name} has failed: {reason}")
+                bad.append(f"{name} has failed: {innermost_cause(trace) or 'it left no reason'}")
             elif state in ("PAUSED", "STOPPED"):
                 still.append(f"{name} is {state.lower()}")
+            elif state != "RUNNING" and trace:
+                bad.append(f"{name} is {state.lower()} after it had failed: {innermost_cause(trace)}")
             elif state != "RUNNING":
                 starting.append(f"{name} is {state.lower()}")
+            elif trace:
+                again.append(f"{name} runs again, and failed a moment ago: {innermost_cause(trace)}")
         if connector.state == "RUNNING" and not connector.tasks:
             starting.append(f"{connector.name} has no task yet")
     if not connectors:
@@ -239,26 +228,28 @@ def explain(region: str, mirror: str, connectors: list[Connector]) -> tuple[Heal
         return "bad", f"{'; '.join(bad)}. Its trace is below; once the cause is gone, restart it here"
     if still:
         return "warning", (
-            f"{region}'s mirror is stopped: {still[0]}. Start it with Resume. "
+            f"{region}'s mirror {mirror}: {still[0]}. Start it with Resume. "
             "If its manifest has `state:`, take that out, or the next set-up stops it again"
         )
     if starting:
         return "warning", f"{'; '.join(starting)}: this takes a few seconds after a start"
+    if again:
+        return "warning", f"{'; '.join(again)}. If it does not fail again, this goes within {REMEMBERED_S:.0f} seconds"
     return "good", ""
 
 
-def described(region: str, mirror: str, connector: Connector) -> Described:
+def described(mirror: str, connector: Connector) -> Described:
     """A source connector as the kit's own rules about mirrored topics take it."""
     return Described(
         name=mirror,
         source_alias=connector.source,
         target_alias=connector.target,
-        source=connector.source,
-        target=region,
+        source=connector.reads,
+        target=connector.writes,
         policy=connector.policy,
-        separator=".",
+        separator=connector.separator,
         topics=connector.topics,
-        topics_exclude="",
+        topics_exclude=connector.topics_exclude,
         connector=connector.name,
         connect={},
     )

@@ -130,7 +130,7 @@ class Task(Model):
     number: int
     state: str
     worker: str
-    trace: str = Field(default="", description="What it died of")
+    trace: str = Field(default="", description="What it died of: now, or before it was started again")
 
 
 class Position(Model):
@@ -152,8 +152,12 @@ class Connector(Model):
     tasks: list[Task]
     source: str = Field(description="Alias of the cluster that it reads")
     target: str
+    reads: str = Field(default="", description="The region of that cluster")
+    writes: str = Field(default="", description="The region that it writes to")
     topics: str = Field(description="MirrorMaker 2's list of regular expressions")
+    topics_exclude: str = Field(default="", description="The same, of topics that it leaves out")
     policy: Literal["identity", "default"]
+    separator: str = Field(default=".", description="Between the source's alias and a topic's name, in a copy's")
     positions: list[Position]
     records_per_s: float | None = Field(description="From its positions; None until they were looked at twice")
     lag: int | None = Field(
@@ -184,6 +188,11 @@ class Flow(Model):
     records_per_s: float | None
     bytes_per_s: float | None
     lag: int | None = Field(description="Records at the source that the mirror has not copied yet")
+    lag_s: float | None = Field(default=None, description="How old the oldest of them is")
+    loss_in_s: float | None = Field(
+        default=None, description="In how many seconds, at the earliest, the source may have deleted one of them"
+    )
+    gone: int = Field(default=0, description="Offsets that the source deleted before they were copied")
     latency_ms_p50: int | None
     latency_ms_p99: int | None
     health: Health
@@ -240,6 +249,60 @@ class Flows(Answer):
     regions: list[RegionState]
 
 
+class LinkClient(Model):
+    """What one client has carried over a link, in one direction."""
+
+    region: str = Field(description="Where it runs")
+    client: str = Field(description="As in KafkaMirrorMaker2/mm2-na, Deployment/producer, prove, others")
+    bytes: int
+    connections: int
+    open: int
+
+
+class LinkDirection(Model):
+    """What flows from one region to another over a link."""
+
+    source: str
+    target: str
+    delay_ms: float
+    jitter_ms: float
+    bytes_per_s: float | None = Field(description="What the link lets through; null for any")
+    silent: bool
+    carried: int = Field(description="Bytes handed on since the link's relay was started")
+    on_the_way: int
+    clients: list[LinkClient]
+
+
+class Link(Model):
+    """A link between two regions, on the local platform."""
+
+    between: tuple[str, str]
+    state: str = Field(description="open, cut, silent, silent to REGION, or down")
+    health: Health
+    explanation: str
+    since: float | None
+    directions: list[LinkDirection]
+
+
+class Links(Model):
+    """Links; none where the regions are a cluster's."""
+
+    links: list[Link]
+
+
+LinkValue = Annotated[str, StringConstraints(min_length=1, max_length=20)]
+
+
+class LinkChange(Model):
+    """A change of a link; what is left out stays as it is."""
+
+    delay: LinkValue | None = Field(None, description="As in 80ms")
+    jitter: LinkValue | None = Field(None, description="As in 5ms")
+    rate: LinkValue | None = Field(None, description="As in 20MB/s, or unlimited")
+    action: Literal["cut", "silent", "heal", "forget"] | None = None
+    one_way: bool = Field(default=False, description="Only what flows from the first region to the second")
+
+
 class Cell(Model):
     """What a region has for a row of a comparison."""
 
@@ -256,10 +319,11 @@ class Row(Model):
 
 
 class Comparison(Answer):
-    """The same topic in all regions of this console."""
+    """A topic that applications write, and its copies, in the regions of this console."""
 
-    topic: str
+    topic: str = Field(description="Its name where applications write it")
     regions: list[str]
+    names: list[str] = Field(description="What it is called in each of `regions`: a mirror may put a prefix before it")
     rows: list[Row]
 
 

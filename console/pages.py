@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from contextlib import suppress
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -14,12 +15,12 @@ from pydantic import TypeAdapter, ValidationError
 from console.api import ContextOf, MirrorName, RegionName, SessionOf, TopicName
 from console.context import Context
 from console.mirrors import Action
-from console.models import SettingName, SettingValue
+from console.models import LinkChange, SettingName, SettingValue
 from console.scenario import read_scenario
 from console.service import UnknownError
-from console.sign_in import Session
+from console.sign_in import LONGEST_DELAY_S, Session
 from console.views import prose
-from lab.errors import LabError
+from loosehanger.errors import LabError
 
 PATIENCE_S = 0.1
 """How long a page waits for its data; then it comes without, says so, and its stream brings it."""
@@ -93,20 +94,13 @@ async def sign_in_page(
 
 @router.post("/sign-in")
 async def sign_in(
-    request: Request,
     context: ContextOf,
     username: Annotated[str, Form(max_length=200)] = "",
     password: Annotated[str, Form(max_length=200)] = "",
     next: Annotated[str, Form(max_length=2000)] = "/",  # noqa: A002
 ) -> Response:
-    """Opens a session."""
-    client = request.client.host if request.client else ""
-    if wait := context.attempts.wait_s(client):
-        wrong, status = f"Too many wrong passwords. Try again in {wait} seconds.", 429
-    elif not context.sessions.accepts(username, password):
-        context.attempts.failed(client)
-        wrong, status = "User or password is wrong. ./status.sh --credentials shows both.", 403
-    else:
+    """Opens a session. The right password is never kept waiting, whatever others try."""
+    if context.sessions.accepts(username, password):
         answer = RedirectResponse(_local(next), 303)
         answer.set_cookie(
             context.sessions.cookie,
@@ -117,8 +111,16 @@ async def sign_in(
             secure=context.settings.secure,
         )
         return answer
+    wrong, status, headers = "User or password is wrong. ./lab status --credentials shows both.", 403, {}
+    async with context.attempts.delay() as seconds:
+        if seconds is None:
+            wrong, status = "Too many wrong passwords at once. The right one is accepted all the same.", 429
+            headers["retry-after"] = str(round(LONGEST_DELAY_S))
+        else:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(context.stopping.wait(), seconds)
     html = context.views.template("sign_in.html.j2", next=_local(next), wrong=wrong, username=username)
-    return HTMLResponse(html, status, headers={"retry-after": str(wait)} if wait else {})
+    return HTMLResponse(html, status, headers=headers)
 
 
 @router.post("/sign-out", dependencies=[WithToken])
@@ -254,6 +256,26 @@ async def act(
     except LabError as error:
         context.note(session, str(error), good=False)
     return RedirectResponse("/mirrors", 303)
+
+
+@control_room.post("/links/{one}/{other}", dependencies=[WithToken])
+async def change_link(
+    context: ContextOf,
+    session: SessionOf,
+    one: RegionName,
+    other: RegionName,
+    action: Annotated[str, Query(max_length=20)] = "",
+    delay: Annotated[str, Query(max_length=20)] = "",
+) -> Response:
+    """Delays a link, cuts it, or heals it."""
+    try:
+        change = LinkChange.model_validate({"action": action or None, "delay": delay or None})
+        context.note(session, await context.links.change(one, other, change), good=True)
+    except ValidationError:
+        context.note(session, f"'{action[:20]}' is nothing that a link can do", good=False)
+    except LabError as error:
+        context.note(session, str(error), good=False)
+    return RedirectResponse("/", 303)
 
 
 @control_room.get("/proof")

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
 
 MOST_CHARACTERS = 4000
-MOST_BYTES = 64 * 1024
+MOST_VALUE_BYTES = 16 * 1024
+"""What is kept of a key and of a value. It has more characters than are shown, so that what was cut says so."""
+MOST_HEADER_BYTES = 8 * 1024
 MOST_RAW_BYTES = 1024
 MOST_HEADERS = 50
 PRODUCED = "lh-time"
@@ -24,7 +26,7 @@ class Arrived:
 
     Args:
         region: where it was read.
-        record: as kafka-python has it.
+        record: as kafka-python has it, cut to the bounds above.
         at_ms: when, in milliseconds since the epoch.
     """
 
@@ -35,7 +37,14 @@ class Arrived:
 
     @property
     def size(self) -> int:
-        """Bytes of key, value and headers."""
+        """Bytes of key, value and headers, before they were cut."""
+        record = self.record
+        sizes = (record.serialized_key_size, record.serialized_value_size, record.serialized_header_size)
+        return sum(size for size in sizes if size > 0)
+
+    @property
+    def held(self) -> int:
+        """Bytes of them that are kept."""
         record = self.record
         headers = sum(len(name) + len(value or b"") for name, value in record.headers)
         return len(record.key or b"") + len(record.value or b"") + headers
@@ -48,22 +57,22 @@ class Arrived:
                 return self.at_ms - int(value)
         return self.at_ms - self.record.timestamp if self.record.timestamp >= 0 else None
 
-    @cached_property
+    @property
     def key(self) -> str:
         """The key, as text."""
         return _text(self.record.key)
 
     @cached_property
-    def words(self) -> str:
-        """What a search for words looks through, in small letters."""
-        return f"{self.key}\n{_text(self.record.value)}".casefold()
+    def words(self) -> bytes:
+        """What a search for words looks through, in small letters: in UTF-8, which takes less memory than text."""
+        return folded(f"{self.key}\n{_text(self.record.value)}")
 
     @cached_property
     def json(self) -> str:
         """The message for the API and the pages."""
         return self.message.model_dump_json()
 
-    @cached_property
+    @property
     def message(self) -> Message:
         """The message."""
         record = self.record
@@ -75,23 +84,29 @@ class Arrived:
             timestamp=record.timestamp,
             arrived=self.at_ms,
             latency_ms=self.latency_ms,
-            key=_cut(self.key),
-            summary=describe(record.topic, record.value),
-            value=_cut(_text(record.value)),
+            key=_cut(self.key, record.serialized_key_size),
+            summary=describe(record.topic, record.value, record.serialized_value_size),
+            value=_cut(_text(record.value), record.serialized_value_size),
             headers=[
-                Header(name=_cut(str(name)), value=_cut(_text(value))) for name, value in record.headers[:MOST_HEADERS]
+                Header(name=_cut(safe(name), len(name)), value=_cut(_text(value), len(value or b"")))
+                for name, value in record.headers[:MOST_HEADERS]
             ],
             bytes=self.size,
             raw=(record.value or b"")[:MOST_RAW_BYTES].hex(" ", 1),
         )
 
 
+def folded(text: str) -> bytes:
+    """Text as a search compares it."""
+    return text.casefold().encode("utf-8", "replace")
+
+
 def _text(data: bytes | None) -> str:
     """The data as text: what is no text shows as such, and control characters by their names."""
     if data is None:
         return ""
-    return "\n".join(safe(line) for line in data[:MOST_BYTES].decode("utf-8", "replace").split("\n"))
+    return "\n".join(safe(line) for line in data.decode("utf-8", "replace").split("\n"))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({size} bytes)"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
-from console.cluster import Cluster, UnreachableError
+from console.cluster import ClusterView, UnreachableError
 from console.live import Live, Wanted
-from console.mirrors import SOURCE_CONNECTOR, Action, Ends, MirrorMaker, described
+from console.losses import Losses
+from console.mirrors import SOURCE_CONNECTOR, Action, Ends, MirrorMakerView, described, explain
 from console.models import (
     Brokers,
     Cell,
@@ -28,7 +29,11 @@ from console.models import (
     Topics,
 )
 from console.settings import RegionSettings, Settings
-from lab.errors import LabError, WrongUseError
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.model.topology import Mirror as Route
+
+if TYPE_CHECKING:
+    from loosehanger.model.origins import Place
 
 T = TypeVar("T")
 PER_PARTITION = "partitions"
@@ -38,18 +43,22 @@ class UnknownError(LabError):
     """There is no such thing here."""
 
 
-class Region:
+class RegionView:
     """One region: its cluster, its reader, its mirrors."""
 
-    def __init__(self, settings: RegionSettings, ends: Ends) -> None:
+    def __init__(self, settings: RegionSettings, ends: Ends, named: Callable[[str], str]) -> None:
         self.name = settings.name
-        self.cluster = Cluster(settings.name, settings.connection)
+        self.cluster = ClusterView(settings.name, settings.connection)
         self.live = Live(settings.name, settings.connection)
-        self.mirrors = {access.mirror: MirrorMaker(settings.name, access, ends) for access in settings.mirrors}
+        self.losses = Losses(settings.connection)
+        self.mirrors = {
+            access.mirror: MirrorMakerView(settings.name, access, ends, named) for access in settings.mirrors
+        }
 
     def close(self) -> None:
         """Ends its threads."""
         self.live.close()
+        self.losses.close()
         self.cluster.close()
         for mirror in self.mirrors.values():
             mirror.close()
@@ -63,7 +72,14 @@ class Service:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.regions = {region.name: Region(region, self.ends) for region in settings.regions}
+        self.routes = settings.routes
+        self._aliases = {mirror.source_alias: mirror.source for mirror in self.routes}
+        self._aliases |= {mirror.target_alias: mirror.target for mirror in self.routes}
+        self.regions = {region.name: self.region_of(region) for region in settings.regions}
+
+    def region_of(self, settings: RegionSettings) -> RegionView:
+        """Makes a region."""
+        return RegionView(settings, self.ends, self.named)
 
     def close(self) -> None:
         """Ends everything."""
@@ -79,17 +95,17 @@ class Service:
         """Lets go of what nobody has used for a while."""
         for region in self.regions.values():
             region.cluster.close_if_idle()
+            region.losses.close_if_idle()
 
     def named(self, alias: str) -> str:
-        """The region of an alias, which has the same letters: north-america, northamerica; an unknown one as it is."""
-        return next((name for name in self.regions if _plain(name) == _plain(alias)), alias)
+        """The region of an alias; one that no mirror of the lab has, as it is."""
+        return self._aliases.get(alias, alias)
 
-    def ends(self, alias: str) -> Mapping[tuple[str, int], int]:
-        """The end offsets of a region, by its alias, while it is being read."""
-        name = self.named(alias)
-        return self.regions[name].live.ends() if name in self.regions else {}
+    def ends(self, region: str) -> Mapping[tuple[str, int], int]:
+        """The end offsets of a region while it is being read; none of one that this console does not see."""
+        return self.regions[region].live.ends() if region in self.regions else {}
 
-    def region(self, name: str) -> Region:
+    def region(self, name: str) -> RegionView:
         """The region of this name.
 
         Raises:
@@ -104,10 +120,11 @@ class Service:
         found, problems = await self._everywhere(self._topics_of)
         return Topics(topics=[topic for topics in found for topic in topics], problems=problems)
 
-    async def _topics_of(self, region: Region) -> list[Topic]:
+    async def _topics_of(self, region: RegionView) -> list[Topic]:
         region.live.keep_going()
-        topics, mirrors = await asyncio.gather(region.cluster.topics(), self._mirrors_of(region))
-        writers = self._writers(mirrors)
+        mirrors = asyncio.gather(*(self._mirrors_of(other) for other in self._beside(region)))
+        topics, found = await asyncio.gather(region.cluster.topics(), mirrors)
+        writers = self._writers(region, [mirror for of_region in found for mirror in of_region])
         result = []
         for topic in topics:
             rates = region.live.rates([topic.name])
@@ -125,33 +142,66 @@ class Service:
         return result
 
     async def topic(self, name: str) -> tuple[list[Topic], list[str]]:
-        """A topic in each region that has it, with all its settings, and what could not be read.
+        """The topics of this name, and what they are copies of, or copied to; and what could not be read.
+
+        Returns:
+            Topics with all their settings; and what could not be read.
 
         Raises:
-            UnknownError: no region that answers has it.
+            UnknownError: no region that answers has a topic of this name.
         """
+        wanted = {place for family in self._families(name) for place in family}
 
-        async def one(region: Region) -> Topic | None:
-            topic = next((topic for topic in await self._topics_of(region) if topic.name == name), None)
-            if topic is None:
-                return None
-            settings = await region.cluster.settings(name)
-            return topic.model_copy(update={"settings": _marked(settings, topic.mirror)})
+        async def one(region: RegionView) -> list[Topic]:
+            topics = [topic for topic in await self._topics_of(region) if (region.name, topic.name) in wanted]
+            settings = [await region.cluster.settings(topic.name) for topic in topics]
+            return [
+                topic.model_copy(update={"settings": _marked(own, topic.mirror)})
+                for topic, own in zip(topics, settings, strict=True)
+            ]
 
         found, problems = await self._everywhere(one)
-        topics = [topic for topic in found if topic is not None]
-        if not topics and not problems:
+        topics = [topic for topics in found for topic in topics]
+        if not problems and not any(topic.name == name for topic in topics):
             raise UnknownError(f"there is no topic '{name}' in {', '.join(self.regions)}")
         return topics, problems
 
-    async def compare(self, name: str) -> Comparison:
-        """A topic, region by region.
+    async def compare(self, name: str) -> list[Comparison]:
+        """The topics of this name, each beside its copies.
 
         Raises:
             UnknownError: no region that answers has it.
         """
-        topics, problems = await self.topic(name)
-        return compare(name, list(self.regions), topics, problems)
+        return self.comparisons(name, *await self.topic(name))
+
+    def comparisons(self, name: str, topics: Sequence[Topic], problems: Sequence[str]) -> list[Comparison]:
+        """The topics of a name, each beside its copies; as from ``topic``."""
+        by_place = {(topic.region, topic.name): topic for topic in topics}
+        return [
+            compare(family, [by_place.get(place) for place in family], problems)
+            for family in self._families(name)
+            if any(place in by_place for place in family)
+        ]
+
+    def _families(self, name: str) -> list[list[Place]]:
+        """Each topic that the name may mean: where applications write it, and where it is copied to."""
+        from loosehanger.model.origins import Place, copies, origin
+
+        families: dict[Place, list[Place]] = {}
+        for region in self.regions:
+            first = origin(self.routes, Place(region, name))
+            family = families.setdefault(first, [first, *copies(self.routes, first)])
+            if Place(region, name) not in family:
+                family.append(Place(region, name))
+        return [[place for place in family if place.region in self.regions] for family in families.values()]
+
+    def sources(self, name: str) -> list[str]:
+        """The regions of this console, those first where applications write a topic of this name."""
+        from loosehanger.model.topic_rules import selected_topics
+
+        written = {mirror.source for mirror in self.routes if selected_topics(mirror, [name])}
+        written -= {mirror.target for mirror in self.routes if mirror.policy == "identity"}
+        return sorted(self.regions, key=lambda region: region not in written)
 
     async def change(self, region: str, topic: str, changes: Mapping[str, str | None]) -> str:
         """Changes settings of a topic; returns what was done, in words.
@@ -181,16 +231,27 @@ class Service:
         mirrors = [mirror for mirrors in found for mirror in mirrors]
         return Mirrors(mirrors=mirrors, problems=[mirror.explanation for mirror in mirrors if not mirror.answers])
 
-    async def _mirrors_of(self, region: Region) -> list[Mirror]:
+    async def _mirrors_of(self, region: RegionView) -> list[Mirror]:
         mirrors = await asyncio.gather(*(mirror.state() for mirror in region.mirrors.values()))
-        if mirrors:
-            region.live.keep_going()
         timed = []
         for mirror in mirrors:
-            topics = [t for connector in mirror.connectors for t in _copies(region.name, mirror, connector)]
-            p50, p99 = region.live.percentiles(topics) if topics else (None, None)
+            p50, p99 = self._latency(mirror, mirror.connectors)
             timed.append(mirror.model_copy(update={"latency_ms_p50": p50, "latency_ms_p99": p99}))
         return timed
+
+    def _latency(self, mirror: Mirror, connectors: Sequence[Connector]) -> tuple[int | None, int | None]:
+        """Median and 99th percentile of what these connectors copy, where this console sees their target."""
+        target = self.regions.get(connectors[0].writes) if connectors else None
+        topics = [topic for connector in connectors for topic in _copies(mirror, connector)]
+        if target is None or not topics:
+            return None, None
+        target.live.keep_going()
+        return target.live.percentiles(topics)
+
+    def _beside(self, region: RegionView) -> list[RegionView]:
+        """The regions of this console with mirrors that write into a region: they need not run there."""
+        runs = {mirror.region for mirror in self.routes if mirror.target == region.name} | {region.name}
+        return [other for other in self.regions.values() if other.name in runs]
 
     async def act(self, region: str, mirror: str, connector: str, action: Action) -> str:
         """Pauses, resumes or restarts a connector; returns what was done, in words.
@@ -212,31 +273,45 @@ class Service:
             region.live.keep_going()
         found = await asyncio.gather(*(self._mirrors_of(region) for region in self.regions.values()))
         flows = []
-        for region, mirrors in zip(self.regions.values(), found, strict=True):
+        for mirrors in found:
             for mirror in mirrors:
                 sources = [connector for connector in mirror.connectors if connector.kind == SOURCE_CONNECTOR]
-                # A mirror that does not answer is shown as well: it is what somebody will look for.
-                flows += [self._flow(region, mirror, connector) for connector in sources or (None,)]
+                flows += [self._flow(mirror, connector) for connector in sources]
+                if not sources:
+                    # A mirror that does not answer is shown as well: it is what somebody will look for.
+                    flows += [_lost(mirror, route) for route in self.routes if _is_of(route, mirror)]
         states, problems = await self._everywhere(self._region_state)
         return Flows(flows=flows, regions=states, problems=problems)
 
-    def _flow(self, region: Region, mirror: Mirror, connector: Connector | None) -> Flow:
-        copied = _copies(region.name, mirror, connector) if connector else []
-        rates = region.live.rates(copied) if copied else None
+    def _flow(self, mirror: Mirror, connector: Connector) -> Flow:
+        copied, target = _copies(mirror, connector), self.regions.get(connector.writes)
+        rates = target.live.rates(copied) if target and copied else None
+        p50, p99 = self._latency(mirror, [connector])
+        # Of this flow only: another source of the same mirror may be ill.
+        health, explanation = explain(mirror.region, mirror.name, [connector])
+        source = self.regions.get(connector.reads)
+        dangers = source.losses.of(f"{mirror.region}/{connector.name}", connector.positions).values() if source else ()
+        told = [said for danger in dangers for said in danger.told()]
+        if told:
+            health = "bad" if any(danger.gone or danger.made_again for danger in dangers) else "warning"
+            explanation = ". ".join(filter(None, [explanation, *told]))
         return Flow(
-            source=self.named(connector.source) if connector else "?",
-            target=region.name,
+            source=connector.reads,
+            target=connector.writes,
             mirror=mirror.name,
             records_per_s=rates[0] if rates else None,
             bytes_per_s=rates[1] if rates else None,
-            lag=connector.lag if connector else None,
-            latency_ms_p50=mirror.latency_ms_p50,
-            latency_ms_p99=mirror.latency_ms_p99,
-            health=mirror.health,
-            explanation=mirror.explanation,
+            lag=connector.lag,
+            lag_s=max((danger.age_s for danger in dangers if danger.age_s is not None), default=None),
+            loss_in_s=min((danger.loss_in_s for danger in dangers if danger.loss_in_s is not None), default=None),
+            gone=sum(danger.gone for danger in dangers),
+            latency_ms_p50=p50,
+            latency_ms_p99=p99,
+            health=health,
+            explanation=explanation,
         )
 
-    async def _region_state(self, region: Region) -> RegionState:
+    async def _region_state(self, region: RegionView) -> RegionState:
         rates = region.live.rates()
         try:
             topics, brokers = await asyncio.gather(region.cluster.topics(), region.cluster.brokers())
@@ -271,10 +346,10 @@ class Service:
         problems = [region.live.problem for region in self.regions.values() if region.live.problem]
         return Messages(messages=[one.message for one in found[-most:]], problems=problems)
 
-    async def _everywhere(self, ask: Callable[[Region], Awaitable[T]]) -> tuple[list[T], list[str]]:
+    async def _everywhere(self, ask: Callable[[RegionView], Awaitable[T]]) -> tuple[list[T], list[str]]:
         """Asks all regions at once: the answers, and why others gave none."""
 
-        async def one(region: Region) -> T | UnreachableError:
+        async def one(region: RegionView) -> T | UnreachableError:
             try:
                 return await ask(region)
             except UnreachableError as error:
@@ -284,25 +359,47 @@ class Service:
         good = [answer for answer in answers if not isinstance(answer, UnreachableError)]
         return good, [str(answer) for answer in answers if isinstance(answer, UnreachableError)]
 
-    @staticmethod
-    def _writers(mirrors: Sequence[Mirror]) -> list[tuple[str, Callable[[str], bool]]]:
-        """For each mirror, whether it writes a topic here."""
-        writers: list[tuple[str, Callable[[str], bool]]] = []
+    def _writers(self, region: RegionView, mirrors: Sequence[Mirror]) -> list[tuple[str, Callable[[str], bool]]]:
+        """For each mirror that writes into a region, whether it writes a topic there."""
+        found: list[tuple[str, Callable[[str], bool]]] = []
         for mirror in mirrors:
             for connector in mirror.connectors:
-                if connector.kind == SOURCE_CONNECTOR:
-                    names = set(_copies(mirror.region, mirror, connector))
-                    writers.append((mirror.name, names.__contains__))
-        return writers
+                if connector.kind == SOURCE_CONNECTOR and connector.writes == region.name:
+                    names = set(_copies(mirror, connector))
+                    found.append((mirror.name, names.__contains__))
+        asked = {(mirror.region, mirror.name) for mirror in mirrors if mirror.answers}
+        for route in self.routes:
+            # Of one that cannot be asked, what it shall copy tells.
+            if route.target == region.name and (route.region, route.name) not in asked:
+                found.append((route.name, partial(_may_write, route)))
+        return found
 
 
-def _copies(region: str, mirror: Mirror, connector: Connector) -> list[str]:
+def _may_write(route: Route, topic: str) -> bool:
+    from loosehanger.model.origins import Place, writers
+
+    return bool(writers([route], Place(route.target, topic)))
+
+
+def _is_of(route: Route, mirror: Mirror) -> bool:
+    return (route.region, route.name) == (mirror.region, mirror.name)
+
+
+def _lost(mirror: Mirror, route: Route) -> Flow:
+    """The flow of a mirror of which nothing is known but where it goes."""
+    return Flow(
+        source=route.source, target=route.target, mirror=mirror.name, records_per_s=None, bytes_per_s=None, lag=None,
+        latency_ms_p50=None, latency_ms_p99=None, health=mirror.health, explanation=mirror.explanation,
+    )  # fmt: skip
+
+
+def _copies(mirror: Mirror, connector: Connector) -> list[str]:
     """The names, in the target, of the topics that a connector has copied."""
-    from pipeline.mirrors import selected_topics, target_topic
+    from loosehanger.model.topic_rules import selected_topics, target_topic
 
     if connector.kind != SOURCE_CONNECTOR:
         return []
-    rules = described(region, mirror.name, connector)
+    rules = described(mirror.name, connector)
     try:
         selected = selected_topics(rules, {position.topic for position in connector.positions})
     except WrongUseError:
@@ -324,10 +421,14 @@ def _marked(settings: Sequence[Setting], mirror: str | None) -> list[Setting]:
     ]
 
 
-def compare(name: str, regions: Sequence[str], topics: Sequence[Topic], problems: Sequence[str]) -> Comparison:
-    """Puts the same topic of several regions side by side."""
-    by_region = {topic.region: topic for topic in topics}
-    there = [by_region.get(region) for region in regions]
+def compare(places: Sequence[Place], there: Sequence[Topic | None], problems: Sequence[str]) -> Comparison:
+    """Puts a topic and its copies side by side.
+
+    Args:
+        places: region and name of each, the original first.
+        there: each as it is; None where it is not there.
+        problems: what could not be read.
+    """
     rows = [
         _row(PER_PARTITION, [Cell(value=str(len(topic.partitions)) if topic else None) for topic in there], there),
         _row("copied by", [Cell(value=(topic.mirror or "original") if topic else None) for topic in there], None),
@@ -339,13 +440,15 @@ def compare(name: str, regions: Sequence[str], topics: Sequence[Topic], problems
             for found in settings
         ]
         rows.append(_row(setting, cells, there))
-    return Comparison(topic=name, regions=list(regions), rows=rows, problems=list(problems))
+    return Comparison(
+        topic=places[0].topic,
+        regions=[place.region for place in places],
+        names=[place.topic for place in places],
+        rows=rows,
+        problems=list(problems),
+    )
 
 
 def _row(name: str, cells: list[Cell], there: Sequence[Topic | None] | None) -> Row:
     values = {cell.value for cell, topic in zip(cells, there, strict=True) if topic} if there is not None else set()
     return Row(name=name, cells=cells, differs=len(values) > 1)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lab.connection import Connection
-from lab.errors import WrongUseError
+from console.geography import MOST_NORTHERN, Coordinates
+from loosehanger.clients.connection import Connection
+from loosehanger.errors import WrongUseError
+from loosehanger.model.topology import Mirror, read_routes
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
@@ -35,6 +37,8 @@ class RegionSettings:
     name: str
     connection: Connection
     mirrors: tuple[ConnectAccess, ...] = ()
+    place: Coordinates | None = None
+    """Where the map, which is 800 wide and 520 high, draws it; None for wherever there is room."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class Settings:
     username: str
     password: str = field(repr=False)
     regions: tuple[RegionSettings, ...]
+    routes: tuple[Mirror, ...] = ()
+    """Where every mirror of the lab takes which topics, also those whose Connect this console may not ask."""
     control_room: bool = False
     address: str = "127.0.0.1"
     port: int = 8080
@@ -93,6 +99,7 @@ class Settings:
             username=_required(environment, "CONSOLE_USERNAME"),
             password=_secret(environment, "CONSOLE_PASSWORD_FILE"),
             regions=tuple(_region(environment, name) for name in names),
+            routes=_routes(environment, "CONSOLE_ROUTES"),
             control_room=_flag(environment, "CONSOLE_CONTROL_ROOM"),
             address=address,
             port=_number(environment, "CONSOLE_PORT", 8080, 65535),
@@ -113,7 +120,8 @@ def _region(environment: Mapping[str, str], name: str) -> RegionSettings:
     except WrongUseError as error:
         raise WrongUseError(f"region {name}, variables {prefix}…: {error}") from error
     mirrors = _list(environment, f"{prefix}MIRRORS")
-    return RegionSettings(name, connection, tuple(_connect(environment, prefix, mirror) for mirror in mirrors))
+    connects = tuple(_connect(environment, prefix, mirror) for mirror in mirrors)
+    return RegionSettings(name, connection, connects, _place(environment, f"{prefix}PLACE"))
 
 
 def _connect(environment: Mapping[str, str], region: str, mirror: str) -> ConnectAccess:
@@ -133,6 +141,25 @@ def _connect(environment: Mapping[str, str], region: str, mirror: str) -> Connec
         password=_secret(environment, f"{prefix}PASSWORD_FILE"),
         ca_file=Path(_required(environment, f"{prefix}CA_FILE")),
     )
+
+
+def _place(environment: Mapping[str, str], name: str) -> Coordinates | None:
+    value = environment.get(name, "")
+    if not value:
+        return None
+    found = re.fullmatch(r"(-?\d{1,2}(?:\.\d+)?),(-?\d{1,3}(?:\.\d+)?)", value)
+    if not found or abs(float(found[1])) > MOST_NORTHERN or abs(float(found[2])) > 180:
+        raise WrongUseError(
+            f"{name}: '{value}' is not a place such as 50.1,8.7: degrees north (at most {MOST_NORTHERN}) and east"
+        )
+    return Coordinates(float(found[1]), float(found[2]))
+
+
+def _routes(environment: Mapping[str, str], name: str) -> tuple[Mirror, ...]:
+    try:
+        return read_routes(environment.get(name, ""))
+    except ValueError as error:
+        raise WrongUseError(f"{name}: {error}") from error
 
 
 def _has_host(url: str) -> bool:

@@ -1,4 +1,4 @@
-"""Signing in: one user with a generated password, sessions in a signed cookie, and a limit on guessing."""
+"""Signing in: one user with a generated password, sessions in a signed cookie, and guessing slowed down."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from itsdangerous import BadData, URLSafeTimedSerializer
 
 MOST_ENDED = 10_000
-MOST_CLIENTS = 1_000
+FREE_ATTEMPTS = 3
+"""Wrong passwords a minute that are answered at once: whoever mistypes is not to wait."""
+LONGEST_DELAY_S = 5.0
+MOST_DELAYED = 20
+"""Answers that wait at a time; each holds a connection, of which others need some."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,8 @@ class Sessions:
 
     The signing key comes from the password, so that a console that starts again still knows its sessions, and a new
     password ends them all.
+
+    Which sessions were ended is known for as long as the program runs.
 
     Args:
         console: its name; each console on a host has its own cookie, for cookies know no ports.
@@ -84,45 +91,49 @@ class Sessions:
         return Session(self._username.decode(), identity, token, until)
 
     def end(self, session: Session) -> None:
-        """Ends a session, wherever its cookie may still be."""
+        """Ends a session, wherever its cookie may still be, until the program ends."""
         self._ended[session.identity] = None
         while len(self._ended) > MOST_ENDED:
             self._ended.popitem(last=False)
 
 
 class Attempts:
-    """Limits wrong passwords: so many a minute from one address, and in all.
+    """Slows wrong passwords down: the more of them came in the last minute, the later each is answered.
 
-    Memory is bounded: of very many addresses, the oldest are forgotten, and the limit for all still holds.
+    It counts them all together. Everybody on a machine has the same address there, and nobody is to be locked out by
+    another: the right password never waits.
 
     Args:
-        each: how many a minute from one address.
-        all_: how many a minute together.
         clock: seconds that only go forward.
     """
 
-    def __init__(self, each: int = 10, all_: int = 60, clock: Callable[[], float] = time.monotonic) -> None:
-        self._each, self._all, self._clock = each, all_, clock
-        self._failures: OrderedDict[str, list[float]] = OrderedDict()
-        self._total: list[float] = []
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures: deque[float] = deque(maxlen=100)
+        self._delayed = 0
 
-    def wait_s(self, client: str) -> int:
-        """How many seconds this client has to wait; 0 when it may try."""
+    @asynccontextmanager
+    async def delay(self) -> AsyncIterator[float | None]:
+        """Counts a wrong password, and holds a place among the answers that wait.
+
+        Yields:
+            How many seconds its answer is to wait; None where too many do already.
+        """
+        seconds = self.failed()
+        if seconds and self._delayed >= MOST_DELAYED:
+            yield None
+            return
+        self._delayed += 1
+        try:
+            yield seconds
+        finally:
+            self._delayed -= 1
+
+    def failed(self) -> float:
+        """Counts a wrong password; returns how many seconds its answer is to wait."""
         now = self._clock()
-        own = _young(self._failures.get(client, []), now)
-        self._total = _young(self._total, now)
-        waits = [times[-limit] + 60 - now for times, limit in ((own, self._each), (self._total, self._all))
-                 if len(times) >= limit]  # fmt: skip
-        return max(1, round(max(waits))) if waits else 0
-
-    def failed(self, client: str) -> None:
-        """Counts a wrong password."""
-        now = self._clock()
-        self._failures[client] = [*_young(self._failures.pop(client, []), now), now][-self._each :]
-        self._total = [*_young(self._total, now), now][-self._all :]
-        while len(self._failures) > MOST_CLIENTS:
-            self._failures.popitem(last=False)
-
-
-def _young(times: list[float], now: float) -> list[float]:
-    return [at for at in times if now - at < 60]
+        while self._failures and now - self._failures[0] >= 60:
+            self._failures.popleft()
+        self._failures.append(now)
+        beyond = len(self._failures) - FREE_ATTEMPTS
+        return 0.0 if beyond <= 0 else min(LONGEST_DELAY_S, 0.25 * 2.0 ** min(beyond, 10))

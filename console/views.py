@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from console.geography import Coordinates, Point, window
 from console.jobs import Jobs
-from console.models import JobState
+from console.links import DELAYS, LinkView
+from console.models import JobState, Link, LinkDirection
 from console.service import Service, UnknownError
 from console.settings import Settings
 from consumers.render import safe
+from loosehanger import times
 
 Data = Mapping[str, Any]
-
-_POSITIONS = {"north-america": (215, 165), "europe": (520, 130), "south-america": (335, 395)}
-"""Places on the map, in its own units; regions that it does not know stand on a circle."""
 
 
 class Views:
@@ -32,9 +34,11 @@ class Views:
         settings: the console's.
         service: what it knows.
         jobs: what it runs.
+        links: what is between the regions.
     """
 
-    def __init__(self, settings: Settings, service: Service, jobs: Jobs) -> None:
+    def __init__(self, settings: Settings, service: Service, jobs: Jobs, links: LinkView) -> None:
+        self._links = links
         self._settings = settings
         self._service = service
         self._jobs = jobs
@@ -60,10 +64,17 @@ class Views:
             "size": size,
             "rate": rate,
             "duration": duration,
+            "span": span,
             "visible": lambda text: safe(str(text)),
             "when": when,
+            "link_settings": lambda way: ", ".join(settings_of(way)) or "nothing",
         }
-        self._environment.globals |= {"settings": settings, "regions": [region.name for region in settings.regions]}
+        self._environment.globals |= {
+            "ident": ident,
+            "settings": settings,
+            "regions": [region.name for region in settings.regions],
+        }
+        self._environment.globals |= {"routes": settings.routes, "sources": service.sources}
 
     def __contains__(self, view: str) -> bool:
         return view in self._data
@@ -105,14 +116,12 @@ class Views:
         return {"answer": await self._service.topics()}
 
     async def _topic(self, name: str) -> Data:
-        from console.service import compare
-
         topics, problems = await self._service.topic(name)
         return {
             "name": name,
             "topics": topics,
             "problems": problems,
-            "comparison": compare(name, list(self._service.regions), topics, problems),
+            "comparisons": self._service.comparisons(name, topics, problems),
         }
 
     async def _groups(self, _: str) -> Data:
@@ -126,9 +135,14 @@ class Views:
 
     async def _map(self, _: str) -> Data:
         flows = await self._service.flows()
-        places = places_of([region.name for region in self._settings.regions])
-        arcs = [arc(places, flow.source, flow.target) for flow in flows.flows]
-        return {"flows": flows, "places": places, "arcs": arcs}
+        land, places = places_of({region.name: region.place for region in self._settings.regions})
+        arcs = lines(places, [(flow.source, flow.target) for flow in flows.flows])
+        links = await self._links.told()
+        settings = [link_note(links, flow.source, flow.target) for flow in flows.flows]
+        return {
+            "flows": flows, "size": _MAP, "land": land, "places": places, "arcs": arcs,
+            "links": links, "notes": settings, "delays": DELAYS,
+        }  # fmt: skip
 
     async def _proof(self, _: str) -> Data:
         return {"job": self._jobs.state("proof"), "sentence": sentence(self._jobs.state("proof"))}
@@ -138,18 +152,28 @@ class Views:
         return {"job": job, "charts": charts(job), "totals": totals(job)}
 
 
-def places_of(names: list[str]) -> dict[str, tuple[float, float]]:
-    """Where each region stands on the map."""
-    unknown = [name for name in names if name not in _POSITIONS]
+def places_of(told: Mapping[str, Coordinates | None]) -> tuple[str, dict[str, Point]]:
+    """How the land is drawn, and where each region stands: those that nobody has told a place for, on a circle.
+
+    Returns:
+        The transform of the land's outline, empty where no place is known, and the regions' points.
+    """
+    unknown = [name for name, place in told.items() if place is None]
     turn = 2 * math.pi / max(1, len(unknown))
-    circle = {
-        name: (400 + 230 * math.cos(i * turn - 0.4), 260 + 170 * math.sin(i * turn - 0.4))
+    width, height = _MAP
+    points = {
+        name: (width / 2 + 0.3 * width * math.cos(i * turn - 0.4), height / 2 + 0.3 * height * math.sin(i * turn - 0.4))
         for i, name in enumerate(unknown)
     }
-    return {name: _POSITIONS.get(name) or circle[name] for name in names}
+    known = {name: place for name, place in told.items() if place is not None}
+    if not known:
+        return "", points
+    shown = window(known.values(), _MAP, _MARGIN, _LARGEST)
+    points |= {name: shown.point(place) for name, place in known.items()}
+    return shown.transform, {name: points[name] for name in told}
 
 
-def arc(places: Mapping[str, tuple[float, float]], source: str, target: str) -> dict[str, Any] | None:
+def arc(places: Mapping[str, Point], source: str, target: str) -> dict[str, Any] | None:
     """A bent line from one region to another, and the middle of it; None where an end is not on the map."""
     if source not in places or target not in places:
         return None
@@ -163,7 +187,107 @@ def arc(places: Mapping[str, tuple[float, float]], source: str, target: str) -> 
         "path": f"M{x1:.0f} {y1:.0f} Q{bend_x:.0f} {bend_y:.0f} {x2:.0f} {y2:.0f}",
         "x": round((x1 + 2 * bend_x + x2) / 4),
         "y": round((y1 + 2 * bend_y + y2) / 4),
+        "points": [
+            tuple((1 - t) ** 2 * a + 2 * t * (1 - t) * b + t**2 * c for a, b, c in ((x1, bend_x, x2), (y1, bend_y, y2)))
+            for t in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+        ],
     }
+
+
+def link_note(links: Iterable[Link], source: str, target: str) -> str:
+    """What a link does to what flows from one region to another, in a few words; empty for nothing."""
+    for link in links:
+        if {source, target} == set(link.between):
+            way = next((way for way in link.directions if way.target == target), None)
+            if way is None or link.state == "cut":
+                return link.state
+            return ", ".join(settings_of(way))
+    return ""
+
+
+def settings_of(way: LinkDirection) -> list[str]:
+    """What is set for a direction of a link, each in a few words."""
+    jitter = f" ± {duration(way.jitter_ms)}" if way.jitter_ms else ""
+    return [
+        *(["silent"] if way.silent else []),
+        *([f"{duration(way.delay_ms)}{jitter}"] if way.delay_ms else []),
+        *([f"{size(way.bytes_per_s)}/s"] if way.bytes_per_s else []),
+    ]
+
+
+LABEL = (184, 48)
+"""Width and height of what is written beside a line."""
+_MAP = (1120, 560)
+"""The map's width and height."""
+_MARGIN = (200, 110)
+"""How far regions stay from its left and right, and from its upper and lower edge."""
+_LARGEST = 3.0
+"""How much larger than the outline of the world the land is drawn: it is coarse."""
+_REGION = (150, 100)
+"""What a region takes, with its name above or below."""
+_ROUNDS = 8
+
+
+def lines(places: Mapping[str, Point], flows: Sequence[tuple[str, str]]) -> list[dict[str, Any] | None]:
+    """A line for each flow, with a place for its label that no other label and no region takes, as far as there is one.
+
+    ``both`` says whether there is a way back, which a label must be told from.
+    """
+    spots = _labels(tuple(places.items()), tuple(flows))
+    found = [arc(places, source, target) for source, target in flows]
+    return [
+        line and {**line, "x": spot[0], "y": spot[1], "both": flow[::-1] in flows}
+        for line, spot, flow in zip(found, spots, flows, strict=True)
+    ]
+
+
+@lru_cache(maxsize=16)
+def _labels(
+    places: tuple[tuple[str, tuple[float, float]], ...], flows: tuple[tuple[str, str], ...]
+) -> list[tuple[float, float]]:
+    """Where the labels stand: each as near to the middle of its line as the others allow.
+
+    One after the other looks for its best place while the others stay, for as many rounds as make a difference. To
+    stand on another label or on a region is worst, and on somebody else's line is bad.
+    """
+    found = [arc(dict(places), source, target) for source, target in flows]
+    middles = [(line["x"], line["y"]) if line else (0.0, 0.0) for line in found]
+    regions = [(x, y + (-22 if y < _MAP[1] / 2 else 22), *_REGION) for _, (x, y) in places]
+    spots = list(middles)
+
+    def cost(index: int, spot: tuple[float, float]) -> float:
+        box = (*spot, *LABEL)
+        others = [(*spots[k], *LABEL) for k in range(len(flows)) if k != index and found[k]]
+        crossed = sum(
+            _overlap(box, (*point, 0, 0))
+            for k, line in enumerate(found)
+            if line and k != index
+            for point in line["points"]
+        )
+        blocked = sum(_overlap(box, other) for other in (*regions, *others))
+        return math.dist(spot, middles[index]) + 10 * crossed + 1000 * blocked
+
+    for _ in range(_ROUNDS):
+        before = list(spots)
+        for index, line in enumerate(found):
+            if line is not None:
+                spots[index] = min(_near(middles[index]), key=lambda spot, index=index: cost(index, spot))  # type: ignore[misc]
+        if spots == before:
+            break
+    return spots
+
+
+def _near(middle: tuple[float, float]) -> Iterator[tuple[float, float]]:
+    """The places for a label around the middle of its line, within the map."""
+    reach = range(-150, 151, 25)
+    for x, y in product((middle[0] + step for step in reach), (middle[1] + step for step in reach)):
+        if LABEL[0] / 2 < x < _MAP[0] - LABEL[0] / 2 and LABEL[1] / 2 < y < _MAP[1] - LABEL[1] / 2:
+            yield x, y
+
+
+def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two boxes, given by their middles and sizes, have anything in common."""
+    return all(abs(one[i] - other[i]) < (one[i + 2] + other[i + 2]) / 2 for i in (0, 1))
 
 
 def sentence(job: JobState) -> str:
@@ -220,13 +344,19 @@ def _regions(job: JobState) -> dict[str, dict[str, Any]]:
 
 def _number(value: object) -> Decimal:
     try:
-        return Decimal(str(value))
+        number = Decimal(str(value))
     except InvalidOperation:
         return Decimal(0)
+    return number if number.is_finite() else Decimal(0)
 
 
 def _shown(value: object) -> str:
     return "–" if value is None else f"{_number(value):,}"
+
+
+def ident(*parts: object) -> str:
+    """An id for an element that shows what these name: the same in every view, so that the page finds it again."""
+    return "-".join(re.sub(r"[^A-Za-z0-9]", lambda sign: f"_{ord(sign[0]):x}_", str(part)) for part in parts)
 
 
 def thousands(number: float | None) -> str:
@@ -255,6 +385,11 @@ def duration(milliseconds: float | None) -> str:
     if milliseconds is None:
         return "–"
     return f"{milliseconds:,.0f} ms" if abs(milliseconds) < 1000 else f"{milliseconds / 1000:,.1f} s"
+
+
+def span(seconds: float | None) -> str:
+    """A span of time, as the kit's other programs say it."""
+    return "–" if seconds is None else times.span(seconds)
 
 
 def when(seconds: float | None) -> Markup:

@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import sys
+import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -16,14 +17,19 @@ from typing import NoReturn
 
 from consumers.reader import Reader, Selection, Start
 from consumers.render import Line, colours_wanted, to_json
-from lab.connection import Connection
-from lab.errors import WrongUseError, run_command
-from lab.kafka_client import prepare
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.kafka_client import prepare
+from loosehanger.errors import WrongUseError, run_command
+from loosehanger.ledger import Ledger
+
+MOST_OF_A_VALUE = 64 * 1024
+"""Bytes of a key and of a value that are kept for a line; what the shop sends is far shorter."""
+PROGRAM = "python -m consumers"
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise WrongUseError(f"{message}; python -m consumers --help explains")
+        raise WrongUseError(f"{message}; {self.prog} --help explains")
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -52,10 +58,10 @@ def _count(text: str) -> int:
     return number
 
 
-def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+def parser(environment: Mapping[str, str], prog: str = PROGRAM) -> argparse.ArgumentParser:
     """The command line; CONSUMER_GROUP and CONSUMER_PATTERN give the defaults of --group and --pattern."""
     command = _Parser(
-        prog="python -m consumers",
+        prog=prog,
         description="Shows the records of a cluster as they arrive, committed ones only. "
         "Without --config, the cluster is the one that the KAFKA_… variables name. Ctrl-C ends it.",
     )
@@ -71,9 +77,9 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     command.add_argument(
         "--pattern",
         type=_pattern,
-        default=environment.get("CONSUMER_PATTERN") or r"^LH\..*",
+        default=environment.get("CONSUMER_PATTERN") or r"^(.+\.)?LH\..*",
         metavar="REGEX",
-        help=r"without --topic: topics that match (^LH\..*) [CONSUMER_PATTERN]",
+        help=r"without --topic: topics that match (^(.+\.)?LH\..*) [CONSUMER_PATTERN]",
     )
     command.add_argument(
         "--group",
@@ -89,6 +95,13 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         metavar="WHERE",
         help="earliest, latest, an offset, an ISO time, or -10m ago (s, m, h, d) (earliest)",
     )
+    command.add_argument(
+        "--ledger",
+        type=Path,
+        default=environment.get("CONSUMER_LEDGER") or None,
+        metavar="FOLDER",
+        help="with --group: keep account of what was shown in files there [CONSUMER_LEDGER]",
+    )
     command.add_argument("--max", type=_count, metavar="N", help="end after N records")
     command.add_argument("--json", action="store_true", help="one JSON document for each record")
     command.add_argument(
@@ -100,7 +113,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     return command
 
 
-def read_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> argparse.Namespace:
+def read_arguments(arguments: Sequence[str], environment: Mapping[str, str], prog: str = PROGRAM) -> argparse.Namespace:
     """Reads the command line.
 
     Raises:
@@ -108,9 +121,11 @@ def read_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> 
     """
     # argparse takes the -10m of "--from -10m" for an option of its own.
     joined = re.sub(r"(^|\0)--from\0-", r"\1--from=-", "\0".join(arguments)).split("\0") if arguments else []
-    options = parser(environment).parse_args(joined)
+    options = parser(environment, prog).parse_args(joined)
     if options.group and options.start.end is None:
         raise WrongUseError("--from an offset or a time goes without --group: a group begins where it left off")
+    if options.ledger and not options.group:
+        raise WrongUseError("--ledger goes with --group: it is kept for what is committed")
     if options.group and not options.follow:
         raise WrongUseError("--no-follow goes without --group: where a group ends depends on its other members")
     return options
@@ -145,13 +160,17 @@ def _tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, prog: str = PROGRAM) -> int:
     """Reads the command line and shows records until there is a reason to end.
+
+    Args:
+        arguments: the command line; None for this process's own.
+        prog: what the user has typed to get here, for help and messages.
 
     Raises:
         LabError: wrong use, or the cluster cannot be read.
     """
-    options = read_arguments(sys.argv[1:] if arguments is None else arguments, os.environ)
+    options = read_arguments(sys.argv[1:] if arguments is None else arguments, os.environ, prog)
     connection = Connection.from_properties(options.config) if options.config else Connection.from_environment()
     stop = _Stop(patient=options.group is not None)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -169,6 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             follow=options.follow,
             client_log=client_log,
             tell=_tell,
+            value_bytes=None if options.json else MOST_OF_A_VALUE,
+            ledger=Ledger(options.ledger, f"consumer-{uuid.uuid4()}", options.group) if options.ledger else None,
         )
         try:
             for batch in reader.batches(options.max, lambda: stop.asked):

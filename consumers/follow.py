@@ -8,14 +8,18 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
 
 from consumers.render import Line, colours_wanted, safe
-from lab.errors import WrongUseError, run_command
+from loosehanger.errors import WrongUseError, run_command
 
 LOOK_S = 0.2
 """Time between two looks at a file that has nothing new."""
+MOST_LINE = 64 * 1024
+"""Characters of a line; of a longer one, the rest is left out."""
+MOST_LINES = 100_000
 
 
 def follow(path: Path, last: int, idle_s: float = LOOK_S) -> Iterator[str | None]:
@@ -37,29 +41,35 @@ def follow(path: Path, last: int, idle_s: float = LOOK_S) -> Iterator[str | None
     except OSError as error:
         raise WrongUseError(f"{path}: cannot be read ({error.strerror})") from error
     try:
-        kept, rest = deque[str](maxlen=last), ""
-        for line in stream:
-            if line.endswith("\n"):
+        kept, line = deque[str](maxlen=last), ""
+        while part := stream.readline(MOST_LINE):
+            line = _joined(line, part)
+            if part.endswith("\n"):
                 kept.append(line.rstrip("\r\n"))
-            else:
-                rest = line
+                line = ""
         yield from kept
         while True:
             # Looked at before reading, so that the old file's last words are not missed.
             replaced = _replaced(stream, path)
-            for line in stream:
-                rest += line
-                if rest.endswith("\n"):
-                    yield rest.rstrip("\r\n")
-                    rest = ""
+            while part := stream.readline(MOST_LINE):
+                line = _joined(line, part)
+                if part.endswith("\n"):
+                    yield line.rstrip("\r\n")
+                    line = ""
             if replaced:
-                stream.close()
-                stream, rest = _open(path), ""
-            else:
-                yield None
-                time.sleep(idle_s)
+                with suppress(OSError):  # It may be gone again; the next look comes.
+                    successor = _open(path)
+                    stream.close()
+                    stream, line = successor, ""
+                    continue
+            yield None
+            time.sleep(idle_s)
     finally:
         stream.close()
+
+
+def _joined(line: str, part: str) -> str:
+    return (line + part)[:MOST_LINE]
 
 
 def _open(path: Path) -> TextIO:
@@ -70,7 +80,7 @@ def _replaced(stream: TextIO, path: Path) -> bool:
     """Whether the path names another file by now, or the same one cut short."""
     try:
         there = path.stat()
-    except FileNotFoundError:
+    except OSError:
         return False  # Between the two halves of a rotation.
     here = os.fstat(stream.fileno())
     return (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino) or here.st_size < stream.buffer.tell()
@@ -94,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     coloured = colours_wanted(sys.stdout)
     try:
-        for text in follow(options.logfile, max(0, options.lines)):
+        for text in follow(options.logfile, min(max(0, options.lines), MOST_LINES)):
             if text is None:
                 sys.stdout.flush()
                 continue

@@ -15,10 +15,11 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import AuthorizationError, GroupAuthorizationFailedError, KafkaError
 
-from lab.connection import Connection
-from lab.errors import LabError, WrongUseError
-from lab.kafka_client import ClientLog
-from lab.times import moment
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.kafka_client import ClientLog, Tolerant, cluster_id
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.ledger import Ledger
+from loosehanger.times import moment
 
 POLL_MS = 500
 LOOK_FOR_TOPICS_S = 5.0
@@ -102,7 +103,9 @@ class Reader:
         start: where to begin; in a group, for partitions that it never read.
         follow: go on for ever, instead of ending with the records that were there at the start.
         client_log: where the library's complaints arrive.
-        tell: takes a line about what is waited for.
+        tell: takes a line about what is waited for, or was skipped because it cannot be read.
+        value_bytes: how much of each key and value is wanted; None for all of it.
+        ledger: takes what was shown, before that is committed; None for no such account.
     """
 
     def __init__(
@@ -115,7 +118,10 @@ class Reader:
         follow: bool,
         client_log: ClientLog,
         tell: Callable[[str], object],
+        value_bytes: int | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
+        self._ledger = ledger
         self._selection = selection
         self._group = group
         self._start = start
@@ -123,6 +129,7 @@ class Reader:
         self._client_log = client_log
         self._tell = tell
         self._partitions: set[TopicPartition] = set()
+        self._unshown: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._servers = ",".join(connection.bootstrap_servers)
         self._user = connection.username or "anonymous"
@@ -131,8 +138,8 @@ class Reader:
                 **connection.kafka_python(),
                 client_id="lab-consumer",
                 group_id=group,
-                # Where a topic is deleted, this library's own commits can make it miss that it is no longer a member
-                # of its group (3.0.12): it then spins. A commit of ours is refused, and it joins again.
+                value_deserializer=Tolerant(tell, value_bytes),
+                # Only what was shown counts as read: see ``batches``.
                 enable_auto_commit=False,
                 # After a crash the group's next member takes over in 10 s instead of 45.
                 session_timeout_ms=10_000,
@@ -151,6 +158,8 @@ class Reader:
 
     def batches(self, most: int | None, stopping: Callable[[], bool]) -> Iterator[list[ConsumerRecord]]:
         """The records, in batches as they come; empty ones too, so that the caller can look around.
+
+        Whoever asks for the next batch has shown the one before: only then does it count as read.
 
         Args:
             most: end after so many records.
@@ -174,7 +183,10 @@ class Reader:
                 if self._ends:
                     batch = [record for record in batch if record.offset < self._ends[_partition(record)]]
                 left = left if left is None else left - len(batch)
+                self._unshown = {partition: records[0].offset for partition, records in polled.items()}
                 yield batch
+                self._unshown = {}
+                self._account(batch)
                 if time.monotonic() - committed >= COMMIT_S:
                     self._commit()
                     committed = time.monotonic()
@@ -183,16 +195,36 @@ class Reader:
                     looked = time.monotonic()
                 self._check_refusal()
 
-    def close(self) -> None:
-        """Leaves; a group's position is committed first."""
-        self._commit()
-        self._consumer.close(timeout_ms=5000)
+    def _account(self, batch: Sequence[ConsumerRecord]) -> None:
+        if self._ledger is None or not batch:
+            return
+        self._ledger.cluster = cluster_id(self._consumer)
+        now_ms = time.time_ns() // 1_000_000
+        for record in batch:
+            headers = dict(record.headers)
+            with suppress(KeyError, ValueError):  # What other programs write has no number of its own.
+                run, sequence = headers["lh-run"].decode(), int(headers["lh-seq"])
+                self._ledger.add("processed", run, record.topic, record.partition, sequence, now_ms, record.offset)
+        self._ledger.flush_now_and_then()
 
-    def _commit(self) -> None:
+    def close(self) -> None:
+        """Leaves; a group's position is committed first, before what was not shown."""
+        # Where the cluster did not answer just now, there is nobody to take leave of.
+        self._consumer.close(timeout_ms=5000 if self._commit() else 500)
+
+    def _commit(self) -> bool:
         """Keeps the group's position. If that cannot be done now, it is done later, at worst by reading again."""
-        if self._group is not None:
-            with suppress(KafkaError):
-                self._consumer.commit(timeout_ms=COMMIT_MS)
+        if self._group is None:
+            return True
+        if self._ledger is not None:
+            self._ledger.flush()
+        with suppress(KafkaError):
+            for partition, offset in self._unshown.items():
+                if partition in self._consumer.assignment():
+                    self._consumer.seek(partition, offset)
+            self._consumer.commit(timeout_ms=COMMIT_MS)
+            return True
+        return False
 
     def _find_partitions(self, *, first: bool) -> None:
         try:

@@ -7,13 +7,15 @@ sequence in it could rewrite what the reader sees.
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     # Whoever only shows what somebody else has read, such as a web console that waits, need not load the client.
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
 LONGEST = 1000
 """Characters of a readable value; what is longer is cut, and says so."""
 
+NO_TIME = "0000-00-00 00:00:00.000"
 _LINE = re.compile(
-    r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) "
+    r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}| *-?\d+) "
     r"(?P<partition>[\w.-]+/\d+) +@(?P<offset>\d+) +\[(?P<key>.*?)\] (?P<text>.*)"
 )
 _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
@@ -50,14 +53,13 @@ class Line:
 
     @classmethod
     def of(cls, record: ConsumerRecord) -> Line:
-        """The line of a record; its time is shown in the local zone."""
-        moment = datetime.fromtimestamp(record.timestamp / 1000).astimezone() if record.timestamp >= 0 else None
+        """The line of a record, whatever it holds; its time is shown in the local zone."""
         return cls(
-            time=f"{moment:%Y-%m-%d %H:%M:%S}.{record.timestamp % 1000:03d}" if moment else "0000-00-00 00:00:00.000",
+            time=_time(record.timestamp),
             partition=f"{record.topic}/{record.partition}",
             offset=str(record.offset),
-            key=_readable_bytes(record.key),
-            text=describe(record.topic, record.value),
+            key=_readable_bytes(record.key, record.serialized_key_size),
+            text=describe(record.topic, record.value, record.serialized_value_size),
         )
 
     @classmethod
@@ -92,30 +94,57 @@ def safe(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def describe(topic: str, value: bytes | None) -> str:
-    """An event in a reader's words, and anything else as safely as it can be shown."""
+def describe(topic: str, value: bytes | None, size: int = 0) -> str:
+    """An event in a reader's words, and anything else as safely as it can be shown.
+
+    Args:
+        topic: whose name ends in the kind of event.
+        value: the value, or its beginning.
+        size: how many bytes the value had before it was cut.
+    """
     if value is None:
         return "(no value)"
+    describing = _DESCRIPTIONS.get(topic.rpartition(".")[2])
+    if describing is not None and size <= len(value):
+        with suppress(Exception):  # A value may hold anything, and none may end its reader.
+            return _cut(safe(describing(json.loads(value))))
+    return _readable_bytes(value, size)
+
+
+def readable(data: bytes, size: int = 0) -> str | None:
+    """The data as text, None if it is not UTF-8; of data that was cut, a character cut in two is left out."""
     try:
-        event = json.loads(value)
-        text = _DESCRIPTIONS[topic.rpartition(".")[2]](event)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return _readable_bytes(value)
-    return _cut(safe(text))
+        return codecs.getincrementaldecoder("utf-8")().decode(data, final=size <= len(data))
+    except UnicodeDecodeError:
+        return None
 
 
-def _readable_bytes(data: bytes | None) -> str:
+def _time(timestamp: int) -> str:
+    """Milliseconds since the epoch as a local time; as a number where no calendar has it. As wide either way."""
+    if timestamp == -1:
+        return NO_TIME  # Kafka's own sign for it.
+    if timestamp >= 0:
+        with suppress(ValueError, OverflowError, OSError):
+            return f"{datetime.fromtimestamp(timestamp // 1000):%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03d}"
+    return f"{timestamp:>{len(NO_TIME)}}"
+
+
+def _readable_bytes(data: bytes | None, size: int = 0) -> str:
     if data is None:
         return ""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return _cut(f"{len(data)} bytes 0x{data[:LONGEST].hex()}")
-    return _cut(safe(text))
+    size = max(size, len(data))
+    # UTF-8 takes four bytes for a character at most.
+    part = data[: 4 * (LONGEST + 1)]
+    text = readable(part, size)
+    if text is None:
+        return _cut(f"{size} bytes 0x{part.hex()}", size)
+    return _cut(safe(text), size)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"
+def _cut(text: str, size: int = 0) -> str:
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}… ({size} bytes)" if size else f"{text[:LONGEST]}… ({len(text)} characters)"
 
 
 def _order(event: dict[str, Any]) -> str:
@@ -171,10 +200,20 @@ def to_json(record: ConsumerRecord) -> str:
         "offset": record.offset,
         "timestamp": record.timestamp,
         "key": _text_or_base64(record.key),
-        "value": _parsed_or_base64(record.value),
+        "value": None,
         "headers": [[name, _text_or_base64(value)] for name, value in record.headers],
     }
-    return json.dumps(document, separators=(",", ":"))
+    if record.value is not None:
+        try:
+            # Python reads NaN and 1e400, which JSON cannot say, and nests deeper than it can write.
+            return _one_line({**document, "value": json.loads(record.value.decode())})
+        except (ValueError, RecursionError):
+            document["value"] = _base64(record.value)
+    return _one_line(document)
+
+
+def _one_line(document: dict[str, Any]) -> str:
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
 
 def _text_or_base64(data: bytes | None) -> Any:
@@ -183,17 +222,8 @@ def _text_or_base64(data: bytes | None) -> Any:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+        return _base64(data)
 
 
-def _parsed_or_base64(data: bytes | None) -> Any:
-    if data is None:
-        return None
-    try:
-        return json.loads(data.decode(), parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return {"base64": base64.b64encode(data).decode()}
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
+def _base64(data: bytes) -> dict[str, str]:
+    return {"base64": base64.b64encode(data).decode()}

@@ -16,9 +16,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lab.connection import Connection
-from lab.errors import LabError, WrongUseError, run_command
-from lab.kafka_client import prepare
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.kafka_client import prepare
+from loosehanger.errors import LabError, WrongUseError, run_command
+from loosehanger.ledger import Ledger
 from producer import words
 from producer.delivery import Delivery
 from producer.shop import TOPICS, Shop, events_per_second
@@ -133,7 +134,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         command.add_argument(flag, default=value, type=kind, metavar=metavar, help=f"{explain} [{variable}]")
 
     option("--config", None, Path, "FILE", "client properties file: cluster, user and password")
-    option("--origin", "europe", _word, "REGION", "region the events come from, for their headers (europe)")
+    option("--origin", "here", _word, "REGION", "region the events come from, for their headers (here)")
     option("--region-code", "EU", _word, "CODE", "region in the orders, decides on the names too (EU)")
     option("--warehouses", ",".join(words.WAREHOUSES), _warehouses, "A,B,…", "where stock arrives")
     option("--rate", "10", Rate.parse, "N|max|shop", "events per second; 'shop': the demonstrations' slow pace (10)")
@@ -143,6 +144,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     option("--topics", ",".join(TOPICS), _topics, "A,B,…", "only these of " + ", ".join(TOPICS))
     option("--wait", "120", _seconds, "S", "how long to wait for the cluster and its topics at the start (120)")
     option("--flush", "10", _seconds, "S", "how long the last records may take after a stop signal (10)")
+    option("--ledger", None, Path, "FOLDER", "keep account of what was sent and acknowledged in files there")
     option("--report", "10", _seconds, "S", "time between lines about the progress, 0 for none (10)")
     return command
 
@@ -174,6 +176,7 @@ class Run:
             origin=options.origin,
             client_log=prepare(say),
             stop=stop,
+            ledger=Ledger(options.ledger, f"producer-{self._run}") if options.ledger else None,
         )
 
     def start(self) -> int:
@@ -211,12 +214,12 @@ class Run:
         start = time.monotonic()
         report_at = start + self._options.report if self._options.report else float("inf")
         reported = 0
-        while delivery.sent < limit and not self._stop.is_set():
+        while delivery.sent - delivery.again < limit and not self._stop.is_set():
             now = time.monotonic()
             if now >= report_at:
                 self._report(now - report_at + self._options.report, reported)
                 report_at, reported = now + self._options.report, delivery.sent
-            ahead = start + rate.offset(shop.due, delivery.sent) - now
+            ahead = start + rate.offset(shop.due, delivery.sent - delivery.again) - now
             if ahead > SHORTEST_WAIT_S:
                 delivery.settle()
                 self._stop.wait(min(ahead, report_at - now, CATCH_UP_S))
@@ -226,7 +229,7 @@ class Run:
             if not delivery.room():
                 continue
             for event in shop.step(time.time_ns() // 1_000_000):
-                if delivery.sent < limit:
+                if delivery.sent - delivery.again < limit:
                     delivery.send(event)
         # A run that ends by itself has all the time that a record may take; only a stop signal hurries.
         while delivery.acknowledged < delivery.sent and not self._stop.is_set():

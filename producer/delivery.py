@@ -12,15 +12,17 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Literal, NamedTuple
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.partitioner.default import murmur2
 from kafka.producer.future import FutureRecordMetadata
 
-from lab.connection import Connection
-from lab.errors import LabError
-from lab.kafka_client import ClientLog
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.kafka_client import ClientLog, cluster_id
+from loosehanger.errors import LabError
+from loosehanger.ledger import Ledger, Pending, keep_pending, read_pending
 from producer.shop import Event
 
 IN_FLIGHT_MOST = 10_000
@@ -33,6 +35,17 @@ ANSWER_S = 5.0
 """How long a broker may take to tell of a topic; a busy one takes longer than a slice."""
 RETRY_S = 1.0
 """Time between two looks for a cluster or a topic that is missing."""
+SENT_AHEAD = 1000
+"""Records of a partition that the ledger calls sent before they are: so it is a line for so many, not for each."""
+
+
+class _InFlight(NamedTuple):
+    """A record without an answer so far."""
+
+    outcome: FutureRecordMetadata
+    run: str
+    sequence: int
+    record: Pending
 
 
 class _Producer(KafkaProducer):  # type: ignore[misc]
@@ -50,6 +63,7 @@ class Delivery:
         origin: the region the events come from.
         client_log: where the library's complaints arrive.
         stop: set when the run is to end.
+        ledger: takes what was sent and acknowledged; None for no such account.
     """
 
     def __init__(
@@ -61,17 +75,23 @@ class Delivery:
         origin: str,
         client_log: ClientLog,
         stop: threading.Event,
+        ledger: Ledger | None = None,
     ) -> None:
         self._connection = connection
         self._prefix = prefix
+        self._run = run
+        self._ledger = ledger
         self._headers = [("lh-run", run.encode()), ("lh-origin", origin.encode())]
         self._client_log = client_log
         self._stop = stop
         self._producer: KafkaProducer | None = None
         self._sequences: defaultdict[tuple[str, int], int] = defaultdict(int)
-        self._in_flight: deque[FutureRecordMetadata] = deque()
+        self._sent_until: defaultdict[tuple[str, int], int] = defaultdict(int)
+        self._in_flight: deque[_InFlight] = deque()
         self.sent = 0
         """Records handed over."""
+        self.again = 0
+        """Those of them that the run before had sent, and was not told whether they arrived."""
         self.bytes = 0
         """Bytes of their keys and values."""
 
@@ -96,6 +116,7 @@ class Delivery:
         while not self._stop.is_set():
             missing = self._missing(topics)
             if not missing:
+                self._begin_account()
                 return
             if time.monotonic() >= deadline:
                 raise LabError(f"{missing}; gave up after {wait_s:g} s")
@@ -103,6 +124,15 @@ class Delivery:
                 tell(f"waiting, {wait_s:g} s at most: {missing}")
                 told = missing
             self._stop.wait(min(RETRY_S, deadline - time.monotonic()))
+
+    def _begin_account(self) -> None:
+        if self._ledger is None:
+            return
+        self._ledger.cluster = cluster_id(self._producer)
+        for record in read_pending(self._ledger.folder):
+            headers = dict(record.headers)
+            self._hand_over(headers["lh-run"].decode(), int(headers["lh-seq"]), record)
+            self.again += 1
 
     def _missing(self, topics: Sequence[str]) -> str:
         servers = ",".join(self._connection.bootstrap_servers)
@@ -172,10 +202,8 @@ class Delivery:
                 # The header needs the partition's own count, so the partition is chosen here, as Java's clients do it.
                 partition = (murmur2(key) & 0x7FFFFFFF) % len(self._producer.partitions_for(topic))
                 sequence = self._sequences[topic, partition]
-                headers = [*self._headers, ("lh-seq", b"%d" % sequence), ("lh-time", b"%d" % now_ms)]
-                future = self._producer.send(
-                    topic, key=key, value=event.value, headers=headers, partition=partition, timestamp_ms=now_ms
-                )
+                headers = (*self._headers, ("lh-seq", b"%d" % sequence), ("lh-time", b"%d" % now_ms))
+                self._hand_over(self._run, sequence, Pending(topic, partition, key, event.value, headers, now_ms))
                 break
             except (KafkaTimeoutError, ValueError) as error:
                 # A restarting broker may for a moment not know its own topics.
@@ -185,9 +213,19 @@ class Delivery:
                 if time.monotonic() >= deadline:
                     raise LabError(f"{topic}: has been missing for {DELIVERY_TIMEOUT_S} s") from error
         self._sequences[topic, partition] = sequence + 1
-        self._in_flight.append(future)
+
+    def _hand_over(self, run: str, sequence: int, record: Pending) -> None:
+        assert self._producer is not None, "open() comes first"
+        topic, partition, key, value, headers, timestamp_ms = record
+        if self._ledger is not None and run == self._run and sequence >= self._sent_until[topic, partition]:
+            self._sent_until[topic, partition] = until = sequence + SENT_AHEAD
+            self._ledger.write("sent", run, topic, partition, sequence, until - 1, timestamp_ms)
+        future = self._producer.send(
+            topic, key=key, value=value, headers=list(headers), partition=partition, timestamp_ms=timestamp_ms
+        )
+        self._in_flight.append(_InFlight(future, run, sequence, record))
         self.sent += 1
-        self.bytes += len(key) + len(event.value)
+        self.bytes += len(key) + len(value)
 
     def room(self) -> bool:
         """Whether another record may be sent; waits a moment for it, but not longer.
@@ -197,7 +235,7 @@ class Delivery:
         """
         if len(self._in_flight) >= IN_FLIGHT_MOST:
             with suppress(KafkaError):
-                self._in_flight[0].get(timeout=SLICE_S)
+                self._in_flight[0].outcome.get(timeout=SLICE_S)
         self.settle()
         return len(self._in_flight) < IN_FLIGHT_MOST
 
@@ -208,12 +246,19 @@ class Delivery:
             LabError: one was not written, or the cluster refuses this user.
         """
         in_flight = self._in_flight
-        while in_flight and in_flight[0].is_done:
-            error = in_flight[0].exception
+        now_ms = time.time_ns() // 1_000_000
+        while in_flight and in_flight[0].outcome.is_done:
+            error = in_flight[0].outcome.exception
             if error is not None:
                 raise LabError(f"a record was not written: {type(error).__name__}: {error}")
-            in_flight.popleft()
+            self._note("acked", in_flight.popleft(), now_ms)
+        if self._ledger is not None:
+            self._ledger.flush_now_and_then()
         self._check_refusal()
+
+    def _note(self, kind: Literal["acked", "unknown"], sent: _InFlight, now_ms: int) -> None:
+        if self._ledger is not None:
+            self._ledger.add(kind, sent.run, sent.record.topic, sent.record.partition, sent.sequence, now_ms)
 
     def _check_refusal(self) -> None:
         if self._client_log.refused is not None:
@@ -230,14 +275,31 @@ class Delivery:
             How many records were not acknowledged.
         """
         deadline = time.monotonic() + (bound_s if self._client_log.refused is None else 0)
-        for future in self._in_flight:
+        for sent in self._in_flight:
             with suppress(KafkaError):
-                future.get(timeout=max(0.0, deadline - time.monotonic()))
-        lost = sum(not future.succeeded() for future in self._in_flight)
+                sent.outcome.get(timeout=max(0.0, deadline - time.monotonic()))
+        lost = sum(not sent.outcome.succeeded() for sent in self._in_flight)
+        self._end_account()
         if self._producer is not None:
             with suppress(KafkaTimeoutError):
                 self._producer.close(timeout=0 if lost else 1)
         return lost
+
+    def _end_account(self) -> None:
+        if self._ledger is None:
+            return
+        if not self._ledger.cluster:
+            # It never got as far as to send anything: what the run before left, the next one has to send.
+            self._ledger.close()
+            return
+        now_ms = time.time_ns() // 1_000_000
+        unanswered = []
+        for sent in self._in_flight:
+            answered = sent.outcome.succeeded()
+            self._note("acked" if answered else "unknown", sent, now_ms)
+            unanswered += [] if answered else [sent.record]
+        self._ledger.close()
+        keep_pending(self._ledger.folder, unanswered)
 
 
 def _reason(error: Exception) -> str:

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-mapfile -t shell < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
+mapfile -t shell < <(git ls-files --cached --others --exclude-standard '*.sh' lab .ci/run loosehanger/cli/completion.bash)
 ruff check .
 ruff format --check .
 mypy

@@ -25,7 +25,7 @@ from requests.adapters import HTTPAdapter
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
-from lab.errors import LabError, WrongUseError, run_command
+from loosehanger.errors import LabError, WrongUseError, run_command
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 DOWNLOADS_AT_ONCE = 8

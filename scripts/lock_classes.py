@@ -3,11 +3,11 @@
 A maintainer's tool, for a new Kafka, Spark or Java; an old list only makes starting slower. Have the processes of a
 real lab write what they load, and merge that:
 
-    JAVA_TOOL_OPTIONS=-XX:DumpLoadedClassList=/tmp/kafka.%p ./setup-03-broadcast.sh
-    for job in ./prove.sh ./aggregate.sh './watch.sh --for 30'; do
-      JAVA_TOOL_OPTIONS=-XX:DumpLoadedClassList=/tmp/spark.%p $job
+    JAVA_TOOL_OPTIONS=-XX:DumpLoadedClassList=/tmp/kafka.%p ./lab setup 03-broadcast
+    for job in prove aggregate 'watch --for 30'; do
+      JAVA_TOOL_OPTIONS=-XX:DumpLoadedClassList=/tmp/spark.%p ./lab $job
     done
-    ./cleanup.sh
+    ./lab cleanup
     .lab/venv/bin/python scripts/lock_classes.py kafka /tmp/kafka.*
     .lab/venv/bin/python scripts/lock_classes.py spark /tmp/spark.*
 """
@@ -17,8 +17,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from lab.access import ROOT
-from lab.errors import WrongUseError, run_command
+from loosehanger.errors import WrongUseError, run_command
+from loosehanger.paths import ROOT
 
 HEADER = "# The classes to archive, as Java's class data sharing wants them. Made by scripts/lock_classes.py.\n"
 PROGRAMS = ("kafka", "spark")

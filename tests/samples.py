@@ -12,6 +12,9 @@ HISTOGRAM = [[5, 40], [10, 310], [20, 420], [50, 180], [100, 40], [200, 7], [500
 def flow(topic: str = "LH.ORDERS", target: str = "north-america", **changes: Any) -> dict[str, Any]:
     """A topic on its way from Europe, without a fault."""
     return {
+        "id": f"{target}/mm2-{target}/europe->{target}/{topic}",
+        "verdict": "proved",
+        "reasons": [],
         "source": "europe",
         "target": target,
         "mirror": f"mm2-{target}",
@@ -48,7 +51,29 @@ def example(kind: str = "missing", **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def proof(*flows: dict[str, Any], verdict: str = "proved", reasons: tuple[str, ...] = ()) -> dict[str, Any]:
+def claim(target: str = "north-america", **changes: Any) -> dict[str, Any]:
+    """That a region's copies are exact."""
+    mirror = f"{target}/mm2-{target}/europe->{target}"
+    return {
+        "id": f"copy:{mirror}",
+        "kind": "copy",
+        "says": f"{target} has an exact copy of all that mirror mm2-{target} takes from europe",
+        "mirror": f"mm2-{target}",
+        "source": "europe",
+        "target": target,
+        "verdict": "proved",
+        "reasons": [],
+        "flows": [f"{mirror}/LH.ORDERS"],
+        "findings": [],
+    } | changes
+
+
+def proof(
+    *flows: dict[str, Any],
+    verdict: str = "proved",
+    reasons: tuple[str, ...] = (),
+    claims: tuple[dict[str, Any], ...] = (),
+) -> dict[str, Any]:
     """The document of a proof of these flows."""
     numbers = ("source_records", "target_records", "after_cut", *FAULTS, "expired", "source_gaps")
     topics = {entry["topic"] for entry in flows}
@@ -56,6 +81,7 @@ def proof(*flows: dict[str, Any], verdict: str = "proved", reasons: tuple[str, .
         "scenario": "03-broadcast",
         "verdict": verdict,
         "reasons": list(reasons),
+        "claims": list(claims),
         "cut": {"europe": {"at": AT, "offsets": {topic: {"0": 612, "1": 1400} for topic in topics}}} if flows else {},
         "flows": list(flows),
         "totals": {name: sum(entry[name] for entry in flows) for name in numbers}
@@ -70,7 +96,15 @@ def broken_proof() -> dict[str, Any]:
     hostile = "<script>alert(1)</script>"
     policy = f'"><img src=x onerror=alert(1)>{hostile}{"x" * 200}'
     kinds = (*FAULTS, "missing")
+    reasons = [
+        "LH.ORDERS, europe → north-america: 2 missing, 3 never mirrored, 1 duplicate, 1 moved",
+        "LH.ORDERS, europe → north-america: the target's partition 1 begins at offset 7",
+        f"LH.ORDERS, europe → north-america: cleanup.policy differs: source {policy}, target compact,delete",
+    ]
+    behind = ["mirror mm2-south-america is STOPPED, 5 records behind"]
     orders = flow(
+        verdict="disproved",
+        reasons=reasons,
         missing=2,
         duplicates=1,
         moved=1,
@@ -89,17 +123,14 @@ def broken_proof() -> dict[str, Any]:
         + [example(key=f"{hostile}&amp;{{{{ 7*7 }}}}"), example(key=None), example(key="k" * 64 + "…")],
     )
     long = flow("a.topic_with-a.name.that_is-as.long.as_" + "Kafka-lets.a_topic-be." * 9, source_records=12_345_678)
-    other = [
-        flow(name, "south-america", latency_ms={"p50": None, "p95": None, "p99": None, "max": None, "samples": 0})
-        for name in ("LH.ORDERS", "LH.STOCK")
-    ]
-    reasons = (
-        "LH.ORDERS, europe → north-america: 2 missing, 3 never mirrored, 1 duplicate, 1 moved",
-        "north-america: LH.ORDERS-1 begins at offset 7, records before it were deleted",
-        f"LH.ORDERS, europe → north-america: cleanup.policy differs: source {policy}, target compact,delete",
-        "mirror mm2-south-america is STOPPED, 5 records behind",
+    latency = {"p50": None, "p95": None, "p99": None, "max": None, "samples": 0}
+    undecided = {"verdict": "inconclusive", "reasons": behind, "latency_ms": latency}
+    other = [flow(name, "south-america", **undecided) for name in ("LH.ORDERS", "LH.STOCK")]
+    claims = (
+        claim(verdict="disproved", reasons=reasons),
+        claim("south-america", verdict="inconclusive", reasons=behind),
     )
-    return proof(orders, long, *other, verdict="disproved", reasons=reasons)
+    return proof(orders, long, *other, verdict="disproved", reasons=(*reasons, *behind), claims=claims)
 
 
 def aggregates(**products: str) -> dict[str, Any]:

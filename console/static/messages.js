@@ -11,6 +11,8 @@ let paused = false;
 let seen = 0;
 let dropped = 0;
 let held = [];
+// A stream that began anew while paused: its messages take the place of the rows, once they are shown.
+let anew = false;
 
 // All that comes from a record becomes text, whatever it is.
 function cell(content, className = "") {
@@ -73,6 +75,8 @@ function row(message) {
 }
 
 function show(messages) {
+  if (anew) rows.replaceChildren();
+  anew = false;
   const newest = messages.slice(-MOST_ROWS).reverse();
   rows.prepend(...newest.map(row));
   while (rows.childElementCount > MOST_ROWS) rows.lastElementChild.remove();
@@ -101,7 +105,7 @@ const restart = follow(() => `/events/messages?${query()}`, {
   problem: say,
 }, () => {
   // What was read a moment ago comes again with every new stream.
-  rows.replaceChildren();
+  anew = true;
   held = [];
 });
 
@@ -111,6 +115,7 @@ filter.addEventListener("submit", (event) => {
   // The address is what can be sent to a colleague.
   history.replaceState(null, "", wanted ? `?${wanted}` : location.pathname);
   seen = dropped = 0;
+  rows.replaceChildren();
   counts.textContent = "Waiting for messages that fit …";
   restart();
 });

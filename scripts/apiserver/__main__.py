@@ -13,7 +13,7 @@ from pathlib import Path
 from apiserver.build import programs
 from apiserver.crds import strimzi_definitions
 from apiserver.server import ApiServer
-from lab.errors import WrongUseError, run_command
+from loosehanger.errors import WrongUseError, run_command
 
 
 def main() -> int:

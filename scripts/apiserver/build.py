@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.access import lab_home
-from lab.errors import LabError, WrongUseError, run_command
+from loosehanger.errors import LabError, WrongUseError, run_command
+from loosehanger.paths import lab_home
 
 HERE = Path(__file__).parent
 CONTROLLER_MANAGER = "kube-controller-manager"

@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from fetch_jars import parse_lock, synchronise
-from lab.access import lab_home
-from lab.errors import LabError
+from loosehanger.errors import LabError
+from loosehanger.paths import lab_home
 
 LOCK = Path(__file__).with_name("crds.lock")
 PACKAGE = "io.strimzi.api.kafka.model"

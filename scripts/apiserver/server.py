@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from apiserver.build import CONTROLLER_MANAGER
-from lab.errors import LabError
+from loosehanger.errors import LabError
 
 LOOPBACK = "127.0.0.1"
 READY_SECONDS = 120.0

@@ -10,17 +10,15 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import quote
 
 import psutil
-import requests
 import yaml
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 
-from lab.access import Mirror, lab_home
-from lab.errors import LabError
-from lab.sandbox import Kit, copy_kit
+from loosehanger.errors import LabError
+from loosehanger.paths import lab_home
+from sandbox import Kit, copy_kit
 
 TUNED = (
     "producer.override.batch.size",
@@ -74,7 +72,7 @@ def configure(kit: Kit, worker: Mapping[str, object], connector: Mapping[str, ob
         tasks: tasks of the source connector.
     """
     for name in MIRRORS:
-        original = Path(__file__).parents[2] / "playbooks" / "03-broadcast" / name
+        original = Path(__file__).parents[2] / "playbooks" / "03-broadcast" / "manifests" / name
         resource = yaml.safe_load(original.read_text(encoding="utf-8"))
         source = resource["spec"]["mirrors"][0]["sourceConnector"]
         source["tasksMax"] = tasks
@@ -155,18 +153,6 @@ def end_offsets(client: KafkaAdminClient, topic: str) -> int:
         return 0
     specs = {TopicPartition(topic, p["partition_index"]): OffsetSpec.LATEST for p in found["partitions"]}
     return sum(end.offset for end in client.list_partition_offsets(specs).values())
-
-
-def connector(mirror: Mirror, method: str, action: str) -> None:
-    """Sends a request about a mirror's source connector to Connect, as in ``PUT`` ``pause``."""
-    answer = requests.request(
-        method,
-        f"{mirror.connect['url']}/connectors/{quote(mirror.connector, safe='')}/{action}",
-        auth=(mirror.connect["username"], Path(mirror.connect["password_file"]).read_text(encoding="utf-8")),
-        verify=mirror.connect["ca_file"],
-        timeout=30,
-    )
-    answer.raise_for_status()
 
 
 VARIANTS: dict[str, Variant] = {

@@ -1,6 +1,6 @@
 """What the consoles cost, beside what the brokers and mirrors cost: with nobody looking, and with many viewers.
 
-    .lab/venv/bin/python -m bench.console [--rate N] [--seconds N] [--viewers N]
+    .lab/venv/bin/python -P -m bench.console [--rate N] [--seconds N] [--viewers N]
 
 ProducerPerformance writes at a steady rate. Half of the viewers follow the control room's map, half its live messages;
 some of those read slowly on purpose, and are to lose messages instead of making the console keep them. In the last run
@@ -18,10 +18,21 @@ from dataclasses import dataclass
 import psutil
 import requests
 
-from bench.common import TARGETS, admin, end_offsets, finished, machine, percentiles, produce, sandbox, succeed, table
+from bench.common import (
+    TARGETS,
+    admin,
+    end_offsets,
+    finished,
+    machine,
+    percentiles,
+    produce,
+    sandbox,
+    succeed,
+    table,
+)
 from bench.mirroring import create
-from lab.access import WebConsole
-from lab.sandbox import Kit
+from loosehanger.model.record import WebConsole
+from sandbox import Kit
 
 SIZE = 300
 TOPIC = "LH.CONSOLE"

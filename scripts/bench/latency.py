@@ -1,6 +1,6 @@
 """Time from production in Europe to visibility in a target, for a consumer that reads what is committed.
 
-    .lab/venv/bin/python -m bench.latency [--rate N] [--seconds N]
+    .lab/venv/bin/python -P -m bench.latency [--rate N] [--seconds N]
 
 Kafka's ProducerPerformance writes at a steady rate; a consumer in each target takes the time of arrival less the
 record's own timestamp. All clocks are the same one. The first seconds do not count. The variants run in their order and
@@ -27,7 +27,7 @@ from bench.common import (
     there_and_back,
 )
 from bench.mirroring import create, delete
-from lab.sandbox import Kit
+from sandbox import Kit
 
 SIZE = 300
 WARM_UP_S = 10
@@ -76,7 +76,8 @@ def run(kit: Kit, topic: str, rate: int, seconds: int) -> dict[str, list[float]]
 
 def watch(kit: Kit, region: str, topic: str, latencies: list[float], ending: threading.Event) -> None:
     """Reads a topic from its appearance on, and notes how old each record is."""
-    arguments = kit.lab.region(region).connection("prover").kafka_python()
+    # Unlike the prover's, the administrator's way into a region does not lead through a link.
+    arguments = kit.lab.region(region).connection("admin").kafka_python()
     with KafkaConsumer(
         **arguments, isolation_level="read_committed", auto_offset_reset="earliest", metadata_max_age_ms=1000
     ) as consumer:

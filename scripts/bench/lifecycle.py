@@ -1,6 +1,6 @@
-"""How long the lab takes to come, to come again and to go, and how much memory it takes.
+"""How long the lab takes to come, to come again, to be proved and to go, and how much memory it takes.
 
-    .lab/venv/bin/python -m bench.lifecycle [--rounds N]
+    .lab/venv/bin/python -P -m bench.lifecycle [--rounds N] [--scenario NAME]
 
 The environment is installed already: the first run of a fresh clone has downloads to wait for.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import statistics
 import threading
 import time
@@ -19,9 +20,10 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from bench.common import TARGETS, machine, sandbox, succeed, table
-from lab.errors import LabError
-from lab.sandbox import Kit
+from loosehanger.errors import LabError
+from sandbox import Kit
 
+BROADCAST = "03-broadcast"
 LOOK_S = 5
 STILL = 0.01
 """Share by which memory may still differ between two looks."""
@@ -32,14 +34,16 @@ def main() -> None:
     """Measures, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="how often (3)")
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--scenario", default=BROADCAST, help=f"which ({BROADCAST})")
+    arguments = parser.parse_args()
+    rounds = arguments.rounds
     figures: dict[str, list[float]] = {}
     for _ in range(rounds):
         with sandbox(33000) as kit:
-            for name, value in one_round(kit).items():
+            for name, value in one_round(kit, arguments.scenario).items():
                 figures.setdefault(name, []).append(value)
                 print(f"{name}: {value:.1f}", flush=True)
-    print(f"\n{rounds} rounds; {machine()}\n")
+    print(f"\n{arguments.scenario}, {rounds} rounds; {machine()}\n")
     rows = [
         (name, f"{min(values):.1f}", f"{statistics.median(values):.1f}", f"{max(values):.1f}")
         for name, values in figures.items()
@@ -47,26 +51,34 @@ def main() -> None:
     print(table(("What", "least", "median", "most"), rows))
 
 
-def one_round(kit: Kit) -> dict[str, float]:
-    """Sets up, sets up again, looks, cleans up."""
+def one_round(kit: Kit, scenario: str) -> dict[str, float]:
+    """Sets up, sets up again, looks, proves, cleans up."""
     started = time.monotonic()
     first: dict[str, float] = {}
     watchers = [
-        threading.Thread(target=lambda r=region: first.__setitem__(r, first_event(kit, r))) for region in TARGETS
+        threading.Thread(target=lambda r=region: first.__setitem__(r, first_event(kit, r)))
+        for region in (TARGETS if scenario == BROADCAST else ())
     ]
     for watcher in watchers:
         watcher.start()
-    succeed(kit, "setup", "03-broadcast")
+    succeed(kit, "setup", scenario)
     ready = time.monotonic() - started
     for watcher in watchers:
         watcher.join()
-    again = seconds(kit, "setup", "03-broadcast")
+    mirrored = {f"set-up to the first event in {region}, s": at - started for region, at in sorted(first.items())}
+    again = seconds(kit, "setup", scenario)
     memory = settled(kit)
+    proved = kit.run("prove", "--json", timeout=600)
+    proof = json.loads(proved.stdout)
+    if proof["verdict"] != "proved":
+        raise LabError(f"{scenario}: {proof['reasons']}")
     return {
-        "set-up to the first mirrored event in both Americas, s": max(first.values()) - started,
+        **mirrored,
         "set-up, s": ready,
         "second set-up, s": again,
         "memory of all processes (proportional set size), GiB": memory / 2**30,
+        "proof, s": seconds(kit, "prove"),
+        "source records of that proof, about": proof["totals"]["source_records"],
         "clean-up, s": seconds(kit, "cleanup"),
     }
 

@@ -1,6 +1,6 @@
 """How fast a backlog is mirrored to both Americas at once, beside what a broker and a bare copy loop can do.
 
-    .lab/venv/bin/python -m bench.mirroring [--records N]
+    .lab/venv/bin/python -P -m bench.mirroring [--records N]
 
 For each variant a topic of three partitions is filled in Europe while the mirrors are paused; then both are resumed,
 and the clock runs from the first record in a target to the last one. The variants run in their order and then the other
@@ -22,7 +22,6 @@ from bench.common import (
     TARGETS,
     admin,
     configure,
-    connector,
     end_offsets,
     finished,
     kafka_tool,
@@ -33,7 +32,8 @@ from bench.common import (
     table,
     there_and_back,
 )
-from lab.sandbox import Kit
+from loosehanger.clients.connect import Rest
+from sandbox import Kit
 
 SIZE = 300
 PARTITIONS = 3
@@ -70,7 +70,7 @@ def baselines(kit: Kit, records: int) -> dict[str, float]:
     """The records a second that one broker takes and gives, by Kafka's own tools."""
     create(kit, "LH.BASE")
     for mirror in kit.lab.mirrors:
-        connector(mirror, "PUT", "pause")
+        Rest.of(mirror.connect).act(mirror.connector, "pause")
     written = rate_in(finished(produce(kit, "LH.BASE", records, SIZE)))
     servers = kit.lab.region("europe").connection("admin").bootstrap_servers
     output = finished(
@@ -81,7 +81,7 @@ def baselines(kit: Kit, records: int) -> dict[str, float]:
     )  # fmt: skip
     read = float(output.strip().splitlines()[-1].split(",")[-1])
     for mirror in kit.lab.mirrors:
-        connector(mirror, "PUT", "resume")
+        Rest.of(mirror.connect).act(mirror.connector, "resume")
     delete(kit, "LH.BASE")
     return {"ProducerPerformance, one broker": written, "ConsumerPerformance, one broker": read}
 
@@ -90,7 +90,7 @@ def mirrored(kit: Kit, topic: str, records: int) -> dict[str, float]:
     """Records a second into each target."""
     mirrors = kit.lab.mirrors
     for mirror in mirrors:
-        connector(mirror, "PUT", "pause")
+        Rest.of(mirror.connect).act(mirror.connector, "pause")
     create(kit, topic)
     finished(produce(kit, topic, records, SIZE))
     rates: dict[str, float] = {}
@@ -99,7 +99,7 @@ def mirrored(kit: Kit, topic: str, records: int) -> dict[str, float]:
         for region in TARGETS
     ]
     for mirror in mirrors:
-        connector(mirror, "PUT", "resume")
+        Rest.of(mirror.connect).act(mirror.connector, "resume")
     for watcher in watchers:
         watcher.start()
     for watcher in watchers:
@@ -137,7 +137,7 @@ def copy_loop(kit: Kit, records: int) -> float:
     """Records a second into each of both targets, by librdkafka and without exactly-once: an ideal."""
     topic = "LH.COPY"
     for mirror in kit.lab.mirrors:
-        connector(mirror, "PUT", "pause")
+        Rest.of(mirror.connect).act(mirror.connector, "pause")
     for region in ("europe", *TARGETS):
         create(kit, topic, region)
     finished(produce(kit, topic, records, SIZE))

@@ -1,10 +1,12 @@
 """What a proof costs: records a second and memory, beside reading alone and beside a comparison in plain Python.
 
-    .lab/venv/bin/python -m bench.proof [--millions N ...]
+    .lab/venv/bin/python -P -m bench.proof [--millions N ...]
 
 For each size a topic of three partitions is filled in Europe and mirrored to North America; then ``prove`` compares the
 two clusters, Kafka's ConsumerPerformance reads the same topics, and for the smallest size a single process with
 kafka-python counts records by their content.
+
+With ``--beside COMMAND`` another ``prove`` (of an older checkout, say) compares the same clusters, in turn with it.
 """
 
 from __future__ import annotations
@@ -13,17 +15,20 @@ import argparse
 import hashlib
 import itertools
 import json
+import shlex
+import statistics
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 import psutil
 from kafka import KafkaConsumer, TopicPartition
 
 from bench.common import admin, configure, end_offsets, finished, kafka_tool, machine, produce, sandbox, table
 from bench.mirroring import create, delete
-from lab.sandbox import Kit
+from sandbox import Kit
 
 SIZE = 300
 TARGET = "north-america"
@@ -35,7 +40,10 @@ def main() -> None:
     """Measures, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--millions", type=float, nargs="+", default=[1, 5, 20], help="millions of records (1 5 20)")
-    sizes = sorted(int(millions * 1_000_000) for millions in parser.parse_args().millions)
+    parser.add_argument("--beside", metavar="COMMAND", help="another prove command, run in turn with this one")
+    parser.add_argument("--rounds", type=int, default=5, help="proofs of each of the two with --beside (5)")
+    arguments = parser.parse_args()
+    sizes = sorted(int(millions * 1_000_000) for millions in arguments.millions)
     rows, costs = [], []
     with sandbox(31000) as kit:
         configure(kit, {}, {})
@@ -44,6 +52,10 @@ def main() -> None:
             create(kit, topic)
             finished(produce(kit, topic, records, SIZE))
             wait_until_mirrored(kit, topic, records)
+            if arguments.beside:
+                compare(kit, topic, records, shlex.split(arguments.beside), arguments.rounds)
+                delete(kit, topic)
+                continue
             seconds, memory = prove(kit, topic)
             reading = sum(read(kit, region, topic, records) for region in ("europe", TARGET))
             python = in_python(kit, topic) if number == 0 else None
@@ -62,6 +74,9 @@ def main() -> None:
             costs.append((2 * records, seconds, reading))
             print(*rows[-1], flush=True)
             delete(kit, topic)
+    if not rows:
+        print(machine())
+        return
     print(f"\nRecords of {SIZE} bytes on either side, 3 partitions; {machine()}\n")
     header = (
         *("records on a side", "proof s", "proof records/s", "MB/s", "ConsumerPerformance records/s"),
@@ -74,6 +89,21 @@ def main() -> None:
             f"\nFrom {few:,} to {many:,} records: prove {1 / proving:,.0f} records/s, ConsumerPerformance "
             f"{1 / reading:,.0f} records/s, {proving / reading:.2f} times its cost"
         )
+
+
+def compare(kit: Kit, topic: str, records: int, other: list[str], rounds: int) -> None:
+    """Prints what each of two proofs of a topic took, in turn, and the ratio of each pair; the first pair warms up."""
+    pairs = [(prove(kit, topic)[0], prove(kit, topic, other)[0]) for _ in range(rounds + 1)][1:]
+    ratios = [this / that for this, that in pairs]
+    print(
+        f"{records:,} records on a side: "
+        + ", ".join(f"{this:.1f}/{that:.1f}" for this, that in pairs)
+        + f" s; this/other min {min(ratios):.3f}, median {statistics.median(ratios):.3f}, max {max(ratios):.3f}",
+        flush=True,
+    )
+
+
+PROVE = (sys.executable, "-P", "-m", "loosehanger.cli", "prove")
 
 
 def wait_until_mirrored(kit: Kit, topic: str, records: int) -> None:
@@ -91,12 +121,12 @@ def wait_until_mirrored(kit: Kit, topic: str, records: int) -> None:
     client.close()
 
 
-def prove(kit: Kit, topic: str) -> tuple[float, int]:
+def prove(kit: Kit, topic: str, command: Sequence[str] = PROVE) -> tuple[float, int]:
     """Seconds of a whole proof, start of Spark and all, and the most memory (bytes) that its processes had together."""
     clients = {region: str(kit.lab.region(region).clients["prover"]) for region in ("europe", TARGET)}
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "lab", "prove", "--json", "--topics", topic.replace(".", r"\.")),
+            *(*command, "--json", "--topics", topic.replace(".", r"\.")),
             *("--source-config", clients["europe"], "--target-config", clients[TARGET]),
         ],
         cwd=kit.root,

@@ -1,6 +1,6 @@
 """How long after its production an event counts in the watch's aggregates, where it was written and in a target.
 
-    .lab/venv/bin/python -m bench.watching [--rate N ...] [--seconds N]
+    .lab/venv/bin/python -P -m bench.watching [--rate N ...] [--seconds N]
 
 Kafka's ProducerPerformance writes orders to LH.ORDERS in Europe at a steady rate while ``watch`` runs. A document of
 the watch that counts N orders has shown the N oldest of them; each order's delay is the time of the first document that
@@ -10,22 +10,26 @@ counts it, less the record's timestamp. All clocks are the same one.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 from kafka import KafkaConsumer, TopicPartition
 
 from bench.common import configure, finished, kafka_tool, machine, percentiles, sandbox, table
-from lab.sandbox import Kit
 from producer.shop import Shop
+from sandbox import Kit
 
 TOPIC = "LH.ORDERS"
 REGIONS = ("europe", "north-america")
@@ -39,10 +43,19 @@ class Shown:
     """When the watch has counted how many orders, by region: (epoch in ms, orders), in the order of time."""
 
     counts: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: {region: [] for region in REGIONS})
+    rounds: list[float] = field(default_factory=list)
+    """When each document came, in seconds."""
+    since: float = 0.0
+    """From when on it counts, epoch in ms."""
+    faults: int = 0
+    """Findings, notes and problems in the newest document."""
 
     def take(self, document: dict[str, Any]) -> None:
         """Notes what a document counts."""
         now = time.time() * 1000
+        self.rounds.append(now / 1000)
+        self.since = datetime.fromisoformat(document["since"]).timestamp() * 1000
+        self.faults = sum(len(document[name]) for name in ("findings", "notes", "problems", "not_judged"))
         for region, found in self.counts.items():
             minutes = document["regions"].get(region, {}).get("minutes", ())
             found.append((now, sum(minute["orders"] for minute in minutes)))
@@ -69,9 +82,9 @@ def main() -> None:
 def run(kit: Kit, rate: int, seconds: int) -> dict[str, list[float]]:
     """The delay of every order in seconds, by region."""
     shutil.rmtree(kit.home / "watch", ignore_errors=True)
-    started, shown = time.time() * 1000, Shown()
+    shown = Shown()
     watching = subprocess.Popen(
-        [sys.executable, "-m", "lab", "watch", "--json", "--minutes", "60"],
+        [sys.executable, "-P", "-m", "loosehanger.cli", "watch", "--json", "--minutes", "60"],
         cwd=kit.root,
         env=kit.variables(),
         stdout=subprocess.PIPE,
@@ -81,6 +94,9 @@ def run(kit: Kit, rate: int, seconds: int) -> dict[str, list[float]]:
     reader.start()
     try:
         wait_until_counted(shown, 0)
+        # It begins with the ten seconds in which it was started, and what they have of an earlier run.
+        before = max(found[-1][1] for found in shown.counts.values())
+        memory, begun = resident(watching), len(shown.rounds)
         finished(
             kafka_tool(
                 kit, "europe", "ProducerPerformance", "--topic", TOPIC, "--num-records", str(rate * seconds),
@@ -88,13 +104,25 @@ def run(kit: Kit, rate: int, seconds: int) -> dict[str, list[float]]:
                 "--command-property", "acks=all", "batch.size=65536", "linger.ms=5",
             )
         )  # fmt: skip
-        wait_until_counted(shown, rate * seconds)
+        wait_until_counted(shown, before + rate * seconds)
+        steps = [after - at for at, after in itertools.pairwise(shown.rounds[begun:])]
+        print(
+            f"{rate:,}/s: a document every {statistics.median(steps):.1f} s (at most {max(steps):.1f}), "
+            f"memory {memory} MiB, then {resident(watching)}; {shown.faults} findings, notes and problems",
+            flush=True,
+        )
     finally:
         watching.send_signal(signal.SIGINT)
         watching.wait()
         reader.join()
-    written = timestamps(kit, started)
-    return {region: delays(written, counts) for region, counts in shown.counts.items()}
+    written = timestamps(kit, shown.since)
+    return {region: delays(written, counts)[before:] for region, counts in shown.counts.items()}
+
+
+def resident(watching: subprocess.Popen[str]) -> int:
+    """The memory of a watch and of its Java machine, in MiB."""
+    process = psutil.Process(watching.pid)
+    return sum(one.memory_info().rss for one in (process, *process.children(recursive=True))) // 2**20
 
 
 def payloads(folder: Path) -> Path:

@@ -9,11 +9,20 @@ EVENTS = ("ORDERS", "CANCELLATIONS", "DOORS", "STOCK", "CUSTOMERS", "SENSORS")
 TOPIC = rf"^(?:.*[._-])?LH\.({'|'.join(EVENTS)})$"
 """An event topic under any policy: what stands before ``LH.`` is the policy's."""
 
+MOST_QUANTITY, MOST_PRICE, MOST_READING = 10**9, 10**12, 10**6
+"""What a shop can mean at most. Sums of more would overflow, and Spark then ends the whole job for one record."""
+LONGEST_NAME = 200
 # Every field that the aggregates use, whichever event has it.
 _BODY = (
     "description string, region string, price decimal(18,2), quantity bigint, warehouse string, product string, "
     "temperature double, humidity double, broken string"
 )
+_BOUNDS = {
+    "quantity": MOST_QUANTITY,
+    "price": MOST_PRICE,
+    "temperature": MOST_READING,
+    "humidity": MOST_READING,
+}
 _REQUIRED = {
     "ORDERS": ("description", "region", "price", "quantity"),
     "STOCK": ("warehouse", "product", "quantity"),
@@ -29,14 +38,18 @@ def parse(records: DataFrame) -> DataFrame:
 
     Returns:
         consumed_in, event (such as ORDERS), timestamp, body (a struct), ``readable``: whether it is a JSON object with
-        the fields that its kind of event needs, of the right types.
+        the fields that its kind of event needs, of the right types, and no number that cannot be meant.
     """
-    text = F.col("value").cast("string")
-    body = F.from_json(text, _BODY, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "broken"})
     events = records.select(
-        "consumed_in", F.regexp_extract("topic", TOPIC, 1).alias("event"), "timestamp", body.alias("body")
+        "consumed_in", F.regexp_extract("topic", TOPIC, 1).alias("event"), "timestamp", body().alias("body")
     ).where("event != ''")
-    return events.withColumn("readable", _readable())
+    return events.withColumn("readable", readable())
+
+
+def body() -> Column:
+    """What an event's value says, as a struct; over a frame with the column ``value``."""
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "broken", "allowNonNumericNumbers": "false"}
+    return F.from_json(F.col("value").cast("string"), _BODY, options)
 
 
 def summary(events: DataFrame) -> DataFrame:
@@ -46,19 +59,19 @@ def summary(events: DataFrame) -> DataFrame:
         events: as from ``parse``.
 
     Returns:
-        consumed_in, events, first, last, unreadable, orders, cancellations, units, revenue, stock_units, movements,
-        readings, temperature (mean, in °C) and humidity (mean, in %).
+        consumed_in, events, first and last (in milliseconds), unreadable, orders, cancellations, units, revenue,
+        stock_units, movements, readings, temperature (mean, in °C) and humidity (mean, in %).
     """
     order, stock, sensor = (F.col("readable") & (F.col("event") == name) for name in ("ORDERS", "STOCK", "SENSORS"))
     return events.groupBy("consumed_in").agg(
         F.count("*").alias("events"),
-        F.min("timestamp").alias("first"),
-        F.max("timestamp").alias("last"),
+        F.unix_millis(F.min("timestamp")).alias("first"),
+        F.unix_millis(F.max("timestamp")).alias("last"),
         F.count_if(~F.col("readable")).alias("unreadable"),
         F.count_if(order).alias("orders"),
         F.count_if(F.col("readable") & (F.col("event") == "CANCELLATIONS")).alias("cancellations"),
         _total(F.when(order, F.col("body.quantity"))).alias("units"),
-        _total(F.when(order, _revenue())).alias("revenue"),
+        _total(F.when(order, revenue())).alias("revenue"),
         F.count_if(stock).alias("movements"),
         _total(F.when(stock, F.col("body.quantity"))).alias("stock_units"),
         F.count_if(sensor).alias("readings"),
@@ -78,10 +91,10 @@ def orders_by(events: DataFrame, field: str) -> DataFrame:
         consumed_in, name, orders, units, revenue.
     """
     orders = events.where(F.col("readable") & (F.col("event") == "ORDERS"))
-    return orders.groupBy("consumed_in", F.col(f"body.{field}").alias("name")).agg(
+    return orders.groupBy("consumed_in", name_of(field).alias("name")).agg(
         F.count("*").alias("orders"),
         _total(F.col("body.quantity")).alias("units"),
-        _total(_revenue()).alias("revenue"),
+        _total(revenue()).alias("revenue"),
     )
 
 
@@ -101,7 +114,13 @@ def best(by: DataFrame, count: int) -> DataFrame:
     return by.join(F.broadcast(ranked), "name").withColumn("rank", F.col("rank") + 1)
 
 
-def _revenue() -> Column:
+def name_of(field: str) -> Column:
+    """A field by which events are grouped, cut to what can be shown."""
+    return F.substring(F.col(f"body.{field}"), 1, LONGEST_NAME)
+
+
+def revenue() -> Column:
+    """What an order is worth: the piece's price times quantity."""
     return (F.col("body.price") * F.col("body.quantity").cast("decimal(18,0)")).cast("decimal(38,2)")
 
 
@@ -109,11 +128,16 @@ def _total(column: Column) -> Column:
     return F.coalesce(F.sum(column), F.lit(0).cast("long"))
 
 
-def _readable() -> Column:
-    readable = F.col("body").isNotNull() & F.col("body.broken").isNull()
+def readable() -> Column:
+    """Whether ``body`` is a JSON object with what its kind of ``event`` needs, and no number that cannot be meant."""
+    found = F.col("body").isNotNull() & F.col("body.broken").isNull()
+    for name, most in _BOUNDS.items():
+        # Compared with both ends: the least long has no absolute value. NaN is more than any number.
+        number = F.col(f"body.{name}")
+        found = found & (number.isNull() | number.between(-most, most))
     for event, fields in _REQUIRED.items():
         complete = F.lit(True)
         for name in fields:
             complete = complete & F.col(f"body.{name}").isNotNull()
-        readable = readable & ((F.col("event") != event) | complete)
-    return F.coalesce(readable, F.lit(False))
+        found = found & ((F.col("event") != event) | complete)
+    return F.coalesce(found, F.lit(False))

@@ -13,7 +13,7 @@ from decimal import Decimal
 # The SVG was made by Matplotlib a moment ago: nothing of it is foreign, and what is foreign in it was escaped.
 from xml.etree import ElementTree
 
-from lab.access import lab_home
+from loosehanger.paths import lab_home
 
 # Matplotlib lists the machine's fonts once and keeps the list: among what the kit makes, not in the user's home.
 os.environ.setdefault("MPLCONFIGDIR", str(lab_home() / "cache" / "matplotlib"))

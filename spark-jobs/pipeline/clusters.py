@@ -11,22 +11,25 @@ from datetime import datetime
 from typing import Any
 
 from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, OffsetSpec, TopicPartition
-from kafka.admin import ConfigResource
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
-from lab.access import Region
-from lab.connection import Connection
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.kafka_client import explain, topic_configs
+from loosehanger.model.record import Region
 
 USER = "prover"
 _BOOTSTRAP_MS = 10_000
 _REQUEST_MS = 15_000
+_FIRST_STEP = 16
+"""How many offsets from a partition's end are looked at first for its last record."""
+_STEPS_GROW = 16
 
 # What goes wrong comes as an exception; the clients' own warnings on standard error only repeat it.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 logging.getLogger("kafka").propagate = False
 
 
-class UnreachableError(Exception):
+class NoAnswerError(Exception):
     """Something that the proof needs does not answer: the message says what, and why."""
 
 
@@ -63,29 +66,52 @@ class Cluster:
         """The topics that may be read, with their number of partitions.
 
         Raises:
-            UnreachableError: the cluster does not answer.
+            NoAnswerError: the cluster does not answer.
         """
         with self.reaching():
             topics = self._client().describe_topics()
         return {topic["name"]: len(topic["partitions"]) for topic in topics if not topic["error_code"]}
 
-    def identity(self) -> tuple[str, dict[str, str]]:
-        """The cluster's id, and that of each topic that may be read: other ones, when they were made anew.
+    def hidden(self, topics: Collection[str]) -> set[str]:
+        """Those of the topics that may be there or not: Kafka shows none where the right Describe is missing.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        if not topics:
+            return set()
+        with self.reaching():
+            found = self._client().describe_topics(sorted(topics))
+        return {topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno}
+
+    def id(self) -> str:
+        """The cluster's id: another one, when it was made anew.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        with self.reaching():
+            return str(self._client().describe_cluster()["cluster_id"])
+
+    def inventory(self) -> dict[str, tuple[str, int]]:
+        """The id (another one, when it was made anew) and number of partitions of each topic that may be read.
 
         Raises:
             UnreachableError: the cluster does not answer.
         """
         with self.reaching():
-            cluster, topics = self._client().describe_cluster(), self._client().describe_topics()
-        return cluster["cluster_id"], {
-            topic["name"]: str(topic["topic_id"]) for topic in topics if not topic["error_code"]
+            topics = self._client().describe_topics()
+        return {
+            topic["name"]: (str(topic["topic_id"]), len(topic["partitions"]))
+            for topic in topics
+            if not topic["error_code"]
         }
 
     def start_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where each partition's log begins.
 
         Raises:
-            UnreachableError: the cluster does not answer.
+            NoAnswerError: the cluster does not answer.
         """
         return self._offsets(partitions, OffsetSpec.EARLIEST)
 
@@ -93,31 +119,64 @@ class Cluster:
         """Where each partition's committed records end: its last stable offset.
 
         Raises:
-            UnreachableError: the cluster does not answer.
+            NoAnswerError: the cluster does not answer.
         """
         return self._offsets(partitions, OffsetSpec.LATEST)
+
+    def written_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each partition ends, with the records of transactions that are still open.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        return self._offsets(partitions, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
 
     def offsets_since(self, partitions: Iterable[TopicPartition], since: datetime) -> dict[TopicPartition, int]:
         """Where each partition's first record of that time or later is; its end where there is none.
 
         Raises:
-            UnreachableError: the cluster does not answer.
+            NoAnswerError: the cluster does not answer.
         """
-        wanted = list(partitions)
-        ends, found = self.end_offsets(wanted), self._offsets(wanted, int(since.timestamp() * 1000))
-        return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
+        return self.offsets_from(partitions, int(since.timestamp() * 1000))
 
-    def configs(self, topics: Collection[str]) -> dict[str, dict[str, Config]]:
-        """The configurations of each topic by name.
+    def offsets_from(self, partitions: Iterable[TopicPartition], since_ms: int) -> dict[TopicPartition, int]:
+        """As ``offsets_since``, of a time in epoch milliseconds.
 
         Raises:
             UnreachableError: the cluster does not answer.
         """
-        if not topics:
+        wanted = list(partitions)
+        # Below 0 are no times but Kafka's own words for a partition's end and beginning.
+        since_ms = max(since_ms, 0)
+        ends, found = self.end_offsets(wanted), self._offsets(wanted, since_ms)
+        return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
+
+    def first_since(self, partitions: Iterable[TopicPartition], since_ms: int) -> dict[TopicPartition, tuple[int, int]]:
+        """Offset and timestamp of each partition's first record of that time (epoch ms) or later, if it has one.
+
+        Raises:
+            UnreachableError: the cluster does not answer.
+        """
+        specs = dict.fromkeys(partitions, max(since_ms, 0))
+        if not specs:
             return {}
-        resources = [ConfigResource("topic", topic) for topic in topics]
         with self.reaching():
-            described = self._client().describe_configs(resources, config_filter="all")["topic"]
+            found = self._client().list_partition_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED)
+        return {place: (told.offset, told.timestamp) for place, told in found.items() if told.offset >= 0}
+
+    def configs(self, topics: Collection[str]) -> dict[str, dict[str, Config]]:
+        """The configurations of each topic by name, without the topics where the right DescribeConfigs is missing.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        with self.reaching():
+            described, errors = topic_configs(self._client(), topics)
+        for topic, error in errors.items():
+            if isinstance(error, UnknownTopicOrPartitionError):
+                described[topic] = {}  # Deleted in the meantime.
+            elif not isinstance(error, TopicAuthorizationFailedError):
+                raise NoAnswerError(f"{self.region}: the settings of {topic} cannot be read: {error}") from error
         return {
             topic: {
                 name: Config(
@@ -131,9 +190,34 @@ class Cluster:
             for topic, entries in described.items()
         }
 
+    def lacks(self, right: str, topic: str) -> str:
+        """Says that the user lacks a right."""
+        return f"user '{self.connection.username or 'ANONYMOUS'}' lacks {right} on topic {topic} in {self.region}"
+
+    def transactional(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those partitions of which the brokers know a producer that writes in transactions.
+
+        Brokers forget a producer that has been silent for a day (``producer.id.expiration.ms``), and those before
+        Kafka 2.8 do not tell.
+        """
+        if not partitions:
+            return set()
+        try:
+            found = self._client().describe_producers(partitions)
+        except (KafkaError, OSError):
+            return set()
+        return {
+            partition
+            for partition, state in found.items()
+            if any(
+                producer.coordinator_epoch >= 0 or producer.current_transaction_start_offset >= 0
+                for producer in state.active_producers
+            )
+        }
+
     def last_records(
         self, ranges: Mapping[TopicPartition, tuple[int, int]], timeout_s: float
-    ) -> dict[TopicPartition, int]:
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
         """The offset of each partition's last committed record, found from the end without reading the partition.
 
         Transaction markers, aborted records and what compaction removed take offsets too, and are not records.
@@ -143,39 +227,24 @@ class Cluster:
             timeout_s: bound, in seconds.
 
         Returns:
-            The partitions that have a record.
+            The partitions that have a record; and those of which that cannot be told, with the reason.
 
         Raises:
-            UnreachableError: the cluster does not answer, or not within the bound.
+            NoAnswerError: the cluster does not answer, or has not given a single record within the bound.
         """
         deadline = time.monotonic() + timeout_s
-        found: dict[TopicPartition, int] = {}
-        ends = {partition: (start, end) for partition, (start, end) in ranges.items() if start < end}
-        back = 16
+        wanted = {partition: (start, end) for partition, (start, end) in ranges.items() if start < end}
         with self.reaching(), self._consumer() as consumer:
-            while ends:
-                consumer.assign(list(ends))
-                for partition, (start, end) in ends.items():
-                    consumer.seek(partition, max(start, end - back))
-                unread = set(ends)
-                while unread:
-                    if time.monotonic() > deadline:
-                        raise UnreachableError(
-                            f"{self.region}: {_names(unread)} could not be read in {timeout_s:.0f} s"
-                        )
-                    for partition, records in consumer.poll(timeout_ms=200).items():
-                        offsets = [record.offset for record in records if record.offset < ranges[partition][1]]
-                        found[partition] = max([found.get(partition, -1), *offsets])
-                    unread = {partition for partition in unread if consumer.position(partition) < ends[partition][1]}
-                    consumer.pause(*(ends.keys() - unread))
-                found = {partition: offset for partition, offset in found.items() if offset >= 0}
-                ends = {
-                    partition: (start, end)
-                    for partition, (start, end) in ends.items()
-                    if partition not in found and end - back > start
-                }
-                back *= 16
-        return found
+            found, unread = _last_offsets(consumer, wanted, deadline)
+        untold = {
+            partition: self.lacks("Read", partition.topic)
+            if reason.startswith(TopicAuthorizationFailedError.__name__)
+            else reason or f"not within {timeout_s:.0f} s"
+            for partition, reason in unread.items()
+        }
+        if wanted and untold.keys() == wanted.keys() and not any(unread.values()):
+            raise NoAnswerError(f"{self.region}: {_names(untold)} could not be read in {timeout_s:.0f} s")
+        return found, untold
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
@@ -185,12 +254,17 @@ class Cluster:
         finally:
             consumer.close(autocommit=False)
 
-    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec | int) -> dict[TopicPartition, int]:
+    def _offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        spec: OffsetSpec | int,
+        level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[TopicPartition, int]:
         specs = dict.fromkeys(partitions, spec)
         if not specs:
             return {}
         with self.reaching():
-            offsets = self._client().list_partition_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED)
+            offsets = self._client().list_partition_offsets(specs, isolation_level=level)
         return {partition: found.offset for partition, found in offsets.items()}
 
     def _client(self) -> Any:
@@ -207,12 +281,16 @@ class Cluster:
         """Around whatever asks the cluster something.
 
         Raises:
-            UnreachableError: in place of what the client raises.
+            NoAnswerError: in place of what the client raises.
         """
         try:
             yield
+        except TopicAuthorizationFailedError as error:
+            topics = ", ".join(sorted(map(str, error.args[0]))) if error.args and error.args[0] else "a topic"
+            raise NoAnswerError(f"{self.region}: {self.lacks('Read', topics)}") from error
         except (KafkaError, OSError) as error:
-            raise UnreachableError(f"{self.region}: the cluster does not answer ({_reason(error)})") from error
+            said = explain(error, self.connection.username)
+            raise NoAnswerError(f"{self.region}: the cluster {said}") from error
 
 
 def consumer_settings(connection: Connection) -> dict[str, Any]:
@@ -233,9 +311,49 @@ def partitions_of(topics: Mapping[str, int]) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
 
 
+def _last_offsets(
+    consumer: Any, ranges: Mapping[TopicPartition, tuple[int, int]], deadline: float
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+    """As ``Cluster.last_records`` has it; the reason is empty where it took too long."""
+    found: dict[TopicPartition, int] = {}
+    unread: dict[TopicPartition, str] = {}
+    # What is being read of each partition: from the end, in ever larger steps.
+    reading = {partition: (max(start, end - _FIRST_STEP), end) for partition, (start, end) in ranges.items()}
+    try:
+        consumer.assign(list(reading))
+        # One that was assigned before and paused stays so.
+        consumer.resume(*reading)
+        for partition, (begin, _) in reading.items():
+            consumer.seek(partition, begin)
+        while reading and time.monotonic() < deadline:
+            for partition, batch in consumer.poll(timeout_ms=200).items():
+                offsets = [record.offset for record in batch if record.offset < ranges[partition][1]]
+                found[partition] = max([found.get(partition, -1), *offsets])
+            for partition, (begin, until) in list(reading.items()):
+                if consumer.position(partition) < until:
+                    continue
+                start, end = ranges[partition]
+                if found.get(partition, -1) < 0 and begin > start:
+                    reading[partition] = (max(start, end - (end - begin) * _STEPS_GROW), begin)
+                    consumer.seek(partition, reading[partition][0])
+                else:
+                    del reading[partition]
+                    consumer.pause(partition)
+    except (KafkaError, ValueError) as error:
+        if len(ranges) == 1:
+            return {}, {partition: f"{type(error).__name__}: {error}" for partition in ranges}
+        # The client does not say which of them it cannot read.
+        found, unread = {}, {}
+        for partition, span in ranges.items():
+            last, reasons = _last_offsets(consumer, {partition: span}, deadline)
+            found |= last
+            unread |= reasons
+        return found, unread
+    return (
+        {partition: offset for partition, offset in found.items() if offset >= 0 and partition not in reading},
+        dict.fromkeys(reading, ""),
+    )
+
+
 def _names(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(sorted(f"{partition.topic}-{partition.partition}" for partition in partitions))
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

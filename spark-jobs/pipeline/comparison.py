@@ -1,301 +1,499 @@
-"""Level two of the proof: two multisets of records compared record by record, and the name of every difference.
-
-Everything here is a pure function of frames. Rows are keyed by *flow*: source region, target region and the topic's
-name at the source. A record's content is (partition, key, value, timestamp, headers), as its fingerprint says.
-"""
+"""Finds every difference between both sides of the flows, up to frozen offsets: outlines first, then what differs."""
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from typing import Any
+
+from kafka import TopicPartition
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from pipeline.records import FLOW, FLOW_PARTITION, IDENTITY
+from pipeline import differences, outlines, records
+from pipeline.clusters import Config
+from pipeline.cuts import Cut, Frozen, is_compacted
+from pipeline.flows import Flow, FlowId, MirrorId
+from pipeline.mirrors import MirrorProgress
+from pipeline.reading import Ranges, no_records
+from pipeline.records import FLOW, FLOW_PARTITION, PLACE
+from pipeline.session import fit, small_frame
+from pipeline.times import iso
 
-KINDS = ("missing", "duplicates", "unexpected", "altered", "moved", "reordered", "expired")
-_CONTENT = ("fingerprint", *FLOW_PARTITION)
-_DIFFERENCE = (*FLOW_PARTITION, "kind", "fingerprint", "source_record", "target_record")
+# What a record adds on disk to key, value and headers; rather too much than too little.
+_RECORD_OVERHEAD = 100
+_LONGEST_KEY = 64
+_FLOWS = "flow int, source string, topic string, target string, target_topic string, slot int"
+_CUTS = "flow int, partition int, until long"
+_PARTITIONS = "flow int, partition int"
+_BOUNDS = (
+    "flow int, partition int, source_start long, target_start long, "
+    "first_source long, first_target long, expire_before long, size_retained boolean"
+)
+
+Spans = dict[TopicPartition, tuple[int, int]]
+Read = Callable[[str, Ranges], DataFrame]
+"""Reads these offsets in a region: a frame of ``records.RECORD_SCHEMA``, each task a part of one partition in order."""
 
 
-def match_copies(source: DataFrame, target: DataFrame, cuts: DataFrame) -> DataFrame:
-    """Matches the first copy of a content at the source with its first copy at the target, second with second, …
+@dataclass(frozen=True)
+class Beginning:
+    """A flow's partition whose target holds records that the source has not, from before everything else there."""
+
+    partition: int
+    source_start: int
+    source_end: int
+    source_first: int | None
+    """Offset of the first record that the source has left."""
+    source_left: int
+    """How many it has left."""
+    target_start: int
+    target_end: int
+    first_copy: int | None
+    """Offset of the first copy of what the source has left."""
+    held: int
+    """What the target holds before it."""
+    never_mirrored: int
+    """Records on neither side, by the producer's sequence numbers."""
+
+
+@dataclass
+class Counts:
+    """What the comparison found in one flow."""
+
+    source_records: int = 0
+    target_records: int = 0
+    after_cut: int = 0
+    missing: int = 0
+    duplicates: int = 0
+    reordered: int = 0
+    unexpected: int = 0
+    altered: int = 0
+    moved: int = 0
+    expired: int = 0
+    never_mirrored: int = 0
+    """Records that the source deleted before the mirror had copied them."""
+    source_gaps: int = 0
+    buckets: int = 0
+    """Buckets of time that were compared by their outlines."""
+    opened: int = 0
+    """Those of them that were compared record by record."""
+    truncated: dict[int, int] = field(default_factory=dict)
+    """Target partitions with missing records whose log has lost its beginning, and the offsets where they begin."""
+    by_partition: list[dict[str, int]] = field(default_factory=list)
+    """Partition, source_records and target_records of each."""
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    beginnings: list[Beginning] = field(default_factory=list)
+    """Partitions whose source has let go of what the target still holds."""
+
+
+@dataclass
+class _Partition:
+    """What is known of a flow's partition: from the buckets that agree, and from those that were opened."""
+
+    outline: Row
+    pairs: Row | None = None
+
+    @property
+    def flow(self) -> int:
+        """The number of its flow."""
+        return int(self.outline.flow)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Flow and partition."""
+        return self.outline.flow, self.outline.partition
+
+    def number(self, name: str) -> int:
+        """A number of the pairs; 0 if nothing was opened."""
+        return int(self.pairs[name]) if self.pairs else 0
+
+    def first(self, name: str) -> int | None:
+        """The offset where the matched records begin, on one side."""
+        found = [row[name] for row in (self.outline, self.pairs) if row and row[name] is not None]
+        return min(found, default=None)
+
+
+class Comparison:
+    """One comparison of all flows, which have numbers here: their places among ``flows``.
+
+    A flow whose mirror is behind is judged as far as the mirror has come.
 
     Args:
-        source: the columns of ``FLOW_PARTITION``, fingerprint, and record (of the type ``IDENTITY``): up to an offset
-            that no copy can be newer than.
-        target: likewise, under the topic's name at the source.
-        cuts: the columns of ``FLOW_PARTITION``, and ``until``: source offsets below it are judged.
-
-    Returns:
-        A row for each pair: flow, partition, fingerprint, copy (1, 2, …), source_record and target_record (one of them
-        null without a partner), and in_cut (false without a source_record).
+        spark: the session.
+        flows: what to compare.
+        cuts: by source region.
+        progress: how far each mirror has come.
+        frozen: what to read.
+        read: reads it.
+        windows: for flows that are judged in part only, the end of each partition at the source.
     """
-    sides = source.select(*_CONTENT, "record", F.lit(True).alias("at_source")).unionByName(
-        target.select(*_CONTENT, "record", F.lit(False).alias("at_source"))
-    )
-    by_offset = Window.partitionBy(*_CONTENT, "at_source").orderBy("record.offset")
-    pairs = (
-        sides.repartition(*_CONTENT)
-        .withColumn("copy", F.row_number().over(by_offset))
-        .groupBy(*_CONTENT, "copy")
-        .agg(
-            F.any_value(F.when(F.col("at_source"), F.col("record")), ignoreNulls=True).alias("source_record"),
-            F.any_value(F.when(~F.col("at_source"), F.col("record")), ignoreNulls=True).alias("target_record"),
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        flows: Sequence[Flow],
+        cuts: Mapping[str, Cut],
+        progress: Mapping[MirrorId, MirrorProgress],
+        frozen: Frozen,
+        read: Read,
+        windows: Mapping[FlowId, Mapping[int, int]] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._cuts = cuts
+        self._frozen = frozen
+        self._read_region = read
+        self._numbered = list(flows)
+        slots = _slots(flows)
+        self._slots = max(slots, default=-1) + 1
+        rows = [
+            (number, flow.source, flow.topic, flow.target, flow.target_topic, slots[number])
+            for number, flow in enumerate(flows)
+        ]
+        self._flows = F.broadcast(small_frame(spark, rows, _FLOWS))
+        self._until = list(_judged(flows, cuts, progress, windows or {}))
+        self._until_frame = small_frame(spark, self._until, _CUTS)
+        self._slot_of = slots
+        self._compacted = {number for number, flow in enumerate(flows) if is_compacted(flow, cuts)}
+        self._counts = [Counts() for _ in flows]
+
+    def run(self, example_count: int) -> dict[FlowId, Counts]:
+        """Carries it out.
+
+        Args:
+            example_count: how many differences of each kind and flow to show.
+        """
+        tallied = self._tally_sources().persist()
+        target = outlines.outline(outlines.tally(self._read(self._frozen.targets)))
+        compared = outlines.compare(self._source_outlines(tallied), self._of_target(target)).persist()
+        sequences = (
+            outlines.sequences(tallied)
+            .withColumnRenamed("region", "source")
+            .join(self._flows.select("flow", "source", "topic"), ["source", "topic"])
         )
-    )
-    in_cut = F.coalesce(F.col("source_record.offset") < F.col("until"), F.lit(False))
-    return pairs.join(F.broadcast(cuts), [*FLOW_PARTITION], "left").withColumn("in_cut", in_cut).drop("until")
+        partitions = self._partitions(compared)
+        for row in sequences.groupBy(*FLOW).agg(F.sum("gaps").alias("gaps")).collect():
+            self._counts[row.flow].source_gaps = row.gaps
+        named = None
+        if any(known.outline.opened or known.outline.shifted for known in partitions):
+            named = self._open(compared, partitions)
+        for known in partitions:
+            self._count(known)
+        if named:
+            self._name(named.persist(), sequences, partitions, example_count)
+            named.unpersist()
+        for frame in (tallied, compared):
+            frame.unpersist()
+        return {flow.id: count for flow, count in zip(self._numbered, self._counts, strict=True)}
 
+    def _read(self, ranges: Mapping[str, Ranges]) -> DataFrame:
+        frames = [
+            self._read_region(region, wanted).withColumn("region", F.lit(region)) for region, wanted in ranges.items()
+        ]
+        nothing = no_records(self._spark).withColumn("region", F.lit(""))
+        return reduce(DataFrame.unionByName, frames or [nothing])
 
-def mark_reordered(pairs: DataFrame) -> DataFrame:
-    """Marks the pairs whose target offset is below that of a record which comes earlier at the source.
-
-    Args:
-        pairs: as from ``match_copies``.
-
-    Returns:
-        The pairs with ``reordered``.
-    """
-    source_offset, target_offset = F.col("source_record.offset"), F.col("target_record.offset")
-    earlier = (
-        Window.partitionBy(*FLOW_PARTITION)
-        .orderBy(source_offset.asc_nulls_first())
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
-    furthest = F.max(F.when(source_offset.isNotNull(), target_offset)).over(earlier)
-    return pairs.withColumn("reordered", F.coalesce(F.col("in_cut") & (target_offset < furthest), F.lit(False)))
-
-
-def summarise(marked: DataFrame) -> DataFrame:
-    """Counts the pairs of each flow's partition.
-
-    Args:
-        marked: as from ``mark_reordered``.
-
-    Returns:
-        For each flow and partition: source_records (in the cut), matched, reordered, source_only and target_only
-        (pairs without a partner), after_cut (copies of records behind the cut), and first_source and first_target, the
-        offsets where the matched records begin.
-    """
-    in_cut, both = F.col("in_cut"), _present("source_record") & _present("target_record")
-    return marked.groupBy(*FLOW_PARTITION).agg(
-        F.count_if(in_cut).alias("source_records"),
-        F.count_if(in_cut & both).alias("matched"),
-        F.count_if("reordered").alias("reordered"),
-        F.count_if(in_cut & ~both).alias("source_only"),
-        F.count_if(~_present("source_record")).alias("target_only"),
-        F.count_if(both & ~in_cut).alias("after_cut"),
-        F.min(F.when(both, F.col("source_record.offset"))).alias("first_source"),
-        F.min(F.when(both, F.col("target_record.offset"))).alias("first_target"),
-    )
-
-
-def lone_offsets(pairs: DataFrame) -> DataFrame:
-    """The places of the records without a partner, also of those behind the cut, for ``outlines.displaced``.
-
-    Args:
-        pairs: as from ``match_copies``.
-
-    Returns:
-        Flow, partition, source_offset and target_offset (one of them null).
-    """
-    return pairs.where("source_record IS NULL OR target_record IS NULL").select(
-        *FLOW_PARTITION,
-        F.col("source_record.offset").alias("source_offset"),
-        F.col("target_record.offset").alias("target_offset"),
-    )
-
-
-def name_differences(marked: DataFrame) -> DataFrame:
-    """Every difference with its name, as far as records tell; ``name_expired`` knows of retention.
-
-    Args:
-        marked: as from ``mark_reordered``.
-
-    Returns:
-        Flow, partition, kind (one of ``KINDS``), fingerprint, source_record and target_record (null where the
-        difference is that there is none). A record that moved has the partition of its source.
-    """
-    # A content that the source has not begins to be without a partner at its first copy.
-    first_lone = F.min("copy").over(Window.partitionBy(*_CONTENT))
-    kind = F.when(~_present("target_record"), "missing").when(first_lone > 1, "duplicates").otherwise("unexpected")
-    lone = marked.where((F.col("in_cut") & ~_present("target_record")) | ~_present("source_record")).withColumn(
-        "kind", kind
-    )
-    named = name_altered(name_moved(lone.select(*_DIFFERENCE)))
-    reordered = marked.where("reordered").withColumn("kind", F.lit("reordered"))
-    return named.unionByName(reordered.select(*_DIFFERENCE))
-
-
-def name_moved(differences: DataFrame) -> DataFrame:
-    """Turns a missing record and an unexpected one of the same content in another partition into one that moved.
-
-    Args:
-        differences: the columns that ``name_differences`` returns.
-
-    Returns:
-        The same columns; a record that moved has both a source_record and a target_record.
-    """
-    return _pair_up(differences, FLOW, ("fingerprint",), "true", "moved")
-
-
-def name_altered(differences: DataFrame) -> DataFrame:
-    """Turns a missing and an unexpected record that are the same one into one altered record.
-
-    They are the same if they share flow, partition, and the producer's run and sequence number, or key and timestamp.
-
-    Args:
-        differences: the columns that ``name_differences`` returns.
-
-    Returns:
-        The same columns; an altered record has both a source_record and a target_record.
-    """
-    numbered = "run IS NOT NULL AND seq IS NOT NULL"
-    by_sequence = _pair_up(differences, FLOW_PARTITION, ("run", "seq"), numbered, "altered")
-    return _pair_up(by_sequence, FLOW_PARTITION, ("key", "timestamp"), "true", "altered")
-
-
-def name_expired(differences: DataFrame, bounds: DataFrame) -> DataFrame:
-    """Tells records that retention took away on one side from those that went lost or came from elsewhere.
-
-    Args:
-        differences: the columns that ``name_differences`` returns.
-        bounds: for each flow and partition: source_start and target_start (where the logs begin), first_source and
-            first_target (where the matched records begin, null without one), expire_before (timestamp below which the
-            target's retention.ms removes, null for never), and size_retained (whether the target's log is long enough
-            for its retention.bytes to have removed something).
-
-    Returns:
-        The same with kind ``expired`` where retention explains the difference: records of the target that lie before
-        the first matched one while the source's log has lost its beginning; records of the source that lie before the
-        first matched one while the target's log has lost its beginning, and are old enough or the log long enough.
-    """
-    never = F.lit(2**63 - 1)
-    gone_at_source = (
-        (F.col("kind") == "unexpected")
-        & (F.col("source_start") > 0)
-        & (F.col("target_record.offset") < F.coalesce("first_target", never))
-    )
-    gone_at_target = (
-        (F.col("kind") == "missing")
-        & (F.col("target_start") > 0)
-        & (F.col("source_record.offset") < F.coalesce("first_source", never))
-        & (F.coalesce(F.col("source_record.timestamp") < F.col("expire_before"), F.lit(False)) | F.col("size_retained"))
-    )
-    expired = F.coalesce(gone_at_source | gone_at_target, F.lit(False))
-    kind = F.when(expired, "expired").otherwise(F.col("kind"))
-    return (
-        differences.join(F.broadcast(bounds), [*FLOW_PARTITION], "left").withColumn("kind", kind).select(*_DIFFERENCE)
-    )
-
-
-def never_mirrored(differences: DataFrame, sequences: DataFrame) -> DataFrame:
-    """How many records the source deleted before a mirror had copied them.
-
-    Only the producer's sequence numbers can tell: the target has older ones than the source, and some are on neither
-    side. The mirror says nothing of it; it goes on where the source's log begins.
-
-    Args:
-        differences: as from ``name_differences``.
-        sequences: flow, partition, run, and first_seq: the least number of the run that the source still has.
-
-    Returns:
-        Flow, partition, and never_mirrored, where it is not 0.
-    """
-    seq = F.col("target_record.seq").try_cast("long")
-    gone = (
-        differences.where("kind = 'expired' AND target_record.run IS NOT NULL")
-        .select(*FLOW_PARTITION, F.col("target_record.run").alias("run"), seq.alias("seq"))
-        .join(sequences, [*FLOW_PARTITION, "run"])
-        .where("seq < first_seq")
-    )
-    return (
-        gone.groupBy(*FLOW_PARTITION, "run")
-        .agg((F.max("first_seq") - F.min("seq") - F.count_distinct("seq")).alias("holes"))
-        .groupBy(*FLOW_PARTITION)
-        .agg(F.sum("holes").alias("never_mirrored"))
-        .where("never_mirrored > 0")
-    )
-
-
-def compare_latest(source: DataFrame, target: DataFrame, cuts: DataFrame) -> DataFrame:
-    """Compares compacted topics: for each key the record that holds, which is the last one.
-
-    Each side compacts in its own time, so what a later record of the key replaced need not be there; nor a tombstone.
-
-    Args:
-        source: the columns of ``FLOW_PARTITION``, fingerprint, tombstone (whether the value is null), and record.
-        target: likewise.
-        cuts: the columns of ``FLOW_PARTITION``, and ``until``: source offsets below it are judged.
-
-    Returns:
-        The columns that ``name_differences`` returns, of kind missing, unexpected or altered.
-    """
-    keyed = (*FLOW_PARTITION, "key")
-    offset = F.col("record.offset")
-    sources = source.withColumn("key", F.col("record.key")).join(F.broadcast(cuts), [*FLOW_PARTITION])
-    last = F.struct("fingerprint", "tombstone", "record")
-    here = sources.where(offset < F.col("until")).groupBy(*keyed).agg(F.max_by(last, offset).alias("here"))
-    there = target.groupBy(*keyed[:-1], F.col("record.key").alias("key")).agg(F.max_by(last, offset).alias("there"))
-    # The target may have a newer record of the key than the last one before the cut.
-    newer = sources.select(*keyed, F.col("fingerprint").alias("newer"), offset.alias("newer_offset"))
-    found = there.join(newer, [*keyed]).where("newer = there.fingerprint").groupBy(*keyed).agg(F.max("newer_offset"))
-    found = found.toDF(*keyed, "copy_of")
-    gone = F.lit(None).cast(IDENTITY)
-    held_here = F.col("here").isNotNull() & ~F.coalesce("here.tombstone", F.lit(False))
-    held_there = F.col("there").isNotNull() & ~F.coalesce("there.tombstone", F.lit(False))
-    up_to_date = F.col("copy_of") >= F.coalesce("here.record.offset", F.lit(-1))
-    kind = (
-        F.when(held_here & F.col("there").isNull(), "missing")
-        .when(held_there & F.col("here").isNull(), "unexpected")
-        .when(F.col("there").isNotNull() & (held_here | held_there), "altered")
-    )
-    return (
-        here.join(there, [*keyed], "full")
-        .join(found, [*keyed], "left")
-        .where(~F.coalesce(up_to_date, F.lit(False)))
-        .withColumn("kind", kind)
-        .where("kind IS NOT NULL")
-        .select(
-            *FLOW_PARTITION,
-            "kind",
-            F.coalesce("here.fingerprint", "there.fingerprint").alias("fingerprint"),
-            F.coalesce("here.record", gone).alias("source_record"),
-            F.coalesce("there.record", gone).alias("target_record"),
+    def _tally_sources(self) -> DataFrame:
+        until: dict[tuple[str, str, int], list[int]] = {}
+        for number, partition, end in self._until:
+            flow = self._numbered[number]
+            ends = until.setdefault((flow.source, flow.topic, partition), [0] * self._slots)
+            ends[self._slot_of[number]] = end
+        names = [f"until_{slot}" for slot in range(self._slots)]
+        frame = small_frame(
+            self._spark,
+            [(*place, *ends) for place, ends in until.items()],
+            ", ".join(["region string", "topic string", "partition int", *(f"{name} long" for name in names)]),
         )
-    )
+        sources = self._read(self._frozen.sources).join(F.broadcast(frame), [*PLACE])
+        return outlines.tally(sources, names, runs=True)
 
+    def _source_outlines(self, tallied: DataFrame) -> DataFrame:
+        outline = outlines.outline(tallied, self._slots).withColumnRenamed("region", "source")
+        of_flows = outline.join(self._flows.drop("target", "target_topic"), ["source", "topic"])
+        return of_flows.withColumn("in_cut", F.get("below", "slot")).drop("source", "topic", "slot", "below")
 
-def examples(differences: DataFrame, count: int) -> DataFrame:
-    """The first ``count`` differences of each flow and kind, in the order of their partitions and offsets."""
-    position = F.coalesce("source_record.offset", "target_record.offset")
-    order = Window.partitionBy(*FLOW, "kind").orderBy("partition", position)
-    return differences.withColumn("number", F.row_number().over(order)).where(F.col("number") <= count).drop("number")
+    def _of_source(self, ranges: Mapping[str, Ranges]) -> DataFrame:
+        """The records at the sources, for each flow that they belong to."""
+        here = records.contents(self._read(ranges)).withColumnRenamed("region", "source")
+        of_flows = here.join(self._flows.drop("target", "target_topic"), ["source", "topic"])
+        return of_flows.drop("source", "topic", "slot")
 
+    def _of_target(self, frame: DataFrame) -> DataFrame:
+        there = frame.withColumnsRenamed({"region": "target", "topic": "target_topic"})
+        of_flows = there.join(self._flows.drop("source", "topic"), ["target", "target_topic"])
+        return of_flows.drop("target", "target_topic", "slot")
 
-def _pair_up(differences: DataFrame, within: tuple[str, ...], by: tuple[str, ...], where: str, kind: str) -> DataFrame:
-    own = [name for name in by if name in _DIFFERENCE]
-    rows = differences.select(
-        "*",
-        *(F.coalesce(f"source_record.{name}", f"target_record.{name}").alias(name) for name in by if name not in own),
-    )
-    candidate = F.col("kind").isin("missing", "unexpected") & F.expr(where)
-    place = [F.coalesce(f"source_record.{name}", f"target_record.{name}") for name in ("partition", "offset")]
-    nth = F.row_number().over(Window.partitionBy(*within, *by, "kind").orderBy(*place))
-    first = {name: F.first(name, ignorenulls=True) for name in ("source_record", "target_record")}
-    paired = (
-        rows.where(candidate)
-        .withColumn("nth", nth)
-        .groupBy(*within, *by, "nth")
-        .agg(
-            F.when(F.count("kind") == 2, kind).otherwise(F.max("kind")).alias("kind"),
-            *(column.alias(name) for name, column in first.items()),
-            *(F.any_value(name).alias(name) for name in ("fingerprint",) if name not in by),
+    def _partitions(self, compared: DataFrame) -> list[_Partition]:
+        agrees = ~F.col("differs")
+        rows = compared.groupBy(*FLOW_PARTITION).agg(
+            F.count("*").alias("buckets"),
+            F.count_if("differs").alias("opened"),
+            F.count_if(agrees & (F.col("shift") != 0)).alias("shifted"),
+            *(
+                F.coalesce(F.sum(F.when(condition, F.col(column))), F.lit(0)).alias(name)
+                for name, condition, column in (
+                    ("in_cut", agrees, "here.in_cut"),
+                    ("at_source", agrees, "here.records"),
+                    ("opened_in_cut", F.col("differs"), "here.in_cut"),
+                    ("opened_at_target", F.col("differs"), "there.records"),
+                )
+            ),
+            F.coalesce(F.sum("here.records"), F.lit(0)).alias("source_left"),
+            F.min("here.first_offset").alias("source_first"),
+            F.min(F.when(agrees, F.col("here.first_offset"))).alias("first_source"),
+            F.min(F.when(agrees, F.col("there.first_offset"))).alias("first_target"),
+            *(
+                function(F.when(F.col("differs"), F.col(f"{side}.{end}_offset"))).alias(f"{side}_{end}")
+                for side in ("here", "there")
+                for end, function in (("first", F.min), ("last", F.max))
+            ),
         )
-    )
-    if "partition" not in within:
-        paired = paired.withColumn("partition", F.coalesce("source_record.partition", "target_record.partition"))
-    return paired.select(*_DIFFERENCE).unionByName(rows.where(~candidate).select(*_DIFFERENCE))
+        return [_Partition(row) for row in rows.collect()]
+
+    def _open(self, compared: DataFrame, partitions: list[_Partition]) -> DataFrame | None:
+        """Compares what differs record by record; notes what it finds in ``partitions``, and names the differences."""
+        latest = self._open_compacted(partitions)
+        ordinary = compared
+        if self._compacted:
+            keys = small_frame(self._spark, [(number,) for number in sorted(self._compacted)], "flow int")
+            ordinary = compared.join(F.broadcast(keys), [*FLOW], "left_anti")
+        marked = self._match(ordinary, partitions).persist()
+        unclear = outlines.displaced(ordinary, differences.lone_offsets(marked)).unionByName(
+            marked.where("reordered").select(*FLOW_PARTITION)
+        )
+        whole = {tuple(row) for row in unclear.distinct().collect()}
+        if any(known.place in whole and known.outline.at_source for known in partitions):
+            marked.unpersist()
+            entire = small_frame(self._spark, sorted(whole), _PARTITIONS).withColumn("entire", F.lit(True))
+            ordinary = (
+                ordinary.join(F.broadcast(entire), [*FLOW_PARTITION], "left")
+                .withColumn("differs", F.col("differs") | F.coalesce("entire", F.lit(False)))
+                .drop("entire")
+            )
+            others = [known for known in partitions if known.flow in self._compacted]
+            partitions[:] = [*self._partitions(ordinary), *others]
+            marked = self._match(ordinary, partitions).persist()
+        rows = {(row.flow, row.partition): row for row in differences.summarise(marked).collect()}
+        for known in partitions:
+            known.pairs = rows.get(known.place)
+        faults = ("source_only", "target_only", "reordered")
+        named = [latest] if latest else []
+        if any(known.number(name) for known in partitions for name in faults):
+            named.append(differences.name_differences(marked))
+        bounds = small_frame(self._spark, [self._bounds(known) for known in partitions], _BOUNDS)
+        return differences.name_expired(reduce(DataFrame.unionByName, named), bounds) if named else None
+
+    def _match(self, compared: DataFrame, partitions: Iterable[_Partition]) -> DataFrame:
+        """The records of the buckets that differ, matched. Of a partition, what lies between them is read as well."""
+        source: dict[str, Spans] = {}
+        target: dict[str, Spans] = {}
+        for known in partitions:
+            row = known.outline
+            if row.opened and known.flow not in self._compacted:
+                flow, (here, there) = self._numbered[known.flow], self._sides(known)
+                _widen(source.setdefault(flow.source, {}), here, row.here_first, row.here_last)
+                _widen(target.setdefault(flow.target, {}), there, row.there_first, row.there_last)
+        opened = compared.where("differs").select(*outlines.BUCKET)
+        at_target = self._of_target(records.contents(self._read(target)))
+        pairs = differences.match_copies(
+            self._of_source(source).join(opened, [*outlines.BUCKET], "left_semi"),
+            at_target.join(opened, [*outlines.BUCKET], "left_semi"),
+            self._until_frame,
+        )
+        return differences.mark_reordered(pairs)
+
+    def _open_compacted(self, partitions: Iterable[_Partition]) -> DataFrame | None:
+        """Compares the latest values of compacted topics, whole partitions at a time."""
+        source: dict[str, Spans] = {}
+        target: dict[str, Spans] = {}
+        differing = [known for known in partitions if known.outline.opened and known.flow in self._compacted]
+        if not differing:
+            return None
+        for known in differing:
+            flow, (here, there) = self._numbered[known.flow], self._sides(known)
+            source.setdefault(flow.source, {})[here] = _range(self._frozen.sources[flow.source], here)
+            target.setdefault(flow.target, {})[there] = _range(self._frozen.targets[flow.target], there)
+        # Of one source's flows some may differ and others not, and of those that do not the other side is not read.
+        opened = F.broadcast(small_frame(self._spark, [known.place for known in differing], _PARTITIONS))
+        at_target = self._of_target(records.contents(self._read(target)))
+        return differences.compare_latest(
+            self._of_source(source).join(opened, [*FLOW_PARTITION], "left_semi"),
+            at_target.join(opened, [*FLOW_PARTITION], "left_semi"),
+            self._until_frame,
+        )
+
+    def _sides(self, known: _Partition) -> tuple[TopicPartition, TopicPartition]:
+        """The partition at the source and at the target."""
+        flow, number = self._numbered[known.flow], known.outline.partition
+        return TopicPartition(flow.topic, number), TopicPartition(flow.target_topic, number)
+
+    def _count(self, known: _Partition) -> None:
+        row, count = known.outline, self._counts[known.flow]
+        here, there = row.in_cut, row.in_cut
+        if known.flow in self._compacted:
+            here, there = here + row.opened_in_cut, there + row.opened_at_target
+        here += known.number("source_records")
+        there += known.number("matched") + known.number("target_only")
+        count.source_records += here
+        count.target_records += there
+        count.after_cut += row.at_source - row.in_cut + known.number("after_cut")
+        count.buckets += row.buckets
+        count.opened += row.opened
+        count.by_partition.append({"partition": row.partition, "source_records": here, "target_records": there})
+        start, _ = _range(self._frozen.targets[self._numbered[known.flow].target], self._sides(known)[1])
+        if known.number("source_only") and start:
+            count.truncated[row.partition] = start
+
+    def _name(
+        self, named: DataFrame, sequences: DataFrame, partitions: Iterable[_Partition], example_count: int
+    ) -> None:
+        held: dict[tuple[int, int], int] = {}
+        counted = F.count("*").alias("records"), F.count_if(F.col("source_record").isNull()).alias("at_target")
+        for row in named.groupBy(*FLOW_PARTITION, "kind").agg(*counted).collect():
+            count = self._counts[row.flow]
+            setattr(count, row.kind, getattr(count, row.kind) + row.records)
+            if row.kind == "expired":
+                held[row.flow, row.partition] = row.at_target
+        if held:
+            found = differences.never_mirrored(named, sequences).collect()
+            lost = {(row.flow, row.partition): row.never_mirrored for row in found}
+            for known in partitions:
+                count = self._counts[known.flow]
+                count.never_mirrored += lost.get(known.place, 0)
+                if held.get(known.place) and known.flow not in self._compacted:
+                    count.beginnings.append(self._beginning(known, held[known.place], lost.get(known.place, 0)))
+        if example_count:
+            for row in differences.examples(named, example_count).collect():
+                self._counts[row.flow].examples.append(example(row))
+
+    def _beginning(self, known: _Partition, held: int, never_mirrored: int) -> Beginning:
+        row, flow, (here, there) = known.outline, self._numbered[known.flow], self._sides(known)
+        return Beginning(
+            row.partition,
+            *_range(self._frozen.sources[flow.source], here),
+            row.source_first,
+            row.source_left,
+            *_range(self._frozen.targets[flow.target], there),
+            known.first("first_target"),
+            held,
+            never_mirrored,
+        )
+
+    def _bounds(self, known: _Partition) -> tuple[Any, ...]:
+        """What retention may have removed of a flow's partition, for ``differences.name_expired``."""
+        flow, (here, there) = self._numbered[known.flow], self._sides(known)
+        source_start, _ = _range(self._frozen.sources[flow.source], here)
+        target_start, _ = _range(self._frozen.targets[flow.target], there)
+        # What may not be described may have any retention: whoever judges has to say so.
+        told = there.topic in self._frozen.target_configs[flow.target]
+        configs = self._frozen.target_configs[flow.target].get(there.topic, {})
+        retention_ms, retention_bytes = (_number(configs, name) for name in ("retention.ms", "retention.bytes"))
+        cut_ms = int(self._cuts[flow.source].at.timestamp() * 1000)
+        expire_before = cut_ms - retention_ms if retention_ms >= 0 else None
+        long_enough = (
+            known.number("source_only") > 0
+            and target_start > 0
+            and retention_bytes >= 0
+            and self._size(flow.target, there) >= retention_bytes
+        )
+        firsts = known.first("first_source"), known.first("first_target")
+        size_retained = long_enough or not told
+        return (*known.place, source_start, target_start, *firsts, expire_before, size_retained)
+
+    def _size(self, region: str, partition: TopicPartition) -> int:
+        """About how many bytes a target partition's log has, rather more than less."""
+        log = self._read_region(region, {partition: self._frozen.targets[region][partition]})
+        payload = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
+        headers = F.coalesce(F.octet_length(F.to_json("headers")), F.lit(0))
+        (row,) = log.agg(F.sum(payload + headers + _RECORD_OVERHEAD).alias("size")).collect()
+        return int(row["size"] or 0)
 
 
-def _present(side: str) -> Column:
-    return F.col(side).isNotNull()
+def compare(
+    spark: SparkSession,
+    flows: Sequence[Flow],
+    cuts: Mapping[str, Cut],
+    progress: Mapping[MirrorId, MirrorProgress],
+    frozen: Frozen,
+    example_count: int,
+    windows: Mapping[FlowId, Mapping[int, int]] | None = None,
+) -> dict[FlowId, Counts]:
+    """Reads both sides and compares them: their outlines first, then the buckets that differ record by record.
+
+    Returns:
+        What was found in each flow.
+    """
+    fit(spark, frozen.records)
+    comparison = Comparison(spark, flows, cuts, progress, frozen, partial(frozen.read, spark), windows)
+    return comparison.run(example_count)
+
+
+def _slots(flows: Iterable[Flow]) -> list[int]:
+    """For each flow its place among those of the same source topic: each may be judged up to another offset."""
+    taken: dict[tuple[str, str], int] = {}
+    slots = []
+    for flow in flows:
+        slots.append(taken.get((flow.source, flow.topic), 0))
+        taken[flow.source, flow.topic] = slots[-1] + 1
+    return slots
+
+
+def _judged(
+    flows: Iterable[Flow],
+    cuts: Mapping[str, Cut],
+    progress: Mapping[MirrorId, MirrorProgress],
+    windows: Mapping[FlowId, Mapping[int, int]],
+) -> Iterator[tuple[int, int, int]]:
+    """The number of each flow, each of its partitions, and the source offset below which it is judged."""
+    for number, flow in enumerate(flows):
+        cut, mirror = cuts[flow.source], progress[flow.mirror.id]
+        behind = mirror.behind(cut.last_records)
+        for partition, (_, end) in cut.ranges.items():
+            if partition.topic == flow.topic:
+                until = mirror.positions.get(partition, -1) + 1 if partition in behind else end
+                window = windows.get(flow.id)
+                within = until if window is None else min(until, window.get(partition.partition, 0))
+                yield number, partition.partition, within
+
+
+def example(row: Row) -> dict[str, Any]:
+    """A difference as documents have it."""
+    source, target = row.source_record, row.target_record
+    record = source or target
+    return {
+        "kind": row.kind,
+        "partition": row.partition,
+        "source_offset": source.offset if source else None,
+        "target_offset": target.offset if target else None,
+        **({"target_partition": target.partition} if row.kind == "moved" else {}),
+        "key": _readable(record.key),
+        "timestamp": iso(record.timestamp),
+    }
+
+
+def _readable(key: bytearray | None) -> str | None:
+    if key is None:
+        return None
+    try:
+        text = key.decode("utf-8")
+    except UnicodeDecodeError:
+        text = ""
+    shown = text if text.isprintable() and (text or not key) else f"0x{key.hex()}"
+    return shown if len(shown) <= _LONGEST_KEY else f"{shown[:_LONGEST_KEY]}…"
+
+
+def _range(ranges: Ranges, partition: TopicPartition) -> tuple[int, int]:
+    return ranges.get(partition, (0, 0))
+
+
+def _widen(spans: Spans, partition: TopicPartition, first: int | None, last: int | None) -> None:
+    if first is not None and last is not None:
+        start, end = spans.get(partition, (first, last + 1))
+        spans[partition] = (min(start, first), max(end, last + 1))
+
+
+def _number(configs: Mapping[str, Config], name: str) -> int:
+    value = configs[name].value if name in configs else None
+    return int(value) if value is not None else -1

@@ -33,6 +33,10 @@ class Difference:
     target: str | None
 
 
+Settings = tuple[dict[str, list[Difference]], dict[str, str]]
+"""The differences of each topic that has any, and of each topic that cannot be compared the rights that are missing."""
+
+
 def compare_configs(source: Mapping[str, Config], target: Mapping[str, Config]) -> list[Difference]:
     """The differences between a topic's configurations at the source and at the target.
 
@@ -49,9 +53,7 @@ def compare_configs(source: Mapping[str, Config], target: Mapping[str, Config]) 
     ]
 
 
-def config_differences(
-    source: Cluster, target: Cluster, topics: Mapping[str, str], timeout_s: float
-) -> dict[str, list[Difference]]:
+def config_differences(source: Cluster, target: Cluster, topics: Mapping[str, str], timeout_s: float) -> Settings:
     """The differences of each topic that are still there after the bound: MM2 synchronises every few seconds.
 
     Args:
@@ -61,38 +63,47 @@ def config_differences(
         timeout_s: bound, in seconds.
 
     Returns:
-        The topics with a difference, by their names at the source.
+        The topics with a difference, by their names at the source; and those whose settings cannot be compared, with
+        the rights that are missing.
 
     Raises:
         UnreachableError: a cluster does not answer.
     """
     deadline = time.monotonic() + timeout_s
     while True:
-        differences = _differences(source, target, topics)
+        differences, unknown = _differences(source, target, topics)
         if not differences or time.monotonic() > deadline:
-            return differences
+            return differences, unknown
         time.sleep(_RECHECK_S)
 
 
-def _differences(source: Cluster, target: Cluster, topics: Mapping[str, str]) -> dict[str, list[Difference]]:
+def _differences(source: Cluster, target: Cluster, topics: Mapping[str, str]) -> Settings:
     partitions_there = target.topics()
     partitions_here = source.topics()
     here = [topic for topic in topics if topic in partitions_here]
     configs_here = source.configs(here)
     configs_there = target.configs(_present(topics.values(), partitions_there))
     differences: dict[str, list[Difference]] = {}
+    unknown: dict[str, str] = {}
     for topic in here:
         mirrored = topics[topic]
         if mirrored not in partitions_there:
             differences[topic] = [Difference("topic", topic, None)]
             continue
         count, count_there = partitions_here[topic], partitions_there[mirrored]
-        found = compare_configs(configs_here[topic], configs_there[mirrored])
+        lacking = [
+            cluster.lacks("DescribeConfigs", name)
+            for cluster, name, known in ((source, topic, configs_here), (target, mirrored, configs_there))
+            if name not in known
+        ]
+        if lacking:
+            unknown[topic] = " and ".join(lacking)
+        found = [] if lacking else compare_configs(configs_here[topic], configs_there[mirrored])
         if count != count_there:
             found.append(Difference("partitions", str(count), str(count_there)))
         if found:
             differences[topic] = found
-    return differences
+    return differences, unknown
 
 
 def _present(topics: Collection[str], there: Mapping[str, int]) -> list[str]:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from lab.access import lab_home
-from lab.errors import WrongUseError, run_command
+from loosehanger.errors import WrongUseError, run_command
+from loosehanger.paths import lab_home
 
 _BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 _OPTIONS = {

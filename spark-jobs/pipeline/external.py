@@ -9,10 +9,12 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from lab.access import Lab, Mirror, Region
-from lab.connection import Connection
-from pipeline.clusters import USER, Cluster, UnreachableError, consumer_settings
-from pipeline.mirrors import UNKNOWN, Progress, selected_topics, target_topic
+from loosehanger.clients.connection import Connection
+from loosehanger.model.record import Lab, Region
+from loosehanger.model.topic_rules import selected_topics, target_topic
+from loosehanger.model.topology import Mirror
+from pipeline.clusters import USER, Cluster, NoAnswerError, consumer_settings
+from pipeline.mirrors import UNKNOWN, MirrorProgress
 
 EXTERNAL = "external"
 """The platform of such a lab."""
@@ -62,7 +64,7 @@ def wait_for_arrival(
     last_records: Mapping[TopicPartition, int],
     timeout_s: float,
     report: Callable[[str], None],
-) -> Progress:
+) -> MirrorProgress:
     """Waits until the last record of every source partition is at the target, or the bound has passed.
 
     Without Connect's interface nothing says how far a mirror has come; but it copies a partition in order, so where the
@@ -80,7 +82,7 @@ def wait_for_arrival(
         What is to be judged as copied.
 
     Raises:
-        UnreachableError: a cluster does not answer, or the source does not give its last records within the bound.
+        NoAnswerError: a cluster does not answer, or the source does not give its last records within the bound.
     """
     source, target = clusters[mirror.source], clusters[mirror.target]
     deadline, next_report = time.monotonic() + timeout_s, 0.0
@@ -103,7 +105,7 @@ def wait_for_arrival(
         names = ", ".join(sorted(f"{place.topic}-{place.partition}" for place in wanted))
         report(f"after {timeout_s:.0f} s the target had not the last record of {names}")
     judged = last_records if mirror.name == EXTERNAL else last_records.keys() - wanted.keys()
-    return Progress(UNKNOWN, {place: last_records[place] for place in judged})
+    return MirrorProgress(UNKNOWN, {place: last_records[place] for place in judged})
 
 
 def _contents(cluster: Cluster, offsets: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, Any]:
@@ -114,9 +116,7 @@ def _contents(cluster: Cluster, offsets: Mapping[TopicPartition, int], deadline:
             consumer.seek(place, offset)
         while missing := offsets.keys() - found.keys():
             if time.monotonic() > deadline + _GRACE_S:
-                raise UnreachableError(
-                    f"{cluster.region}: the last records of {len(missing)} partitions cannot be read"
-                )
+                raise NoAnswerError(f"{cluster.region}: the last records of {len(missing)} partitions cannot be read")
             for place, batch in consumer.poll(timeout_ms=500).items():
                 for record in batch:
                     if record.offset == offsets[place]:

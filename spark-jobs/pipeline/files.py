@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from lab.errors import LabError, WrongUseError
+from loosehanger.errors import LabError, WrongUseError
 
 
 def check_writable(path: Path) -> None:

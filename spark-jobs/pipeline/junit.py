@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree
 
-from pipeline.kinds import findings, printable
+from pipeline.kinds import printable
 from pipeline.tables import summary
 
 _ELEMENTS = {"disproved": "failure", "inconclusive": "error"}
 
 
 def junit(document: Mapping[str, Any]) -> str:
-    """Makes the report: one suite with a test case for each flow, and one for the verdict.
+    """Makes the report: one suite with a test case for each claim, one for each flow, and one for the verdict.
 
     Args:
         document: the proof, as from ``pipeline.verdict.judge``.
 
     Returns:
-        XML that holds to the schema of Ant's JUnit reports, which is the strictest of those in use. A flow with faults
-        has a failure; one of which something could not be decided has an error.
+        XML that holds to the schema of Ant's JUnit reports, which is the strictest of those in use. What is disproved
+        has a failure; what could not be decided has an error.
     """
     seconds = f"{document['seconds']:.3f}"
-    # Nothing measures a flow alone: all are compared at once.
-    cases = [
-        _case(f"{flow['source']} → {flow['target']}", flow["topic"], "0", found.verdict, found.reasons)
-        for flow, found in zip(document["flows"], findings(document), strict=True)
+    # Nothing measures a claim or a flow alone: all are compared at once.
+    cases = [_case("claims", claim["says"], "0", claim["verdict"], claim["reasons"]) for claim in document["claims"]]
+    cases += [
+        _case(f"{flow['source']} → {flow['target']}", flow["name"], "0", flow["verdict"], flow["reasons"])
+        for flow in _named(document["flows"])
     ]
     cases.append(_case("prove", "verdict", seconds, document["verdict"], document["reasons"]))
     # Ant's times have no time zone.
@@ -54,6 +56,20 @@ def junit(document: Mapping[str, Any]) -> str:
     ElementTree.SubElement(suite, "system-err")
     ElementTree.indent(suite)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
+
+
+def _named(flows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The flows with names of their own: with the mirror's where another one brings the same topic the same way."""
+    alike = Counter((flow["source"], flow["target"], flow["topic"]) for flow in flows)
+    return [
+        {
+            **flow,
+            "name": f"{flow['topic']} by {flow['mirror']}"
+            if alike[flow["source"], flow["target"], flow["topic"]] > 1
+            else flow["topic"],
+        }
+        for flow in flows
+    ]
 
 
 def _case(classname: str, name: str, seconds: str, verdict: str, reasons: list[str]) -> ElementTree.Element:

@@ -14,7 +14,7 @@ from typing import Any
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
-from lab.connection import Connection
+from loosehanger.clients.connection import Connection
 from pipeline.clusters import consumer_settings, partitions_of
 
 _POLL_MS = 200

@@ -2,79 +2,33 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-import requests
 from kafka import TopicPartition
 
-from lab.access import Mirror
-from lab.errors import WrongUseError
+from loosehanger.clients.connect import ConnectError, Rest, parts
+from loosehanger.model.topology import Mirror
 
-DEFAULT_EXCLUDE = r"mm2.*\.internal, .*\.replica, __.*"
-"""MM2 4.3.1's ``topics.exclude``, which holds where a mirror says nothing else."""
 _HTTP_TIMEOUT_S = 10
 _POLL_S = 0.5
 _REPORT_S = 5.0
 # A state that nobody leaves by waiting. FAILED is none: a restart may be under way.
-_AT_REST = ("PAUSED", "STOPPED")
+AT_REST = ("PAUSED", "STOPPED")
 UNKNOWN = "UNKNOWN"
 """The state of a mirror that nobody can be asked about."""
-
-
-def selected_topics(mirror: Mirror, topics: Iterable[str]) -> list[str]:
-    """The topics of a source that the mirror copies.
-
-    As MM2's DefaultTopicFilter and MirrorSourceConnector have it: a list of regular expressions of which one matches
-    the whole name, none of the excluded ones does, and neither internal topics nor those that came from the target.
-
-    Raises:
-        WrongUseError: a pattern is not a regular expression.
-    """
-    wanted, excluded = _pattern(mirror, mirror.topics), _pattern(mirror, mirror.topics_exclude or DEFAULT_EXCLUDE)
-    return sorted(
-        topic
-        for topic in topics
-        if wanted.fullmatch(topic)
-        and not excluded.fullmatch(topic)
-        and not _is_internal(topic)
-        and not _came_from(mirror, topic)
-    )
-
-
-def target_topic(mirror: Mirror, topic: str) -> str:
-    """The name that the mirror's policy gives a topic at the target."""
-    return topic if mirror.policy == "identity" else f"{mirror.source_alias}{mirror.separator}{topic}"
-
-
-def _pattern(mirror: Mirror, patterns: str) -> re.Pattern[str]:
-    try:
-        return re.compile("|".join(f"(?:{pattern.strip()})" for pattern in patterns.split(",")))
-    except re.error as error:
-        raise WrongUseError(
-            f"mirror {mirror.name}: '{patterns}' is not a list of regular expressions: {error}"
-        ) from error
-
-
-def _is_internal(topic: str) -> bool:
-    return topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal"))
-
-
-def _came_from(mirror: Mirror, topic: str) -> bool:
-    return mirror.policy != "identity" and mirror.target_alias in topic.split(mirror.separator)[:-1]
+NOT_ASKED = (UNKNOWN, "ABSENT", "REFUSED", "UNREACHABLE")
+"""States in which no position is known, though there may be one."""
 
 
 @dataclass(frozen=True)
-class Progress:
+class MirrorProgress:
     """How far a mirror has come."""
 
     state: str
-    """RUNNING, PAUSED, STOPPED, FAILED, UNASSIGNED, ABSENT, UNREACHABLE or UNKNOWN."""
+    """RUNNING, PAUSED, STOPPED, FAILED, UNASSIGNED, ABSENT, REFUSED, UNREACHABLE or UNKNOWN."""
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Offset of the last source record that was copied."""
 
@@ -85,58 +39,35 @@ class Progress:
 
 
 class Connect:
-    """The REST interface of a mirror's Connect workers."""
+    """What a mirror's Connect workers say of its source connector."""
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._address = f"{mirror.connect['url'].rstrip('/')}/connectors/{quote(mirror.connector, safe='')}"
-        self._session = requests.Session()
-        # The environment's proxies and .netrc have no business between the lab's own processes.
-        self._session.trust_env = False
-        # On Kubernetes it has neither: network policies guard it.
-        if "ca_file" in mirror.connect:
-            self._session.verify = mirror.connect["ca_file"]
-            password = Path(mirror.connect["password_file"]).read_text(encoding="utf-8").strip()
-            self._session.auth = (mirror.connect["username"], password)
+        self._rest = Rest.of(mirror.connect, timeout_s=_HTTP_TIMEOUT_S, rebalance_s=0)
 
-    def progress(self) -> Progress:
+    def progress(self) -> MirrorProgress:
         """State and positions; what goes wrong is a state as well."""
+        name = self._mirror.connector
         try:
-            status = self._get("status")
+            status = self._rest.status(name)
             if status is None:
-                return Progress("ABSENT")
-            offsets = self._get("offsets") or {"offsets": []}
-        except (requests.RequestException, ValueError):
-            return Progress("UNREACHABLE")
-        return Progress(_state(status), self._positions(offsets))
-
-    def _get(self, what: str) -> dict[str, Any] | None:
-        response = self._session.get(f"{self._address}/{what}", timeout=_HTTP_TIMEOUT_S)
-        if response.status_code == requests.codes.not_found:
-            return None
-        response.raise_for_status()
-        document: dict[str, Any] = response.json()
-        return document
-
-    def _positions(self, document: dict[str, Any]) -> dict[TopicPartition, int]:
-        return {
-            TopicPartition(entry["partition"]["topic"], entry["partition"]["partition"]): entry["offset"]["offset"]
-            for entry in document["offsets"]
-            if entry["partition"].get("cluster") == self._mirror.source_alias and entry.get("offset")
-        }
+                return MirrorProgress("ABSENT")
+            positions = self._rest.positions(name, self._mirror.source_alias)
+        except ConnectError as error:
+            return MirrorProgress("REFUSED" if error.refused else "UNREACHABLE")
+        return MirrorProgress(_state(status), {TopicPartition(*place): offset for place, offset in positions.items()})
 
 
 def _state(status: dict[str, Any]) -> str:
-    state: str = status["connector"]["state"]
-    tasks = [task["state"] for task in status["tasks"]]
-    if state == "RUNNING" and (not tasks or "RUNNING" not in tasks):
+    connector, *tasks = (part.state for part in parts("", status))
+    if connector == "RUNNING" and "RUNNING" not in tasks:
         return tasks[0] if tasks else "UNASSIGNED"
-    return "FAILED" if "FAILED" in tasks else state
+    return "FAILED" if "FAILED" in tasks else connector
 
 
 def wait_for_mirror(
     mirror: Mirror, last_records: Mapping[TopicPartition, int], timeout_s: float, report: Callable[[str], None]
-) -> Progress:
+) -> MirrorProgress:
     """Waits until the mirror has copied everything up to these offsets, or the bound has passed, or waiting is idle.
 
     Args:
@@ -155,24 +86,42 @@ def wait_for_mirror(
     while True:
         progress = connect.progress()
         behind = progress.behind(last_records)
-        at_rest = at_rest + 1 if progress.state in _AT_REST else 0
+        at_rest = at_rest + 1 if progress.state in AT_REST else 0
         now = time.monotonic()
         if not behind or now >= deadline or at_rest == 2:
             return progress
         if now >= next_report:
-            report(f"waiting: {describe(mirror, progress, last_records)}")
+            report(f"waiting: {describe(standing(mirror, progress, last_records))}")
             next_report = now + _REPORT_S
         time.sleep(min(_POLL_S, max(deadline - now, 0)))
 
 
-def describe(mirror: Mirror, progress: Progress, last_records: Mapping[TopicPartition, int]) -> str:
-    """One phrase: the state and how far behind, such as ``mirror mm2-na is STOPPED, 1,234 records behind``."""
-    if progress.state == "UNREACHABLE":
-        return f"mirror {mirror.name}: Connect does not answer"
-    if progress.state == "ABSENT":
-        return f"mirror {mirror.name}: there is no connector {mirror.connector}"
-    behind = sum(progress.behind(last_records).values())
-    if progress.state == UNKNOWN:
-        places = f"{len(progress.behind(last_records))} of {len(last_records)} partitions"
-        return f"mirror {mirror.name}: the last records of {places} did not arrive in time"
-    return f"mirror {mirror.name} is {progress.state}, {behind:,} records behind"
+def standing(mirror: Mirror, progress: MirrorProgress, last_records: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    """State and how far behind, as data for ``describe``."""
+    behind = progress.behind(last_records)
+    return {
+        "mirror": mirror.name,
+        "connector": mirror.connector,
+        "user": mirror.connect.get("username", "anonymous"),
+        "state": progress.state,
+        "records": sum(behind.values()),
+        "partitions": len(behind),
+        "of": len(last_records),
+    }
+
+
+def describe(standing: Mapping[str, Any]) -> str:
+    """One phrase: the state and how far behind, such as ``mirror mm2 is STOPPED, 1,234 records behind``."""
+    name = f"mirror {standing['mirror']}"
+    match standing["state"]:
+        case "UNREACHABLE":
+            return f"{name}: Connect does not answer"
+        case "REFUSED":
+            return f"{name}: Connect refuses user '{standing['user']}'"
+        case "ABSENT":
+            return f"{name}: there is no connector {standing['connector']}"
+        case state if state == UNKNOWN:
+            places = f"{standing['partitions']} of {standing['of']} partitions"
+            return f"{name}: the last records of {places} did not arrive in time"
+        case state:
+            return f"{name} is {state}, {standing['records']:,} records behind"

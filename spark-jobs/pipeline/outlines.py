@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from pipeline.records import FLOW_PARTITION, PLACE, RUN, SEQ, bucket, hashes, header
 
 BUCKET = (*FLOW_PARTITION, "bucket")
-_CONTENT = ("content_0", "content_1", "content_2", "content_3")
+CONTENT = ("content_0", "content_1", "content_2", "content_3")
 _ORDER = ("order_0", "order_1")
 # The largest prime whose product with a 32-bit number fits into a signed 64-bit one.
 _PRIME = 2**31 - 1
@@ -59,7 +59,7 @@ def tally(records: DataFrame, until: Sequence[str] = (), *, runs: bool = False) 
     return rows.groupBy(*PLACE, "task", "bucket", "run").agg(
         F.count("offset").alias("records"),
         F.array(*(F.count_if(F.col("offset") < F.col(name)) for name in until)).cast("array<long>").alias("below"),
-        *(F.sum(half).alias(name) for name, half in zip(_CONTENT, _halves(), strict=True)),
+        *(F.sum(half).alias(name) for name, half in zip(CONTENT, halves(), strict=True)),
         *(F.sum(_low(number) * row % _PRIME).alias(name) for number, name in enumerate(_ORDER)),
         F.min("row").alias("first_row"),
         F.min("offset").alias("first_offset"),
@@ -89,10 +89,10 @@ def outline(tallied: DataFrame, counts: int = 0) -> DataFrame:
     return ranked.groupBy(*PLACE, "bucket").agg(
         F.sum("records").alias("records"),
         F.array(*(F.sum(F.col("below")[number]) for number in range(counts))).cast("array<long>").alias("below"),
-        *(F.sum(name).alias(name) for name in _CONTENT),
+        *(F.sum(name).alias(name) for name in CONTENT),
         *(
             (F.sum(_moved(name, content, F.col("base"))) % _PRIME).alias(name)
-            for name, content in zip(_ORDER, _CONTENT[::2], strict=True)
+            for name, content in zip(_ORDER, CONTENT[::2], strict=True)
         ),
         F.min(F.col("base") + F.col("first_row")).alias("first_rank"),
         F.min("first_offset").alias("first_offset"),
@@ -130,10 +130,10 @@ def compare(source: DataFrame, target: DataFrame) -> DataFrame:
         for side, name in ((source, "here"), (target, "there"))
     ]
     shift = F.col("there.first_rank") - F.col("here.first_rank")
-    same_content = _all(F.col(f"here.{name}") == F.col(f"there.{name}") for name in ("records", *_CONTENT))
+    same_content = _all(F.col(f"here.{name}") == F.col(f"there.{name}") for name in ("records", *CONTENT))
     same_order = _all(
         _moved(f"here.{name}", f"here.{content}", F.col("shift")) == F.col(f"there.{name}")
-        for name, content in zip(_ORDER, _CONTENT[::2], strict=True)
+        for name, content in zip(_ORDER, CONTENT[::2], strict=True)
     )
     return (
         sides[0]
@@ -197,7 +197,8 @@ def _moved(order: str, low_halves: str, ranks: Column) -> Column:
     return F.pmod(F.col(order) + F.pmod(ranks, F.lit(_PRIME)) * (F.col(low_halves) % _PRIME), F.lit(_PRIME))
 
 
-def _halves() -> list[Column]:
+def halves() -> list[Column]:
+    """What is summed as ``CONTENT``: the halves of hash_0 and hash_1, so that no sum overflows."""
     return [half for number in range(2) for half in (_low(number), F.shiftrightunsigned(f"hash_{number}", 32))]
 
 

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from kafka import TopicPartition
 from pyspark.sql import SparkSession
 
-from lab.access import Lab, Mirror
-from pipeline.clusters import Cluster, UnreachableError
-from pipeline.comparing import Counts, Cut, Flow, FlowKey, Frozen, MirrorKey, compare, freeze
-from pipeline.configurations import Difference, config_differences
+from loosehanger.errors import LabError
+from loosehanger.model.chains import begins_with
+from loosehanger.model.claims import OF_LEDGERS, Forbidden
+from loosehanger.model.record import Lab
+from loosehanger.model.rights import readers_from
+from loosehanger.model.topic_rules import named_topics, selected_topics, source_topic, target_topic
+from loosehanger.model.topology import Mirror
+from loosehanger.paths import lab_home
+from pipeline.clusters import Cluster, NoAnswerError
+from pipeline.comparison import compare
+from pipeline.configurations import Settings, config_differences
+from pipeline.cuts import Cut, Frozen, freeze, is_compacted
+from pipeline.evidence import Evidence
 from pipeline.external import wait_for_arrival
+from pipeline.findings import Finding
+from pipeline.flows import Flow, FlowId, MirrorId
+from pipeline.forbidden import Present, named_like, scan, to_scan
 from pipeline.latency import LatencySampler
-from pipeline.mirrors import UNKNOWN, Progress, describe, selected_topics, target_topic, wait_for_mirror
-from pipeline.session import ERRORS, cause
+from pipeline.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress, standing, wait_for_mirror
+from pipeline.reading import read_records
+from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
+from pipeline.shortfall import shortfalls
+from pipeline.switch_evidence import look
 
 _CONFIG_TIMEOUT_S = 15.0
 _ATTEMPTS = 3
+_MOST_FAILURES = 20
+"""So often flows that cannot be read together are tried apart: enough for several such flows among hundreds."""
 
 Report = Callable[[str], None]
-
-
-@dataclass
-class Evidence:
-    """Everything found, before it is judged."""
-
-    flows: list[Flow] = field(default_factory=list)
-    cuts: dict[str, Cut] = field(default_factory=dict)
-    progress: dict[MirrorKey, Progress] = field(default_factory=dict)
-    counts: dict[FlowKey, Counts] = field(default_factory=dict)
-    configs: dict[FlowKey, list[Difference]] = field(default_factory=dict)
-    latencies: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    undecided: list[str] = field(default_factory=list)
-    """Why something could not be decided."""
 
 
 class Proof:
@@ -65,11 +69,15 @@ class Proof:
         self._timeout_s = timeout_s
         self._examples = examples
         self._report = report
-        self._clusters = {name: Cluster.of(region) for name, region in lab.regions.items()}
+        self._clusters = {name: Cluster.of(region) for name, region in lab.clusters.items()}
         self._samplers: dict[str, LatencySampler] = {}
+        self._hidden: set[FlowId] = set()
+        """The flows whose target topic may be there or not."""
+        self._reached: list[Mirror] = []
+        """The mirrors whose source and target answered."""
         self._threads = ThreadPoolExecutor(max_workers=16)
         self._spark: Future[SparkSession] = self._threads.submit(start_spark)
-        self._found = Evidence()
+        self._found = Evidence(claims=lab.claims)
 
     def run(self) -> Evidence:
         """Carries the proof out, in the order of its argument."""
@@ -79,115 +87,379 @@ class Proof:
             self._freeze_cuts()
             configs = self._start_comparing_configs()
             self._wait_for_mirrors()
-            self._compare_with_retries()
+            self._find_what_is_hidden()
+            self._find_what_is_only_at_a_target()
+            self._compare_all()
+            self._look_for_what_is_forbidden()
+            self._look_at_ledgers()
             self._collect_configs(configs)
             self._finish_sampling()
+        except LabError:
+            raise
+        except Exception as error:
+            # What was found until then still holds.
+            self._found.tell("broke_off", None, {"reason": self._defect(error)})
         finally:
             for cluster in self._clusters.values():
                 cluster.close()
             self._threads.shutdown(wait=False, cancel_futures=True)
         return self._found
 
-    def _find_flows(self) -> None:
-        listed: dict[str, dict[str, int] | None] = {}
-        for mirror in self._lab.mirrors:
-            topics = self._topics(mirror.source, listed)
-            if topics is None or self._topics(mirror.target, listed) is None:
+    def _look_for_what_is_forbidden(self) -> None:
+        """Looks in regions for what must not be there, and for who could read it elsewhere."""
+        for claim in self._lab.claims:
+            if claim.forbidden is None:
                 continue
-            selected = selected_topics(mirror, topics)
-            if not selected:
-                self._found.undecided.append(f"{mirror.source} has no topic that mirror {mirror.name} copies")
-            self._found.flows += [Flow(mirror, topic, target_topic(mirror, topic)) for topic in selected]
-
-    def _topics(self, region: str, listed: dict[str, dict[str, int] | None]) -> dict[str, int] | None:
-        if region not in listed:
+            region = claim.subject["region"]
+            reason = self._found.away.get(region)
             try:
-                listed[region] = self._clusters[region].topics()
-            except UnreachableError as error:
-                self._found.undecided.append(str(error))
-                listed[region] = None
-        return listed[region]
+                if not reason:
+                    self._found.present[claim.id] = self._present(region, claim.forbidden)
+            except (NoAnswerError, SparkEndedError) as error:
+                reason = str(error)
+            except ERRORS as error:
+                reason = cause(error)
+            if reason:
+                self._found.findings.append(Finding("undecided", "undecides", claim.id, details={"reason": reason}))
+
+    def _present(self, region: str, forbidden: Forbidden) -> Present:
+        cluster = self._clusters[region]
+        there = cluster.topics()
+        self._report(f"looking for what must not be in {region}")
+        spark = self._spark.result()
+        ranges = freeze(cluster, to_scan(there))
+        fit(spark, sum(end - start for start, end in ranges.values()))
+        rows = scan(read_records(spark, cluster.connection, ranges).persist(), forbidden).collect()
+        return Present(
+            named_like(there, forbidden.topics),
+            tuple(
+                {"origin": reader.region, "user": reader.user, "rule": reader.rule, "topic": topic}
+                for topic in forbidden.topics
+                for reader in readers_from(self._lab.topology, region, topic)
+            ),
+            tuple(row.asDict() for row in rows),
+        )
+
+    def _look_at_ledgers(self) -> None:
+        """Finds out what a switch has cost, where something is claimed of that."""
+        claims = [claim for claim in self._lab.claims if claim.kind in OF_LEDGERS]
+        if not claims:
+            return
+        try:
+            spark = self._spark.result()
+            self._found.switch = look(self._lab, lab_home(), claims, spark, self._timeout_s, self._report)
+        except SparkEndedError as error:
+            self._found.tell("no_spark", None, {"reason": str(error)})
+        except (LabError, NoAnswerError) as error:
+            for claim in claims:
+                self._found.findings.append(Finding("undecided", "undecides", claim.id, details={"reason": str(error)}))
+
+    def _find_flows(self) -> None:
+        self._found.away |= {name: f"{name} is lost, as the stage wants it" for name in self._lab.lost}
+        for name, cluster in self._clusters.items():
+            try:
+                self._found.topics[name] = cluster.topics()
+            except NoAnswerError as error:
+                self._found.away[name] = str(error)
+        for mirror in self._lab.mirrors:
+            if not self._found.claim_of(mirror):
+                self._found.tell("not_claimed", mirror, {"mirror": mirror.name}, "informs")
+                continue
+            ends = (mirror.source, mirror.target)
+            gone = [reason for name, reason in self._found.away.items() if name in ends]
+            for reason in gone:
+                self._found.tell("unreachable", mirror, {"reason": reason})
+            if gone:
+                continue
+            self._reached.append(mirror)
+            selected = selected_topics(mirror, self._found.topics[mirror.source])
+            if not selected:
+                user = self._clusters[mirror.source].connection.username or "anonymous"
+                details = {"mirror": mirror.name, "source": mirror.source, "user": user}
+                details |= {"pattern": mirror.topics, "exclude": mirror.topics_exclude}
+                self._found.tell("no_topics", mirror, details)
+            self._found.flows += [Flow(mirror, topic, target_topic(mirror, topic)) for topic in selected]
+        self._find_chains()
+
+    def _find_chains(self) -> None:
+        """Adds what goes through chains of mirrors, from end to end."""
+        known = {mirror.id: mirror for mirror in self._lab.mirrors}
+        for chain in self._lab.chains:
+            hops = [known[name] for name in chain.hops]
+            regions = dict.fromkeys([chain.source, *(hop.target for hop in hops)])
+            gone = [self._found.away[name] for name in regions if name in self._found.away]
+            for reason in gone:
+                self._found.tell("unreachable", chain, {"reason": reason})
+            if not gone:
+                topics = begins_with(self._lab.mirrors, hops, self._found.topics[chain.source])
+                self._found.flows += [Flow(chain, topic, target_topic(chain, topic)) for topic in topics]
 
     def _start_sampling(self) -> None:
-        for region in sorted({flow.mirror.target for flow in self._found.flows}):
-            wanted = {flow.target_topic for flow in self._found.flows if flow.mirror.target == region}
-            there = {name: count for name, count in self._clusters[region].topics().items() if name in wanted}
+        for region in sorted({flow.target for flow in self._found.flows}):
+            wanted = {flow.target_topic for flow in self._found.flows if flow.target == region}
+            try:
+                there = {name: count for name, count in self._clusters[region].topics().items() if name in wanted}
+            except NoAnswerError:
+                continue  # It has just answered. If it is away for longer, what follows will say so.
             self._samplers[region] = LatencySampler(self._clusters[region].connection, there)
             self._samplers[region].start()
 
     def _freeze_cuts(self) -> None:
-        for region in sorted({flow.mirror.source for flow in self._found.flows}):
+        for region in sorted({flow.source for flow in self._found.flows}):
             cluster = self._clusters[region]
-            topics = sorted({flow.topic for flow in self._found.flows if flow.mirror.source == region})
+            flows = [flow for flow in self._found.flows if flow.source == region]
+            topics = sorted({flow.topic for flow in flows})
             try:
                 at, ranges = datetime.now(UTC), freeze(cluster, topics)
-                last_records = cluster.last_records(ranges, self._timeout_s)
-                self._found.cuts[region] = Cut(at, ranges, last_records, cluster.configs(topics))
-            except UnreachableError as error:
-                self._found.undecided.append(str(error))
-                self._found.flows = [flow for flow in self._found.flows if flow.mirror.source != region]
+                last_records, unread = cluster.last_records(ranges, self._timeout_s)
+                configs = cluster.configs(topics)
+                self._found.cuts[region] = Cut(at, ranges, last_records, configs)
+                for flow in flows:
+                    if flow.topic not in configs:
+                        lacks = cluster.lacks("DescribeConfigs", flow.topic)
+                        reason = f"not compared, for nobody says whether it is compacted: {lacks}"
+                        self._found.cannot_tell(flow, reason)
+                    for partition in sorted(unread):
+                        if partition.topic == flow.topic:
+                            place = f"partition {partition.partition} at the source"
+                            reason = f"the last record of {place} could not be read: {unread[partition]}"
+                            self._found.cannot_tell(flow, reason)
+            except NoAnswerError as error:
+                for flow in flows:
+                    self._found.tell("unreachable", flow.mirror, {"reason": str(error)})
+                self._found.flows = [flow for flow in self._found.flows if flow.source != region]
+
+    def _find_what_is_hidden(self) -> None:
+        """Finds the topics that may be there or not, because the right to see them is missing."""
+        for mirror in list(self._reached):
+            source, target = self._clusters[mirror.source], self._clusters[mirror.target]
+            flows = [flow for flow in self._found.flows if flow.mirror == mirror]
+            try:
+                absent = named_topics(mirror) - {flow.topic for flow in flows}
+                unseen = {flow.target_topic for flow in flows} - target.topics().keys() if flows else set()
+                hidden_here, hidden_there = source.hidden(absent), target.hidden(unseen)
+            except NoAnswerError as error:
+                self._reached.remove(mirror)
+                self._found.tell("unreachable", mirror, {"reason": str(error)})
+                continue
+            for topic in sorted(absent):
+                if topic in hidden_here:
+                    lacks = source.lacks("Describe", topic)
+                    self._found.tell("right_missing", mirror, {"mirror": mirror.name, "lacks": lacks})
+                elif flows:
+                    details = {"source": mirror.source, "topic": topic, "mirror": mirror.name}
+                    self._found.tell("named_topic_absent", mirror, details, "informs")
+            for flow in flows:
+                if flow.target_topic in hidden_there:
+                    lacks = target.lacks("Describe", flow.target_topic)
+                    self._found.cannot_tell(flow, f"nobody says whether there is a copy: {lacks}")
+                    self._hidden.add(flow.id)
+
+    def _find_what_is_only_at_a_target(self) -> None:
+        """Finds topics at the targets that a mirror's pattern covers, and whose source is gone."""
+        mirrored = {(flow.target, flow.target_topic) for flow in self._found.flows}
+        for mirror in self._reached:
+            try:
+                alone = self._alone(mirror, mirrored)
+                hidden = self._clusters[mirror.source].hidden({flow.topic for flow in alone})
+            except NoAnswerError as error:
+                self._found.tell("unreachable", mirror, {"reason": str(error)})
+                continue
+            if not alone:
+                continue
+            progress = self._found.progress.get(mirror.id)
+            if progress is None:
+                progress = Connect(mirror).progress() if mirror.connect else MirrorProgress(UNKNOWN)
+            copied = {partition.topic for partition in progress.positions}
+            for flow in alone:
+                certain = flow.topic in copied or flow.target_topic != flow.topic
+                if certain or progress.state in NOT_ASKED:
+                    self._found.only_at_target.append(flow)
+                    lacks = self._clusters[mirror.source].lacks("Describe", flow.topic) if flow.topic in hidden else ""
+                    copy = {"topic": flow.target_topic, "source": flow.source, "certain": certain, "lacks": lacks}
+                    self._found.tell("only_at_target", flow, copy)
+                else:
+                    details = {"source": flow.source, "target": flow.target, "mirror": mirror.name}
+                    self._found.tell("own_topic", mirror, details | {"target_topic": flow.target_topic}, "informs")
+
+    def _alone(self, mirror: Mirror, mirrored: set[tuple[str, str]]) -> list[Flow]:
+        there = {topic for topic in self._clusters[mirror.target].topics() if (mirror.target, topic) not in mirrored}
+        names = {name: topic for topic in there if (name := source_topic(mirror, topic)) is not None}
+        covered = selected_topics(mirror, names)
+        here = self._clusters[mirror.source].topics() if covered else {}
+        return [Flow(mirror, name, names[name]) for name in covered if name not in here]
 
     def _wait_for_mirrors(self) -> None:
         waiting = {key: self._threads.submit(self._wait_for, mirror) for key, mirror in self._mirrors().items()}
         for key, mirror in self._mirrors().items():
-            last_records = self._last_records(mirror)
             try:
                 progress = self._found.progress[key] = waiting[key].result()
-            except UnreachableError as error:
-                self._found.undecided.append(str(error))
-                progress = self._found.progress[key] = Progress(UNKNOWN)
+            except NoAnswerError as error:
+                self._found.tell("unreachable", mirror, {"reason": str(error)})
+                progress = self._found.progress[key] = MirrorProgress(UNKNOWN)
                 continue
+            except Exception as error:
+                self._found.tell("failed", mirror, {"mirror": mirror.name, "reason": self._defect(error)})
+                progress = self._found.progress[key] = MirrorProgress(UNKNOWN)
+                continue
+            last_records = self._last_records(mirror)
             if progress.behind(last_records):
-                self._found.undecided.append(describe(mirror, progress, last_records))
+                self._found.tell("mirror_behind", mirror, standing(mirror, progress, last_records))
 
-    def _wait_for(self, mirror: Mirror) -> Progress:
+    def _wait_for(self, mirror: Mirror) -> MirrorProgress:
         last_records = self._last_records(mirror)
         if mirror.connect:
             return wait_for_mirror(mirror, last_records, self._timeout_s, self._report)
-        return wait_for_arrival(mirror, self._clusters, last_records, self._timeout_s, self._report)
+        try:
+            return wait_for_arrival(mirror, self._clusters, last_records, self._timeout_s, self._report)
+        except NoAnswerError as error:
+            return self._wait_apart(mirror, last_records, error)
 
-    def _mirrors(self) -> dict[MirrorKey, Mirror]:
-        return {flow.mirror_key: flow.mirror for flow in self._found.flows}
+    def _wait_apart(
+        self, mirror: Mirror, last_records: Mapping[TopicPartition, int], error: Exception
+    ) -> MirrorProgress:
+        """Looks topic by topic what has arrived, where it cannot be told of all of them at once.
+
+        Raises:
+            NoAnswerError: it cannot be told of any.
+        """
+        topics = sorted({partition.topic for partition in last_records})
+        deadline = time.monotonic() + self._timeout_s
+        positions: dict[TopicPartition, int] = {}
+        untold: dict[str, str] = {}
+        for topic in topics:
+            wanted = {partition: last for partition, last in last_records.items() if partition.topic == topic}
+            try:
+                if time.monotonic() > deadline:
+                    raise error
+                positions |= wait_for_arrival(mirror, self._clusters, wanted, 0, self._report).positions
+            except NoAnswerError as reason:
+                untold[topic] = str(reason)
+        if untold.keys() == set(topics):
+            raise error
+        for flow in self._found.flows:
+            if flow.mirror == mirror and flow.topic in untold:
+                self._found.cannot_tell(flow, untold[flow.topic])
+        return MirrorProgress(UNKNOWN, positions)
+
+    def _mirrors(self) -> dict[MirrorId, Mirror]:
+        return {flow.mirror.id: flow.mirror for flow in self._found.flows}
 
     def _last_records(self, mirror: Mirror) -> dict[TopicPartition, int]:
-        topics = {flow.topic for flow in self._found.flows if flow.mirror == mirror}
-        last_records = self._found.cuts[mirror.source].last_records
-        return {partition: last for partition, last in last_records.items() if partition.topic in topics}
+        told = (flow for flow in self._found.flows if flow.id not in self._found.untold)
+        windows = {flow.topic: self._found.window_of(flow) for flow in told if flow.mirror == mirror}
+        wanted = {}
+        for place, last in self._found.cuts[mirror.source].last_records.items():
+            if place.topic in windows:
+                window = windows[place.topic]
+                end = last + 1 if window is None else min(last + 1, window.get(place.partition, 0))
+                if end:
+                    wanted[place] = end - 1
+        return wanted
 
-    def _compare_with_retries(self) -> None:
+    def _compare_all(self) -> None:
+        """Compares all flows at once; if that fails, as many of them as can be compared."""
+        flows = [flow for flow in self._found.flows if flow.id not in self._found.untold]
         if not any(cut.last_records for cut in self._found.cuts.values()):
             return
+        try:
+            spark = self._spark.result()
+        except SparkEndedError as error:
+            self._found.tell("no_spark", None, {"reason": str(error)})
+            return
+        groups, failures = [flows] if flows else [], 0
+        while groups:
+            group = groups.pop()
+            try:
+                reason = self._compare_with_retries(spark, group)
+            except SparkEndedError as error:
+                self._found.tell("no_spark", None, {"reason": str(error)})
+                return
+            if not reason:
+                continue
+            failures += 1
+            if away := self._away(group):
+                rest = [flow for flow in group if not away & {flow.source, flow.target}]
+                groups += [rest] if rest else []
+            elif len(group) == 1 or failures > _MOST_FAILURES:
+                for flow in group:
+                    self._found.cannot_tell(flow, reason)
+            else:
+                middle = len(group) // 2
+                groups += [group[middle:], group[:middle]]
+
+    def _away(self, flows: Sequence[Flow]) -> set[str]:
+        """Those of the flows' regions that do not answer; each is an undecided matter of its own."""
+        away = set()
+        for region in sorted({name for flow in flows for name in (flow.source, flow.target)}):
+            try:
+                self._clusters[region].topics()
+            except NoAnswerError as error:
+                away.add(region)
+                for flow in flows:
+                    if region in (flow.source, flow.target):
+                        self._found.tell("unreachable", flow.mirror, {"reason": str(error)})
+        return away
+
+    def _compare_with_retries(self, spark: SparkSession, flows: Sequence[Flow]) -> str:
+        """Compares these flows; returns why that could not be done, empty if it was.
+
+        Raises:
+            SparkEndedError: there is no Spark any more.
+        """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                frozen = Frozen.freeze(self._found.flows, self._clusters, self._since)
+                frozen = Frozen.freeze(flows, self._clusters, self._since)
                 self._report("reading and comparing")
-                self._found.counts = compare(
-                    self._spark.result(),
-                    self._found.flows,
-                    self._found.cuts,
-                    self._found.progress,
-                    frozen,
-                    self._examples,
-                )
-            except UnreachableError as error:
-                self._found.undecided.append(str(error))
-            except ERRORS as error:
+                cuts, progress = self._found.cuts, self._found.progress
+                windows = {flow.id: found for flow in flows if (found := self._found.window_of(flow)) is not None}
+                self._found.counts |= compare(spark, flows, cuts, progress, frozen, self._examples, windows)
+                self._look_at_offsets(spark, flows, frozen)
+            except NoAnswerError as error:
+                return str(error)
+            except Exception as error:
+                if not is_alive(spark):
+                    raise SparkEndedError(ended(error)) from error
+                spark.catalog.clearCache()
+                if not isinstance(error, ERRORS):
+                    return f"the records could not be compared: {self._defect(error)}"
                 # A log may lose its beginning while it is read: then everything is read anew, from where it begins now.
-                moved = frozen.moved()
-                if attempt < _ATTEMPTS and moved:
+                if attempt < _ATTEMPTS and (moved := _moved(frozen)):
                     self._report(f"retention removed records of {moved} while they were read; reading again")
                     continue
-                self._found.undecided.append(f"the records could not be read: {cause(error)}")
-            return
+                return f"the records could not be read: {cause(error)}"
+            return ""
+        return ""
 
-    def _start_comparing_configs(self) -> dict[MirrorKey, Future[dict[str, list[Difference]]]]:
+    def _defect(self, error: Exception) -> str:
+        """What to say of an error that nobody has thought of; its traceback is told where the progress is."""
+        self._report("".join(traceback.format_exception(error)).rstrip())
+        return f"{type(error).__name__}: {error}"
+
+    def _look_at_offsets(self, spark: SparkSession, flows: Sequence[Flow], frozen: Frozen) -> None:
+        """Looks for what neither side has any more, and what tells it."""
+        # Of a chain, what was deleted before it was copied is its hops' matter.
+        ordinary = [flow for flow in flows if not is_compacted(flow, self._found.cuts) and not flow.mirror.hops]
+        counts, cuts, progress = self._found.counts, self._found.cuts, self._found.progress
+        try:
+            self._found.histories |= shortfalls(spark, ordinary, counts, cuts, progress, frozen)
+        except Exception as error:
+            # Of the comparison that went before it, nothing is lost.
+            if not is_alive(spark):
+                raise
+            for flow in ordinary:
+                if counts[flow.id].beginnings:
+                    self._found.cannot_tell(flow, f"what was deleted at the source cannot be found out: {cause(error)}")
+
+    def _start_comparing_configs(self) -> dict[MirrorId, Future[Settings]]:
         timeout_s = min(self._timeout_s, _CONFIG_TIMEOUT_S)
         return {
             key: self._threads.submit(self._compare_configs, mirror, timeout_s)
             for key, mirror in self._mirrors().items()
+            if not mirror.hops  # what its hops have alike, the ends have alike
         }
 
-    def _compare_configs(self, mirror: Mirror, timeout_s: float) -> dict[str, list[Difference]]:
+    def _compare_configs(self, mirror: Mirror, timeout_s: float) -> Settings:
         topics = {flow.topic: flow.target_topic for flow in self._found.flows if flow.mirror == mirror}
         # Clients of their own: kafka-python's are for one thread each.
         source, target = (Cluster.of(self._lab.region(name)) for name in (mirror.source, mirror.target))
@@ -197,15 +469,36 @@ class Proof:
             source.close()
             target.close()
 
-    def _collect_configs(self, comparing: Mapping[MirrorKey, Future[dict[str, list[Difference]]]]) -> None:
+    def _collect_configs(self, comparing: Mapping[MirrorId, Future[Settings]]) -> None:
         for key, mirror in self._mirrors().items():
+            if key not in comparing:
+                continue
             try:
-                for topic, differences in comparing[key].result().items():
-                    self._found.configs[mirror.source, mirror.target, topic] = differences
-            except UnreachableError as error:
-                self._found.undecided.append(str(error))
+                different, unknown = comparing[key].result()
+            except NoAnswerError as error:
+                self._found.tell("unreachable", mirror, {"reason": str(error)})
+                continue
+            except Exception as error:
+                reason = f"the settings could not be compared: {self._defect(error)}"
+                self._found.tell("failed", mirror, {"mirror": mirror.name, "reason": reason})
+                continue
+            for flow in self._found.flows:
+                if flow.mirror != mirror:
+                    continue
+                # Of a topic that cannot be seen, the only difference would be that it is not there.
+                if flow.topic in different and flow.id not in self._hidden:
+                    self._found.configs[flow.id] = different[flow.topic]
+                if flow.topic in unknown and flow.id not in self._found.untold:
+                    self._found.tell("settings_unknown", flow, {"lacks": unknown[flow.topic]})
 
     def _finish_sampling(self) -> None:
         for region, sampler in self._samplers.items():
             for topic, samples in sampler.finish().items():
                 self._found.latencies[region, topic] = samples
+
+
+def _moved(frozen: Frozen) -> str:
+    try:
+        return frozen.moved()
+    except NoAnswerError:
+        return ""

@@ -9,7 +9,7 @@ from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from lab.connection import Connection
+from loosehanger.clients.connection import Connection
 from pipeline.records import RECORD_SCHEMA
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
@@ -32,7 +32,9 @@ TUNING = {
 """How Spark's connector reads."""
 
 
-def read_records(spark: SparkSession, connection: Connection, ranges: Ranges) -> DataFrame:
+def read_records(
+    spark: SparkSession, connection: Connection, ranges: Ranges, consumers: str = "", **options: str
+) -> DataFrame:
     """The committed records of these offsets.
 
     The consumers are assigned their partitions: no group, nothing committed, so Read and Describe on the topics are
@@ -42,6 +44,9 @@ def read_records(spark: SparkSession, connection: Connection, ranges: Ranges) ->
         spark: the session.
         connection: the way into the cluster.
         ranges: what to read.
+        consumers: a name for the executors' consumers. Whoever reads the same partitions again and again gets those of
+            the last time by it; otherwise each reading makes its own, with connection, handshake and sign-in.
+        options: of the consumers, besides ``TUNING``.
 
     Returns:
         A frame of ``RECORD_SCHEMA``; reading it fails if the log has lost one of the offsets.
@@ -53,7 +58,7 @@ def read_records(spark: SparkSession, connection: Connection, ranges: Ranges) ->
     return (
         spark.read.format("kafka")
         .options(**{f"kafka.{name}": value for name, value in connection.java().items()})
-        .options(**TUNING)
+        .options(**TUNING | options | ({"kafka.group.id": consumers} if consumers else {}))
         .option("kafka.isolation.level", "read_committed")
         .option("assign", _by_topic({partition: partition.partition for partition in wanted}))
         .option("startingOffsets", _by_partition({partition: start for partition, (start, _) in wanted.items()}))

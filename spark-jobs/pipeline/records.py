@@ -10,13 +10,13 @@ RECORD_SCHEMA = (
     "headers array<struct<key: string, value: binary>>"
 )
 """What Spark's Kafka source gives, without the timestamp's type."""
-FLOW = ("source", "target", "topic")
-"""Source region, target region, and the topic's name at the source."""
+FLOW = ("flow",)
+"""The number of a flow among those that are compared."""
 FLOW_PARTITION = (*FLOW, "partition")
 PLACE = ("region", "topic", "partition")
 """A partition of a region's topic."""
-IDENTITY = "struct<partition: int, offset: bigint, key: binary, timestamp: timestamp, run: string, seq: string>"
-"""What tells which record it is, whatever happened to its content."""
+IDENTITY = "struct<partition: int, offset: bigint, key: binary, timestamp: bigint, run: string, seq: string>"
+"""What tells which record it is, whatever happened to its content; its timestamp in milliseconds."""
 RUN, SEQ = "lh-run", "lh-seq"
 """The headers by which the kit's producer numbers its events."""
 BUCKET_MS = 10_000
@@ -76,7 +76,10 @@ def contents(records: DataFrame) -> DataFrame:
         fingerprint().alias("fingerprint"),
         F.col("value").isNull().alias("tombstone"),
         F.struct(
-            *("partition", "offset", "key", "timestamp"), header(RUN).alias("run"), header(SEQ).alias("seq")
+            *("partition", "offset", "key"),
+            F.unix_millis("timestamp").alias("timestamp"),
+            header(RUN).alias("run"),
+            header(SEQ).alias("seq"),
         ).alias("record"),
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from itertools import accumulate
 from pathlib import Path
@@ -14,8 +13,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipeline.charts import distribution, side_by_side
-from pipeline.kinds import FAULTS, NO_FAULTS, findings, printable
+from pipeline.kinds import FAULTS, NO_FAULTS, printable
 from pipeline.tables import AGGREGATES, summary
+from pipeline.times import plain
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _VERDICTS = {
@@ -31,8 +31,8 @@ def render(document: Mapping[str, Any], aggregates: Mapping[str, Any]) -> str:
     """Makes the page.
 
     Args:
-        document: the proof, as from ``pipeline.verdict.judge``, or as ``prove.sh --json`` prints it.
-        aggregates: what was sold, region by region, as from ``pipeline.sales.sum_up``, or as ``aggregate.sh --json``
+        document: the proof, as from ``pipeline.verdict.judge``, or as ``./lab prove --json`` prints it.
+        aggregates: what was sold, region by region, as from ``pipeline.sales.sum_up``, or as ``./lab aggregate --json``
             prints it; empty if that is not known.
 
     Returns:
@@ -47,7 +47,7 @@ def render(document: Mapping[str, Any], aggregates: Mapping[str, Any]) -> str:
     )
     filters: dict[str, Callable[..., str]] = {
         "thousands": _thousands,
-        "time": _time,
+        "time": plain,
         "duration": _duration,
         "visible": printable,
     }
@@ -61,9 +61,13 @@ def render(document: Mapping[str, Any], aggregates: Mapping[str, Any]) -> str:
         document=document,
         headline=_VERDICTS[document["verdict"]],
         sentence=summary(document),
+        claims=_claims(document),
+        reasons=_general(document),
         faults=FAULTS,
         no_faults=NO_FAULTS,
-        differences=sum(document["totals"][kind.name] for kind in FAULTS),
+        differences=sum(
+            flow[kind.name] for flow in document["flows"] if flow["verdict"] == "disproved" for kind in FAULTS
+        ),
         buckets=sum(flow["buckets"] for flow in document["flows"]),
         opened=sum(flow["opened"] for flow in document["flows"]),
         judged=sum({(flow["source"], flow["topic"]): flow["source_records"] for flow in document["flows"]}.values()),
@@ -76,23 +80,35 @@ def render(document: Mapping[str, Any], aggregates: Mapping[str, Any]) -> str:
     )
 
 
+def _general(document: Mapping[str, Any]) -> list[str]:
+    """The reasons that are no single claim's: those that all of several claims share, or that there is no claim for."""
+    of_claims = [claim["reasons"] for claim in document["claims"]]
+    return [
+        reason
+        for reason in document["reasons"]
+        if (len(of_claims) > 1 and all(reason in reasons for reasons in of_claims))
+        or not any(reason in reasons for reasons in of_claims)
+    ]
+
+
+def _claims(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The claims, each with the reasons of its own."""
+    general = set(_general(document))
+    return [
+        {**claim, "reasons": [reason for reason in claim["reasons"] if reason not in general]}
+        for claim in document["claims"]
+    ]
+
+
 def _pair(place: int, key: tuple[str, str], document: Mapping[str, Any], colour: int) -> dict[str, Any]:
     """One source → target with its flows."""
-    found = [
-        (flow, finding)
-        for flow, finding in zip(document["flows"], findings(document), strict=True)
-        if (flow["source"], flow["target"]) == key
-    ]
-    flows = [flow for flow, _ in found]
-    verdicts = Counter(finding.verdict for _, finding in found)
+    flows = [flow for flow in document["flows"] if (flow["source"], flow["target"]) == key]
+    verdicts = Counter(flow["verdict"] for flow in flows)
     cut = document["cut"].get(key[0], {"offsets": {}})
     return {
         "name": " → ".join(key),
         "id": f"pair-{place}",
-        "flows": [
-            dict(flow) | {"ends": cut["offsets"].get(flow["topic"], {}), "verdict": finding.verdict}
-            for flow, finding in found
-        ],
+        "flows": [dict(flow) | {"ends": cut["offsets"].get(flow["topic"], {})} for flow in flows],
         "columns": [kind for kind in FAULTS if kind.always or any(flow[kind.name] for flow in flows)],
         "verdict": next(verdict for verdict in _WORST_FIRST if verdicts[verdict]),
         "verdicts": verdicts,
@@ -170,19 +186,13 @@ def _duration(milliseconds: int | None, *, brief: bool = False) -> str:
     return f"{number:,.15g}{'' if brief else ' '}{unit}"
 
 
-def _time(moment: str | datetime, *, milliseconds: bool = False) -> str:
-    at = moment if isinstance(moment, datetime) else datetime.fromisoformat(moment)
-    shown = at.astimezone(UTC).replace(tzinfo=None)
-    return shown.isoformat(" ", timespec="milliseconds" if milliseconds else "seconds")
-
-
 def _shown(value: Any) -> str:
-    """A value of the aggregates: as the job has it, or as its JSON has it, where times and decimals are text."""
+    """A value of the aggregates: as the job has it, or as its JSON has it, where decimals are text too."""
     if value is None:
         return "–"
     if isinstance(value, str):
         try:
             value = Decimal(value)
         except InvalidOperation:
-            value = datetime.fromisoformat(value)
-    return _time(value) if isinstance(value, datetime) else f"{value:,}"
+            return plain(value)
+    return f"{value:,}"

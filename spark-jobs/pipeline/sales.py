@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC
 from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from lab.access import Lab
-from lab.errors import LabError
+from loosehanger.errors import LabError
+from loosehanger.model.origins import counted
+from loosehanger.model.record import Lab
 from pipeline import aggregates
-from pipeline.clusters import Cluster, UnreachableError
-from pipeline.comparing import freeze
+from pipeline.clusters import Cluster, NoAnswerError
+from pipeline.cuts import freeze
 from pipeline.reading import Ranges, read_records
-from pipeline.session import ERRORS, cause, fit
+from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
+from pipeline.times import iso
 
 
 def sum_up(spark: SparkSession, lab: Lab, products: int) -> dict[str, Any]:
@@ -28,19 +29,21 @@ def sum_up(spark: SparkSession, lab: Lab, products: int) -> dict[str, Any]:
         products: how many products to list, by revenue.
 
     Returns:
-        The document that ``aggregate.sh --json`` prints; times and decimals as such.
+        The document that ``./lab aggregate --json`` prints; decimals as such.
 
     Raises:
         LabError: a region cannot be read.
     """
-    clusters = {name: Cluster.of(region) for name, region in lab.regions.items()}
+    clusters = {name: Cluster.of(region) for name, region in lab.clusters.items()}
     try:
-        ranges = {name: _event_topics(cluster) for name, cluster in clusters.items()}
+        ranges = {name: _event_topics(lab, name, cluster) for name, cluster in clusters.items()}
         fit(spark, sum(end - start for wanted in ranges.values() for start, end in wanted.values()))
         return _document(spark, lab, clusters, ranges, products)
-    except UnreachableError as error:
+    except NoAnswerError as error:
         raise LabError(str(error)) from error
     except ERRORS as error:
+        if not is_alive(spark):
+            raise SparkEndedError(ended(error)) from error
         raise LabError(f"the events could not be read: {cause(error)}") from error
     finally:
         for cluster in clusters.values():
@@ -66,21 +69,21 @@ def _document(
                 "by_product": _rows(by_product, region),
                 "by_region": _rows(by_region, region),
             }
-            for region in lab.regions
+            for region in lab.clusters
         },
     }
 
 
-def _event_topics(cluster: Cluster) -> Ranges:
-    return freeze(cluster, [topic for topic in cluster.topics() if re.match(aggregates.TOPIC, topic)])
+def _event_topics(lab: Lab, region: str, cluster: Cluster) -> Ranges:
+    events = [topic for topic in cluster.topics() if re.match(aggregates.TOPIC, topic)]
+    return freeze(cluster, counted(lab.mirrors, region, events))
 
 
 def _fields(row: Row | None) -> dict[str, Any]:
     if row is None:
         return {"events": 0}
     fields = {name: value for name, value in row.asDict().items() if name != "consumed_in"}
-    # Spark hands timestamps over in this machine's time zone, without saying so.
-    return fields | {name: fields[name].astimezone(UTC) for name in ("first", "last")}
+    return fields | {name: iso(fields[name]) for name in ("first", "last")}
 
 
 def _rows(rows: list[Row], region: str) -> list[dict[str, Any]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,17 +14,85 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.errors import LabError
+from pipeline import scratch
+from pipeline.spark_log import SparkLog
+
 _RECORDS_A_PARTITION = 500_000
 _MOST_PARTITIONS = 400
 ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 """What a Spark action raises when records cannot be read."""
+_PATIENCE_S = 300.0
+"""So long a cluster may take to give a job its first executor; pulling an image counts."""
+_LOOK_S = 1.0
+_START_ERRORS: tuple[type[Exception], ...] = (*ERRORS, OSError)
 
 
-def start_session(name: str) -> SparkSession:
-    """The session; everything about it is up to whoever submits the job, except that its time is UTC."""
-    spark = SparkSession.builder.appName(name).getOrCreate()
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
+class SparkEndedError(LabError):
+    """Spark did not start, or a cluster ended the application."""
+
+
+_log = SparkLog(None)
+_stopped_for = ""
+"""Why this module has ended the application itself."""
+
+
+def start_session(name: str, patience_s: float = _PATIENCE_S) -> SparkSession:
+    """The session; everything about it is up to whoever submits the job, except that its time is UTC.
+
+    Args:
+        name: the application's.
+        patience_s: how long a job may wait without any executor before the application is ended, in seconds.
+
+    Raises:
+        SparkEndedError: the Java machine does not start, or a cluster refuses or ends the application.
+    """
+    global _log
+    _log = SparkLog.of_this_job()
+    try:
+        spark = SparkSession.builder.appName(name).getOrCreate()
+        scratch.delete_with(spark)
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    except _START_ERRORS as error:
+        raise SparkEndedError(f"Spark did not start: {_log.ended() or cause(error)}; {_log.place()}") from error
+    if not (spark.sparkContext.master or "").startswith("local"):
+        threading.Thread(target=_end_without_executors, args=(spark, patience_s), daemon=True).start()
     return spark
+
+
+def _end_without_executors(spark: SparkSession, patience_s: float) -> None:
+    """Ends the application when a job waits too long for a first executor: Spark itself would wait for ever."""
+    global _stopped_for
+    context = spark.sparkContext
+    since = time.monotonic()
+    try:
+        while not context._jsc.sc().isStopped():
+            executors = len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1  # The driver is one of them.
+            if executors > 0 or not context.statusTracker().getActiveJobsIds():
+                since = time.monotonic()
+            elif time.monotonic() - since > patience_s:
+                _stopped_for = f"{context.master} gave the application no executor within {patience_s:.0f} s"
+                context._jsc.sc().stop()
+            time.sleep(_LOOK_S)
+    except ERRORS:
+        return  # The Java machine is gone, and the application with it.
+
+
+def is_alive(spark: SparkSession) -> bool:
+    """Whether the session can still be used: a cluster may have ended the application, or its Java machine be gone."""
+    try:
+        return not spark.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        return False
+
+
+def ended(error: Exception) -> str:
+    """What to say when the session is not alive any more.
+
+    Args:
+        error: what its last action raised.
+    """
+    return f"Spark ended: {_stopped_for or _log.ended() or cause(error)}; {_log.place()}"
 
 
 def small_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str) -> DataFrame:
@@ -56,5 +126,8 @@ def fit(spark: SparkSession, records: int) -> None:
 def cause(error: Exception) -> str:
     """The innermost reason that a Java stack trace gives, or the message's first line."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
+    # Py4J has a line of its own before the Java exception, which says nothing.
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        lines = [lines[1].removeprefix(": "), *lines[2:]]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (causes[-1] if causes else lines[0]).strip()

@@ -12,27 +12,29 @@ import shlex
 import sys
 from pathlib import Path
 
-from lab.access import lab_home
-from lab.errors import WrongUseError, run_command
+from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
+from loosehanger.paths import lab_home
+from pipeline import scratch
 
 JOBS = Path(__file__).resolve().parents[1]
 NAMES = ("prove", "aggregate", "watch")
-# What a job wants besides conf/; --conf beats it. A stream has little to do, and does it every two seconds: each
-# further partition is one more task and four more files of state. A checkpoint keeps the number it was begun with.
+# What a job wants besides conf/; --conf beats it.
 _CONF = {
     "watch": (
-        "spark.sql.shuffle.partitions=2",
-        "spark.sql.streaming.minBatchesToRetain=10",
-        # The default starts a program of the system for every file of state. A local rename is as atomic.
-        "spark.sql.streaming.checkpointFileManagerClass="
-        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
-        # A consumer that finds no room here is made anew for each batch: connection, handshake and sign-in.
+        # A consumer that finds no room here is made anew for each round: connection, handshake and sign-in.
         "spark.kafka.consumer.cache.capacity=1000",
+        # Spark remembers what it has done, for a page that nobody looks at; a watch does the same for days.
+        "spark.ui.retainedJobs=10",
+        "spark.ui.retainedStages=10",
+        "spark.ui.retainedTasks=100",
+        "spark.sql.ui.retainedExecutions=10",
+        # A round is small: planning it anew after each stage, or for many partitions, costs more than it.
+        "spark.sql.adaptive.enabled=false",
+        "spark.sql.shuffle.partitions=1",
     ),
 }
 _JAVA_OPTIONS = (
-    # When a streaming query is stopped within a batch, Spark matches the whole Python traceback with a regular
-    # expression that recurses for each character (StreamExecution.isInterruptionException). Unused, it costs nothing.
+    # Plans of many flows are deep, and so is what walks through them. Unused, it costs nothing.
     "-Xss64m -XX:+UseSerialGC "
     # Half of a short run's work would be compiling code that is hardly used again: only what is really hot is worth it.
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
@@ -70,20 +72,26 @@ def environment(home: Path, master: str, driver_memory: str, conf: list[str]) ->
         raise WrongUseError(f"{home}: Spark's Java runtime or jars are missing; run the set-up, it installs them")
     if wrong := [setting for setting in conf if "=" not in setting]:
         raise WrongUseError(f"--conf {wrong[0]}: expected NAME=VALUE")
+    own = scratch.make(home)
     options = ["--master", master, "--driver-memory", driver_memory]
     options += ["--properties-file", str(JOBS / "conf" / "spark-defaults.conf")]
+    if master.startswith("local"):
+        # Without a secret Spark hands out its blocks to anybody on this machine. It makes one itself and keeps it in
+        # memory, which it does for no other master.
+        options += ["--conf", "spark.authenticate=true", "--conf", f"spark.local.dir={own}"]
     for setting in conf:
         options += ["--conf", setting]
+    # -UsePerfData: Java keeps counters, and the command that it was started with, in /tmp.
+    java_options = f'-XX:-UsePerfData "-Djava.io.tmpdir={own}"'
     logging = f'"-Dlog4j2.configurationFile={JOBS / "conf" / "log4j2.properties"}"'
     if master.startswith("local"):
         # On this machine the jars need not be copied to executors; and nothing listens beyond it.
         options += ["--driver-class-path", ":".join(map(str, jars))]
         options += ["--conf", "spark.driver.bindAddress=127.0.0.1"]
-        java_options = f"{_JAVA_OPTIONS} {logging}"
+        java_options += f" {_JAVA_OPTIONS}"
     else:
         options += ["--jars", ",".join(map(str, jars))]
-        java_options = logging
-    options += ["--driver-java-options", java_options]
+    options += ["--driver-java-options", f"{java_options} {logging}"]
     logs = home / "logs"
     logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     added = {
@@ -92,6 +100,9 @@ def environment(home: Path, master: str, driver_memory: str, conf: list[str]) ->
         "PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"]),
         "SPARK_CONF_DIR": str(java / "empty"),
         "LAB_SPARK_LOG": str(logs / "spark.log"),
+        "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
+        "TMPDIR": str(own),
+        scratch.VARIABLE: str(own),
     }
     if master.startswith("local"):
         added["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -105,8 +116,17 @@ def main() -> int:
     if "--help" in rest or "-h" in rest:
         os.execv(job[0], job)  # noqa: S606 - help needs no Spark
     conf = [*_CONF.get(own.job, ()), *own.conf]
-    os.execve(job[0], job, environment(lab_home(), own.master, own.driver_memory, conf))  # noqa: S606
+    try:
+        os.execve(job[0], job, environment(lab_home(), own.master, own.driver_memory, conf))  # noqa: S606
+    except OSError as error:
+        failure = LabError(f"{error.filename or job[0]}: {error.strerror}")
+        if own.job == "prove":
+            from pipeline.undecided import give_up
+
+            raise give_up(failure, rest) from error
+        raise failure from error
 
 
 if __name__ == "__main__":
-    sys.exit(run_command(main))
+    # What 1 says of a proof is that something was disproved.
+    sys.exit(run_command(main, failed=ExitCode.INCONCLUSIVE if sys.argv[1:2] == ["prove"] else ExitCode.FAILED))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from rich import box
@@ -12,9 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipeline.verdict import counted
+from pipeline.kinds import printable
+from pipeline.prose import counted
+from pipeline.times import plain
 
 _COLOURS = {"proved": "green", "disproved": "red", "inconclusive": "yellow"}
+_VERDICT_WIDTH = max(map(len, _COLOURS))
 AGGREGATES = (
     ("events", "events"),
     ("first (UTC)", "first"),
@@ -49,7 +51,10 @@ def console() -> Console:
 
 
 def show_proof(document: Mapping[str, Any], output: Console) -> None:
-    """Shows the proof: a table for each pair of regions, the differences by example, and the verdict last."""
+    """Shows the proof: every claim, a table for each pair of regions, the differences by example, the verdict last."""
+    for claim in document["claims"]:
+        verdict = claim["verdict"]
+        output.print(f"[{_COLOURS[verdict]} bold]{verdict:<{_VERDICT_WIDTH}}[/] {escape(claim['says'])}")
     pairs = dict.fromkeys((flow["source"], flow["target"]) for flow in document["flows"])
     for source, target in pairs:
         flows = [flow for flow in document["flows"] if (flow["source"], flow["target"]) == (source, target)]
@@ -60,6 +65,8 @@ def show_proof(document: Mapping[str, Any], output: Console) -> None:
     gaps = document["totals"]["source_gaps"]
     if gaps:
         output.print(f"note: {gaps:,} sequence numbers are missing at the source; that is no fault of the mirrors")
+    for note in document.get("notes", ()):
+        output.print(f"note: {escape(note)}")
     for reason in document["reasons"]:
         output.print(f"- {escape(reason)}")
     verdict = document["verdict"]
@@ -80,6 +87,10 @@ def summary(document: Mapping[str, Any]) -> str:
     )
     topics = len({(flow["source"], flow["topic"]) for flow in flows})
     targets = list(dict.fromkeys(flow["target"] for flow in flows))
+    if not flows:
+        claims = document["claims"]
+        holding = sum(claim["verdict"] == "proved" for claim in claims)
+        return f"{holding} of {len(claims)} claims hold ({document['seconds']:.1f} s)"
     judged = {(flow["source"], flow["topic"]): flow["source_records"] for flow in flows}
     what = f"{sum(judged.values()):,} records of {topics} {'topic' if topics == 1 else 'topics'}"
     where = " and ".join(filter(None, [", ".join(targets[:-1]), targets[-1]]))
@@ -97,10 +108,12 @@ def _flow_table(title: str, flows: list[Mapping[str, Any]]) -> Table:
     table.add_column("p50 ms", justify="right")
     table.add_column("p99 ms", justify="right")
     for flow in flows:
-        counts = [_count(flow[name], fault=name != "source_records") for _, name in columns]
+        # Where others may write too, some of these numbers are no faults.
+        faulty = flow["verdict"] == "disproved"
+        counts = [_count(flow[name], fault=faulty and name != "source_records") for _, name in columns]
         latency = flow["latency_ms"]
         times = ["-" if latency[name] is None else f"{latency[name]:,}" for name in ("p50", "p99")]
-        table.add_row(escape(flow["topic"]), *counts, _count(len(flow["config_differences"]), fault=True), *times)
+        table.add_row(escape(flow["topic"]), *counts, _count(len(flow["config_differences"]), fault=faulty), *times)
     return table
 
 
@@ -132,7 +145,7 @@ def show_aggregates(document: Mapping[str, Any], output: Console) -> None:
         table = _side_by_side(title, regions)
         by_region = [{row["name"]: row["revenue"] for row in region[name]} for region in regions.values()]
         for product in dict.fromkeys(row["name"] for region in regions.values() for row in region[name]):
-            table.add_row(escape(product), *(_shown(rows.get(product)) for rows in by_region))
+            table.add_row(escape(printable(product)), *(_shown(rows.get(product)) for rows in by_region))
         output.print(table)
 
 
@@ -147,6 +160,4 @@ def _side_by_side(title: str, regions: Mapping[str, Any]) -> Table:
 def _shown(value: Any) -> str:
     if value is None:
         return "-"
-    if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
-    return f"{value:,}"
+    return plain(value) if isinstance(value, str) else f"{value:,}"

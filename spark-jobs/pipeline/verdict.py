@@ -1,28 +1,29 @@
-"""From what was found to what it means: the document that ``prove.sh --json`` prints."""
+"""From what was found to what it means: the document that ``./lab prove --json`` prints."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-from lab.errors import ExitCode
-from pipeline.comparing import Counts, Cut, Flow
+from loosehanger.errors import ExitCode
+from loosehanger.model.claims import Claim
+from pipeline.comparison import Counts
+from pipeline.cuts import Cut
+from pipeline.evidence import Evidence
+from pipeline.findings import Finding, verdict_of
+from pipeline.flows import Flow
+from pipeline.judging import FAULTS, findings_about, findings_of, flows_of, never_mirrored
 from pipeline.latency import histogram, percentiles
-from pipeline.proof import Evidence
+from pipeline.prose import says, sentences
+from pipeline.shortfall import History
 
 EXIT_CODES = {
     "proved": ExitCode.DONE,
     "disproved": ExitCode.FAILED,
     "inconclusive": ExitCode.INCONCLUSIVE,
 }
-FAULTS = ("missing", "never_mirrored", "duplicates", "reordered", "unexpected", "altered", "moved")
 TOTALS = ("source_records", "target_records", "after_cut", *FAULTS, "expired", "source_gaps")
-_ONE = {"duplicates": "duplicate", "configuration differences": "configuration difference"}
-_SAID = {
-    "never_mirrored": "deleted at the source before they were mirrored",
-    "moved": "moved to another partition",
-}
 
 
 def judge(evidence: Evidence, scenario: str, seconds: float) -> dict[str, Any]:
@@ -35,50 +36,92 @@ def judge(evidence: Evidence, scenario: str, seconds: float) -> dict[str, Any]:
 
     Returns:
         The document: ``disproved`` if a difference was found anywhere, else ``inconclusive`` if anything could not be
-        decided or there was nothing to prove, else ``proved``.
+        decided or there was nothing to prove, else ``proved``. Each claim and each flow has such a verdict of its own.
     """
-    disproved: list[str] = []
-    undecided = list(evidence.undecided)
-    flows = []
-    for flow in evidence.flows:
-        document = _flow(evidence, flow)
-        flows.append(document)
-        disproved += _reasons(evidence, flow, document)
-    totals = {name: sum(flow[name] for flow in flows) for name in TOTALS}
-    totals["config_differences"] = sum(len(flow["config_differences"]) for flow in flows)
-    if not totals["source_records"] and not disproved and not undecided:
-        undecided.append("nothing to prove: the mirrored topics have no records at the source")
-    read = sum(
-        next((flow["source_records"] for flow in flows if (flow["source"], flow["topic"]) == topic), 0)
-        for topic in {(flow["source"], flow["topic"]) for flow in flows}
-    )
-    read += totals["target_records"] + totals["after_cut"]
+    findings = findings_of(evidence)
+    known = [*evidence.flows, *evidence.only_at_target]
+    flows = [_flow(evidence, flow, findings, known) for flow in evidence.flows]
+    # The flows' numbers only, and of chains the hops' only, so that nothing counts twice.
+    counted = [found for flow, found in zip(evidence.flows, flows, strict=True) if not flow.mirror.hops]
+    totals = {name: sum(flow[name] for flow in counted) for name in TOTALS}
+    totals["config_differences"] = sum(len(flow["config_differences"]) for flow in counted)
+    judged = {(flow["source"], flow["topic"]): flow["source_records"] for flow in reversed(flows)}
+    read = sum(judged.values()) + totals["target_records"] + totals["after_cut"]
     return {
         "scenario": scenario,
-        "verdict": "disproved" if disproved else "inconclusive" if undecided else "proved",
-        "reasons": disproved + undecided,
+        "verdict": verdict_of(findings),
+        "reasons": _reasons(findings, known),
+        "claims": [_claim(claim, evidence, findings, known) for claim in evidence.claims],
         "cut": {region: _cut(cut) for region, cut in sorted(evidence.cuts.items())},
         "flows": flows,
+        "only_at_target": [
+            {
+                "source": flow.source,
+                "target": flow.target,
+                "mirror": flow.mirror.name,
+                "topic": flow.topic,
+                "target_topic": flow.target_topic,
+            }
+            for flow in evidence.only_at_target
+        ],
+        "notes": sentences([finding for finding in findings if finding.weight == "informs"], known),
         "totals": totals,
         "seconds": round(seconds, 3),
         "records_per_second": round(read / seconds) if seconds else None,
     }
 
 
-def _flow(evidence: Evidence, flow: Flow) -> dict[str, Any]:
-    source, target, topic = flow.key
-    counts = evidence.counts.get(flow.key, Counts())
-    ranges = evidence.cuts[source].ranges if source in evidence.cuts else {}
-    differences = evidence.configs.get(flow.key, [])
-    samples = evidence.latencies.get((target, flow.target_topic), [])
+def _reasons(findings: Sequence[Finding], flows: Sequence[Flow]) -> list[str]:
+    """Why something is not proved: what disproves it first."""
+    weights = ("disproves", "undecides")
+    in_order = [finding for weight in weights for finding in findings if finding.weight == weight]
+    return sentences(in_order, flows)
+
+
+def _claim(claim: Claim, evidence: Evidence, findings: Sequence[Finding], known: Sequence[Flow]) -> dict[str, Any]:
+    own = [finding for finding in findings if finding.concerns(claim.id)]
     return {
-        "source": source,
-        "target": target,
+        "id": claim.id,
+        "kind": claim.kind,
+        "says": says(claim),
+        **claim.subject,
+        "verdict": verdict_of(own),
+        "reasons": _reasons(own, known),
+        "flows": [flow.id for flow in flows_of(claim, evidence)],
+        "findings": [
+            {
+                "kind": finding.kind,
+                "weight": finding.weight,
+                "flow": finding.flow,
+                "count": finding.count,
+                "details": finding.details,
+                "examples": list(finding.examples),
+            }
+            for finding in own
+        ],
+    }
+
+
+def _flow(evidence: Evidence, flow: Flow, findings: list[Finding], known: Sequence[Flow]) -> dict[str, Any]:
+    own = findings_about(flow, evidence, findings)
+    history = evidence.histories.get(flow.id, History())
+    counts = evidence.counts.get(flow.id, Counts())
+    ranges = evidence.cuts[flow.source].ranges if flow.source in evidence.cuts else {}
+    differences = evidence.configs.get(flow.id, [])
+    samples = evidence.latencies.get((flow.target, flow.target_topic), [])
+    return {
+        "id": flow.id,
+        "verdict": verdict_of(own),
+        "reasons": _reasons(own, known),
+        "source": flow.source,
+        "target": flow.target,
         "mirror": flow.mirror.name,
-        "topic": topic,
+        "topic": flow.topic,
         "target_topic": flow.target_topic,
-        "partitions": sum(1 for partition in ranges if partition.topic == topic),
+        "partitions": sum(1 for partition in ranges if partition.topic == flow.topic),
         **{name: getattr(counts, name) for name in TOTALS},
+        "never_mirrored": never_mirrored(flow, evidence),
+        "never_mirrored_at_most": sum(part.at_most for part in history.shortfalls.values()),
         "by_partition": sorted(counts.by_partition, key=itemgetter("partition")),
         "buckets": counts.buckets,
         "opened": counts.opened,
@@ -88,28 +131,6 @@ def _flow(evidence: Evidence, flow: Flow) -> dict[str, Any]:
         "latency_ms": {**percentiles(samples), "histogram": histogram(samples)},
         "examples": counts.examples,
     }
-
-
-def _reasons(evidence: Evidence, flow: Flow, document: Mapping[str, Any]) -> list[str]:
-    """Why the flow disproves the claim."""
-    where = f"{flow.topic}, {flow.mirror.source} → {flow.mirror.target}"
-    faults: dict[str, int] = {name: document[name] for name in FAULTS if document[name]}
-    reasons = [f"{where}: {counted(faults)}"] if faults else []
-    if "missing" in faults:
-        truncated = evidence.counts[flow.key].truncated
-        reasons += [f"{flow.mirror.target}: {partition}, records before it were deleted" for partition in truncated]
-    for entry in document["config_differences"]:
-        said = (f"{side} {'not set' if entry[side] is None else entry[side]}" for side in ("source", "target"))
-        reasons.append(f"{where}: {entry['name']} differs: {', '.join(said)}")
-    return reasons
-
-
-def counted(faults: Mapping[str, int]) -> str:
-    """Numbers with what they count, such as ``1 duplicate, 2 missing``."""
-    said = {name: _SAID.get(name, name) for name in faults}
-    return ", ".join(
-        f"{count:,} {_ONE.get(name, said[name]) if count == 1 else said[name]}" for name, count in faults.items()
-    )
 
 
 def _cut(cut: Cut) -> dict[str, Any]:

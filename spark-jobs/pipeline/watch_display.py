@@ -14,7 +14,11 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from loosehanger.clients.loss import Danger
+from pipeline.balance import KINDS
+from pipeline.kinds import printable
 from pipeline.tables import console
+from pipeline.times import plain
 
 _MINUTE = (
     ("orders", "orders"),
@@ -26,8 +30,11 @@ _MINUTE = (
     ("°C", "temperature"),
     ("unread.", "unreadable"),
 )
-_FLOW = ("records", "copied", "in_flight", "late", "overdue", "missing", "unmatched")
-_COLOURS = {"late": "yellow", "overdue": "yellow", "unmatched": "yellow", "missing": "red bold"}
+_FLOW = ("records", "copies", "in_flight", "late", *KINDS)
+_COLOURS = {"late": "yellow", **dict.fromkeys(KINDS, "red bold")}
+_ALWAYS = ("records", "copies", "in_flight", "late", "missing")
+"""What is shown even where it is 0 everywhere."""
+_MOST = 10
 
 
 def display(documents: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
@@ -70,9 +77,49 @@ def lines(document: Mapping[str, Any]) -> list[str]:
             told = ", ".join(f"{_shown(row[name])} {label}" for label, name in _MINUTE if label != "unread.")
             found.append(f"{at} {region} {_clock(row['minute'])[:5]}: {told}")
     for (source, target), flows in _pairs(document).items():
-        counts = ", ".join(f"{sum(flow[name] for flow in flows):,} {name.replace('_', ' ')}" for name in _FLOW)
+        counts = ", ".join(f"{sum(flow[name] for flow in flows):,} {_label(name)}" for name in _shown_of(flows))
         found.append(f"{at} {source} → {target}: {counts}")
+    found += [f"{at} {told}" for told in told_of(document)]
     return found
+
+
+def told_of(document: Mapping[str, Any]) -> list[str]:
+    """What somebody has to know: buckets that do not balance, what is not judged, regions that do not answer."""
+    found = list(document["problems"])
+    for flow in document["flows"]:
+        if flow["loss"]:
+            found += [f"{flow['source']} → {flow['target']}: {told}" for told in Danger(**flow["loss"]).told()]
+    for entry in document["findings"][:_MOST]:
+        kinds = ", ".join(f"{entry[kind]:,} {_label(kind)}" for kind in KINDS if entry[kind]) or "moved elsewhere"
+        place = f"{entry['target']}: {entry['topic']}-{entry['partition']}, {plain(entry['bucket'])}"
+        found.append(f"{place}: {entry['verdict']}: {kinds}{_examples(entry)}")
+    if len(document["findings"]) > _MOST:
+        found.append(f"and {len(document['findings']) - _MOST} more buckets that do not balance")
+    for note in document["notes"][-_MOST:]:
+        place = note["topic"] if note["partition"] is None else f"{note['topic']}-{note['partition']}"
+        offsets = f"{note['offsets']:,} offsets " if note["offsets"] else ""
+        found.append(f"{note['region']}: {place}: {offsets}{note['says']}")
+    for entry in document["not_judged"]:
+        found.append(f"{entry['source']} → {entry['target']}: {entry['topic']} is not judged: {entry['why']}")
+    return found
+
+
+def _examples(entry: Mapping[str, Any]) -> str:
+    places = [
+        f"{example['kind']} {side} offset {example[f'{side}_offset']}"
+        for example in entry["examples"]
+        for side in ("source", "target")
+        if example[f"{side}_offset"] is not None
+    ]
+    return f" ({', '.join(places)})" if places else ""
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _shown_of(flows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [name for name in _FLOW if name in _ALWAYS or any(flow[name] for flow in flows)]
 
 
 def screen(document: Mapping[str, Any]) -> Group:
@@ -88,12 +135,16 @@ def screen(document: Mapping[str, Any]) -> Group:
             ("moved", activity["by_warehouse"], "units"),
         ):
             if entries:
-                parts.append(f"  {title}: " + escape(", ".join(f"{e['name']} {e[value]:,}" for e in entries)))
+                parts.append(
+                    f"  {title}: " + escape(", ".join(f"{printable(e['name'])} {e[value]:,}" for e in entries))
+                )
     for (source, target), flows in _pairs(document).items():
-        table = _table(f"{source} → {target}", *(name.replace("_", " ") for name in _FLOW))
+        shown = _shown_of(flows)
+        table = _table(f"{source} → {target}", *map(_label, shown))
         for flow in flows:
-            table.add_row(escape(flow["topic"]), *(_coloured(name, flow[name]) for name in _FLOW))
+            table.add_row(escape(flow["topic"]), *(_coloured(name, flow[name]) for name in shown))
         parts.append(table)
+    parts += [f"[red bold]![/] {escape(printable(told))}" for told in told_of(document)]
     parts.append(f"{_clock(document['at'])} UTC, counting since {_iso(document['since'])}; Ctrl-C ends it")
     return Group(*parts)
 

@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
-from lab.sandbox import Kit
+from sandbox import Kit
 from tests.browser.people import Person, person
 from tests.lab.test_resilience import kill
 
@@ -25,7 +25,7 @@ PICTURES = os.environ.get("CONSOLE_PICTURES")
 
 
 def credentials(kit: Kit) -> dict[str, dict[str, str]]:
-    """What ``status.sh --credentials`` shows."""
+    """What ``./lab status --credentials`` shows."""
     return {entry["console"]: entry for entry in json.loads(kit.run("status", "--credentials", "--json").stdout)}
 
 
@@ -60,10 +60,11 @@ def picture(person: Person, name: str) -> None:
 def test_the_first_page_is_there_at_once(america: Person) -> None:
     america.open("/")
     timings = []
-    for _ in range(5):  # The best of some: other programs on the machine are no matter of the page.
+    # The best of some, and with room: other programs are no matter of the page. What it takes, bench.console measures.
+    for _ in range(5):
         america.page.reload()
         timings.append(america.page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"))
-    assert min(timings) < 300
+    assert min(timings) < 1000
 
 
 def test_live_messages_appear_within_a_second(america: Person) -> None:
@@ -92,6 +93,10 @@ def test_messages_can_be_filtered_paused_and_shared(america: Person) -> None:
     before = page.locator("#messages tr").count()
     expect(page.locator("#counts")).not_to_contain_text(" 0 waiting", timeout=20_000)
     assert page.locator("#messages tr").count() == before
+    with page.expect_response("**/events/messages*"):
+        page.evaluate("dispatchEvent(new Event('pagehide')); dispatchEvent(new Event('pageshow'))")
+    expect(page.locator("#counts")).not_to_contain_text(" 0 waiting", timeout=20_000)
+    assert page.locator("#messages tr").count() == before, "a stream that begins anew takes away what somebody reads"
     page.get_by_role("button", name="Pause").click()
     page.locator("#messages summary").first.click()
     expect(page.locator("#messages details[open]").first).to_contain_text("lh-origin: europe")

@@ -67,6 +67,44 @@ def test_hostile_content_is_shown_as_text(control_room: Running, browser: Browse
     page.context.close()
 
 
+def test_what_is_folded_open_stays_so_when_something_comes_before_it(control_room: Running, browser: Browser) -> None:
+    somebody = person(browser, control_room.url, "operator", PASSWORD)
+    somebody.open("/mirrors")
+    page = somebody.page
+    ids = page.evaluate("[...document.querySelectorAll('#live details')].map(details => details.id)")
+    assert len(set(ids)) == len(ids) >= 2
+    page.locator(f"[id='{ids[0]}'] summary").click()
+    opened = page.evaluate(
+        """async () => {
+            const { morph } = await import("/static/morph.js");
+            const live = document.getElementById("live"), wanted = live.cloneNode(true);
+            wanted.querySelectorAll("details").forEach((details) => (details.open = false));
+            const first = wanted.querySelector("section"), more = first.cloneNode(true);
+            more.id = "mirror-before";
+            more.querySelectorAll("[id]").forEach((part) => (part.id = `before-${part.id}`));
+            first.before(more);
+            morph(live, wanted.innerHTML);
+            return [...live.querySelectorAll("details[open]")].map((details) => details.id);
+        }"""
+    )
+    assert opened == ids[:1]
+    assert somebody.said == []
+    page.context.close()
+
+
+def test_the_map_shows_the_land_and_the_regions_on_it(control_room: Running, browser: Browser) -> None:
+    somebody = person(browser, control_room.url, "operator", PASSWORD)
+    somebody.open("/")
+    page = somebody.page
+    expect(page.locator(".map .region circle")).to_have_count(3)
+    land, map_ = page.locator(".map .land").bounding_box(), page.locator(".map").bounding_box()
+    assert land
+    assert map_
+    assert land["width"] > map_["width"] > 800
+    assert somebody.said == []
+    page.context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 375], ids=["desk", "phone"])
 def test_everybody_can_read_every_page(control_room: Running, browser: Browser, width: int, scheme: str) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from apiserver.server import ApiServer
-from lab.sandbox import Kit, copy_kit
+from sandbox import Kit, copy_kit
 
 KIT = {"app.kubernetes.io/managed-by": "loosehanger-lab", "app.kubernetes.io/part-of": "loosehanger-lab"}
 """The labels of everything that is the kit's."""
@@ -25,11 +24,6 @@ def copy_kit_for(kubeconfig: Path, folder: Path) -> Kit:
 def setup(kit: Kit, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Sets the broadcast up on Kubernetes."""
     return kit.setup("-i", "inventories/strimzi", *arguments)
-
-
-def recap(output: str) -> dict[str, int]:
-    """How many things Ansible says it changed, by region."""
-    return {host: int(changed) for host, changed in re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", output, re.M)}
 
 
 def resource(version: str, kind: str, name: str, namespace: str) -> dict[str, Any]:

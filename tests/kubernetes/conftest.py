@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
@@ -13,8 +14,14 @@ import pytest
 from apiserver.build import NotAvailableError, programs
 from apiserver.crds import strimzi_definitions
 from apiserver.server import ApiServer, wait_for
-from lab.errors import LabError
+from loosehanger.errors import LabError
+from loosehanger.model.documents import Document
+from loosehanger.paths import ROOT
 
+from . import manifests
+
+Described = Callable[[str, str], list[Document]]
+"""What the fixture ``described`` is: of a scenario, and of a platform."""
 REQUIRED = "LAB_REQUIRE_KUBERNETES"
 """Set where these tests must run, as in continuous integration: without it they are skipped where they cannot."""
 GONE_SECONDS = 60.0
@@ -74,6 +81,17 @@ def api_server(start_api_server: StartApiServer) -> ApiServer:
 def other_api_server(start_api_server: StartApiServer) -> ApiServer:
     """A second cluster, for regions that have one each."""
     return start_api_server("other")
+
+
+@pytest.fixture(scope="session")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Described:
+    """What a scenario applies on a platform; the playbook of either runs once for all tests."""
+
+    @cache
+    def get(scenario: str, platform: str) -> list[Document]:
+        return manifests.described(scenario, ROOT / "inventories" / platform, tmp_path_factory.mktemp(platform))
+
+    return get
 
 
 @pytest.fixture

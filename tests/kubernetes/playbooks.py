@@ -1,4 +1,4 @@
-"""Running playbooks through Ansible itself, as the kit's wrappers do, in a folder of the test's."""
+"""Running playbooks through Ansible itself, as ./lab does, in a folder of the test's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lab.access import ROOT, lab_home
+from loosehanger.paths import ROOT, lab_home
 
 
 def run_playbook(

@@ -94,17 +94,33 @@ def olm(kind: str, name: str, namespace: str = "operators", **more: Any) -> dict
 
 
 SUBSCRIPTION = olm("Subscription", "ibm-eventstreams")
-RELEASE = olm("ClusterServiceVersion", "ibm-eventstreams.v12.0.1", spec={"version": "12.0.1"})
+RELEASE = olm("ClusterServiceVersion", "ibm-eventstreams.v13.0.0", spec={"version": "13.0.0"})
+OLDER_RELEASE = olm("ClusterServiceVersion", "ibm-eventstreams.v12.3.1", spec={"version": "12.3.1"})
 CATALOGUE = olm("CatalogSource", "loosehanger-event-streams", "catalogues")
 GROUP = olm("OperatorGroup", "loosehanger-event-streams")
+THEIR_GROUP = olm("OperatorGroup", "global-operators")
 
 
 @pytest.fixture
 def nothing_installed(server: ApiServer) -> Iterator[None]:
     """No operator before, and none after."""
     yield
-    for document in (SUBSCRIPTION, RELEASE, CATALOGUE, GROUP):
+    for document in (SUBSCRIPTION, RELEASE, OLDER_RELEASE, CATALOGUE, GROUP, THEIR_GROUP):
         server.delete(document)
+
+
+def operator_of_somebody_else(server: ApiServer, watched: list[str], installed: str = "") -> dict[str, Any]:
+    """Subscribes somebody else to the operator, for some namespaces ('' is all); returns the subscription."""
+    server.apply({**THEIR_GROUP, "spec": {}}, manager="somebody")
+    server.set_status(THEIR_GROUP, {"namespaces": watched})
+    spec = {"name": "ibm-eventstreams", "channel": "v12.3", "source": "theirs", "sourceNamespace": "catalogues"}
+    made = server.apply(SUBSCRIPTION | {"spec": spec}, manager="somebody")
+    if installed:
+        release = {"13.0.0": RELEASE, "12.3.1": OLDER_RELEASE}[installed]
+        server.apply(release)
+        server.set_status(release, {"phase": "Succeeded"})
+        server.set_status(SUBSCRIPTION, {"installedCSV": release["metadata"]["name"]})
+    return made
 
 
 @pytest.fixture
@@ -145,12 +161,12 @@ def test_installs_the_operator_and_gives_the_region_its_key(server: ApiServer, r
     assert base64.b64encode(f"cp:{KEY}".encode()).decode() not in done.stdout + done.stderr
     assert present(server, SUBSCRIPTION)["spec"] == {
         "name": "ibm-eventstreams",
-        "channel": "v12.0",
+        "channel": "v13.0",
         "source": "loosehanger-event-streams",
         "sourceNamespace": "catalogues",
         "installPlanApproval": "Automatic",
     }
-    assert present(server, CATALOGUE)["spec"]["image"] == "icr.io/cpopen/ibm-eventstreams-catalog:12.0.1"
+    assert present(server, CATALOGUE)["spec"]["image"] == "icr.io/cpopen/ibm-eventstreams-catalog:13.0.0"
     assert present(server, GROUP)["metadata"]["labels"]["app.kubernetes.io/part-of"] == "loosehanger-lab"
     secret = present(
         server,
@@ -177,8 +193,7 @@ def test_deletes_what_it_installed(server: ApiServer, run: Run) -> None:
 
 @pytest.mark.usefixtures("nothing_installed", "lifecycle_manager")
 def test_uses_an_operator_of_somebody_else_and_leaves_it_alone(server: ApiServer, run: Run) -> None:
-    spec = {"name": "ibm-eventstreams", "channel": "v11.8", "source": "theirs", "sourceNamespace": "catalogues"}
-    theirs = server.apply(SUBSCRIPTION | {"spec": spec}, manager="somebody")
+    theirs = operator_of_somebody_else(server, [""])
     done = run(event_streams_operator_make_pull_secret=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "changed=0" in done.stdout
@@ -189,9 +204,49 @@ def test_uses_an_operator_of_somebody_else_and_leaves_it_alone(server: ApiServer
 
 
 @pytest.mark.usefixtures("nothing_installed")
+def test_an_operator_of_another_major_version_is_refused(server: ApiServer, run: Run) -> None:
+    operator_of_somebody_else(server, [""], installed="12.3.1")
+    for arguments in ([], ["--check"]):
+        done = run(*arguments, event_streams_operator_make_pull_secret=False)
+        assert done.returncode == 2
+        assert "has installed Event Streams 12.3.1, and event_streams_operator_version is 13.0.0" in done.stdout
+    assert run(event_streams_operator_make_pull_secret=False, event_streams_operator_version="12.3.0").returncode == 0
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_an_operator_that_does_not_watch_the_region_is_refused(server: ApiServer, run: Run, region: str) -> None:
+    operator_of_somebody_else(server, ["elsewhere", "operators"], installed="13.0.0")
+    done = run(event_streams_operator_make_pull_secret=False)
+    assert done.returncode == 2
+    assert f"the operators in operators do not watch the namespace {region}" in done.stdout
+    assert server.get(CATALOGUE) is None
+    server.set_status(THEIR_GROUP, {"namespaces": ["elsewhere", region]})
+    assert run(event_streams_operator_make_pull_secret=False).returncode == 0
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_none_is_installed_where_it_would_not_watch_the_region(server: ApiServer, run: Run, region: str) -> None:
+    server.apply({**THEIR_GROUP, "spec": {}}, manager="somebody")
+    server.set_status(THEIR_GROUP, {"namespaces": ["elsewhere"]})
+    done = run(event_streams_operator_make_pull_secret=False)
+    assert done.returncode == 2
+    assert f"the operators in operators do not watch the namespace {region}" in done.stdout
+    assert server.get(SUBSCRIPTION) is None
+
+
+@pytest.mark.usefixtures("nothing_installed", "lifecycle_manager")
+def test_its_own_operator_is_not_made_one_of_another_major_version(server: ApiServer, run: Run) -> None:
+    assert run(event_streams_operator_make_pull_secret=False).returncode == 0
+    before = present(server, SUBSCRIPTION)["spec"]
+    done = run(event_streams_operator_make_pull_secret=False, event_streams_operator_version="12.3.1")
+    assert done.returncode == 2
+    assert "give -e event_streams_version=13.0.0, or have the operator upgraded" in done.stdout
+    assert present(server, SUBSCRIPTION)["spec"] == before
+
+
+@pytest.mark.usefixtures("nothing_installed")
 def test_waits_no_longer_than_it_is_told_and_says_for_what(server: ApiServer, run: Run) -> None:
-    spec = {"name": "ibm-eventstreams", "source": "theirs", "sourceNamespace": "catalogues"}
-    server.apply(SUBSCRIPTION | {"spec": spec}, manager="somebody")
+    operator_of_somebody_else(server, [""])
     server.set_status(SUBSCRIPTION, {"conditions": [{"type": "X", "status": "True", "message": "no such catalogue"}]})
     done = run(event_streams_operator_timeout=5)
     assert done.returncode == 2

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from apiserver.server import ApiServer, wait_for
-from lab import pods
-from lab.access import ROOT, lab_home
+from loosehanger.paths import ROOT, lab_home
+from loosehanger.platforms.kubernetes import pods
 from pipeline import submit
 
 from .conftest import namespace_document
@@ -21,7 +21,7 @@ from .test_pods import lab
 pytestmark = [pytest.mark.kubernetes, pytest.mark.spark]
 
 ACCOUNT = "loosehanger-lab-spark"
-EXECUTORS_SECONDS = 60.0
+EXECUTORS_SECONDS = 180
 NO_NODES = "spark.scheduler.maxRegisteredResourcesWaitingTime=0s"
 """Spark need not wait for executors to report: none will."""
 DRIVER = """
@@ -48,7 +48,8 @@ def test_the_documented_rights_suffice_for_executors_under_the_restricted_profil
     template = pods._job(one, one.pod, "prove", ["--master", "k8s://here"])["spec"]["template"]
     api_server.apply({**driver, "spec": template["spec"]})
     monkeypatch.setattr(pods, "HOME", str(tmp_path))
-    monkeypatch.setattr(pods, "EXECUTOR", ROOT / "spark-jobs" / "conf" / "executor.yaml")
+    monkeypatch.setattr(pods, "TEMPLATE_IN_POD", str(tmp_path / "executor.yaml"))
+    (tmp_path / "executor.yaml").write_text(template["metadata"]["annotations"][pods.TEMPLATE], encoding="utf-8")
     (tmp_path / "access" / namespace).mkdir(parents=True)
     (tmp_path / "access" / namespace / "prover.properties").write_text("password=secret\n", encoding="ascii")
 
@@ -77,8 +78,13 @@ def test_the_documented_rights_suffice_for_executors_under_the_restricted_profil
         assert found["metadata"]["labels"]["app.kubernetes.io/part-of"] == "loosehanger-lab"
         container = found["spec"]["containers"][0]
         assert container["image"] == one.pod.image
-        assert container["command"] == ["python", "-m", "pipeline.executor"]
+        assert container["command"] == ["python", "-P", "-m", "pipeline.executor"]
         assert "_SPARK_AUTH_SECRET" not in {variable["name"] for variable in container["env"]}
+        (access,) = (volume for volume in found["spec"]["volumes"] if volume["name"] == "access")
+        items = [item["path"] for source in access["projected"]["sources"] for item in source["secret"]["items"]]
+        assert items == [f"{namespace}/ca.crt", f"{namespace}/prover.properties"]
+        assert not any("secret" in volume for volume in found["spec"]["volumes"])
+        assert {"name": "access", "mountPath": "/opt/lab/access", "readOnly": True} in container["volumeMounts"]
     finally:
         said, _ = process.communicate("\n", timeout=60)
     assert process.returncode == 0, said

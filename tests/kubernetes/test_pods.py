@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from apiserver.server import ApiServer, RefusedError
-from lab import pods
-from lab.access import Lab, Pod, Region
-from lab.errors import LabError
+from loosehanger.errors import LabError
+from loosehanger.model.record import Lab, Pod, Region
+from loosehanger.platforms.kubernetes import pods
 
 from .conftest import namespace_document
 

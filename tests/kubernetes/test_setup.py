@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from apiserver.server import ApiServer, write_kubeconfig
-from lab.access import ROOT
-from lab.sandbox import Kit
+from loosehanger.paths import ROOT
+from sandbox import Kit
+from tests.recap import recap
+from tests.three_files import NAME, write_scenario
 
-from .commands import copy_kit_for, present, recap, resource, setup
+from .commands import copy_kit_for, present, resource, setup
 from .conftest import REGIONS, StartApiServer, delete_namespaces, namespace_document
 from .stand_in import STRIMZI, StandIn, not_ready, ready
 
@@ -182,11 +183,10 @@ def listed_rights() -> list[dict[str, list[str]]]:
 def test_regions_on_two_clusters(kit: Kit, api_server: ApiServer, other_api_server: ApiServer, tmp_path: Path) -> None:
     contexts = {"first": api_server.administrator(), "second": other_api_server.administrator()}
     kit.environment = {"KUBECONFIG": str(write_kubeconfig(tmp_path / "both", contexts))}
-    hosts = kit.root / "inventories" / "strimzi" / "hosts.yaml"
-    inventory = yaml.safe_load(hosts.read_text())
+    folder = kit.root / "inventories" / "strimzi" / "host_vars"
+    folder.mkdir()
     for region, context in (("europe", "first"), ("north-america", "second"), ("south-america", "first")):
-        inventory["regions"]["hosts"][region]["platform_kubernetes_context"] = context
-    hosts.write_text(yaml.safe_dump(inventory, allow_unicode=True))
+        (folder / f"{region}.yaml").write_text(f"platform_kubernetes_context: {context}\n")
     try:
         with StandIn(api_server, REGIONS), StandIn(other_api_server, REGIONS):
             done = setup(kit, "-e", "kafka_cluster_external_listener=loadbalancer")
@@ -201,11 +201,11 @@ def test_regions_on_two_clusters(kit: Kit, api_server: ApiServer, other_api_serv
             assert here["spec"]["mirrors"][0]["source"]["bootstrapServers"].endswith(".svc:9098")
             record = present(api_server, "v1", "Secret", "loosehanger-lab-access-north-america", "europe")
             description = json.loads(base64.b64decode(record["data"]["region.json"]))
-            assert description["mirrors"][0]["source"] == "europe"
-            assert description["mirrors"][0]["connect"] == {}, "its network is another one"
-            assert recap(setup(kit, "-e", "kafka_cluster_external_listener=loadbalancer").stdout) == dict.fromkeys(
-                REGIONS, 0
-            )
+            assert description["connect"] == {"mm2-na": {}}, "its network is another one"
+            policy = ("networking.k8s.io/v1", "NetworkPolicy", "loosehanger-lab-clients", "north-america")
+            (peer,) = present(other_api_server, *policy)["spec"]["ingress"][0]["from"]
+            assert peer["namespaceSelector"]["matchExpressions"][0]["values"] == ["north-america"], "its own console"
+            assert recap(setup(kit, "-e", "kafka_cluster_external_listener=loadbalancer").stdout) == {}
             assert kit.run("cleanup").returncode == 0
         assert other_api_server.get(namespace_document("north-america")) is None
     finally:
@@ -222,4 +222,15 @@ def test_programs_on_a_stock_python_image(kit: Kit, operators: StandIn, api_serv
     pod = present(api_server, "apps/v1", "Deployment", "producer", "europe")["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"] == pod["initContainers"][0]["image"] == image
     assert pod["securityContext"]["runAsNonRoot"]
-    assert recap(setup(kit, "-e", f"platform_kubernetes_python_image={image}").stdout) == dict.fromkeys(REGIONS, 0)
+    assert recap(setup(kit, "-e", f"platform_kubernetes_python_image={image}").stdout) == {}
+
+
+def test_three_files_are_a_scenario(kit: Kit, operators: StandIn, api_server: ApiServer) -> None:
+    write_scenario(kit.root)
+    done = kit.run("setup", NAME, "-i", "inventories/strimzi")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert operators.failure is None
+    applied = present(api_server, STRIMZI, "KafkaMirrorMaker2", "mm2", "north-america")
+    assert applied["spec"]["mirrors"][0]["source"]["bootstrapServers"] == "europe-kafka-bootstrap.europe.svc:9098"
+    shown = json.loads(kit.run("status", "--json").stdout)
+    assert (shown["scenario"], shown["stage"]) == (NAME, "setup")

@@ -13,7 +13,7 @@ import yaml
 
 from apiserver.crds import strimzi_definitions
 from apiserver.server import ApiServer
-from lab.access import ROOT
+from loosehanger.paths import ROOT
 
 from .conftest import REGIONS, StartApiServer, delete_namespaces, namespace_document
 from .playbooks import run_playbook

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from apiserver.server import ApiServer
-from lab import topic_resources
-from lab.access import Kubernetes, Region
-from lab.errors import LabError, WrongUseError
-from platform_kubernetes.resources import labelled
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.model.record import Kubernetes, Region
+from loosehanger.platforms.kubernetes import topics
+from loosehanger.platforms.kubernetes.resources import labelled
 
 from .stand_in import STRIMZI, StandIn
 
@@ -50,7 +50,7 @@ def config(server: ApiServer, topic: dict[str, Any]) -> dict[str, Any]:
 def test_settings_are_changed_and_taken_away(
     api_server: ApiServer, operator: StandIn, region: Region, orders: dict[str, Any]
 ) -> None:
-    assert topic_resources.change(region, "LH.ORDERS", {"retention.ms": "3600000", "segment.bytes": None})
+    assert topics.change(region, "LH.ORDERS", {"retention.ms": "3600000", "segment.bytes": None})
     assert config(api_server, orders) == {"retention.bytes": 1000, "retention.ms": "3600000"}
     assert operator.failure is None
     # The next set-up gives back what its manifest says, and leaves alone what it does not.
@@ -71,19 +71,19 @@ def test_a_change_that_the_operator_refuses_is_taken_back(
     with pytest.raises(
         WrongUseError, match=r"LH\.ORDERS: the operator refuses the change: KafkaError: Invalid value soon"
     ):
-        topic_resources.change(region, "LH.ORDERS", {"retention.ms": "soon", "segment.bytes": "600"})
+        topics.change(region, "LH.ORDERS", {"retention.ms": "soon", "segment.bytes": "600"})
     assert config(api_server, orders) == orders["spec"]["config"]
 
 
 def test_a_change_that_no_operator_looks_at_is_told(
     region: Region, orders: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_resources, "SEEN_SECONDS", 0.5)
+    monkeypatch.setattr(topics, "SEEN_SECONDS", 0.5)
     name = orders["metadata"]["name"]
     with pytest.raises(LabError, match=rf"KafkaTopic/{name} has been changed, and not been carried out"):
-        topic_resources.change(region, "LH.ORDERS", {"retention.ms": "3600000"})
+        topics.change(region, "LH.ORDERS", {"retention.ms": "3600000"})
 
 
 def test_a_topic_that_nobody_declares_is_left_to_kafka(region: Region, orders: dict[str, Any]) -> None:
-    assert not topic_resources.change(region, "LH.STOCK", {"retention.ms": "3600000"})
+    assert not topics.change(region, "LH.STOCK", {"retention.ms": "3600000"})
     assert orders

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import psutil
 from kafka.admin import KafkaAdminClient
 
-from lab.sandbox import Kit
+from sandbox import Kit
+from tests.unit.conftest import spark  # noqa: F401 - for proofs in the tests' own process
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lab.sandbox import Kit, copy_kit
+from sandbox import Kit, copy_kit
 
 pytestmark = pytest.mark.lab
 
@@ -72,12 +73,22 @@ def test_a_manifest_with_a_mistake_is_refused(fresh: Kit, na: Path, edit: str) -
 def test_a_loop_of_identity_mirrors_is_refused(fresh: Kit) -> None:
     back = fresh.manifest("mm2-back.yaml")
     text = fresh.manifest("mm2-na.yaml").read_text()
-    text = text.replace("north-america", "@").replace("europe", "north-america").replace("@", "europe")
-    back.write_text(text.replace("mm2-na", "mm2-eu").replace("__mm2_na_", "__mm2_eu_"))
+
+    def other(found: re.Match[str]) -> str:
+        if found[0] != "europe":
+            return "europe"
+        return "northamerica" if text[: found.start()].endswith(("alias: ", "mm2-")) else "north-america"
+
+    swapped = re.sub(r"north-?america|europe", other, text)
+    back.write_text(swapped.replace("mm2-na", "mm2-eu").replace("__mm2_na_", "__mm2_eu_"))
+    playbook = fresh.root / "playbooks" / "03-broadcast" / "setup.yaml"
+    before = playbook.read_text()
+    playbook.write_text(before.replace("hosts: north-america:south-america", "hosts: regions"))
     try:
         message = refused(fresh)
     finally:
         back.unlink()
+        playbook.write_text(before)
     assert "mm2-back.yaml" in message
     assert "loop" in message
 
@@ -113,12 +124,12 @@ def test_unknown_option_is_refused(fresh: Kit) -> None:
     assert "--no-such-option" in refused(fresh, "--no-such-option")
 
 
-@pytest.mark.parametrize("command", ["status", "topic", "consumer", "prove", "aggregate"])
+@pytest.mark.parametrize("command", ["status", "stage", "topic", "consume", "prove", "aggregate", "watch"])
 def test_nothing_set_up_is_exit_code_3(fresh: Kit, command: str) -> None:
-    arguments = {"topic": ["show"], "consumer": ["europe"]}.get(command, [])
+    arguments = {"topic": ["show"], "consume": ["europe"]}.get(command, [])
     done = fresh.run(command, *arguments)
     assert done.returncode == 3, done.stdout + done.stderr
-    assert done.stderr.strip().splitlines()[-1] == "error: nothing is set up; run ./setup-03-broadcast.sh first"
+    assert done.stderr.strip().splitlines()[-1] == "error: nothing is set up; ./lab scenarios shows what there is"
 
 
 @pytest.mark.parametrize(

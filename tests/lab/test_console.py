@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from lab.sandbox import Kit
+from sandbox import Kit
 from tests.consoles import Browser
 
 from .conftest import wait_until
@@ -24,7 +24,7 @@ MIRROR = "/api/regions/{}/mirrors/{}/connectors/europe-%3E{}.MirrorSourceConnect
 
 
 def signed_in(kit: Kit, name: str) -> Browser:
-    """Somebody in front of a console, with the credentials that ``status.sh --credentials`` shows."""
+    """Somebody in front of a console, with the credentials that ``./lab status --credentials`` shows."""
     done = kit.run("status", "--credentials", "--json")
     assert done.returncode == 0, done.stderr
     (found,) = [entry for entry in json.loads(done.stdout) if entry["console"] == name]
@@ -114,7 +114,8 @@ def test_the_control_room_sees_what_flows(control_room: Browser) -> None:
 
 def test_a_configuration_changed_in_europe_arrives_in_the_comparison(control_room: Browser) -> None:
     def values() -> list[str]:
-        rows = control_room.get("/api/topics/LH.STOCK/comparison").json()["rows"]
+        (comparison,) = control_room.get("/api/topics/LH.STOCK/comparison").json()
+        rows = comparison["rows"]
         return [cell["value"] for row in rows if row["name"] == "retention.ms" for cell in row["cells"]]
 
     path = "/api/regions/europe/topics/LH.STOCK/settings"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from lab.sandbox import Kit
+from sandbox import Kit
 
 from .conftest import admin, processes, wait_until
 
@@ -71,7 +71,7 @@ def prove(kit: Kit, at_once: Callable[[], object], while_comparing: Callable[[],
     with (
         TemporaryFile("w+") as output,
         subprocess.Popen(
-            [sys.executable, "-m", "lab", "prove", "--json", "--timeout", "180"],
+            [sys.executable, "-P", "-m", "loosehanger.cli", "prove", "--json", "--timeout", "180"],
             cwd=kit.root,
             env=kit.variables(),
             stdin=subprocess.DEVNULL,

@@ -17,8 +17,8 @@ from confluent_kafka import Producer
 from kafka.admin import KafkaAdminClient
 
 from bench.mirroring import librdkafka
-from lab.sandbox import Kit
 from pipeline.submit import environment
+from sandbox import Kit
 
 from .conftest import wait_until
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kafka import KafkaProducer
 
-from lab.sandbox import Kit
+from sandbox import Kit
 
-from .conftest import processes, wait_until
+from .conftest import admin, processes, wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -84,6 +87,61 @@ def test_a_failed_task_is_started_again(kit: Kit) -> None:
         users.write_text(text)
     kit.setup()
     wait_until(lambda: healthy(kit), 90, "a healthy lab")
+
+
+def test_a_consumer_that_runs_and_reads_nothing_is_no_healthy_one(kit: Kit) -> None:
+    """One that hangs is put out of its group after its session timeout; when it goes on, it joins again."""
+
+    def consumer() -> dict[str, Any]:
+        europe = json.loads(kit.run("status", "--json").stdout)["regions"]["europe"]
+        (found,) = (resource for resource in europe if resource["name"] == "consumer-europe")
+        return dict(found)
+
+    assert "reads" in consumer()["detail"]
+    (process,) = processes(kit, "europe", "consumers")
+    process.suspend()
+    try:
+        wait_until(lambda: not consumer()["healthy"], 60, "the consumer's absence from its group")
+        found = consumer()
+        assert found["state"] == "Degraded"
+        assert "0 of 1 are in group 'consumer-europe'" in found["detail"]
+    finally:
+        process.resume()
+    wait_until(lambda: consumer()["state"] == "Running", 60, "a consumer that reads")
+
+
+def test_a_record_that_the_mirrors_refuse_is_told_as_long_as_they_try(kit: Kit) -> None:
+    """Ten megabytes are too much for a mirror's producer, whatever the topic allows."""
+    topic = "LH.LARGE"
+    regions = ("europe", "north-america", "south-america")
+
+    def mirrors() -> dict[str, dict[str, Any]]:
+        regions_ = json.loads(kit.run("status", "--json").stdout)["regions"].values()
+        return {r["name"]: r for region in regions_ for r in region if r["kind"] == "KafkaMirrorMaker2"}
+
+    def told(mirror: dict[str, Any]) -> bool:
+        return not mirror["healthy"] and "RecordTooLargeException: The message is 100000" in mirror["detail"]
+
+    clients = {region: admin(kit, region) for region in regions}
+    try:
+        configuration = {"num_partitions": 1, "replication_factor": 1, "configs": {"max.message.bytes": "20000000"}}
+        clients["europe"].create_topics({topic: configuration})
+        connection = kit.lab.region("europe").connection("producer").kafka_python()
+        producer = KafkaProducer(**connection, max_request_size=20_000_000, enable_idempotence=False)
+        producer.send(topic, bytes(10_000_000)).get(timeout=60)
+        producer.close(timeout=5)
+        wait_until(lambda: all(told(mirror) for mirror in mirrors().values()), 150, "the mirrors' failure")
+        # From attempt to attempt, whatever state the task is in.
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            found = mirrors()
+            assert all(told(mirror) for mirror in found.values()), found
+            assert set(found) == {"mm2-na", "mm2-sa"}
+    finally:
+        for client in clients.values():
+            client.delete_topics([name for name in client.list_topics() if name == topic])
+            client.close()
+    wait_until(lambda: healthy(kit), 150, "a healthy lab")
 
 
 def _log(path: Path) -> str:

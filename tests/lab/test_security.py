@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
+import shutil
 import socket
 import ssl
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 import pytest
 import requests
+from cryptography import x509
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from lab.connection import Connection
-from lab.sandbox import Kit
+from loosehanger.clients.connection import Connection
+from loosehanger.platforms.local import certificates
+from loosehanger.platforms.local.region import LocalRegion
+from sandbox import Kit
 
 pytestmark = pytest.mark.lab
 
@@ -148,6 +154,69 @@ def test_connect_answers_nobody_without_its_credentials(kit: Kit, credentials: t
             assert requests.get(url, auth=credentials, verify=access["ca_file"], timeout=10).status_code == 401
         with pytest.raises(requests.exceptions.SSLError):
             requests.get(access["url"], auth=right, timeout=10)
+
+
+def test_connect_reads_nothing_but_its_own_passwords(kit: Kit) -> None:
+    """Whoever has the REST interface's password may ask it what a setting becomes, references to secrets included."""
+    for mirror in kit.lab.mirrors:
+        access = mirror.connect
+        secrets = kit.home / "regions" / mirror.target / "secrets"
+        name = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+
+        def becomes(folder: Path, key: str, access: Mapping[str, str] = access, name: str = name) -> str:
+            answer = requests.put(
+                f"{access['url']}/connector-plugins/{name}/config/validate",
+                json={"connector.class": name, "name": "x", "topics": f"${{secrets:{folder}:{key}}}"},
+                auth=(access["username"], Path(access["password_file"]).read_text()),
+                verify=access["ca_file"],
+                timeout=30,
+            )
+            return answer.text
+
+        own = secrets / f"mm2-{mirror.target_alias}"
+        assert (own / "password").read_text() in becomes(own, "password")
+        for foreign, key in (
+            (secrets / f"{mirror.target}-cluster-ca", "ca.key"),
+            (secrets / f"{mirror.name}-connect-certs", "tls.key"),
+            (secrets / "admin", "password"),
+            (own / ".." / "admin", "password"),
+        ):
+            secret = (foreign / key).read_text().splitlines()
+            assert not any(line in becomes(foreign, key) for line in secret), foreign
+
+
+def test_certificates_near_their_end_are_renewed_and_clients_keep_trusting(kit: Kit, tmp_path: Path) -> None:
+    europe, america = (LocalRegion(kit.home, kit.root, name, 0) for name in ("europe", "north-america"))
+    broker = int(kit.lab.region("europe").connection("prover").bootstrap_servers[0].rpartition(":")[2])
+    rest = int(kit.lab.mirrors[0].connect["url"].rpartition(":")[2])
+    assert kit.lab.mirrors[0].target == "north-america"
+    served = {
+        broker: (europe, "europe", "europe-kafka-0", "europe-kafka"),
+        rest: (america, "mm2-na-connect", "mm2-na-connect-certs", "mm2-na-connect"),
+    }
+    old = {}
+    for port, (region, cluster, secret, common_name) in served.items():
+        old[port] = tmp_path / f"{port}.crt"
+        shutil.copy(region.secrets / f"{cluster}-cluster-ca-cert" / "ca.crt", old[port])
+        certificates.issue_authority(region, cluster, certificates.authority_key(region, cluster), 20)
+        shutil.rmtree(region.secrets / secret)
+        certificates.ensure_certificate(region, cluster, secret, common_name, [], 20)
+    done = kit.setup()
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    for port, (region, cluster, *_) in served.items():
+        for authority in (old[port], region.secrets / f"{cluster}-cluster-ca-cert" / "ca.crt"):
+            context = ssl.create_default_context(cafile=authority)
+            with (
+                socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+                context.wrap_socket(plain, server_hostname="localhost") as connection,
+            ):
+                certificate = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
+            left = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+            assert left > datetime.timedelta(days=360)
+    assert can_read(dataclasses.replace(kit.lab.region("europe").connection("prover"), ca_file=old[broker]))
+    status = kit.run("status")
+    assert status.returncode == 0, status.stdout
 
 
 def test_everything_listens_on_the_loopback_address_only(kit: Kit) -> None:

@@ -14,8 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab.sandbox import Kit, copy_kit
-from platform_local.settings import CHECKPOINT_CONNECTOR, CONNECTOR_PREFIXES, SOURCE_CONNECTOR
+from loosehanger.clients.connect import Rest
+from loosehanger.model.connect_settings import CHECKPOINT_CONNECTOR, CONNECTOR_PREFIXES, SOURCE_CONNECTOR
+from sandbox import Kit, copy_kit
+from tests.recap import recap
 
 from .conftest import wait_until
 
@@ -39,11 +41,6 @@ OF_SOURCES = frozenset(
 """What Connect defines for every connector that writes, and what means nothing to the checkpoint connector."""
 
 
-def recap(output: str) -> dict[str, int]:
-    """How many things Ansible says it changed, by region."""
-    return {host: int(changed) for host, changed in re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", output, re.M)}
-
-
 def pids(kit: Kit) -> dict[str, int]:
     """The process ids of everything in the lab, by what it is."""
     found = {}
@@ -62,7 +59,7 @@ def test_a_second_run_changes_nothing(kit: Kit) -> None:
     before = pids(kit)
     done = kit.setup()
     assert done.returncode == 0
-    assert recap(done.stdout) == {"europe": 0, "north-america": 0, "south-america": 0}
+    assert recap(done.stdout) == {}
     assert pids(kit) == before
 
 
@@ -77,7 +74,7 @@ def test_check_mode_tells_and_changes_nothing(kit: Kit) -> None:
         assert re.search(r"^\+ +refresh\.topics\.interval\.seconds: 11$", done.stdout, re.MULTILINE)
     finally:
         file.write_text(text)
-    assert recap(kit.setup().stdout)["south-america"] == 0
+    assert "south-america" not in recap(kit.setup().stdout)
 
 
 def test_an_edited_mirror_changes_and_nothing_else(kit: Kit) -> None:
@@ -90,14 +87,14 @@ def test_an_edited_mirror_changes_and_nothing_else(kit: Kit) -> None:
         )
         done = kit.setup()
         assert done.returncode == 0, done.stderr
-        assert recap(done.stdout) == {"europe": 0, "north-america": 1, "south-america": 0}
+        assert recap(done.stdout) == {"north-america": 1}
         assert pids(kit) == before
         config = json.loads(_connect(kit, "/connectors?expand=info"))
         (connector,) = config.values()
         assert connector["info"]["config"]["sync.topic.configs.interval.seconds"] == "6"
     finally:
         file.write_text(text)
-        assert recap(kit.setup().stdout) == {"europe": 0, "north-america": 1, "south-america": 0}
+        assert recap(kit.setup().stdout) == {"north-america": 1}
 
 
 def test_an_edited_worker_setting_restarts_that_worker_and_nothing_else(kit: Kit) -> None:
@@ -106,7 +103,7 @@ def test_an_edited_worker_setting_restarts_that_worker_and_nothing_else(kit: Kit
     before = pids(kit)
     try:
         file.write_text(text.replace("offset.flush.interval.ms: 5000", "offset.flush.interval.ms: 4000"))
-        assert recap(kit.setup().stdout) == {"europe": 0, "north-america": 1, "south-america": 0}
+        assert recap(kit.setup().stdout) == {"north-america": 1}
         after = pids(kit)
         assert {name for name in before if before[name] != after[name]} == {
             name for name in before if "worker-0.properties" in name and name.startswith("north-america")
@@ -152,35 +149,40 @@ def test_the_settings_that_manifests_may_have_are_those_of_connect(
 
 def test_what_a_learner_sets_on_a_topic_survives_the_next_set_up(kit: Kit) -> None:
     assert kit.run("topic", "set", "europe", "LH.STOCK", "retention.ms=7200000").returncode == 0
-    assert recap(kit.setup().stdout)["europe"] == 0
+    assert "europe" not in recap(kit.setup().stdout)
     shown = kit.run("topic", "show", "LH.STOCK").stdout
     assert shown.count("7200000") == 3
     assert kit.run("topic", "unset", "europe", "LH.STOCK", "retention.ms").returncode == 0
     assert "7200000" not in kit.run("topic", "show", "LH.STOCK").stdout
 
 
-def test_status_is_healthy_and_names_what_is_not(kit: Kit) -> None:
-    done = kit.run("status", "--json")
-    assert done.returncode == 0, done.stdout
-    assert json.loads(done.stdout)["healthy"] is True
+def test_status_goes_by_the_manifest_and_names_what_is_not_so(kit: Kit) -> None:
+    def mirrors() -> dict[str, tuple[bool, str]]:
+        regions = json.loads(kit.run("status", "--json").stdout)["regions"].values()
+        found = [resource for resources in regions for resource in resources]
+        return {r["name"]: (r["healthy"], r["state"]) for r in found if r["kind"] == "KafkaMirrorMaker2"}
+
+    assert kit.run("status").returncode == 0
     file = kit.manifest("mm2-sa.yaml")
     text = file.read_text()
     try:
         file.write_text(text.replace("        tasksMax: 1\n", "        tasksMax: 1\n        state: paused\n"))
         assert kit.setup().returncode == 0
-        done = kit.run("status", "--json")
-        assert done.returncode == 1
-        unhealthy = [
-            resource["name"]
-            for resources in json.loads(done.stdout)["regions"].values()
-            for resource in resources
-            if not resource["healthy"]
-        ]
-        assert unhealthy == ["mm2-sa"]
-        assert "PAUSED" in kit.run("status").stdout
+        assert kit.run("status").returncode == 0
+        assert mirrors() == {"mm2-na": (True, "Running"), "mm2-sa": (True, "Paused")}
     finally:
         file.write_text(text)
         assert kit.setup().returncode == 0
+    # Paused by hand, until the set-up makes everything as the manifests say.
+    mirror = next(mirror for mirror in kit.lab.mirrors if mirror.name == "mm2-sa")
+    Rest.of(mirror.connect).act(mirror.connector, "pause")
+    wait_until(lambda: mirrors()["mm2-sa"] == (False, "Paused"), 60, "the pause")
+    assert mirrors()["mm2-na"] == (True, "Running")
+    done = kit.run("status")
+    assert done.returncode == 1
+    assert "PAUSED" in done.stdout
+    assert recap(kit.setup().stdout)["south-america"] == 1
+    assert kit.run("status").returncode == 0
 
 
 @pytest.fixture
@@ -205,7 +207,7 @@ def second_kit(tmp_path: Path) -> Iterator[Kit]:
 def test_an_interrupted_set_up_can_be_finished_or_cleaned_up(
     second_kit: Kit, begun: str, number: signal.Signals, again: bool
 ) -> None:
-    command = [sys.executable, "-m", "lab", "setup", "03-broadcast"]
+    command = [sys.executable, "-P", "-m", "loosehanger.cli", "setup", "03-broadcast"]
     process = subprocess.Popen(
         command,
         cwd=second_kit.root,
@@ -260,12 +262,5 @@ def test_clean_up_deletes_only_what_the_lab_made(second_kit: Kit) -> None:
 
 
 def _connect(kit: Kit, path: str) -> str:
-    import requests
-
-    access = next(mirror for mirror in kit.lab.mirrors if mirror.name == "mm2-na").connect
-    return requests.get(
-        access["url"] + path,
-        auth=(access["username"], Path(access["password_file"]).read_text()),
-        verify=access["ca_file"],
-        timeout=10,
-    ).text
+    mirror = next(mirror for mirror in kit.lab.mirrors if mirror.name == "mm2-na")
+    return json.dumps(Rest.of(mirror.connect).call("GET", path))

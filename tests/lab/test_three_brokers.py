@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from lab.sandbox import Kit, copy_kit
+from sandbox import Kit, copy_kit
 
 from .conftest import admin, processes, wait_until
+from .crossings import crossings
 
 pytestmark = pytest.mark.lab
 
@@ -47,6 +48,13 @@ def test_topics_of_events_and_of_the_mirrors_are_replicated(replicated: Kit) -> 
             assert found["min.insync.replicas"]["value"] == "2"
         finally:
             client.close()
+
+
+def test_every_broker_is_reached_through_the_link(replicated: Kit) -> None:
+    found = list(crossings(replicated))
+    assert [crossing for crossing in found if not crossing.is_right] == []
+    # The mirrors read all three of Europe's.
+    assert len({c.port for c in found if (c.region, c.to) == ("north-america", "europe") and not c.is_relay}) == BROKERS
 
 
 def test_a_killed_broker_of_three_loses_nothing(replicated: Kit) -> None:

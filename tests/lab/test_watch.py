@@ -1,4 +1,4 @@
-"""The watch sees every region live, tells what is on its way from what is missing, and goes on after a stop."""
+"""The watch sees every region live, finds every fault while it runs and no false one, and goes on after a stop."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
-from kafka import KafkaProducer
-from kafka.admin import KafkaAdminClient
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from lab.sandbox import Kit
+from loosehanger.clients.connect import Rest
+from pipeline.balance import KINDS
+from sandbox import Kit
 
-from .conftest import wait_until
+from .conftest import admin, wait_until
 
 pytestmark = pytest.mark.lab
 
 TOPIC = "LH.WATCHED"
 TARGETS = ("north-america", "south-america")
 UNTIL_SHOWN_S = 120
+COUNTS = ("records", "copies", "in_flight", "late", *KINDS)
 
 
 class Watching:
@@ -39,7 +45,7 @@ class Watching:
         self._output = output
         with output.open("w") as file, output.with_suffix(".err").open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "lab", "watch", "--json", *arguments],
+                [sys.executable, "-P", "-m", "loosehanger.cli", "watch", "--json", *arguments],
                 cwd=kit.root,
                 env=kit.variables(),
                 stdin=subprocess.DEVNULL,
@@ -60,15 +66,31 @@ class Watching:
         document: dict[str, Any] = json.loads(lines[-1]) if lines else {}
         return document
 
-    def counts(self, target: str, topic: str = TOPIC) -> dict[str, int]:
-        """The newest counts of a flow from Europe. How many copies were late is a matter of how busy the machine is."""
+    def flow(self, target: str, topic: str = TOPIC) -> dict[str, Any]:
+        """What the newest document has of a flow from Europe."""
         for flow in self.document.get("flows", ()):
             if (flow["source"], flow["target"], flow["topic"]) == ("europe", target, topic):
-                return {name: n for name, n in flow.items() if isinstance(n, int) and n and name != "late"}
+                found: dict[str, Any] = flow
+                return found
         return {}
 
-    def wait_for(self, target: str, counts: dict[str, int], seconds: float = UNTIL_SHOWN_S) -> None:
-        """Waits until a flow has exactly these counts besides zeros."""
+    def counts(self, target: str, topic: str = TOPIC) -> dict[str, int]:
+        """Its counts of records that are not 0."""
+        flow = self.flow(target, topic)
+        return {name: flow[name] for name in COUNTS if flow.get(name)}
+
+    def examples(self, target: str, topic: str = TOPIC) -> set[tuple[str, int | None, int | None]]:
+        """The records that were named: kind, and offsets at source and target."""
+        return {
+            (example["kind"], example["source_offset"], example["target_offset"])
+            for finding in self.document.get("findings", ())
+            if (finding["target"], finding["topic"]) == (target, topic)
+            for example in finding["examples"]
+        }
+
+    def wait_for(self, target: str, counts: dict[str, int], seconds: float = UNTIL_SHOWN_S) -> list[float]:
+        """Waits until a flow has exactly these counts besides zeros; tells how many seconds that took."""
+        started = time.monotonic()
 
         def there() -> bool:
             assert self.process.poll() is None, self.errors
@@ -78,6 +100,7 @@ class Watching:
             wait_until(there, seconds, f"{target}: {counts}")
         except AssertionError as error:
             raise AssertionError(f"{error}; shown: {self.counts(target)}; {self.errors}") from error
+        return [round(time.monotonic() - started, 1)]
 
     def end(self, number: int = signal.SIGINT) -> int:
         """Ends it, with a signal to the whole group as a terminal sends it; returns the exit code."""
@@ -87,10 +110,8 @@ class Watching:
 
 @pytest.fixture
 def watched_topic(kit: Kit) -> Any:
-    """A topic of one partition that nobody else writes to, mirrored to both targets."""
-    client = KafkaAdminClient(**kit.lab.region("europe").connection("admin").kafka_python())
-    client.create_topics({TOPIC: {"num_partitions": 1, "replication_factor": 1}})
-    client.close()
+    """A topic of two partitions that nobody else writes to, mirrored to both targets."""
+    make(kit)
     for region in TARGETS:
         wait_until(lambda r=region: TOPIC in topics(kit, r), 90, f"{TOPIC} in {region}")  # type: ignore[misc]
     yield TOPIC
@@ -107,6 +128,42 @@ def topics(kit: Kit, region: str) -> set[str]:
         return set(client.list_topics())
     finally:
         client.close()
+
+
+def make(kit: Kit) -> None:
+    """Makes the topic in Europe."""
+    client = admin(kit, "europe")
+    client.create_topics({TOPIC: {"num_partitions": 2, "replication_factor": 1}})
+    client.close()
+
+
+def put(kit: Kit, region: str, *keys: str, value: str = "", timestamp: int | None = None, partition: int = 0) -> None:
+    """Writes a record for each key."""
+    with KafkaProducer(**kit.lab.region(region).connection("admin").kafka_python()) as producer:
+        for key in keys:
+            content = (value or key).encode()
+            sent = producer.send(TOPIC, content, key=key.encode(), partition=partition, timestamp_ms=timestamp)
+            sent.get(timeout=30)
+
+
+@contextmanager
+def moved_position(kit: Kit, to: int) -> Iterator[None]:
+    """Stops North America's mirror, and lets it go on as if it had copied partition 0 up to this offset."""
+    (mirror,) = kit.lab.region("north-america").mirrors
+    rest = Rest.of(mirror.connect)
+    path = f"/connectors/{quote(mirror.connector, safe='')}"
+
+    def state() -> str:
+        status = rest.status(mirror.connector) or {"connector": {"state": ""}, "tasks": []}
+        return str(status["connector"]["state"]) + "".join(task["state"] for task in status["tasks"])
+
+    rest.act(mirror.connector, "stop")
+    wait_until(lambda: state() == "STOPPED", 60, "the mirror has stopped")
+    yield
+    place = {"cluster": mirror.source_alias, "topic": TOPIC, "partition": 0}
+    rest.call("PATCH", f"{path}/offsets", {"offsets": [{"partition": place, "offset": {"offset": to}}]})
+    rest.act(mirror.connector, "resume")
+    wait_until(lambda: state().startswith("RUNNINGRUNNING"), 60, "the mirror runs again")
 
 
 def write(kit: Kit, region: str, values: str) -> None:
@@ -131,8 +188,10 @@ def test_every_region_is_shown_live_and_the_end_is_clean(kit: Kit) -> None:
         assert region["by_product"]
         assert region["by_warehouse"]
     assert last["totals"]["records"] > 0
-    assert last["totals"]["copied"] > 0
-    assert last["totals"]["missing"] == last["totals"]["unmatched"] == 0
+    assert all(flow["copies"] for flow in last["flows"])
+    assert last["totals"]["equal_buckets"] > 0
+    assert not any(last["totals"][kind] for kind in KINDS)
+    assert last["findings"] == last["notes"] == last["not_judged"] == last["problems"] == []
     assert time.time() - started < 200
 
     plain = kit.run("watch", "--for", "45")
@@ -140,33 +199,81 @@ def test_every_region_is_shown_live_and_the_end_is_clean(kit: Kit) -> None:
     assert "europe → north-america" in plain.stdout
 
 
-def test_a_stopped_mirror_leaves_records_in_flight_then_overdue_then_missing(
-    kit: Kit, watched_topic: str, tmp_path: Path
-) -> None:
+def test_a_mirror_that_is_paused_has_lost_nothing_and_catches_up(kit: Kit, watched_topic: str, tmp_path: Path) -> None:
     assert watched_topic
     manifest = kit.manifest("mm2-sa.yaml")
     text = manifest.read_text()
-    watching = Watching(kit, tmp_path / "watch.json", "--late-after", "10", "--missing-after", "60")
+    watching = Watching(kit, tmp_path / "watch.json", "--late-after", "10")
     try:
         wait_until(lambda: watching.document, UNTIL_SHOWN_S, "the first document")
         write(kit, "europe", "abc")
         for target in TARGETS:
-            watching.wait_for(target, {"records": 3, "copied": 3})
+            watching.wait_for(target, {"records": 3, "copies": 3})
 
         manifest.write_text(text.replace("        tasksMax: 1\n", "        tasksMax: 1\n        state: paused\n"))
         assert kit.setup().returncode == 0
         write(kit, "europe", "de")
-        watching.wait_for("south-america", {"records": 5, "copied": 3, "in_flight": 2})
-        watching.wait_for("south-america", {"records": 5, "copied": 3, "overdue": 2})
-        watching.wait_for("south-america", {"records": 5, "copied": 3, "missing": 2})
-        watching.wait_for("north-america", {"records": 5, "copied": 5})
+        watching.wait_for("south-america", {"records": 5, "copies": 3, "in_flight": 2})
+        watching.wait_for("south-america", {"records": 5, "copies": 3, "late": 2})
+        watching.wait_for("north-america", {"records": 5, "copies": 5})
 
         manifest.write_text(text)
         assert kit.setup().returncode == 0
-        watching.wait_for("south-america", {"records": 5, "copied": 3, "missing": 2, "unmatched": 2})
+        watching.wait_for("south-america", {"records": 5, "copies": 5})
+        assert not watching.document["findings"]
     finally:
         manifest.write_text(text)
         kit.setup()
+        assert watching.end() == 0, watching.errors
+
+
+def test_every_kind_of_fault_is_found_and_its_records_are_named(kit: Kit, watched_topic: str, tmp_path: Path) -> None:
+    target = "north-america"
+    watching = Watching(kit, tmp_path / "watch.json")
+    try:
+        wait_until(lambda: watching.flow(target), UNTIL_SHOWN_S, f"{watched_topic} in a document")
+        put(kit, "europe", "a", "b", "c")
+        watching.wait_for(target, {"records": 3, "copies": 3})
+
+        with moved_position(kit, to=3):
+            put(kit, "europe", "d")
+        put(kit, "europe", "e")
+        found = watching.wait_for(target, {"records": 5, "copies": 4, "missing": 1})
+        assert ("missing", 3, None) in watching.examples(target)
+
+        with moved_position(kit, to=3):
+            pass
+        found += watching.wait_for(target, {"records": 5, "copies": 5, "missing": 1, "duplicates": 1})
+
+        put(kit, target, "x")
+        faults = {"missing": 1, "duplicates": 1, "unexpected": 1}
+        found += watching.wait_for(target, {"records": 5, "copies": 6, **faults})
+
+        with moved_position(kit, to=5):
+            now = round(time.time() * 1000)
+            put(kit, "europe", "f", timestamp=now)
+            put(kit, target, "f", value="F", timestamp=now)
+        found += watching.wait_for(target, {"records": 6, "copies": 7, **faults, "altered": 1})
+
+        with moved_position(kit, to=6):
+            now = round(time.time() * 1000)
+            put(kit, "europe", "g", timestamp=now)
+            put(kit, target, "g", timestamp=now, partition=1)
+        found += watching.wait_for(target, {"records": 7, "copies": 8, **faults, "altered": 1, "moved": 1})
+        kinds = {kind for kind, _, _ in watching.examples(target)}
+        assert kinds == {"missing", "duplicates", "unexpected", "altered", "moved"}
+
+        # Whatever was done to one target, the other has everything.
+        watching.wait_for("south-america", {"records": 7, "copies": 7})
+        print("each fault was shown after", found)
+
+        client = admin(kit, target)
+        client.delete_records({TopicPartition(TOPIC, 0): 2})
+        client.close()
+        wait_until(
+            lambda: any("deleted" in note["says"] for note in watching.document["notes"]), 60, "what was deleted"
+        )
+    finally:
         assert watching.end() == 0, watching.errors
 
 
@@ -178,31 +285,69 @@ def test_a_killed_watch_goes_on_without_losing_or_doubling_anything(
     try:
         wait_until(lambda: watching.document, UNTIL_SHOWN_S, "the first document")
         write(kit, "europe", "abc")
-        watching.wait_for("north-america", {"records": 3, "copied": 3})
+        watching.wait_for("north-america", {"records": 3, "copies": 3})
     finally:
         watching.end(signal.SIGKILL)
     write(kit, "europe", "defg")
-    # Longer than a record may take: what came in the pause is not missing.
     watching = Watching(kit, tmp_path / "second.json")
     try:
         for target in TARGETS:
-            watching.wait_for(target, {"records": 7, "copied": 7})
+            watching.wait_for(target, {"records": 7, "copies": 7})
         assert "anew" not in watching.errors
     finally:
         assert watching.end() == 0, watching.errors
 
     # A topic that was deleted and made again is another one.
     for region in kit.lab.regions:
-        client = KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
+        client = admin(kit, region)
         client.delete_topics([TOPIC])
         client.close()
         wait_until(lambda r=region: TOPIC not in topics(kit, r), 60, f"no {TOPIC} in {region}")  # type: ignore[misc]
-    client = KafkaAdminClient(**kit.lab.region("europe").connection("admin").kafka_python())
-    client.create_topics({TOPIC: {"num_partitions": 1, "replication_factor": 1}})
-    client.close()
+    make(kit)
     done = kit.run("watch", "--json", "--for", "30")
     assert done.returncode == 0, done.stderr
-    assert [line for line in done.stderr.splitlines() if "starting anew" in line and TOPIC in line]
+    notes = json.loads(done.stdout.splitlines()[-1])["notes"]
+    assert [note for note in notes if note["topic"] == TOPIC and "made again" in note["says"]]
+
+
+def test_a_loss_is_warned_of_before_and_counted_after_it(kit: Kit, watched_topic: str, tmp_path: Path) -> None:
+    assert watched_topic
+    target = "north-america"
+    (mirror,) = kit.lab.region(target).mirrors
+    rest = Rest.of(mirror.connect)
+    watching = Watching(kit, tmp_path / "watch.json")
+    try:
+        wait_until(lambda: watching.flow(target), UNTIL_SHOWN_S, "the topic in a document")
+        put(kit, "europe", *map(str, range(500)))
+        watching.wait_for(target, {"records": 500, "copies": 500})
+        rest.act(mirror.connector, "pause")
+        client = admin(kit, "europe")
+        resource = ConfigResource(ConfigResourceType.TOPIC, TOPIC, {"retention.ms": "60000"})
+        client.alter_configs([resource])
+        put(kit, "europe", *map(str, range(500, 2500)))
+
+        def danger() -> Any:
+            return watching.flow(target)["loss"] or {"endangered": False, "behind": 0, "gone": 0}
+
+        wait_until(lambda: danger()["endangered"], 120, "the warning")
+        assert danger()["behind"] >= 2000
+        assert danger()["gone"] == 0
+        status = kit.run("status")
+        assert status.returncode == 1
+        assert "the source may delete them by time in" in status.stdout
+
+        client.delete_records({TopicPartition(TOPIC, 0): 2000})
+        client.close()
+        wait_until(lambda: danger()["gone"] == 1500, 60, "what is gone")
+        assert "1,500 offsets were deleted before they were copied" in kit.run("status").stdout
+
+        rest.act(mirror.connector, "resume")
+        watching.wait_for(target, {"records": 2500, "copies": 1000, "never_mirrored": 1500})
+        watching.wait_for("south-america", {"records": 2500, "copies": 2500})
+        assert any("1500" in str(note["offsets"]) for note in watching.document["notes"])
+    finally:
+        rest.act(mirror.connector, "resume")
+        assert watching.end() == 0, watching.errors
 
 
 def test_a_region_that_does_not_answer_ends_it_with_one_line(kit: Kit) -> None:

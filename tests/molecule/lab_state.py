@@ -24,8 +24,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from lab.access import load_lab
-from lab.connection import Connection
+from loosehanger.clients.connection import Connection
+from loosehanger.model.record import load_lab
 
 BOUND_S = 30.0
 ADMIN = "admin"
@@ -44,9 +44,11 @@ class Region:
 
     def connection(self, user: str) -> Connection:
         """A user's way into the region's cluster."""
-        services: dict[str, list[str]] = json.loads((self.folder / "services.json").read_text(encoding="utf-8"))
+        services: dict[str, dict[str, list[str]]] = json.loads(
+            (self.folder / "services.json").read_text(encoding="utf-8")
+        )
         return Connection(
-            bootstrap_servers=tuple(services[f"{self.name}-kafka-bootstrap.{self.name}.svc:9098"]),
+            bootstrap_servers=tuple(services[f"{self.name}-kafka-bootstrap.{self.name}.svc:9098"]["here"]),
             security_protocol="SASL_SSL",
             sasl_mechanism="SCRAM-SHA-512",
             username=user,
@@ -197,6 +199,9 @@ def recorded(region: Region, user: str) -> dict[str, Any]:
     return {
         "scenario": lab.scenario,
         "platform": lab.platform,
+        "stage": lab.stage,
+        "unfinished": lab.unfinished,
+        "mirrors": [mirror.name for mirror in lab.region(region.name).mirrors],
         "clients": sorted(lab.region(region.name).clients),
         "topics": seen,
     }

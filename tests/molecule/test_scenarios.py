@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.access import ROOT, lab_home
+from loosehanger.paths import ROOT, lab_home
 
 pytestmark = pytest.mark.molecule
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from lab.access import lab_home
+from loosehanger.paths import lab_home
 from pipeline.submit import environment
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from apiserver import build
-from lab.errors import LabError, WrongUseError
+from loosehanger.errors import LabError, WrongUseError
 
 GO = """\
 #!/bin/sh

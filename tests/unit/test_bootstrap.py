@@ -16,9 +16,8 @@ from types import ModuleType
 
 import pytest
 
-from lab.access import ROOT
-from lab.errors import WrongUseError
 from lock_classes import HEADER, merge
+from loosehanger.paths import ROOT
 
 # Stands in for the real installer: it makes what the bootstrap looks at, and counts its runs.
 INSTALLER = """\
@@ -41,7 +40,13 @@ def checkout(tmp_path: Path) -> Path:
     """A checkout with the real bootstrap and a stand-in for the installer."""
     folder = tmp_path / "a checkout"
     (folder / "scripts").mkdir(parents=True)
-    for name in ("requirements-build.lock", "requirements.lock", "requirements-dev.lock", "jars.lock"):
+    for name in (
+        "pyproject.toml",
+        "requirements-build.lock",
+        "requirements.lock",
+        "requirements-dev.lock",
+        "jars.lock",
+    ):
         (folder / name).write_text(f"{name}\n", encoding="utf-8")
     shutil.copy(ROOT / "scripts/bootstrap.sh", folder / "scripts")
     (folder / "scripts/install.py").write_text(INSTALLER, encoding="utf-8")
@@ -81,7 +86,7 @@ def test_second_run_changes_nothing(checkout: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        *("requirements-build.lock", "requirements.lock", "jars.lock"),
+        *("pyproject.toml", "requirements-build.lock", "requirements.lock", "jars.lock"),
         *("scripts/install.py", "scripts/bootstrap.sh", "scripts/kafka.classes", "scripts/spark.classes"),
     ],
 )
@@ -202,7 +207,9 @@ def test_unreachable_index_is_one_line_without_its_password(install: ModuleType)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-        with pytest.raises(WrongUseError, match=rf"^127.0.0.1:{port}: cannot .* refused\); .*PIP_INDEX_URL") as raised:
+        with pytest.raises(
+            install.MachineError, match=rf"^127.0.0.1:{port}: cannot .* refused\); .*PIP_INDEX_URL"
+        ) as raised:
             install.check_index(f"http://user:secret@127.0.0.1:{port}/simple")
     assert "secret" not in str(raised.value)
 
@@ -225,7 +232,7 @@ def test_one_variable_names_the_certificate_authorities_for_all(
     assert {os.environ[name] for name in names} == {str(tmp_path / "ca.pem")}
 
     (tmp_path / "ca.pem").unlink()
-    with pytest.raises(WrongUseError, match=r"ca\.pem"):
+    with pytest.raises(install.MachineError, match=r"ca\.pem"):
         install.prepare_environment_variables()
 
 

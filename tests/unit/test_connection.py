@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.connection import Connection, format_properties, parse_properties
-from lab.errors import WrongUseError
+from loosehanger.clients.connection import Connection, format_properties, parse_properties
+from loosehanger.errors import WrongUseError
 
 PROPERTIES = """\
 # A client of Europe.

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.consumer.fetcher import ConsumerRecord
 
 from console.channels import Channels
-from console.live import MOST_RECENT, MOST_SAMPLES, Live, Rates, Viewer, Wanted
-from console.records import MOST_CHARACTERS, MOST_RAW_BYTES, Arrived
+from console.live import MOST_RECENT, MOST_SAMPLES, Live, Newest, Rates, Viewer, Wanted
+from console.records import MOST_CHARACTERS, MOST_HEADER_BYTES, MOST_RAW_BYTES, MOST_VALUE_BYTES, Arrived
+from loosehanger.clients.kafka_client import Tolerant
+from tests.batches import Sent, batch, consume, fetched
 from tests.consoles import HOSTILE, NOWHERE, FedLive, Record
+from tests.odd_records import records
 
 
 def arrived(**fields: object) -> Arrived:
@@ -123,6 +130,73 @@ def test_hostile_content_stays_text_and_short() -> None:
     assert len(message["raw"]) < MOST_RAW_BYTES * 3
     assert len(message["headers"]) == 50
     assert "\n" not in arrived(value=b"a\r\nb").json
+
+
+@given(st.lists(records(), min_size=1, max_size=5), st.text(), st.sampled_from(["", "lh", "\ufffd"]))
+@settings(deadline=None)
+def test_whatever_records_hold_every_viewer_gets_them(ones: list[ConsumerRecord], text: str, key: str) -> None:
+    tolerant = Tolerant(print, MOST_VALUE_BYTES, MOST_HEADER_BYTES)
+    live = FedLive("europe", NOWHERE)
+    viewers = [live.watch(Wanted()), live.watch(Wanted(text=text, key=key))]
+    live.feed(*map(tolerant.cut, ones))
+    for viewer in viewers:
+        for one in viewer.take()[0]:
+            assert len(one.json) < 200_000
+            message = json.loads(one.json)
+            shown = [message["key"], message["value"], message["summary"]]
+            shown += [part for header in message["headers"] for part in header.values()]
+            assert all(line.isprintable() for text in shown for line in text.split("\n"))
+            assert message["bytes"] == one.size
+    live.rates()
+    live.percentiles()
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("codec", [0, 1], ids=["uncompressed", "gzip"])
+def test_many_records_of_a_megabyte_take_little_memory(codec: int) -> None:
+    live = FedLive("europe", NOWHERE)
+    viewers = [live.watch(Wanted(text=text)) for text in ("", "abc")]
+    tolerant = Tolerant(print, MOST_VALUE_BYTES, MOST_HEADER_BYTES)
+    content = b"\x00abc\xf0\x9f\x91\x96" * (MIB // 8)
+    sent: list[Sent] = [(content, b"", []), (b"key", content, [("a", content), ("b", b"")])]
+    data = [batch(0, [one], codec) for one in sent]
+    tracemalloc.start()
+    try:
+        for number in range(120):
+            for found, _ in fetched(data[number % 2], tolerant):
+                live.feed(*found)
+        shown = [len(one.json) for viewer in viewers for one in viewer.take()[0]]
+        shown += [len(one.json) for one in live.recent(Wanted(), 1000)]
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(shown) > 50
+    assert held < 30 * MIB, held / MIB
+    assert peak < 100 * MIB, peak / MIB
+    assert all(one.size >= MIB for one in live.recent(Wanted(), 1000)), "sizes are those of what was sent"
+
+
+def test_bytes_are_bounded_as_well_as_records_and_what_is_dropped_is_counted() -> None:
+    newest = Newest(10, most_bytes=1000)
+    assert newest.extend(arrived(value=bytes(100), key=None) for _ in range(12)) == 2
+    assert len(newest) == 10
+    assert newest.extend([arrived(value=bytes(500), key=None)]) == 5
+    assert [one.held for one in newest] == [100] * 5 + [500]
+    assert newest.extend([arrived(value=bytes(5000), key=None)]) == 7
+    assert len(newest) == 0
+    newest.extend([arrived()])
+    newest.clear()
+    assert newest.extend(arrived(value=bytes(100), key=None) for _ in range(10)) == 0
+
+
+def test_what_cannot_be_read_is_told_to_whoever_looks() -> None:
+    live = FedLive("europe", NOWHERE)
+    tolerant = Tolerant(live._skipped, MOST_VALUE_BYTES, MOST_HEADER_BYTES)
+    whole = batch(0, [(None, b"1", [])] * 3)
+    consume(whole[:-3] + b"xyz", tolerant)
+    assert live.problem.startswith("europe: LH.ORDERS/1: skipped 3 records at offsets 0 to 2, which cannot be read (")
 
 
 def test_a_record_without_key_and_value_can_be_shown() -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import combinations, pairwise, permutations, product
 from pathlib import Path
 
 import pytest
+import yaml
 
+from console.geography import Coordinates
 from console.jobs import BusyError, Jobs
-from console.mirrors import explain
+from console.mirrors import MirrorMakerView, explain
 from console.models import Connector, Task
 from console.scenario import read_scenario
-from console.views import arc, charts, places_of
+from console.settings import ConnectAccess
+from console.views import LABEL, arc, charts, lines, places_of
+from loosehanger.paths import ROOT
 from tests.samples import aggregates
 
 
@@ -32,7 +37,12 @@ def connector(state: str, *tasks: str, trace: str = "") -> Connector:
         ([connector("RUNNING", "RUNNING", "FAILED", trace="java.Oops: no\n\tat x")], "bad",
          "task 1 of a->b.MirrorSourceConnector has failed: java.Oops: no."),
         ([connector("RUNNING", "FAILED")], "bad", "has failed: it left no reason"),
-        ([connector("STOPPED")], "warning", "europe's mirror is stopped: a->b.MirrorSourceConnector is stopped. Start"),
+        ([connector("RUNNING", "FAILED", trace="a.B: no\n\tat x\nCaused by: c.TooLarge: 10 MB\n\tat y")], "bad",
+         "has failed: c.TooLarge: 10 MB."),
+        ([connector("RUNNING", "RESTARTING")], "warning", "is restarting: this takes a few seconds"),
+        ([connector("RUNNING", "RESTARTING", trace="c.TooLarge: 10 MB")], "bad",
+         "task 0 of a->b.MirrorSourceConnector is restarting after it had failed: c.TooLarge: 10 MB."),
+        ([connector("STOPPED")], "warning", "europe's mirror mm2: a->b.MirrorSourceConnector is stopped. Start"),
         ([connector("PAUSED", "PAUSED")], "warning", "is paused. Start it with Resume"),
         ([connector("RUNNING")], "warning", "has no task yet"),
         ([connector("UNASSIGNED", "UNASSIGNED")], "warning", "is unassigned"),
@@ -46,16 +56,58 @@ def test_what_is_wrong_with_a_mirror_and_what_to_do(connectors: list[Connector],
     assert "\n" not in explanation
 
 
+def test_a_failure_is_told_until_the_task_has_been_running_for_a_while() -> None:
+    access = ConnectAccess(mirror="mm2", urls=("https://a",), username="", password="", ca_file=None)
+    mirror = MirrorMakerView("europe", access)
+    one, other = ("a->b.MirrorSourceConnector", 0), ("a->b.MirrorSourceConnector", 1)
+    failed = {"state": "FAILED", "trace": "c.TooLarge: 10 MB"}
+    assert mirror._trace(one, {"state": "RUNNING"}, 0) == ""
+    assert mirror._trace(one, failed, 100) == "c.TooLarge: 10 MB"
+    assert mirror._trace(other, {"state": "RESTARTING"}, 100) == ""
+    # For minutes, if it hangs.
+    for now in (101, 150, 300):
+        assert mirror._trace(one, {"state": "RESTARTING", "trace": None}, now) == "c.TooLarge: 10 MB"
+    assert mirror._trace(one, {"state": "RUNNING"}, 310) == "c.TooLarge: 10 MB"
+    assert mirror._trace(one, {"state": "RUNNING"}, 331) == ""
+    assert mirror._trace(one, {"state": "RESTARTING"}, 332) == ""
+    mirror.close()
+
+
 def test_every_region_has_a_place_on_the_map_and_every_flow_a_line() -> None:
     names = ["europe", "north-america", "asia", "africa", "oceania"]
-    places = places_of(names)
+    told = {"europe": Coordinates(50.1, 8.7), "north-america": Coordinates(39.0, -77.5)}
+    land, places = places_of(dict.fromkeys(names) | told)
+    assert land.startswith("translate(")
+    (east, north), (west, south) = places["europe"], places["north-america"]
+    assert east > west
+    assert north < south
     assert len({(round(x), round(y)) for x, y in places.values()}) == len(names)
-    assert all(30 < x < 770 and 30 < y < 490 for x, y in places.values())
+    assert all(30 < x < 1090 and 30 < y < 530 for x, y in places.values())
+    assert places_of(dict.fromkeys(names))[0] == "", "without a place there is no land to stand on"
     there, back = arc(places, "europe", "asia"), arc(places, "asia", "europe")
     assert there
     assert back
     assert (there["x"], there["y"]) != (back["x"], back["y"])
     assert arc(places, "europe", "nowhere") is None
+
+
+@pytest.mark.parametrize("shape", ["each to each of three", "a circle of four"])
+def test_the_labels_of_all_flows_can_be_read(shape: str) -> None:
+    regions = yaml.safe_load((ROOT / "inventories" / "regions.yaml").read_text(encoding="utf-8"))["regions"]["hosts"]
+    names = [*regions][:3] if shape == "each to each of three" else [*regions]
+    _, places = places_of({name: Coordinates(*regions[name]["region_place"]) for name in names})
+    circle = [*pairwise(names), (names[-1], names[0])]
+    flows = list(permutations(names, 2)) if len(names) == 3 else circle
+    found = [line for line in lines(places, flows) if line]
+    assert len(found) == len(flows)
+    assert all(line["both"] for line in found) == (len(names) == 3)
+    for one, other in combinations(found, 2):
+        assert abs(one["x"] - other["x"]) >= LABEL[0] or abs(one["y"] - other["y"]) >= LABEL[1]
+    for line, (x, y) in product(found, places.values()):
+        assert abs(line["x"] - x) > LABEL[0] / 2 + 30 or abs(line["y"] - y) > LABEL[1] / 2 + 30
+    (alone,) = lines(places, flows[:1])
+    assert alone
+    assert not alone["both"]
 
 
 def test_a_job_that_fails_says_why_and_lets_the_next_one_run(tmp_path: Path) -> None:
@@ -71,7 +123,7 @@ def test_a_job_that_fails_says_why_and_lets_the_next_one_run(tmp_path: Path) -> 
                 await asyncio.sleep(0.05)
         state = jobs.state("proof")
         assert state.state == "failed"
-        assert "run the set-up" in state.explanation
+        assert "nothing is set up" in state.explanation
         assert jobs.report() is None
         # Another console, or the same one after a restart, still knows.
         assert Jobs(tmp_path).state("proof") == state
@@ -105,10 +157,12 @@ def test_the_aggregates_charts_have_a_bar_for_each_region() -> None:
 def test_a_scenario_has_its_manifests_and_its_exercises_in_order() -> None:
     scenario = read_scenario("03-broadcast")
     assert scenario
-    assert {"mm2-na.yaml", "setup.yaml"} <= {manifest.name for manifest in scenario.manifests}
-    assert [exercise.number for exercise in scenario.exercises] == [1, 2, 3, 4, 5, 6]
+    assert {"manifests/mm2-na.yaml", "setup.yaml", "scenario.yaml"} <= {
+        manifest.name for manifest in scenario.manifests
+    }
+    assert [exercise.number for exercise in scenario.exercises] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert scenario.exercises[1].title == "Change a topic in Europe"
-    assert "topic.sh unset" in scenario.exercises[1].markdown
+    assert "./lab topic set" in scenario.exercises[1].markdown
 
 
 @pytest.mark.parametrize("name", ["", "..", "../..", "no-such", "/etc"])

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from console.__main__ import listen
+from console.geography import Coordinates
 from console.settings import Settings
-from lab.errors import LabError, WrongUseError
-from tests.consoles import secret
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.model.topology import routes_text
+from tests.consoles import route, secret
 
 
 @pytest.fixture
@@ -45,6 +47,31 @@ def test_everything_is_read(environment: dict[str, str]) -> None:
     assert mirror.password == "a connect password"
     assert not settings.secure
     assert not settings.control_room
+
+
+def test_routes_and_places_are_read(environment: dict[str, str]) -> None:
+    mirror = route("mm2-na", "north-america", "north-america", "europe")
+    settings = Settings.from_environment(
+        environment | {"CONSOLE_ROUTES": routes_text([mirror]), "NORTH_AMERICA_PLACE": "39.0,-77.5"}
+    )
+    assert settings.routes == (mirror,)
+    assert settings.regions[0].place == Coordinates(39.0, -77.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("CONSOLE_ROUTES", "name=mm2-na", "CONSOLE_ROUTES: 'name=mm2-na' is not a list of mirrors"),
+        ("CONSOLE_ROUTES", "north", "CONSOLE_ROUTES: 'north' is not a list of mirrors"),
+        ("NORTH_AMERICA_PLACE", "far out", "NORTH_AMERICA_PLACE: 'far out' is not a place such as 50.1,8.7"),
+        ("NORTH_AMERICA_PLACE", "50,181", "NORTH_AMERICA_PLACE: '50,181' is not a place such as 50.1,8.7"),
+    ],
+)
+def test_routes_and_places_that_are_none_are_refused(
+    environment: dict[str, str], name: str, value: str, said: str
+) -> None:
+    with pytest.raises(WrongUseError, match=said):
+        Settings.from_environment(environment | {name: value})
 
 
 def test_no_password_shows(environment: dict[str, str]) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from contextlib import AsyncExitStack
+
 import pytest
 
-from console.sign_in import MOST_CLIENTS, MOST_ENDED, Attempts, Sessions
+from console.cluster import ClusterView, UnreachableError
+from console.sign_in import FREE_ATTEMPTS, LONGEST_DELAY_S, MOST_DELAYED, MOST_ENDED, Attempts, Sessions
+from loosehanger.clients.connection import Connection
 
 
 class Clock:
@@ -95,23 +101,56 @@ def test_ended_sessions_take_bounded_memory(sessions: Sessions) -> None:
     assert len(sessions._ended) == MOST_ENDED
 
 
-def test_guessing_is_slowed_down_for_one_address_only(clock: Clock) -> None:
-    attempts = Attempts(each=3, all_=100, clock=clock)
-    for _ in range(3):
-        assert attempts.wait_s("a") == 0
-        attempts.failed("a")
-    assert attempts.wait_s("a") == 60
-    assert attempts.wait_s("b") == 0
-    clock.now += 59.5
-    assert attempts.wait_s("a") == 1
-    clock.now += 1
-    assert attempts.wait_s("a") == 0
+def test_wrong_passwords_wait_the_longer_the_more_there_were_in_a_minute(clock: Clock) -> None:
+    attempts = Attempts(clock)
+    delays = [attempts.failed() for _ in range(1000)]
+    assert delays[:FREE_ATTEMPTS] == [0] * FREE_ATTEMPTS
+    assert delays[FREE_ATTEMPTS : FREE_ATTEMPTS + 4] == [0.5, 1, 2, 4]
+    assert set(delays[FREE_ATTEMPTS + 4 :]) == {LONGEST_DELAY_S}
+    assert len(attempts._failures) <= 100, "memory is bounded"
+    clock.now += 61
+    assert attempts.failed() == 0
 
 
-def test_guessing_from_many_addresses_is_slowed_down_as_well_and_takes_bounded_memory(clock: Clock) -> None:
-    attempts = Attempts(each=3, all_=50, clock=clock)
-    for number in range(MOST_CLIENTS * 2):
-        attempts.failed(f"address {number}")
-    assert attempts.wait_s("a new one") > 0
-    assert len(attempts._failures) == MOST_CLIENTS
-    assert len(attempts._total) == 50
+def test_so_many_answers_wait_at_a_time_and_no_more(clock: Clock) -> None:
+    async def run() -> tuple[list[float | None], list[float | None]]:
+        attempts = Attempts(clock)
+        for _ in range(50):
+            attempts.failed()
+        async with AsyncExitStack() as stack:
+            at_once = [await stack.enter_async_context(attempts.delay()) for _ in range(MOST_DELAYED + 2)]
+        async with attempts.delay() as later:
+            return at_once, [later]
+
+    at_once, later = asyncio.run(run())
+    assert at_once == [LONGEST_DELAY_S] * MOST_DELAYED + [None, None]
+    assert later == [LONGEST_DELAY_S]
+
+
+def test_a_cluster_is_connected_to_ahead_once_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ClusterView("europe", Connection(("127.0.0.1:1",)))
+    asked, answer = threading.Semaphore(0), threading.Semaphore(0)
+    tries = 0
+
+    def refuse() -> None:
+        nonlocal tries
+        tries += 1
+        asked.release()
+        answer.acquire()
+        raise UnreachableError("down")
+
+    monkeypatch.setattr(cluster, "_admin", refuse)
+    try:
+        for _ in range(12):
+            cluster.warm()
+        assert asked.acquire(timeout=5)
+        answer.release(12)
+        assert cluster._warming
+        cluster._warming.result(timeout=5)
+        assert tries == 1
+        cluster.warm()
+        assert asked.acquire(timeout=5)
+    finally:
+        answer.release(12)
+        cluster.close()
+    assert tries == 2

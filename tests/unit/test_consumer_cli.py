@@ -12,7 +12,7 @@ import pytest
 
 from consumers.__main__ import read_arguments
 from consumers.reader import Selection, Start
-from lab.errors import WrongUseError
+from loosehanger.errors import WrongUseError
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW = datetime(2025, 11, 21, 9, 30, tzinfo=UTC)
@@ -51,7 +51,7 @@ def test_wrong_use_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
 
 def test_without_arguments_a_person_follows_everything() -> None:
     options = read_arguments([], {})
-    assert options.pattern.pattern == r"^LH\..*"
+    assert options.pattern.pattern == r"^(.+\.)?LH\..*"
     assert (options.topic, options.group, options.max, options.json, options.follow) == ([], None, None, False, True)
     assert options.start == Start(end="earliest")
 

@@ -7,15 +7,20 @@ import pty
 import signal
 import subprocess
 import sys
+import tempfile
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from consumers.follow import follow, main
-from lab.errors import WrongUseError
+from consumers.follow import MOST_LINE, follow, main
+from consumers.render import Line, safe
+from loosehanger.errors import WrongUseError
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = "2025-11-21 10:00:00.007 LH.CUSTOMERS/2     @4711   [a key] new customer Jo"
@@ -90,6 +95,40 @@ def test_an_unfinished_line_is_shown_when_it_is_finished(log: Path) -> None:
     assert news(lines) == ["done"]
     append(log, " and half\n")
     assert news(lines) == ["half and half"]
+
+
+def test_a_line_without_an_end_takes_bounded_memory(log: Path) -> None:
+    lines = follow(log, 5, idle_s=0)
+    for text, expected in (("first\n" + "x" * 5_000_000, ["first"]), ("y" * 5_000_000, []),
+                           ("z\nnext\n", ["x" * MOST_LINE, "next"])):  # fmt: skip
+        append(log, text)
+        tracemalloc.start()
+        try:
+            assert news(lines) == expected
+            assert tracemalloc.get_traced_memory()[1] < 2_000_000
+        finally:
+            tracemalloc.stop()
+
+
+def test_any_number_of_lines_may_be_asked_for(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(log, "line\n")
+    monkeypatch.setattr("time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    for count in ("9" * 30, "-1", "0"):
+        assert main([str(log), "--lines", count]) == 0
+
+
+@given(st.binary())
+@settings(deadline=None)
+def test_whatever_is_in_a_log_is_shown(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "consumer.log"
+        log.write_bytes(data + b"\n")
+        shown = news(follow(log, 1000, idle_s=0))
+        assert len(shown) == data.count(b"\n") + 1
+        for text in shown:
+            line = Line.parse(safe(text))
+            assert safe(text).isprintable()
+            assert line is None or line.coloured()
 
 
 def test_no_such_file(log: Path) -> None:

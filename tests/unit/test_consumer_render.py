@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.consumer.fetcher import ConsumerRecord
 
-from consumers.render import Line, colours_wanted, describe, safe, to_json
+from consumers.render import LONGEST, Line, colours_wanted, describe, safe, to_json
 from producer.shop import Shop
+from tests.odd_records import ODD_VALUES, TOPICS, records
 
 
 @pytest.fixture(autouse=True)
@@ -106,11 +107,22 @@ def test_a_plain_line_reads_back_and_colours_change_no_character() -> None:
         (b"\x1b]0;title\x07\x1b[2J", r"\x1b]0;title\x07\x1b[2J"),
         ("a\u202eb\u009bc\u200bd".encode(), r"a\u202eb\x9bc\u200bd"),
         (b"two\nlines\r", r"two\nlines\r"),
-        (b"[" * 100_000, "[" * 1000 + "… (100000 characters)"),
+        (b"[" * 100_000, "[" * 1000 + "… (100000 bytes)"),
+        ("👖".encode() * 5000, "👖" * 1000 + "… (20000 bytes)"),
+        (b"\xff" * 100_000, "100000 bytes 0x" + "ff" * 492 + "f… (100000 bytes)"),
     ],
 )
 def test_strange_values_are_shown_safely(data: bytes | None, text: str) -> None:
     assert describe("LH.ORDERS", data) == text
+
+
+def test_what_was_cut_on_arrival_says_how_long_it_was() -> None:
+    for data in ("a" + "👖" * 4096, "👖" * 4096):
+        shown = describe("LH.ORDERS", data.encode()[:16_384], 2_000_000)
+        assert shown.endswith("👖… (2000000 bytes)")
+    assert describe("LH.CUSTOMERS", b'{"customername":"Jo"}', 22) == '{"customername":"Jo"}', (
+        "not what it says in whole"
+    )
 
 
 def test_an_event_cannot_smuggle_control_characters() -> None:
@@ -118,14 +130,48 @@ def test_an_event_cannot_smuggle_control_characters() -> None:
     assert Line.of(record(b"", key=b"\x1b[31m")).plain().endswith(r"[\x1b[31m] ")
 
 
-@given(st.binary(), st.binary(), st.sampled_from(["LH.ORDERS", "LH.SENSORS", "other"]))
-def test_nothing_unprintable_reaches_the_terminal(key: bytes, data: bytes, topic: str) -> None:
-    one = record(data, topic=topic, key=key, headers=[("h", data)])
-    assert Line.of(one).plain().isprintable()
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def check(one: ConsumerRecord) -> None:
+    """Has the record shown in each way."""
+    line = Line.of(one)
+    assert line.plain().isprintable()
+    assert len(line.plain()) < 3 * LONGEST
+    read_back = Line.parse(line.plain())
+    assert read_back
+    assert read_back.coloured().startswith("\x1b[2m")
     document = to_json(one)
     assert document.isascii()
     assert document.isprintable()
-    json.loads(document)
+    json.loads(document, parse_constant=refuse)
+
+
+@given(records())
+@settings(deadline=None)
+def test_whatever_a_record_holds_something_printable_is_shown(one: ConsumerRecord) -> None:
+    check(one)
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_each_of_the_odd_values_is_shown_in_each_topic(topic: str) -> None:
+    for data in ODD_VALUES:
+        check(record(data, topic=topic, key=data, headers=[("h", data)]))
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "shown"),
+    [
+        (253_402_300_799_999 - 86_400_000, "9999-12-31 00:59:59.999"),
+        (253_402_300_800_000 + 86_400_000, "        253402387200000"),
+        (2**63 - 1, "    9223372036854775807"),
+        (-(2**63), "   -9223372036854775808"),
+        (-5, "                     -5"),
+    ],
+)
+def test_a_time_that_no_calendar_has_is_shown_in_milliseconds(timestamp: int, shown: str) -> None:
+    assert Line.of(record(b"{}", timestamp=timestamp)).time == shown
 
 
 @given(st.text())
@@ -146,7 +192,7 @@ def test_json_holds_everything() -> None:
     }
 
 
-@pytest.mark.parametrize("data", [b"\xff", b"no JSON", b"NaN", b'{"a":Infinity}', b"[" * 100_000])
+@pytest.mark.parametrize("data", [b"\xff", b"no JSON", b"NaN", b'{"a":Infinity}', b"1e400", b"[" * 100_000])
 def test_json_of_what_is_not_json_is_base64(data: bytes) -> None:
     assert json.loads(to_json(record(data)))["value"] == {"base64": base64.b64encode(data).decode()}
 

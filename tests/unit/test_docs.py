@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from lab.access import ROOT
+from loosehanger.cli.command_line import COMMANDS
+from loosehanger.paths import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 WRAPPERS = sorted(path.name for path in ROOT.glob("*.sh"))
@@ -18,10 +20,25 @@ def test_the_readme_names_every_wrapper(wrapper: str) -> None:
     assert f"./{wrapper}" in README
 
 
-def test_every_script_that_the_documentation_names_is_there() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("playbooks/*/README.md")]:
-        for script in re.findall(r"(?<![\w/])\./([\w.-]+\.sh)", page.read_text(encoding="utf-8")):
-            assert (ROOT / script).exists(), f"{page}: {script}"
+def test_every_command_that_is_named_anywhere_is_there() -> None:
+    """In documentation, messages and comments: the wrapper of a command that has gone is what nobody looks for."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    scripts: dict[str, str] = {}
+    commands: dict[tuple[str, str], str] = {}
+    for name in filter(None, listed.split("\0")):
+        path = ROOT / name
+        if path.is_file() and path.suffix not in (".png", ".classes"):
+            text = path.read_text(encoding="utf-8")
+            scripts |= dict.fromkeys(re.findall(r"(?<![\w/.*])\./([\w-]+\.sh)", text), name)
+            commands |= dict.fromkeys(re.findall(r"[`$] ?\./lab ([a-z]+)|^\./lab ([a-z]+)", text, re.MULTILINE), name)
+    assert {script: name for script, name in scripts.items() if not (ROOT / script).exists()} == {}
+    named = {word: name for words, name in commands.items() for word in words if word}
+    assert {"setup", "status", "prove"} <= set(named)
+    assert {word: name for word, name in named.items() if word not in COMMANDS} == {}
+
+
+def test_the_documentation_names_every_command() -> None:
+    assert {name for name in COMMANDS if f"./lab {name}" not in README and f"`{name}`" not in README} == set()
 
 
 def test_every_link_leads_somewhere() -> None:
@@ -58,17 +75,21 @@ def test_every_variable_of_the_console_is_documented() -> None:
     assert used == set(re.findall(r"\bCONSOLE_[A-Z_]+\b", readme))
 
 
+def test_the_command_hands_over_to_python() -> None:
+    assert len((ROOT / "lab").read_text(encoding="utf-8").splitlines()) <= 40
+
+
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_a_wrapper_is_short_and_has_one_purpose(wrapper: str) -> None:
     lines = (ROOT / wrapper).read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 10
+    assert len(lines) <= 4
     assert lines[1].startswith("# ")
     assert "set -euo pipefail" in lines
     assert (ROOT / wrapper).stat().st_mode & 0o111
 
 
 def test_the_manifests_of_both_mirrors_differ_in_their_region_only() -> None:
-    folder = ROOT / "playbooks" / "03-broadcast"
+    folder = ROOT / "playbooks" / "03-broadcast" / "manifests"
     north, south = (_neutral(folder / name, code) for name, code in (("mm2-na.yaml", "na"), ("mm2-sa.yaml", "sa")))
     assert north == south
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import WrongUseError
+from loosehanger.errors import WrongUseError
 from pipeline.executor import command
 
 POD = {

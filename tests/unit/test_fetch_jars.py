@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 import fetch_jars
 from fetch_jars import Jar, parse_lock, synchronise
-from lab.access import ROOT
-from lab.errors import LabError, WrongUseError, run_command
+from loosehanger.errors import LabError, WrongUseError, run_command
+from loosehanger.paths import ROOT
 
 CONTENT = {"one": b"first jar" * 20_000, "two": b"second jar" * 20_000}
 JARS = [

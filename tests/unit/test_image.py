@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from lab.access import ROOT
+import re
+
+from loosehanger.paths import ROOT
+
+
+def test_the_base_image_is_locked_by_its_digest() -> None:
+    text = (ROOT / "Containerfile").read_text(encoding="utf-8")
+    (base,) = re.findall(r"^FROM (.*)$", text, re.MULTILINE)
+    assert base == "${PYTHON_IMAGE}"
+    (image,) = re.findall(r"^ARG PYTHON_IMAGE=(.*)$", text, re.MULTILINE)
+    assert re.fullmatch(r"docker\.io/library/python@sha256:[0-9a-f]{64}", image)
 
 
 def test_every_source_of_the_image_reaches_the_build() -> None:

@@ -29,8 +29,10 @@ def _outcomes(suite: ElementTree.Element) -> dict[tuple[str, str], list[str]]:
 
 
 def test_a_proof_passes() -> None:
-    suite = _read(samples.proof(samples.flow(), samples.flow(target="south-america")))
+    flows = samples.flow(), samples.flow(target="south-america")
+    suite = _read(samples.proof(*flows, claims=(samples.claim(),)))
     assert _outcomes(suite) == {
+        ("claims", "north-america has an exact copy of all that mirror mm2-north-america takes from europe"): [],
         ("europe → north-america", "LH.ORDERS"): [],
         ("europe → south-america", "LH.ORDERS"): [],
         ("prove", "verdict"): [],
@@ -40,7 +42,7 @@ def test_a_proof_passes() -> None:
         "name": "prove",
         "timestamp": "2026-01-01T00:00:00",
         "hostname": "localhost",
-        "tests": "3",
+        "tests": "4",
         "failures": "0",
         "errors": "0",
         "time": "12.346",
@@ -51,11 +53,20 @@ def test_a_proof_passes() -> None:
 def test_faults_fail_and_doubts_are_errors() -> None:
     document = samples.broken_proof()
     suite = _read(document)
-    assert list(_outcomes(suite).values()) == [["failure"], [], ["error"], ["error"], ["failure"]]
-    assert (suite.attrib["tests"], suite.attrib["failures"], suite.attrib["errors"]) == ("5", "2", "2")
-    failure, verdict = suite.findall("testcase/failure")
-    assert failure.attrib == {"type": "disproved", "message": document["reasons"][0]}
-    assert (failure.text or "").splitlines() == document["reasons"][:3]
+    assert list(_outcomes(suite).values()) == [
+        ["failure"],
+        ["error"],
+        ["failure"],
+        [],
+        ["error"],
+        ["error"],
+        ["failure"],
+    ]
+    assert (suite.attrib["tests"], suite.attrib["failures"], suite.attrib["errors"]) == ("7", "3", "3")
+    claim, flow, verdict = suite.findall("testcase/failure")
+    for failure in (claim, flow):
+        assert failure.attrib == {"type": "disproved", "message": document["reasons"][0]}
+        assert (failure.text or "").splitlines() == document["reasons"][:3]
     assert (verdict.text or "").splitlines() == document["reasons"]
 
 
@@ -64,15 +75,15 @@ def test_inconclusive_is_an_error() -> None:
     assert _outcomes(suite) == {("prove", "verdict"): ["error"]}
 
 
-def test_what_may_be_no_fault_is_an_error() -> None:
-    reason = "LH.ORDERS, europe → north-america: 3 missing in a compacted topic"
-    suite = _read(samples.proof(samples.flow(missing=3), verdict="inconclusive", reasons=(reason,)))
-    assert list(_outcomes(suite).values()) == [["error"], ["error"]]
+def test_two_mirrors_of_one_topic_are_told_apart() -> None:
+    flows = [samples.flow(), samples.flow(mirror="another", id="another")]
+    assert ("europe → north-america", "LH.ORDERS by another") in _outcomes(_read(samples.proof(*flows)))
 
 
 @pytest.mark.parametrize("character", ["\x00", "\x1b", "\ud800", "\ufffe", "]]>", "<!--"])
 def test_whatever_a_setting_holds_it_is_xml(character: str) -> None:
     reason = f"LH.ORDERS, europe → north-america: x differs: source {character}, target not set"
-    flow = samples.flow(config_differences=[{"name": "x", "source": character, "target": None}])
+    entry = {"name": "x", "source": character, "target": None}
+    flow = samples.flow(verdict="disproved", reasons=[reason], config_differences=[entry])
     suite = _read(samples.proof(flow, verdict="disproved", reasons=(reason,)))
     assert list(_outcomes(suite).values()) == [["failure"], ["failure"]]

@@ -1,19 +1,34 @@
-"""What stands beside kafka-python: its log, and the repairs of its reading and connecting."""
+"""What stands beside kafka-python: its log, and the repairs of its connecting, reading and decoding."""
 
 from __future__ import annotations
 
 import logging
+import re
 import socket
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from crc32c import crc32c
+from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient
-from kafka.errors import Cancelled, KafkaConnectionError, KafkaTimeoutError, SaslAuthenticationFailedError
+from kafka.consumer.subscription_state import SubscriptionState
+from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.errors import (
+    Cancelled,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    SaslAuthenticationFailedError,
+    UnsupportedCodecError,
+)
+from kafka.net.connection import KafkaConnection as KafkaBrokerConnection
 from kafka.net.transport import KafkaTCPTransport
 
-from lab import kafka_client
-from lab.connection import Connection
-from lab.kafka_client import ClientLog, prepare
+from loosehanger.clients import kafka_client
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.kafka_client import ClientLog, Tolerant, prepare
+from tests.batches import Odd, Sent, batch, consume
 
 
 @pytest.fixture
@@ -86,3 +101,160 @@ def test_a_broker_that_never_shakes_hands_is_given_up(monkeypatch: pytest.Monkey
         connection = Connection((f"127.0.0.1:{silent.getsockname()[1]}",), "SSL")
         with pytest.raises(KafkaTimeoutError):
             KafkaAdminClient(**connection.kafka_python(), bootstrap_timeout_ms=1000)
+
+
+ODD_HEADERS: list[tuple[str, bytes | None]] = [
+    ("one", b"1"),
+    (Odd("n\xe4me \xff"), b"\xff"),
+    ("", None),
+    ("n\xe4me", b""),
+]
+
+
+def numbered(first: int, count: int) -> list[Sent]:
+    """Plain records."""
+    return [(b"k", b"%d" % number, []) for number in range(first, first + count)]
+
+
+@pytest.mark.parametrize("codec", [0, 1], ids=["uncompressed", "gzip"])
+@pytest.mark.parametrize("tolerant", [False, True])
+def test_a_header_may_have_any_name(codec: int, tolerant: bool) -> None:
+    records: list[Sent] = [(b"a", b"1", []), (b"b", b"2", ODD_HEADERS), (None, None, ODD_HEADERS), (b"c", b"3", [])]
+    skipped: list[str] = []
+    found, end = consume(batch(7, records, codec), Tolerant(skipped.append) if tolerant else None)
+    read = [("one", b"1"), ("n\ufffdme \ufffd", b"\xff"), ("", None), ("n\xe4me", b"")]
+    assert [(one.offset, one.key, one.value, one.headers) for one in found] == [
+        (7, b"a", b"1", []),
+        (8, b"b", b"2", read),
+        (9, None, None, read),
+        (10, b"c", b"3", []),
+    ]
+    assert end == 11
+    assert skipped == []
+
+
+def foreign_codec(data: bytes) -> bytes:
+    """The batch as if it was compressed with Zstandard, for which there is no package here."""
+    changed = bytearray(data)
+    changed[22] |= 4
+    changed[17:21] = struct.pack(">I", crc32c(bytes(changed[21:])))
+    return bytes(changed)
+
+
+def damaged(data: bytes) -> bytes:
+    """The batch with one of its bytes flipped."""
+    return data[:-3] + bytes([data[-3] ^ 1]) + data[-2:]
+
+
+def broken(data: bytes) -> bytes:
+    """The batch with a last record that has fewer headers than it says."""
+    changed = bytearray(data)
+    changed[-1] = 14
+    changed[17:21] = struct.pack(">I", crc32c(bytes(changed[21:])))
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "unread", "reason"), [(foreign_codec, 4, "zstd"), (damaged, 4, "crc"), (broken, 1, "structure")]
+)
+def test_a_tolerant_consumer_goes_on_behind_what_cannot_be_read_and_counts_it(
+    spoil: Callable[[bytes], bytes], unread: int, reason: str
+) -> None:
+    lines: list[str] = []
+    tolerant = Tolerant(lines.append)
+    fetched = batch(0, numbered(0, 2)) + spoil(batch(2, numbered(2, 4))) + batch(6, numbered(6, 2))
+    found, end = consume(fetched + spoil(batch(8, numbered(8, 4))), tolerant)
+    read = [*range(2), *range(2, 6 - unread), 6, 7, *range(8, 12 - unread)]
+    assert [int(one.value) for one in found] == read
+    assert (end, tolerant.skipped) == (12, 2 * unread)
+    assert len(lines) == 2
+    assert lines[0].startswith(f"LH.ORDERS/1: skipped {unread} record")
+    assert f"at offsets {6 - unread} to 5, which cannot be read (" in lines[0]
+    assert reason in lines[0]
+    assert lines[1].endswith(f"; {2 * unread} so far")
+
+
+def test_any_other_consumer_overlooks_nothing() -> None:
+    with pytest.raises(UnsupportedCodecError):
+        consume(foreign_codec(batch(0, numbered(0, 2))), None)
+
+
+def test_a_batch_that_unpacks_to_too_much_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_client, "MOST_UNPACKED", 1 << 20)
+    lines: list[str] = []
+    large: list[Sent] = [(None, bytes(1 << 20), [])]
+    fits: list[Sent] = [(None, bytes(1000 << 10), [])]
+    fetched = batch(0, large, 1) + batch(1, fits, 1) + batch(2, large)
+    found, end = consume(fetched, Tolerant(lines.append))
+    assert ([one.offset for one in found], end) == ([1, 2], 3), "what is not compressed has passed the broker's bound"
+    (line,) = lines
+    assert "skipped 1 record at offsets 0 to 0" in line
+    assert "more than 1 MiB when it is decompressed" in line
+
+
+def test_records_are_cut_before_they_are_kept_and_their_sizes_stay() -> None:
+    headers: list[tuple[str, bytes | None]] = [
+        ("a", b"1"),
+        ("b", None),
+        ("c", bytes(500)),
+        ("d", b"2"),
+        ("e" * 99, b""),
+    ]
+    records: list[Sent] = [(bytes(300), bytes(2000), headers), (b"k", b"v", headers[:2]), (None, None, [])]
+    found, _ = consume(batch(0, records), Tolerant(print, value_bytes=100, header_bytes=50))
+    long, short, empty = found
+    assert (long.key, long.value) == (bytes(100), bytes(100))
+    assert (long.serialized_key_size, long.serialized_value_size, long.serialized_header_size) == (300, 2000, 605)
+    assert long.headers == [("a", b"1"), ("b", None), ("c", bytes(46))]
+    assert (short.key, short.value, short.headers) == (b"k", b"v", headers[:2])
+    assert (empty.key, empty.value, empty.headers) == (None, None, [])
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected", "said"),
+    [
+        (
+            SaslAuthenticationFailedError("SaslAuthenticationFailedError: invalid credentials"),
+            SaslAuthenticationFailedError,
+            "refuses user 'eve': invalid credentials",
+        ),
+        (
+            KafkaConnectionError("Handshake failed: certificate verify failed"),
+            KafkaTimeoutError,
+            r"does not answer \(.*Unable to bootstrap from .*Handshake failed: certificate verify failed\)",
+        ),
+    ],
+)
+def test_who_finds_no_cluster_is_told_why(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception, expected: type[Exception], said: str
+) -> None:
+    async def refused(self: Any, timeout_at: float | None = None) -> None:
+        del timeout_at
+        self.close(failure)
+
+    monkeypatch.setattr(KafkaBrokerConnection, "initialize", refused)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = Connection((f"127.0.0.1:{server.getsockname()[1]}",))
+        for client in (KafkaAdminClient, KafkaConsumer):
+            with pytest.raises(expected) as raised:
+                client(**connection.kafka_python(), bootstrap_timeout_ms=400)
+            assert re.fullmatch(said, kafka_client.explain(raised.value, "eve"))
+
+
+def test_what_a_consumer_has_to_join_for_is_not_forgotten_with_its_request() -> None:
+    """It notes the topics that it asks to read when it asks; it has to go on asking until it is a member."""
+    kafka_client.repair()
+    subscription = SubscriptionState()
+    subscription.subscribe(pattern="^LH")
+    coordinator = ConsumerCoordinator.__new__(ConsumerCoordinator)
+    coordinator.config = {"api_version": (4, 0), "group_id": "readers"}
+    coordinator._subscription = subscription
+    coordinator._assignors = {}
+    coordinator._assignment_snapshot = coordinator._metadata_snapshot = None
+    coordinator._joined_subscription, coordinator.rejoin_needed = set(), False
+    subscription.change_subscription(["LH.ORDERS"])
+    assert coordinator.need_rejoin()
+    coordinator.group_protocols()
+    assert coordinator.need_rejoin()
+    coordinator.rejoin_needed = False  # as when it has joined
+    assert not coordinator.need_rejoin()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
@@ -14,21 +15,27 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from lab import commands, pods, topic_resources
-from lab.access import ROOT, Lab, Pod, Region
-from lab.connected import connected
-from lab.errors import LabError, WrongUseError
-from lab.in_pod import FILES, user_name
-from platform_kubernetes import apply, programs, services
-from platform_kubernetes.cluster import Cluster, LogCutError, SilentError
-from platform_kubernetes.preflight import quantity
-from platform_kubernetes.readiness import pod_problems, waiting_for
-from platform_kubernetes.resources import Manifest, read_manifests
-from platform_kubernetes.status import cluster_health, mirror_health
-from platform_local.errors import ManifestError
-from platform_local.scrub import scrub
+from loosehanger.cli import commands
+from loosehanger.clients.connected import connected
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.model.documents import read_documents
+from loosehanger.model.record import Lab, Pod, Progress, Region, region_record
+from loosehanger.model.scenario import read_scenario
+from loosehanger.model.topology import Topology
+from loosehanger.paths import ROOT
+from loosehanger.platforms.kubernetes import access, apply, bundle, pods, preflight, programs, rights, services, topics
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, LogCutError, SilentError
+from loosehanger.platforms.kubernetes.event_streams import V1, V1BETA2, EventStreams
+from loosehanger.platforms.kubernetes.in_pod import FILES, user_name
+from loosehanger.platforms.kubernetes.preflight import quantity
+from loosehanger.platforms.kubernetes.readiness import pod_problems, waiting_for
+from loosehanger.platforms.kubernetes.resources import ManifestEntry, check_documents
+from loosehanger.platforms.kubernetes.status import cluster_health, mirror_health, program_health
+from loosehanger.platforms.scrub import scrub
 
-MIRROR = yaml.safe_load((ROOT / "playbooks" / "03-broadcast" / "mm2-na.yaml").read_text(encoding="utf-8"))
+from .. import topologies
+
+MIRROR = yaml.safe_load((ROOT / "playbooks" / "03-broadcast" / "manifests" / "mm2-na.yaml").read_text(encoding="utf-8"))
 CONNECTOR = "europe->northamerica.MirrorSourceConnector"
 
 
@@ -140,10 +147,10 @@ class OnePod:
 def test_while_it_waits_it_tells_what_keeps_pods_from_running(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apply, "REPORT_SECONDS", 0)
     told: list[str] = []
-    region = apply.Region("europe", services.Place(), {}, True, "", ROOT, told.append)
+    region = apply.RegionNamespace("europe", services.ClusterContext(), {}, True, "", ROOT, told.append)
     document = deployment(1)
     document["spec"]["selector"] = {"matchLabels": {"app": "producer"}}
-    apply._wait_ready(region, cast(Any, OnePod(looks=3)), [Manifest("producer.yaml", document)], bound=20)
+    apply._wait_ready(region, cast(Any, OnePod(looks=3)), [ManifestEntry("producer.yaml", document)], bound=20)
     assert told[-1] == "europe: waiting for Deployment/producer: 0 of 2 pods available; pod p: ErrImagePull: not found"
 
 
@@ -181,13 +188,42 @@ def test_a_pod_that_does_not_run_is_told_before_the_operator_has_noticed() -> No
     assert mirror_health(copying, lame)[2:] == (False, "Degraded", said)
 
 
-def test_a_stopped_mirror_is_told_as_stopped() -> None:
+def held(state: str, *, replicas: int = 1) -> dict[str, Any]:
+    """The mirror's manifest with its connector stopped or paused."""
     entry = MIRROR["spec"]["mirrors"][0]
-    stopped = {**entry, "sourceConnector": {**entry["sourceConnector"], "state": "stopped"}}
-    document = mirror([connector("STOPPED")])
-    document["spec"] = {**MIRROR["spec"], "mirrors": [stopped]}
-    assert waiting_for(document) is None
-    assert mirror_health(document)[2:4] == (False, "Stopped")
+    changed = {**entry, "sourceConnector": {**entry["sourceConnector"], "state": state}}
+    return {**MIRROR, "spec": {**MIRROR["spec"], "replicas": replicas, "mirrors": [changed]}}
+
+
+def test_a_mirror_is_healthy_when_it_is_as_the_kit_wants_it() -> None:
+    running, stopped = mirror([connector("RUNNING", "RUNNING")]), {**mirror([connector("STOPPED")]), **held("stopped")}
+    stopped["metadata"] = running["metadata"]
+    assert waiting_for(stopped) is None
+    # Its own word is taken where nothing else is known.
+    for described in (None, held("stopped")):
+        health = mirror_health(stopped, (), described)
+        assert health[2:] == (True, "Stopped", f"as it should be: {CONNECTOR} is STOPPED")
+    # Stopped by hand, in the resource or at the connector, and started by hand.
+    assert not mirror_health(stopped, (), MIRROR)[2]
+    assert mirror_health(mirror([connector("STOPPED")]), (), MIRROR)[2:4] == (False, "Degraded")
+    said = f"{CONNECTOR} is RUNNING and should be STOPPED"
+    assert said in mirror_health(running, (), held("stopped"))[4]
+
+
+def test_replicas_are_as_the_kit_wants_them() -> None:
+    none = mirror([])
+    none["spec"] = {**MIRROR["spec"], "replicas": 0}
+    assert mirror_health(none)[2:] == (True, "Stopped", "as it should be: spec.replicas is 0")
+    assert mirror_health(none, (), MIRROR)[2:] == (False, "Stopped", "spec.replicas is 0 and should be 1")
+    running = mirror([connector("RUNNING", "RUNNING")])
+    said = (False, "Degraded", "spec.replicas is 1 and should be 0")
+    assert mirror_health(running, (), held("running", replicas=0))[2:] == said
+
+    program, now = deployment(1, observedGeneration=1), datetime.now(UTC)
+    program["spec"] = {"replicas": 0, "selector": {"matchLabels": {"app": "producer"}}}
+    assert program_health(program, (), now)[2:] == (True, "Stopped", "as it should be: spec.replicas is 0")
+    described = {"spec": {"replicas": 2}}
+    assert program_health(program, (), now, described)[2:] == (False, "Stopped", "spec.replicas is 0 and should be 2")
 
 
 @pytest.mark.parametrize(("text", "number"), [("500m", "0.5"), ("1Gi", "1073741824"), ("2", "2"), ("1.5k", "1500")])
@@ -196,7 +232,7 @@ def test_quantities(text: str, number: str) -> None:
 
 
 def test_a_quantity_that_is_none_is_refused() -> None:
-    with pytest.raises(ManifestError, match="'much' is not a quantity"):
+    with pytest.raises(WrongUseError, match="'much' is not a quantity"):
         quantity("much")
 
 
@@ -217,28 +253,21 @@ def test_a_quantity_that_is_none_is_refused() -> None:
     ],
 )
 def test_a_wrong_manifest_is_refused_with_file_and_field(text: str, message: str) -> None:
-    with pytest.raises(ManifestError, match=message):
-        read_manifests([{"source": "f.yaml", "content": text}], "europe")
+    with pytest.raises(WrongUseError, match=message):
+        check_documents(read_documents("f.yaml", text), "europe")
 
 
-def test_manifests_come_in_the_order_in_which_they_need_each_other() -> None:
-    folder = ROOT / "playbooks" / "03-broadcast"
-    files = [{"source": path.name, "content": path.read_text("utf-8")} for path in folder.glob("*-north-america.yaml")]
-    files.insert(0, {"source": "mm2-na.yaml", "content": (folder / "mm2-na.yaml").read_text("utf-8")})
-    kinds = [manifest.document["kind"] for manifest in read_manifests(files, "north-america")]
+def test_resources_come_in_the_order_in_which_they_need_each_other() -> None:
+    manifests = read_scenario("03-broadcast").manifests("setup")
+    own = [document for document in manifests if document.namespace == "north-america"]
+    kinds = [manifest.document["kind"] for manifest in check_documents(own, "north-america")]
     assert kinds == [*["KafkaUser"] * (len(kinds) - 1), "KafkaMirrorMaker2"]
+    assert len(kinds) > 2
 
 
 def test_names_on_the_same_cluster_stay() -> None:
-    here = services.Place("", "one")
+    here = services.ClusterContext("", "one")
     assert services.resolve(MIRROR, here, {"europe": here, "north-america": here}) == MIRROR
-
-
-def test_names_that_were_replaced_can_be_told_again() -> None:
-    name = MIRROR["spec"]["mirrors"][0]["source"]["bootstrapServers"]
-    replaced = yaml.safe_load(yaml.safe_dump(MIRROR).replace(name, "kafka.example.com:9094"))
-    replaced["metadata"]["annotations"] = {services.REPLACED: f'{{"kafka.example.com:9094": "{name}"}}'}
-    assert services.unresolve(replaced)["spec"] == MIRROR["spec"]
 
 
 def test_the_code_for_a_stock_python_image_is_whole_and_small(tmp_path: Path) -> None:
@@ -249,7 +278,7 @@ def test_the_code_for_a_stock_python_image_is_whole_and_small(tmp_path: Path) ->
     assert {"kafka-python", "faker", "rich"} <= set(listed)
     assert "pyspark" not in listed
     (tmp_path / "lock").write_text("rich==1\n")
-    with pytest.raises(ManifestError, match=r"is not in it; run scripts/lock\.sh"):
+    with pytest.raises(WrongUseError, match=r"is not in it; run scripts/lock\.sh"):
         programs.requirements(tmp_path / "lock")
 
 
@@ -259,16 +288,25 @@ def test_a_bundle_is_scrubbed(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_bytes() == b"user a, password ***; ***; ab"
 
 
+def test_a_bundle_says_where_secrets_may_not_be_read(tmp_path: Path) -> None:
+    class Refusing:
+        def list(self, *_: str) -> list[dict[str, Any]]:
+            raise LabError("secrets is forbidden")
+
+    bundle.take_secrets_out(cast("Any", Refusing()), "europe", tmp_path, tmp_path / "regions/europe")
+    assert (tmp_path / "regions/europe/unread-secrets.txt").read_text() == "secrets is forbidden\n"
+
+
 def test_a_command_in_a_pod_gives_both_streams_and_its_exit_code(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "lab.in_pod", "status"],
+        [sys.executable, "-m", "loosehanger.platforms.kubernetes.in_pod", "status"],
         env={"LAB_HOME": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 3
-    assert done.stdout == "eerror: nothing is set up; run ./setup-03-broadcast.sh first\n"
+    assert done.stdout == "eerror: nothing is set up; ./lab scenarios shows what there is\n"
 
 
 def test_a_user_without_a_name_gets_one(tmp_path: Path) -> None:
@@ -311,7 +349,7 @@ def test_a_silent_api_server_does_not_end_what_it_shows(
 ) -> None:
     monkeypatch.setattr(pods, "LOOK_SECONDS", 0)
     cluster = SilentCluster(silences=3)
-    assert pods._follow(cast(Cluster, cluster), "europe", "pod", {}) == 4
+    assert pods._follow(cast(KubernetesCluster, cluster), "europe", "pod", {}) == 4
     assert cluster.asked == ["", "1", "2", "2", "2"], "each time from the last line that was shown"
     assert capsys.readouterr().out == "line 1\nline 2\n"
 
@@ -320,7 +358,7 @@ def test_an_api_server_that_stays_silent_does(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(pods, "LOOK_SECONDS", 0)
     monkeypatch.setattr(pods, "SILENT_SECONDS", 0)
     with pytest.raises(LabError, match="cannot be reached; gave up after 0 s"):
-        pods._follow(cast(Cluster, SilentCluster(silences=1)), "europe", "pod", {})
+        pods._follow(cast(KubernetesCluster, SilentCluster(silences=1)), "europe", "pod", {})
 
 
 def test_what_is_awaited_stays_open_while_the_api_server_is_away() -> None:
@@ -356,30 +394,213 @@ def test_a_job_may_write_wherever_the_kits_programs_do() -> None:
     (container,) = spec["containers"]
     writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
     # The charts' library keeps its fonts in the cache.
-    assert writable == {"/tmp", *(f"/opt/lab/{name}" for name in ("logs", "artifacts", "watch", "cache"))}  # noqa: S108
+    homes = ("logs", "artifacts", "spark", "watch", "cache")
+    assert writable == {"/tmp", *(f"/opt/lab/{name}" for name in homes)}  # noqa: S108
 
 
-def test_a_jobs_record_is_that_of_all_regions() -> None:
-    def region(name: str) -> Region:
+def two_regions() -> Lab:
+    """A lab whose Jobs run in Europe, with several users in each region, and in Asia none yet."""
+
+    def region(name: str, *users: str) -> Region:
         pod = Pod("europe", "", "", "image", f"access-{name}")
-        return Region(name, name, {"prover": Path("/x")}, {}, (), pod)
+        return Region(name, name, {user: Path("/x") for user in users}, {}, (), pod)
 
-    lab = Lab("03-broadcast", "kubernetes", "i", {name: region(name) for name in ("europe", "north-america")})
+    regions = [
+        region("europe", "admin", "console-europe", "consumer-europe", "mm2-europe", "operator", "prover"),
+        region("north-america", "admin", "consumer-northamerica", "mm2-northamerica", "prover"),
+        region("asia"),
+    ]
+    reading = topologies.program("north-america", "north-america", name="consumer-northamerica")
+    (container,) = reading["spec"]["template"]["spec"]["containers"]
+    container["command"] = ["python", "-P", "-m", "consumers"]
+    container["env"].append({"name": "KAFKA_USERNAME", "value": "consumer-northamerica"})
+    topology = Topology(topologies.documents(topologies.kafka("north-america"), reading))
+    return Lab("03-broadcast", "kubernetes", "i", {region.name: region for region in regions}, topology=topology)
+
+
+def mounted(spec: dict[str, Any]) -> set[str]:
+    """The files of Secrets that a pod mounts, as ``secret: path``."""
+    (volume,) = (volume for volume in spec["volumes"] if volume["name"] == "access")
+    secrets = [source["secret"] for source in volume["projected"]["sources"] if "secret" in source]
+    return {f"{secret['name']}: {item['path']}" for secret in secrets for item in secret["items"]}
+
+
+DESCRIPTIONS = {
+    *("access-europe: lab.json", "access-europe: europe.json"),
+    *("access-north-america: north-america.json", "access-asia: asia.json"),
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "users"),
+    [
+        ("prove", ["--json"], {"europe": "prover", "north-america": "prover"}),
+        ("watch", [], {"europe": "prover", "north-america": "prover"}),
+        ("aggregate", [], {"europe": "prover", "north-america": "prover"}),
+        ("topic", ["show"], {"europe": "admin", "north-america": "admin"}),
+        ("consume", ["north-america", "--max", "1"], {"north-america": "consumer-northamerica"}),
+        ("consume", ["asia"], {}),
+    ],
+)
+def test_a_job_mounts_only_the_user_of_its_command(command: str, arguments: list[str], users: dict[str, str]) -> None:
+    lab = two_regions()
     assert lab.pod
-    sources = list(pods._record(lab, lab.pod))
-    paths = [item["path"] for source in sources for item in source["secret"]["items"]]
-    assert {"lab.json", "europe.json", "north-america.json", "north-america/prover.properties"} <= set(paths)
-    assert paths.count("lab.json") == 1
+    spec = pods._job(lab, lab.pod, command, arguments)["spec"]["template"]["spec"]
+    own = {
+        f"access-{region}: {region}/{name}"
+        for region, user in users.items()
+        for name in (f"{user}.properties", "ca.crt")
+    }
+    assert mounted(spec) == DESCRIPTIONS | own
+
+
+def test_an_executor_mounts_certificates_and_what_it_shares_with_its_driver() -> None:
+    lab = two_regions()
+    assert lab.pod
+    template = pods._job(lab, lab.pod, "prove", ["--master", "k8s://here"])["spec"]["template"]
+    spec = yaml.safe_load(template["metadata"]["annotations"]["loosehanger-lab/executor"])["spec"]
+    assert mounted(spec) == {
+        *("access-europe: europe/ca.crt", "access-europe: europe/prover.properties"),
+        "access-north-america: north-america/ca.crt",
+    }
+    words = pods.executors(lab, lab.pod)
+    settings = dict(word.split("=", 1) for word in words if word != "--conf")
+    assert settings["spark.authenticate.secret.file"] == "/opt/lab/access/europe/prover.properties"
+    assert not any(name.startswith("spark.kubernetes.executor.secrets.") for name in settings)
+    # What the annotation says, Spark finds as a file.
+    (volume,) = (volume for volume in template["spec"]["volumes"] if volume["name"] == "access")
+    (item,) = volume["projected"]["sources"][-1]["downwardAPI"]["items"]
+    assert f"/opt/lab/access/{item['path']}" == settings["spark.kubernetes.executor.podTemplateFile"]
+    assert item["fieldRef"]["fieldPath"] == "metadata.annotations['loosehanger-lab/executor']"
+
+
+def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Whether a label selector of Kubernetes selects what has these labels."""
+    assert selector.keys() <= {"matchLabels"}
+    return bool(selector["matchLabels"].items() <= labels.items())
+
+
+def test_only_consoles_and_proofs_may_ask_mirrors() -> None:
+    policy = access._network_policy("north-america", {"north-america", "europe"})["spec"]
+    # As Strimzi labels the pods of a mirror, and as Event Streams does.
+    common = {"app.kubernetes.io/name": "kafka-mirror-maker-2", "app.kubernetes.io/instance": "mm2-na"}
+    for prefix in ("strimzi.io/", "eventstreams.ibm.com/"):
+        own = {f"{prefix}kind": "KafkaMirrorMaker2", f"{prefix}cluster": "mm2-na"}
+        assert selects(policy["podSelector"], common | own)
+        kafka = {f"{prefix}kind": "Kafka", f"{prefix}cluster": "europe", "app.kubernetes.io/name": "kafka"}
+        assert not selects(policy["podSelector"], kafka)
+    (peer,) = policy["ingress"][0]["from"]
+    (namespaces,) = peer["namespaceSelector"]["matchExpressions"]
+    assert namespaces["values"] == ["europe", "north-america"]
+    lab = two_regions()
+    assert lab.pod
+    asking = {
+        command
+        for command, arguments in {
+            "prove": [],
+            "watch": [],
+            "aggregate": [],
+            "topic": [],
+            "consume": ["europe"],
+        }.items()
+        if selects(
+            peer["podSelector"], pods._job(lab, lab.pod, command, arguments)["spec"]["template"]["metadata"]["labels"]
+        )
+    }
+    assert asking == {"prove"}
+    of_executors = dict(
+        word.removeprefix("spark.kubernetes.executor.label.").split("=", 1)
+        for word in pods.executors(lab, lab.pod)
+        if word.startswith("spark.kubernetes.executor.label.")
+    )
+    assert of_executors
+    assert not selects(peer["podSelector"], of_executors)
+    deployment = {"metadata": {"namespace": "europe"}, "spec": {"template": {"spec": {"containers": [{}]}}}}
+    carried_out = programs.carried_out(deployment, cast(KubernetesCluster, None), python_image="")
+    assert not selects(peer["podSelector"], carried_out["spec"]["template"]["metadata"]["labels"])
+
+
+class Dialects:
+    """A cluster that serves some versions of Event Streams' API, and remembers which pods it was asked for."""
+
+    def __init__(self, *versions: str, **present: dict[str, Any]) -> None:
+        self.versions = versions
+        self.present = present
+        self.selectors: list[str] = []
+
+    def serves(self, version: str, _kind: str) -> bool:
+        return version in self.versions
+
+    def allowed(self, attributes: dict[str, str]) -> bool:
+        return attributes["group"] == "eventstreams.ibm.com"
+
+    def get(self, _version: str, kind: str, *_: object) -> dict[str, Any] | None:
+        return self.present.get(kind)
+
+    def list(self, _version: str, _kind: str, _namespace: str, selector: str) -> list[dict[str, Any]]:
+        self.selectors.append(selector)
+        return []
+
+
+@pytest.mark.parametrize(
+    ("served", "taken"), [((V1,), V1), ((V1BETA2,), V1BETA2), ((V1BETA2, V1), V1), ((), V1)], ids=str
+)
+def test_each_resource_of_event_streams_is_found_once(served: tuple[str, ...], taken: str) -> None:
+    kinds = rights.own_kinds(cast(Any, Dialects(*served)), "europe")
+    of_operators = [(version, kind) for version, kind in kinds if "Kafka" in kind or kind == "EventStreams"]
+    assert of_operators == [(taken, kind) for kind in ("EventStreams", "KafkaTopic", "KafkaUser", "KafkaMirrorMaker2")]
+
+
+def of_event_streams(version: str, *, nodes: int = 1) -> list[ManifestEntry]:
+    """A cluster and a mirror, converted."""
+    pool = {"replicas": nodes, "roles": ["controller", "broker"]}
+    metadata = {"name": "nodes", "namespace": "europe", "labels": {"strimzi.io/cluster": "europe"}}
+    documents = [
+        {"apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaNodePool", "metadata": metadata, "spec": pool},
+        kafka(),
+        MIRROR,
+    ]
+    settings = EventStreams(True, "L-TEST", "EventAutomationNonProduction", version=version)
+    return check_documents(read_documents("f.yaml", yaml.safe_dump_all(documents)), None, settings)
+
+
+@pytest.mark.parametrize("version", ["13.0.0", "12.3.1"])
+def test_pods_of_clusters_and_mirrors_are_looked_for_by_the_dialects_labels(version: str) -> None:
+    region = apply.RegionNamespace("europe", services.ClusterContext(), {}, True, "", ROOT, print)
+    cluster = Dialects()
+    apply._pods(region, cast(Any, cluster), of_event_streams(version))
+    assert cluster.selectors == [
+        "eventstreams.ibm.com/cluster=europe",
+        "eventstreams.ibm.com/cluster=mm2-na,app.kubernetes.io/name=kafka-mirror-maker-2",
+    ]
+    cluster.selectors.clear()
+    apply._pods(region, cast(Any, cluster), [ManifestEntry("mm2-na.yaml", MIRROR)])
+    assert cluster.selectors == ["strimzi.io/cluster=mm2-na,app.kubernetes.io/name=kafka-mirror-maker-2"]
+
+
+def test_another_version_of_event_streams_is_told_before_anything_is_created() -> None:
+    (told,) = preflight._kinds(cast(Any, Dialects(V1BETA2)), of_event_streams("13.0.0"))
+    assert told == f"the cluster's Event Streams has {V1BETA2} and not {V1}: set event_streams_version to its version"
+    (told,) = preflight._kinds(cast(Any, Dialects()), of_event_streams("13.0.0"))
+    assert "install the operator" in told
+
+
+def test_controllers_of_event_streams_are_not_scaled() -> None:
+    before, after = of_event_streams("13.0.0"), of_event_streams("13.0.0", nodes=3)
+    cluster = cast(Any, Dialects(V1, EventStreams=before[0].document))
+    assert list(preflight._scaled_controllers(cluster, before)) == []
+    assert list(preflight._scaled_controllers(cast(Any, Dialects(V1)), after)) == []
+    (told,) = preflight._scaled_controllers(cluster, after)
+    assert "EventStreams/europe: node pool 'nodes' cannot go from 1 to 3 nodes: they are controllers" in told
+    assert "set kafka_replicas=1, or clean up first" in told
 
 
 def record(home: Path, inventory: str) -> None:
     """What a set-up on Kubernetes leaves on this machine."""
-    (home / "access").mkdir()
-    lab = {"scenario": "03-broadcast", "platform": "kubernetes", "inventory": inventory}
-    (home / "access" / "lab.json").write_text(json.dumps(lab))
+    Progress("03-broadcast", "kubernetes", inventory, stage="setup").write(home)
     pod = {"namespace": "europe", "kubeconfig": "", "context": "", "image": "image", "secret": "access-europe"}
-    region = {"name": "europe", "cluster": "europe", "clients": {}, "logs": {}, "mirrors": [], "pod": pod}
-    (home / "access" / "europe.json").write_text(json.dumps(region))
+    text = region_record("europe", [], clients={}, logs={}, consoles=[], connect={}, pod=pod)
+    (home / "access" / "europe.json").write_text(text)
 
 
 @pytest.mark.parametrize(
@@ -387,7 +608,7 @@ def record(home: Path, inventory: str) -> None:
     [
         (commands.prove, ["--json"], ["prove", "--json"]),
         (commands.aggregate, [], ["aggregate"]),
-        (commands.consumer, ["europe", "--max", "1"], ["consumer", "europe", "--max", "1"]),
+        (commands.consume, ["europe", "--max", "1"], ["consume", "europe", "--max", "1"]),
     ],
 )
 def test_where_clusters_are_on_kubernetes_commands_run_there_and_give_their_exit_code(
@@ -426,7 +647,7 @@ def test_a_declared_topic_is_changed_here_and_waited_for_in_a_pod(
 ) -> None:
     record(tmp_path, "inventories/strimzi")
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
-    monkeypatch.setattr(topic_resources, "change", lambda *_: declared)
+    monkeypatch.setattr(topics, "change", lambda *_: declared)
     seen: list[str] = []
 
     def in_pod(_lab: Lab, _pod: Pod, _command: str, rest: list[str]) -> int:
@@ -460,3 +681,33 @@ def test_a_probe_sees_established_connections_only(tmp_path: Path) -> None:
     assert not connected([table, tmp_path / "tcp6"])
     table.write_text(header + listening + established)
     assert connected([table])
+
+
+def test_clients_run_in_the_first_region_with_a_cluster_and_stay_there(tmp_path: Path) -> None:
+    inventory = ["unused", "west", "east"]
+    kafkas = {
+        region: read_documents("kafka.yaml", yaml.safe_dump(topologies.kafka(region))) for region in inventory[1:]
+    }
+    topology = Topology([*kafkas["west"], *kafkas["east"]])
+    assert access.client_region(tmp_path, inventory, topology) == "west"
+    # A stage that adds a cluster to an earlier region does not move them.
+    pod = {"namespace": "east", "kubeconfig": "", "context": "", "image": "lab", "secret": "access"}
+    record = region_record("west", kafkas["west"], clients={}, logs={}, consoles=[], connect={}, pod=pod)
+    (tmp_path / "access").mkdir()
+    (tmp_path / "access" / "west.json").write_text(record)
+    assert access.client_region(tmp_path, inventory, topology) == "east"
+
+
+def test_an_api_server_that_is_away_leaves_other_sockets_as_they_were(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster = {"name": "away", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "away", "context": {"cluster": "away", "user": "nobody"}}
+    user = {"name": "nobody", "user": {}}
+    kubeconfig.write_text(
+        yaml.safe_dump({"apiVersion": "v1", "clusters": [cluster], "contexts": [context], "users": [user]}),
+        encoding="utf-8",
+    )
+    before = socket.getdefaulttimeout()
+    with pytest.raises(LabError, match="refused"):
+        KubernetesCluster(str(kubeconfig), "away")
+    assert socket.getdefaulttimeout() == before

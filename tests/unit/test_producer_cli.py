@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.connection import Connection
-from lab.errors import WrongUseError
+from loosehanger.clients.connection import Connection
+from loosehanger.errors import WrongUseError
 from producer import __main__ as command
 from producer.__main__ import Rate, Run, parser
 from producer.shop import TOPICS, Event
@@ -94,6 +94,7 @@ class Sent:
     def __init__(self) -> None:
         self.events: list[tuple[float, Event]] = []
         self.bytes = 0
+        self.again = 0
         self.stop = threading.Event()
         self.stop_after = 0
 

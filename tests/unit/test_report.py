@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from decimal import Decimal
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -13,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import LabError, WrongUseError
-from pipeline import verdict
+from loosehanger.errors import LabError, WrongUseError
+from pipeline import judging
 from pipeline.charts import brief
 from pipeline.files import check_writable, write
-from pipeline.kinds import FAULTS, findings
+from pipeline.kinds import FAULTS
 from pipeline.report import render
 from tests import samples
 
@@ -122,7 +121,7 @@ def test_rare_kinds_have_a_column_only_where_there_are_some(disproved: Page) -> 
 
 
 def test_every_fault_has_its_words() -> None:
-    assert {kind.name for kind in FAULTS} >= set(verdict.FAULTS)
+    assert {kind.name for kind in FAULTS} >= set(judging.FAULTS)
     assert {kind.name for kind in FAULTS} == set(samples.FAULTS)
 
 
@@ -234,11 +233,15 @@ def test_the_aggregates_may_be_the_jobs_own_values_too() -> None:
     as_json = render(samples.proof(samples.flow()), document)
     for region in document["regions"].values():
         if region["events"]:
-            region |= {name: datetime.fromisoformat(region[name]).astimezone(UTC) for name in ("first", "last")}
             region["revenue"] = Decimal(region["revenue"])
             for row in region["by_product"] + region["by_region"]:
                 row["revenue"] = Decimal(row["revenue"])
     assert render(samples.proof(samples.flow()), document) == as_json
+
+
+def test_notes_stand_beside_the_verdict() -> None:
+    page = Page(render({**samples.proof(samples.flow()), "notes": ["there is <b>LH.OWN</b>"]}, {}))
+    assert "Besides there is <b>LH.OWN</b>" in page.text
 
 
 def test_nothing_at_all() -> None:
@@ -258,34 +261,22 @@ def test_the_page_stays_small() -> None:
     assert len(render(samples.proof(*flows), samples.aggregates())) < 1_000_000
 
 
-class TestFindings:
-    """What is said of a flow by itself."""
+def test_what_was_claimed_comes_before_everything_else(disproved: Page) -> None:
+    claims, flows = disproved.text.index("What was claimed"), disproved.text.index("What was compared")
+    said = disproved.text[claims:flows]
+    north, south = said.index("✗ disproved north-america has an exact copy"), said.index("? inconclusive south-america")
+    assert north < said.index("LH.ORDERS, europe → north-america: 2 missing") < south
+    assert south < said.index("mirror mm2-south-america is STOPPED, 5 records behind")
+    assert said.count("2 missing") == 1
 
-    def test_a_doubt_about_a_mirror_concerns_its_flows_only(self) -> None:
-        document = samples.broken_proof()
-        assert [finding.verdict for finding in findings(document)] == ["disproved", "proved", *["inconclusive"] * 2]
-        assert findings(document)[0].reasons == document["reasons"][:3]
-        assert findings(document)[2].reasons == ["mirror mm2-south-america is STOPPED, 5 records behind"]
 
-    def test_a_doubt_about_anything_else_concerns_every_flow(self) -> None:
-        flows = [samples.flow(), samples.flow(target="south-america", missing=1)]
-        fault = "LH.ORDERS, europe → south-america: 1 missing"
-        doubt = "the records could not be read: x"
-        found = findings(samples.proof(*flows, verdict="disproved", reasons=(fault, doubt)))
-        assert [(finding.verdict, finding.reasons) for finding in found] == [
-            ("inconclusive", [doubt]),
-            ("disproved", [fault]),
-        ]
-
-    def test_of_topics_with_one_beginning_each_has_its_own(self) -> None:
-        flows = [samples.flow("a", missing=1), samples.flow("a-0", missing=1)]
-        reasons = (
-            "a, europe → north-america: 1 missing",
-            "a-0, europe → north-america: 1 missing",
-            "north-america: a-0-1 begins at offset 3, records before it were deleted",
-        )
-        found = findings(samples.proof(*flows, verdict="disproved", reasons=reasons))
-        assert [finding.reasons for finding in found] == [[reasons[0]], [reasons[1], reasons[2]]]
+def test_what_concerns_every_claim_is_said_once() -> None:
+    reason = "Spark did not start: x"
+    claims = tuple(samples.claim(target, verdict="inconclusive", reasons=[reason]) for target in ("a", "b"))
+    document = samples.proof(verdict="inconclusive", reasons=(reason,), claims=claims)
+    said = Page(render(document, {})).text.partition("What was claimed")[2]
+    assert said.count(reason) == 1
+    assert "Why it is inconclusive" in said
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.access import ROOT
+from loosehanger.model.manifests import without_meaning
+from loosehanger.paths import ROOT
 
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
-PLATFORM_INTERFACE = {"platform_manifests", "platform_secrets", "platform_secrets_origin", "platform_bundle"}
+PLATFORM_INTERFACE = {"platform_part", "platform_bundle"}
 
 NEED_A_CLUSTER = {"platform_kubernetes", "strimzi_operator", "event_streams_operator"}
 
@@ -101,7 +101,7 @@ def test_the_example_of_a_readme_sets_what_there_is(role: str) -> None:
     assert example
     assert {play["hosts"] for play in yaml.safe_load(example[1])}
     set_here = set(
-        re.findall(r"^ +((?:platform|[a-z]+_[a-z]+|producer|consumer|access)_\w+):", example[1], re.MULTILINE)
+        re.findall(r"^ +((?:platform|[a-z]+_[a-z]+|producer|consumer|console)_\w+):", example[1], re.MULTILINE)
     )
     assert {name for name in set_here if name.startswith((f"{role}_", "platform_"))} <= variables(role)
 
@@ -111,19 +111,27 @@ def test_every_role_has_a_molecule_scenario(role: str) -> None:
     if role in NEED_A_CLUSTER:
         pytest.skip("tests/kubernetes runs it through Ansible, against a real API server")
     scenario = ROOT / "molecule" / role
-    assert {path.name for path in scenario.glob("*.yml")} >= {
-        *("molecule.yml", "converge.yml", "verify.yml", "change.yml", "verify_changed.yml", "cleanup.yml"),
+    settings = yaml.safe_load((scenario / "molecule.yml").read_text(encoding="utf-8"))
+    playbooks = {
+        **{step: f"{step}.yml" for step in ("converge", "verify", "cleanup")},
+        "side_effect": "change.yml",
+        **settings.get("ansible", {}).get("playbooks", {}),
     }
+    assert [name for name in [*playbooks.values(), "verify_changed.yml"] if not (scenario / name).is_file()] == []
 
 
-def test_readme_and_code_agree_on_the_fields_without_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Where Ansible finds it for modules.
-    monkeypatch.syspath_prepend(ROOT / "roles" / "platform_local" / "module_utils")
-    manifests = importlib.import_module("platform_local.manifests")
+def test_no_molecule_scenario_reads_a_playbooks_folder() -> None:
+    for path in (ROOT / "molecule").rglob("*.y*ml"):
+        named = set(re.findall(r"playbooks/[\w./-]+", path.read_text(encoding="utf-8")))
+        # The clean-up is of every scenario.
+        assert named <= {"playbooks/cleanup.yaml"}, path
+
+
+def test_readme_and_code_agree_on_the_fields_without_meaning() -> None:
     documented = {
         (row[0], code(field), row[2]) for row in rows("platform_local", "kind .*why.*") for field in row[1].split(", ")
     }
-    assert documented == set(manifests.without_meaning())
+    assert documented == set(without_meaning())
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "roles").glob("*/meta/main.yml")), ids=lambda path: path.parts[-3])

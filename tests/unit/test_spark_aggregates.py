@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from rich.console import Console
 
-from pipeline import aggregates
+from pipeline import aggregates, sales
+from pipeline.tables import show_aggregates
+from tests.odd_records import DIGITS, ODD_VALUES
 
 pytestmark = [
     pytest.mark.spark,
@@ -50,11 +54,11 @@ MALFORMED: list[bytes | None] = [
 ]
 
 
-def parsed(spark: SparkSession, events: list[tuple[str, str, bytes | None]]) -> DataFrame:
+def parsed(spark: SparkSession, events: list[tuple[str, str, bytes | None]], first_ms: int = 0) -> DataFrame:
     """The events as (region, topic, value), a second apart."""
-    rows: list[tuple[Any, ...]] = [(*event, datetime.fromtimestamp(n, UTC)) for n, event in enumerate(events)]
-    frame = spark.createDataFrame(rows, "consumed_in string, topic string, value binary, timestamp timestamp")
-    return aggregates.parse(frame)
+    rows: list[tuple[Any, ...]] = [(*event, first_ms + 1000 * n) for n, event in enumerate(events)]
+    frame = spark.createDataFrame(rows, "consumed_in string, topic string, value binary, timestamp long")
+    return aggregates.parse(frame.withColumn("timestamp", F.timestamp_millis("timestamp")))
 
 
 def test_each_region_is_summed_up(spark: SparkSession) -> None:
@@ -81,7 +85,7 @@ def test_each_region_is_summed_up(spark: SparkSession) -> None:
         "temperature": 21.0,
         "humidity": 42.5,
     }
-    assert (rows["europe"]["last"] - rows["europe"]["first"]).total_seconds() == len(EVENTS) - 1
+    assert (rows["europe"]["first"], rows["europe"]["last"]) == (0, 1000 * (len(EVENTS) - 1))
     assert rows["na"]["events"] == 2 + len(MALFORMED)
     assert rows["na"]["unreadable"] == len(MALFORMED)
     assert rows["na"]["revenue"] == Decimal("60.07")
@@ -98,3 +102,50 @@ def test_each_region_is_summed_up(spark: SparkSession) -> None:
     best = aggregates.best(aggregates.orders_by(events, "description"), 1).collect()
     assert [(row.consumed_in, row.name, row["rank"]) for row in best] == [("europe", WIDE, 1)]
     events.unpersist()
+
+
+def test_odd_records_are_unreadable_and_end_nothing(spark: SparkSession) -> None:
+    extreme = [
+        json.dumps({"description": "x", "region": "EU", "warehouse": "w", "product": "p", **numbers}).encode()
+        for numbers in (
+            {"quantity": 2**63 - 1, "price": 1},
+            {"quantity": -(2**63), "price": 1},
+            {"quantity": 10**9 + 1, "price": 1},
+            {"quantity": 1, "price": 10**15},
+            {"quantity": 1, "price": int(DIGITS)},
+            {"quantity": 9 * 10**17, "price": 1, "temperature": 20, "humidity": 40},
+            {"temperature": 1e300, "humidity": 1},
+            {"temperature": float("nan"), "humidity": float("-inf")},
+        )
+    ]
+    good = order("\x1b[2J" + "x" * 5000, 1.5, 2)
+    odd = [*ODD_VALUES, *extreme * 12]
+    events = parsed(spark, [("na", f"LH.{event}", value) for event in aggregates.EVENTS for value in [*odd, good]])
+    (row,) = aggregates.summary(events).collect()
+    found = row.asDict()
+    assert found["events"] == len(aggregates.EVENTS) * (len(odd) + 1)
+    assert (found["orders"], found["units"], found["revenue"]) == (1, 2, Decimal("3.00"))
+    # One of the odd values is a reading, but for the time in it.
+    assert (found["stock_units"], found["temperature"], found["humidity"]) == (0, 2.0, 3.0)
+    (by_product,) = aggregates.best(aggregates.orders_by(events, "description"), 10).collect()
+    assert len(by_product.name) == aggregates.LONGEST_NAME
+    json.dumps(found | {"revenue": 0}, allow_nan=False)
+
+
+def test_sums_of_the_largest_numbers_overflow_nothing(spark: SparkSession) -> None:
+    largest = json.dumps({"description": "x", "region": "EU", "quantity": 10**9, "price": 10**12}).encode()
+    (row,) = aggregates.summary(parsed(spark, [("na", "LH.ORDERS", largest)] * 50)).collect()
+    assert (row.units, row.revenue) == (50 * 10**9, Decimal(50 * 10**21))
+
+
+def test_events_dated_after_the_year_9999_are_summed_up(spark: SparkSession) -> None:
+    events = parsed(spark, [("europe", *event) for event in EVENTS[:2]], first_ms=300_000_000_000_000)
+    (row,) = aggregates.summary(events).collect()
+    fields = sales._fields(row)
+    assert fields["orders"] == 2
+    assert fields["first"] == "+11476-08-15T05:20:00.000+00:00"
+    assert fields["last"] == "+11476-08-15T05:20:01.000+00:00"
+    shown = io.StringIO()
+    by_name: dict[str, list[Any]] = {"by_product": [], "by_region": []}
+    show_aggregates({"regions": {"europe": fields | by_name}}, Console(file=shown, width=100))
+    assert "+11476-08-15 05:20:01" in shown.getvalue()

@@ -16,11 +16,13 @@ from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from lab.access import Mirror
-from pipeline import comparison, records
+from loosehanger.model.topology import Mirror
+from pipeline import differences, records
 from pipeline.clusters import Config
-from pipeline.comparing import Comparison, Counts, Cut, Flow, Frozen
-from pipeline.mirrors import Progress
+from pipeline.comparison import Comparison, Counts
+from pipeline.cuts import Cut, Frozen
+from pipeline.flows import Flow
+from pipeline.mirrors import MirrorProgress
 from pipeline.reading import Ranges
 from pipeline.records import BUCKET_MS
 
@@ -113,7 +115,7 @@ def compare(spark: SparkSession, worlds: Sequence[World]) -> list[Found]:
         for number, world in enumerate(worlds)
         if world.compacted
     }
-    frames = {region: spark.createDataFrame(found, records.RECORD_SCHEMA) for region, found in rows.items()}
+    frames = {region: frame_of(spark, found) for region, found in rows.items()}
 
     def read(region: str, wanted: Ranges) -> DataFrame:
         bounds = spark.createDataFrame(
@@ -127,19 +129,16 @@ def compare(spark: SparkSession, worlds: Sequence[World]) -> list[Found]:
         spark,
         flows,
         {"here": Cut(CUT_AT, cut, {}, compacted)},
-        {(MIRROR.name, MIRROR.connector): Progress("RUNNING")},
+        {MIRROR.id: MirrorProgress("RUNNING")},
         Frozen({}, {"there": ranges["there"]}, {"here": ranges["here"]}, {"there": configs}),
         read,
     ).run(1000)
     return [
         (
-            {
-                (e["kind"], e["partition"], e["source_offset"], e["target_offset"])
-                for e in found["here", "there", f"t{number}"].examples
-            },
-            found["here", "there", f"t{number}"],
+            {(e["kind"], e["partition"], e["source_offset"], e["target_offset"]) for e in found[flow.id].examples},
+            found[flow.id],
         )
-        for number, _ in enumerate(worlds)
+        for flow in flows
     ]
 
 
@@ -201,11 +200,14 @@ def _by_content(side: Iterable[Record]) -> dict[Record, list[int]]:
 
 
 def _row(topic: str, offset: int, record: Record) -> tuple[Any, ...]:
-    return (record.key, record.value, topic, record.partition, offset, _time(record.timestamp), record.headers)
+    return (record.key, record.value, topic, record.partition, offset, record.timestamp, record.headers)
 
 
-def _time(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+def frame_of(spark: SparkSession, rows: Iterable[tuple[Any, ...]]) -> DataFrame:
+    """A frame of ``RECORD_SCHEMA``; the rows' times are in milliseconds, which need not fit into a Python date."""
+    schema = records.RECORD_SCHEMA.replace("timestamp timestamp", "timestamp long")
+    frame = spark.createDataFrame(list(rows), schema)
+    return frame.withColumn("timestamp", F.timestamp_millis("timestamp"))
 
 
 def _event(seq: int, value: bytes = b"v", at: int | None = None) -> Record:
@@ -378,7 +380,7 @@ def test_contents_that_differ_are_told_apart(spark: SparkSession) -> None:
         for number, (one, other) in enumerate(DIFFERENT_CONTENTS)
         for copy, record in enumerate((one, other, one))
     ]
-    frame = spark.createDataFrame(rows, records.RECORD_SCHEMA).withColumn("region", F.lit("here"))
+    frame = frame_of(spark, rows).withColumn("region", F.lit("here"))
     hashes = [tuple(row) for row in frame.orderBy("offset").select(*records.hashes()).collect()]
     prints: list[Any] = [
         (row.fingerprint, hashed)
@@ -438,7 +440,7 @@ def test_only_what_differs_is_compared_record_by_record(found_in_buckets: dict[s
 
 
 def test_one_source_is_compared_with_each_of_its_targets(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([_row("t", n, event) for n, event in enumerate(EVENTS)], records.RECORD_SCHEMA)
+    frame = frame_of(spark, [_row("t", n, event) for n, event in enumerate(EVENTS)])
     frames = {"here": frame, "one": frame, "two": frame.where("offset != 3")}
     mirrors = [replace(MIRROR, name=name, target=name) for name in ("one", "two")]
     place = TopicPartition("t", 0)
@@ -447,9 +449,9 @@ def test_one_source_is_compared_with_each_of_its_targets(spark: SparkSession) ->
         [Flow(mirror, "t", "t") for mirror in mirrors],
         {"here": Cut(CUT_AT, {place: (0, 6)}, {place: 5}, {})},
         {
-            ("one", "c"): Progress("RUNNING", {place: 5}),
+            mirrors[0].id: MirrorProgress("RUNNING", {place: 5}),
             # This one is behind: only what it has copied is judged.
-            ("two", "c"): Progress("STOPPED", {place: 4}),
+            mirrors[1].id: MirrorProgress("STOPPED", {place: 4}),
         },
         Frozen({}, {"one": {place: (0, 6)}, "two": {place: (0, 6)}}, {"here": {place: (0, 6)}}, {"one": {}, "two": {}}),
         lambda region, _: frames[region],
@@ -458,13 +460,12 @@ def test_one_source_is_compared_with_each_of_its_targets(spark: SparkSession) ->
 
 
 def test_examples_are_the_first_of_each_kind(spark: SparkSession) -> None:
-    rows = [("s", "t", "x", 0, kind, (offset,), None) for kind in ("missing", "expired") for offset in range(9)]
+    rows = [(0, 0, kind, (offset,), None) for kind in ("missing", "expired") for offset in range(9)]
     frame = spark.createDataFrame(
         rows,
-        "source string, target string, topic string, partition int, kind string, "
-        "source_record struct<offset: long>, target_record struct<offset: long>",
+        "flow int, partition int, kind string, source_record struct<offset: long>, target_record struct<offset: long>",
     )
-    shown = comparison.examples(frame, 2).collect()
+    shown = differences.examples(frame, 2).collect()
     assert sorted((row.kind, row.source_record.offset) for row in shown) == [
         ("expired", 0),
         ("expired", 1),

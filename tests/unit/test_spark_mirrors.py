@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
-from lab.access import Mirror
-from lab.errors import WrongUseError
+from loosehanger.errors import WrongUseError
+from loosehanger.model.topic_rules import named_topics, selected_topics, target_topic
+from loosehanger.model.topology import Mirror
 from pipeline.clusters import Config
 from pipeline.configurations import Difference, compare_configs
 from pipeline.latency import percentiles
-from pipeline.mirrors import Connect, describe, selected_topics, target_topic, wait_for_mirror
+from pipeline.mirrors import Connect, describe, standing, wait_for_mirror
 
 CONNECTOR = "europe->north-america.MirrorSourceConnector"
 ORDERS = TopicPartition("LH.ORDERS", 0)
@@ -69,6 +70,9 @@ class TestSelection:
         assert selected_topics(mirror(topics=".*", policy="default"), topics) == ["LH.x", "asia.LH.x"]
         assert selected_topics(mirror(topics=".*"), topics) == sorted(topics)
 
+    def test_topics_that_are_named(self) -> None:
+        assert named_topics(mirror(topics=r"LH\.ORDERS, payments.v1,LH\..*,a|b,x+")) == {"LH.ORDERS", "payments.v1"}
+
     def test_names_at_the_target(self) -> None:
         assert target_topic(mirror(), "LH.ORDERS") == "LH.ORDERS"
         assert target_topic(mirror(policy="default", separator="_"), "LH.ORDERS") == "europe_LH.ORDERS"
@@ -83,6 +87,7 @@ class Answers(ThreadingHTTPServer):
 
     status: Any = None
     offsets: Any = None
+    refuses: int | None = None
     paths: list[str]
 
 
@@ -95,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.paths.append(self.path)
         answer = self.server.status if self.path.endswith("/status") else self.server.offsets
         body = json.dumps(answer or {"error_code": 404}).encode()
-        self.send_response(200 if answer else 404)
+        self.send_response(self.server.refuses or (200 if answer else 404))
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -160,7 +165,7 @@ class TestWaiting:
     def test_a_stopped_mirror_is_not_waited_for(self, worker: Answers, watched: Mirror) -> None:
         set_state(worker, "STOPPED", [], 3)
         progress = wait_for_mirror(watched, {ORDERS: 1236}, 60, lambda _: None)
-        assert describe(watched, progress, {ORDERS: 1236}) == "mirror mm2-na is STOPPED, 1,233 records behind"
+        assert describe(standing(watched, progress, {ORDERS: 1236})) == "mirror mm2-na is STOPPED, 1,233 records behind"
 
     def test_a_stopped_mirror_that_has_everything_is_fine(self, worker: Answers, watched: Mirror) -> None:
         set_state(worker, "STOPPED", [], 3)
@@ -183,10 +188,16 @@ class TestWaiting:
 
     def test_no_connector_and_no_connect(self, worker: Answers, watched: Mirror) -> None:
         absent = Connect(watched).progress()
-        assert describe(watched, absent, {ORDERS: 1}) == f"mirror mm2-na: there is no connector {CONNECTOR}"
+        assert describe(standing(watched, absent, {ORDERS: 1})) == f"mirror mm2-na: there is no connector {CONNECTOR}"
+        for worker.refuses in (401, 403):
+            refused = Connect(watched).progress()
+            assert describe(standing(watched, refused, {ORDERS: 1})) == "mirror mm2-na: Connect refuses user 'prover'"
         worker.shutdown()
         worker.server_close()
-        assert describe(watched, Connect(watched).progress(), {ORDERS: 1}) == "mirror mm2-na: Connect does not answer"
+        assert (
+            describe(standing(watched, Connect(watched).progress(), {ORDERS: 1}))
+            == "mirror mm2-na: Connect does not answer"
+        )
 
 
 class TestConfigs:

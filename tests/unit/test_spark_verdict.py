@@ -14,13 +14,17 @@ import pytest
 from kafka import TopicPartition
 from rich.console import Console
 
-from lab.access import Mirror
-from lab.errors import WrongUseError
+from loosehanger.errors import WrongUseError
+from loosehanger.model.claims import claims_of
+from loosehanger.model.topology import Mirror
 from pipeline import submit
 from pipeline.clusters import Config
-from pipeline.comparing import Counts, Cut, Flow
+from pipeline.comparison import Counts
 from pipeline.configurations import Difference
-from pipeline.proof import Evidence
+from pipeline.cuts import Cut
+from pipeline.evidence import Evidence
+from pipeline.flows import Flow
+from pipeline.mirrors import MirrorProgress, standing
 from pipeline.tables import show_proof
 from pipeline.verdict import EXIT_CODES, judge
 
@@ -28,16 +32,23 @@ MIRROR = Mirror("mm2-na", "europe", "na", "europe", "north-america", "identity",
 FLOW = Flow(MIRROR, "LH.ORDERS", "LH.ORDERS")
 
 
-def evidence(policy: str = "delete", undecided: tuple[str, ...] = (), **counts: Any) -> Evidence:
+def evidence(policy: str = "delete", **counts: Any) -> Evidence:
     """Of one flow."""
     ranges = {TopicPartition("LH.ORDERS", partition): (0, 50) for partition in range(2)}
     configs = {"LH.ORDERS": {"cleanup.policy": Config(policy, override=False, mirrored=False)}}
     return Evidence(
+        claims=claims_of([MIRROR]),
         flows=[FLOW],
         cuts={"europe": Cut(datetime(2026, 1, 1, tzinfo=UTC), ranges, {}, configs)},
-        counts={FLOW.key: Counts(**{"source_records": 100, "target_records": 100} | counts)},
-        undecided=list(undecided),
+        counts={FLOW.id: Counts(**{"source_records": 100, "target_records": 100} | counts)},
     )
+
+
+def behind(found: Evidence) -> Evidence:
+    """The same, with a mirror that has stopped."""
+    last = {TopicPartition("LH.ORDERS", 0): 4}
+    found.tell("mirror_behind", MIRROR, standing(MIRROR, MirrorProgress("STOPPED"), last))
+    return found
 
 
 def test_a_proof() -> None:
@@ -72,19 +83,19 @@ def test_a_proof() -> None:
 )
 def test_every_fault_disproves(fault: str, said: str) -> None:
     found = evidence()
-    setattr(found.counts[FLOW.key], fault, 2)
+    setattr(found.counts[FLOW.id], fault, 2)
     document = judge(found, "s", 1.0)
     assert document["verdict"] == "disproved"
     assert document["reasons"] == [f"LH.ORDERS, europe → north-america: 2 {said}"]
 
 
 def test_a_difference_disproves_although_something_else_is_undecided() -> None:
-    assert judge(evidence(undecided=("mirror x is STOPPED",), missing=1), "s", 1.0)["verdict"] == "disproved"
+    assert judge(behind(evidence(missing=1)), "s", 1.0)["verdict"] == "disproved"
 
 
 def test_a_changed_configuration_disproves() -> None:
     found = evidence()
-    found.configs[FLOW.key] = [Difference("retention.ms", "1", None)]
+    found.configs[FLOW.id] = [Difference("retention.ms", "1", None)]
     document = judge(found, "s", 1.0)
     assert document["verdict"] == "disproved"
     assert document["reasons"] == ["LH.ORDERS, europe → north-america: retention.ms differs: source 1, target not set"]
@@ -93,12 +104,14 @@ def test_a_changed_configuration_disproves() -> None:
 
 
 def test_records_deleted_at_the_target_are_named() -> None:
-    document = judge(evidence(missing=1, truncated=["LH.ORDERS-0 begins at offset 7"]), "s", 1.0)
-    assert document["reasons"][1] == "north-america: LH.ORDERS-0 begins at offset 7, records before it were deleted"
+    document = judge(evidence(missing=1, truncated={0: 7}), "s", 1.0)
+    assert document["reasons"][1] == (
+        "LH.ORDERS, europe → north-america: the target's partition 0 begins at offset 7, records before it were deleted"
+    )
 
 
 def test_undecided_is_inconclusive() -> None:
-    document = judge(evidence(undecided=("mirror mm2-na is STOPPED, 5 records behind",)), "s", 1.0)
+    document = judge(behind(evidence()), "s", 1.0)
     assert document["verdict"] == "inconclusive"
     assert document["reasons"] == ["mirror mm2-na is STOPPED, 5 records behind"]
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lab.times import moment
+from loosehanger.times import moment
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
 from ansible.errors import AnsibleFilterError
 
-_ROLES = Path(__file__).resolve().parents[2]
-for _role in ("platform_local", "platform_kubernetes"):
-    sys.path.insert(0, str(_ROLES / _role / "module_utils"))
-
-from platform_kubernetes.resources import labelled  # noqa: E402 - found by the lines above
+from loosehanger.platforms.kubernetes.resources import labelled
 
 Document = dict[str, Any]
 WATCHED = "STRIMZI_NAMESPACE"

@@ -1,0 +1,78 @@
+"""How far mirrors are behind at one source, and what it may delete first: looked at beside what somebody waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from console.cluster import prepare_clients
+from console.models import Position
+from loosehanger.clients.connection import Connection
+from loosehanger.errors import LabError
+
+if TYPE_CHECKING:
+    from loosehanger.clients.loss import Danger, LossWatch
+
+FRESH_S = 5.0
+IDLE_S = 60.0
+
+
+class Losses:
+    """Looks at one source, in a thread of its own, while somebody asks.
+
+    Args:
+        connection: the console's way into it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="losses")
+        self._source: LossWatch | None = None
+        self._known: dict[str, dict[str, Danger]] = {}
+        self._looks: dict[str, tuple[float, Future[None]]] = {}
+        self._asked = 0.0
+
+    def of(self, mirror: str, positions: Sequence[Position]) -> dict[str, Danger]:
+        """How each topic of a mirror stands, as of some seconds ago; nothing before the first look.
+
+        Args:
+            mirror: tells it from the source's other mirrors.
+            positions: how far it has come.
+        """
+        self._asked = time.monotonic()
+        looked, look = self._looks.get(mirror, (0.0, None))
+        if look is None or (look.done() and self._asked - looked > FRESH_S):
+            self._looks[mirror] = self._asked, self._thread.submit(self._look, mirror, list(positions))
+        return self._known.get(mirror, {})
+
+    def close_if_idle(self) -> None:
+        """Closes the clients when nobody has asked for a while."""
+        if self._source is not None and time.monotonic() - self._asked > IDLE_S:
+            self._thread.submit(self._forget)
+
+    def close(self) -> None:
+        """Ends the thread and its clients."""
+        self._thread.submit(self._forget)
+        self._thread.shutdown(wait=False)
+
+    def _look(self, mirror: str, positions: list[Position]) -> None:
+        prepare_clients()
+        from kafka import TopicPartition
+
+        from loosehanger.clients.loss import LossWatch, by_topic
+
+        if self._source is None:
+            self._source = LossWatch(self._connection)
+        wanted = {TopicPartition(one.topic, one.partition): one.offset for one in positions}
+        try:
+            self._known[mirror] = by_topic(self._source.look(wanted, whose=mirror))
+        except (LabError, KeyError, ValueError):
+            # Whether the source answers is told where it is asked for its topics.
+            self._known.pop(mirror, None)
+
+    def _forget(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()

@@ -1,0 +1,82 @@
+"""Ansible action plugin: adds resources to what a region shall have. Nothing is made: that is for ``carry_out``.
+
+Options:
+    template: a template of the role. Besides Ansible's variables it gets ``lab``: see ``_lab``.
+    kind: which of the scenario's manifests, those of this region.
+    files: files to read in place of the scenario's manifests.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ansible.template import trust_as_template
+
+from loosehanger.ansible.described import FACT, described, scenario_of
+from loosehanger.ansible.kit_action import KitAction
+from loosehanger.model.documents import read_file
+from loosehanger.model.topology import Topology, routes_text
+
+
+class ActionModule(KitAction):
+    """See the file's description."""
+
+    options: ClassVar[Mapping[str, Any]] = {
+        "template": {"type": "str"},
+        "kind": {"type": "str"},
+        "files": {"type": "list", "elements": "path", "default": []},
+    }
+
+    def act(self, parameters: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Describes."""
+        new = list(self._entries(parameters, variables))
+        present = (variables.get("ansible_facts") or {}).get(FACT) or []
+        return {"changed": False, "ansible_facts": {FACT: [*present, *new]}}
+
+    def _entries(self, parameters: Mapping[str, Any], variables: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+        if name := parameters["template"]:
+            yield {
+                "source": f"roles/{self._task._role.get_name()}/templates/{name}",
+                "content": self._render(name, variables),
+            }
+        for file in parameters["files"]:
+            yield {"source": os.path.relpath(file), "content": read_file(Path(file))}
+        if parameters["kind"] and not parameters["files"]:
+            yield {"kind": parameters["kind"]}
+
+    def _render(self, name: str, variables: Mapping[str, Any]) -> str:
+        path = self._find_needle("templates", name)
+        text = trust_as_template(self._loader.get_text_file_contents(path))
+        known = {**variables, "lab": _lab(variables)}
+        templar = self._templar.copy_with_new_env(searchpath=[str(Path(path).parent)], available_variables=known)
+        return str(templar.template(text, escape_backslashes=False, overrides={"trim_blocks": True}))
+
+
+def _lab(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """What templates may know of the scenario, and of what has been described before them.
+
+    ``scenario`` (its name), ``control_room`` (a region), ``topics`` (what their names begin with), ``routes`` (where
+    mirrors take topics, as text), and ``regions``: those with a cluster, and for each its cluster's name, the mirrors
+    that run there, and its place on the map.
+    """
+    scenario, stage = scenario_of(variables)
+    documents = described(variables, scenario, stage)
+    topology = Topology(document for region in documents.values() for document in region)
+    return {
+        "scenario": scenario.name if scenario else "",
+        "control_room": scenario.control_room if scenario else "",
+        "topics": list(scenario.topics) if scenario else [],
+        "routes": routes_text(topology.mirrors),
+        "regions": {
+            region: {
+                "cluster": topology.clusters(region)[0],
+                "mirrors": list(dict.fromkeys(mirror.name for mirror in topology.mirrors if mirror.region == region)),
+                "place": variables["hostvars"].get(region, {}).get("region_place") or [],
+            }
+            for region in topology.regions
+            if topology.clusters(region)
+        },
+    }

@@ -1,0 +1,51 @@
+"""Ansible action plugin: keeps which stage of the scenario was begun, or reached, for every command to see.
+
+Options:
+    home: the lab's home.
+    platform: the name of the platform.
+    reached: whether the stage was reached, or begins now. What has no scenario has nothing to remember.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from loosehanger.ansible.described import scenario_of
+from loosehanger.ansible.kit_action import KitAction
+from loosehanger.model.claims import recorded
+from loosehanger.model.marks import put_away
+from loosehanger.model.record import Progress, read_progress
+
+
+class ActionModule(KitAction):
+    """See the file's description."""
+
+    options: ClassVar[Mapping[str, Any]] = {
+        "home": {"type": "path", "required": True},
+        "platform": {"type": "str", "required": True},
+        "reached": {"type": "bool", "required": True},
+    }
+
+    def act(self, parameters: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Keeps it."""
+        home = Path(parameters["home"])
+        scenario, stage = scenario_of(variables)
+        if scenario is None or self._task.check_mode:
+            return {}
+        before = read_progress(home)
+        if not parameters["reached"] and not (before and stage in (before.stage, before.unfinished)):
+            put_away(home, stage)
+        progress = Progress(
+            scenario.name,
+            parameters["platform"],
+            str(variables["ansible_inventory_sources"][0]),
+            stage=stage if parameters["reached"] else before.stage if before else "",
+            unfinished="" if parameters["reached"] else stage,
+            claims=recorded(scenario.claims),
+            lost=scenario.stage(stage).lost,
+        )
+        # Running a stage again is no change of which one it is.
+        progress.write(home)
+        return {}

@@ -1,0 +1,78 @@
+"""What the roles have described so far: kept as facts of each host, and read back as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible import context
+
+from loosehanger.errors import WrongUseError
+from loosehanger.model.documents import Document, read_documents
+from loosehanger.model.plan import Plan, plan_stage
+from loosehanger.model.record import recorded_documents
+from loosehanger.model.scenario import FILE, Scenario, read_scenario
+
+FACT = "lab_described"
+"""A list: files, each with ``source`` and ``content``, and kinds of the scenario's manifests, each as ``kind``."""
+Variables = Mapping[str, Any]
+
+
+def scenario_of(variables: Variables) -> tuple[Scenario | None, str]:
+    """The scenario whose playbook is running, and its stage, which has the playbook's name; None for other playbooks.
+
+    Raises:
+        WrongUseError: its ``scenario.yaml`` cannot be used, or has no such stage.
+    """
+    folder = Path(variables["playbook_dir"])
+    if not (folder / FILE).is_file():
+        return None, ""
+    scenario = read_scenario(folder.name, folder.parent)
+    stage = Path(context.CLIARGS["args"][0]).stem
+    scenario.stage(stage)
+    return scenario, stage
+
+
+def described(variables: Variables, scenario: Scenario | None, stage: str) -> dict[str, list[Document]]:
+    """What the roles have described, by region.
+
+    Raises:
+        WrongUseError: a file cannot be used, or holds a resource of another region.
+    """
+    manifests = scenario.manifests(stage) if scenario else []
+    return {
+        str(host): list(_documents(str(host), facts[FACT], manifests))
+        for host, of_host in variables["hostvars"].items()
+        if FACT in (facts := of_host.get("ansible_facts") or {})
+    }
+
+
+def _documents(host: str, entries: list[dict[str, str]], manifests: list[Document]) -> Iterator[Document]:
+    for entry in entries:
+        if "content" not in entry:
+            yield from (m for m in manifests if m.kind == entry["kind"] and m.namespace == host)
+            continue
+        for document in read_documents(entry["source"], entry["content"]):
+            if document.namespace != host:
+                raise WrongUseError(
+                    f"{document.where('metadata', 'namespace')}: '{document.namespace}' is not the region's namespace "
+                    f"'{host}'"
+                )
+            yield document
+
+
+def plans(variables: Variables, home: Path, *, fits: bool = True) -> dict[str, Plan]:
+    """What each region shall have.
+
+    Args:
+        variables: the task's.
+        home: the lab's home, with the record of what is there.
+        fits: whether all of it must fit together.
+
+    Raises:
+        WrongUseError: what was described cannot be used, or does not fit together.
+    """
+    scenario, stage = scenario_of(variables)
+    recorded = {str(host): recorded_documents(home, host) for host in variables["hostvars"]}
+    return plan_stage(described(variables, scenario, stage), recorded, scenario, stage, fits=fits)

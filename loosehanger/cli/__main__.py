@@ -1,0 +1,25 @@
+"""The kit's commands: ``python -P -m loosehanger.cli COMMAND …``, which ``./lab`` runs when everything is installed."""
+
+from __future__ import annotations
+
+import sys
+
+from loosehanger.errors import ExitCode, run_command
+
+from . import front
+
+
+def main() -> int:
+    """Runs the command that the arguments name."""
+    done = front.answer(sys.argv[1:], installed=True)
+    if done is not None:
+        return done
+    from . import commands  # what they need takes a while to load
+
+    command, *arguments = sys.argv[1:]
+    return commands.RUN[command](arguments)
+
+
+if __name__ == "__main__":
+    # What 1 says of a proof is that something was disproved.
+    sys.exit(run_command(main, failed=ExitCode.INCONCLUSIVE if sys.argv[1:2] == ["prove"] else ExitCode.FAILED))

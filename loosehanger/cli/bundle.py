@@ -1,0 +1,102 @@
+"""What a maintainer needs to help, in one file: what ``./lab status --bundle`` writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from loosehanger.errors import ExitCode, LabError, WrongUseError
+from loosehanger.model.record import Lab
+from loosehanger.paths import ROOT, lab_home
+
+from .playbook import run_playbook
+
+_PACKAGES = ("ansible-core", "kafka-python", "kubernetes", "pyspark")
+_LOG_BYTES = 1_000_000
+_UNREAD = "unread-secrets.txt"
+"""What a platform leaves in a region's folder where it could not read the secrets, with the reason."""
+_QUOTATIONS = ("spark.log", "status.*", *(f"regions/*/{name}" for name in ("events.txt", "logs", "processes.txt")))
+"""What programs have said, or what quotes it."""
+
+
+def write(lab: Lab, path: Path) -> int:
+    """Collects everything into a compressed archive. What cannot be read is told in it, and is no failure.
+
+    Raises:
+        WrongUseError: the file cannot be written.
+    """
+    try:
+        # Only its owner can read it from its first byte on, and nobody who has opened a file in its place before.
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        unfinished = Path(name)
+        try:
+            with tempfile.TemporaryDirectory() as collected, os.fdopen(handle, "wb") as stream:
+                said = _collect(lab, Path(collected))
+                with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+                    archive.add(collected, arcname=path.name.split(".")[0])
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise WrongUseError(f"--bundle {path}: cannot be written ({error.strerror})") from error
+    for line in said:
+        print(line, file=sys.stderr)
+    print(f"{path}: look through it before you send it to anybody")
+    return ExitCode.DONE
+
+
+def _collect(lab: Lab, folder: Path) -> list[str]:
+    """Collects into a folder; returns what to say of it."""
+    (folder / "about.txt").write_text("".join(_about(lab)), encoding="utf-8")
+    try:
+        _run(lab, "status", "status_file", folder / "status.json")
+    except LabError as error:
+        (folder / "status.txt").write_text(f"{error}\n", encoding="utf-8")
+    spark = lab_home() / "logs" / "spark.log"
+    if spark.exists():
+        (folder / spark.name).write_bytes(spark.read_bytes()[-_LOG_BYTES:])
+    reasons = []
+    try:
+        # It comes last, for it takes the secrets out of all that is in the folder.
+        _run(lab, "bundle", "platform_bundle", folder)
+    except LabError as error:
+        reasons.append(f"{error}\n")
+    reasons += [
+        f"{file.parent.name}: {file.read_text(encoding='utf-8')}" for file in folder.glob(f"regions/*/{_UNREAD}")
+    ]
+    if not reasons:
+        return []
+    for quotation in [path for pattern in _QUOTATIONS for path in folder.glob(pattern)]:
+        shutil.rmtree(quotation) if quotation.is_dir() else quotation.unlink()
+    what = "logs and what quotes them are left out: there may be secrets in them that could not be taken out"
+    (folder / "left-out.txt").write_text("".join([f"{what}\n", *reasons]), encoding="utf-8")
+    return [f"{what}:", *(f"  {reason.strip()}" for reason in reasons)]
+
+
+def _run(lab: Lab, playbook: str, variable: str, value: Path) -> None:
+    run_playbook(f"playbooks/{playbook}.yaml", ["-i", lab.inventory, "-e", f"{variable}={value}"], quiet=True)
+
+
+def _about(lab: Lab) -> list[str]:
+    command = ["git", "describe", "--always", "--dirty"]
+    revision = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    facts = {
+        "scenario": lab.scenario,
+        "stage": lab.stage,
+        "unfinished": lab.unfinished or "nothing",
+        "platform": lab.platform,
+        "revision": revision.stdout.strip() or "unknown",
+        "machine": platform.platform(),
+        "python": platform.python_version(),
+        **{package: version(package) for package in _PACKAGES},
+        "mirrors": json.dumps([f"{mirror.name}: {mirror.source} -> {mirror.target}" for mirror in lab.mirrors]),
+    }
+    return [f"{name}: {fact}\n" for name, fact in facts.items()]

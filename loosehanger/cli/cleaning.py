@@ -1,0 +1,64 @@
+"""Deleting what the lab made and, if that is wanted, what was installed."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from loosehanger.errors import ExitCode, WrongUseError
+from loosehanger.model.progress import Progress, read_progress
+from loosehanger.paths import lab_home
+
+from .command_line import COMMANDS
+from .inventories import DEFAULT_INVENTORY, given_inventories, with_inventory
+from .playbook import run_playbook
+
+INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "molecule-ansible")
+MADE = ("regions", "access", "artifacts", "logs", "ansible", "spark", "watch", "rescued", "playbook.lock")
+
+
+def is_anything_to_delete(arguments: Sequence[str]) -> bool:
+    """Whether a playbook has to run: an inventory that is named may have what another machine made."""
+    home = lab_home()
+    return bool(given_inventories(arguments)) or any((home / name).exists() for name in MADE)
+
+
+def cleanup(arguments: Sequence[str]) -> int:
+    """Deletes everything that the kit made: ``cleanup [--all] [ANSIBLE-ARGUMENT …]``."""
+    options, rest = COMMANDS["cleanup"].parser().parse_known_args(arguments)
+    home = lab_home()
+    if is_anything_to_delete(rest):
+        run_playbook("playbooks/cleanup.yaml", with_inventory(rest, _progress(rest)))
+        _remove(home, MADE)
+        print("Everything that the lab made is deleted.")
+    else:
+        print("There is nothing to clean up.")
+    if options.all:
+        _remove(home, INSTALLED)
+        with contextlib.suppress(OSError):
+            home.rmdir()
+        print(f"What was installed into {home} is removed.")
+    return ExitCode.DONE
+
+
+def _progress(arguments: Sequence[str]) -> Progress | None:
+    """What is set up. A record that cannot be read is no reason to leave everything where it is."""
+    try:
+        return read_progress()
+    except WrongUseError as error:
+        if not given_inventories(arguments):
+            print(f"warning: {error}", file=sys.stderr)
+            print(f"warning: cleaning up what {DEFAULT_INVENTORY} has; -i names another inventory", file=sys.stderr)
+        return None
+
+
+def _remove(home: Path, names: Sequence[str]) -> None:
+    for name in names:
+        path = home / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,337 @@
+"""The command line of ``./lab``: every command, what it is for, and its options.
+
+Python's own library is enough for it, so that help, completion and most mistakes need no installation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from loosehanger.errors import WrongUseError
+from loosehanger.model.link_settings import parse_rate, parse_time
+
+ANSIBLE = "ANSIBLE-ARGUMENT"
+OPTION = "OPTION"
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what cannot be used."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends with what is wrong, and where help is."""
+        raise WrongUseError(f"{message}; ./{self.prog} --help explains")
+
+
+def _nothing(parser: Parser) -> None:
+    """No options."""
+
+
+def _nothing_to_check(options: argparse.Namespace) -> None:
+    """Any options fit together."""
+
+
+def _scenarios(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def _status(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument(
+        "--credentials", action="store_true", help="only show address, user and password of every web console"
+    )
+    parser.add_argument(
+        "--bundle", metavar="FILE", help="write what a maintainer needs to help into a tar.gz: no secrets are in it"
+    )
+
+
+def _topic(parser: Parser) -> None:
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    show = commands.add_parser("show", help="one topic, or all, in every region")
+    show.add_argument("topic", nargs="?", help="as in LH.ORDERS; all topics if left out")
+    change = commands.add_parser("set", help="change settings of a topic, and wait until the mirrors have followed")
+    change.add_argument("region")
+    change.add_argument("topic")
+    change.add_argument("settings", nargs="+", metavar="NAME=VALUE", help="as in retention.ms=3600000")
+    unset = commands.add_parser("unset", help="give settings of a topic their defaults again, and wait likewise")
+    unset.add_argument("region")
+    unset.add_argument("topic")
+    unset.add_argument("settings", nargs="+", metavar="NAME")
+    for command in (change, unset):
+        command.add_argument("--only-wait", action="store_true", help="only wait until region and mirrors have it")
+
+
+def _link(parser: Parser) -> None:
+    parser.add_argument("regions", nargs="*", metavar="REGION", help="two regions; every link if left out")
+    for name, read, such_as in (
+        ("delay", parse_time, "how much longer every byte takes, one way: 80ms, 0.5s; 0ms for none"),
+        ("jitter", parse_time, "by how much that varies, up and down: 5ms"),
+        ("rate", parse_rate, "bytes a second for all connections together: 20MB/s, 100Mbit/s; or unlimited"),
+    ):
+        parser.add_argument(f"--{name}", type=read, metavar=name.upper(), help=such_as)
+    parser.add_argument("--one-way", action="store_true", help="only what flows from the first region to the second")
+    actions = parser.add_mutually_exclusive_group()
+    for name, about in (
+        ("cut", "refuse connections, and reset those that are open"),
+        ("silent", "take everything, and hand nothing on"),
+        ("heal", "end a cut or a silence; after a silence everything goes on where it was"),
+        ("forget", "end it likewise, but drop what is on the way, and reset every connection"),
+    ):
+        actions.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=about)
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def _check_link(options: argparse.Namespace) -> None:
+    changes = options.action or any(getattr(options, name) is not None for name in ("delay", "jitter", "rate"))
+    if len(options.regions) not in (0, 2):
+        raise WrongUseError("name the two regions of a link, as in ./lab link REGION REGION --delay 80ms")
+    if options.regions and options.regions[0] == options.regions[1]:
+        raise WrongUseError(f"{options.regions[0]} has no link to itself; name two regions")
+    if changes and not options.regions:
+        raise WrongUseError("name the regions whose link is to change, as in ./lab link REGION REGION --heal")
+    if options.one_way and not changes:
+        raise WrongUseError("--one-way says which direction changes; name a change, as in --delay 80ms")
+    if options.one_way and options.action in ("cut", "forget"):
+        raise WrongUseError(
+            f"--{options.action} ends connections, and each has two directions; --silent --one-way stops one of them"
+        )
+
+
+def _cleanup(parser: Parser) -> None:
+    parser.add_argument("--all", action="store_true", help="also remove what was installed into .lab")
+
+
+def _completion(parser: Parser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh"), help="which shell")
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of ``./lab``."""
+
+    name: str
+    arguments: str
+    """What it takes."""
+    summary: str
+    """What it is for, in the list of commands."""
+    description: str
+    """What it is for, in its own help."""
+    further: str = ""
+    """What it hands on: ``ANSIBLE`` to Ansible, ``OPTION`` to a program that has more to say in its help."""
+    needs_lab: bool = True
+    """Whether something has to be set up."""
+    exit_codes: str = "0 done, 1 it failed"
+    """What 0, 1 and 4 say."""
+    more: str = ""
+    """What is good to know beside its options."""
+    options: Callable[[Parser], None] = _nothing
+    """Adds the options that are its own."""
+    check: Callable[[argparse.Namespace], None] = _nothing_to_check
+    """Whether they fit together."""
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Reads a command line that is wholly its own.
+
+        Raises:
+            WrongUseError: it cannot be used.
+        """
+        options = self.parser().parse_args(arguments)
+        self.check(options)
+        return options
+
+    def parser(self) -> Parser:
+        """Its command line, as far as it is known here."""
+        further = f"[{self.further} ...]" if self.further else ""
+        given = " ".join(filter(None, ("lab", self.name, self.arguments, further)))
+        codes = f"{self.exit_codes}, 2 wrong use (nothing was changed){', 3 nothing is set up' * self.needs_lab}"
+        parser = Parser(
+            prog=f"lab {self.name}",
+            usage=given if further else None,
+            description=textwrap.fill(self.description, 100),
+            epilog="\n\n".join(filter(None, (self.more, f"exit codes: {codes}"))),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        self.options(parser)
+        return parser
+
+    def take_name(self, arguments: Sequence[str], what: str) -> tuple[str, list[str]]:
+        """Takes the name that a command's arguments begin with; the rest is somebody else's.
+
+        Args:
+            arguments: what follows the command.
+            what: what the name is of, and which there are, for the message.
+
+        Raises:
+            WrongUseError: they do not begin with a name.
+        """
+        if not arguments or arguments[0].startswith("-"):
+            self.parser().error(f"name {what}")
+        return arguments[0], list(arguments[1:])
+
+
+_OFTEN_USED = """\
+often used:
+  -i inventories/strimzi   another platform than this machine's processes
+  -e kafka_replicas=3      three Kafka nodes in every region
+  --check --diff           only tell what would change
+  -v, -vvv                 tell more"""
+
+GROUPS = {
+    "Choose a scenario, and set it up": (
+        Command(
+            name="scenarios",
+            arguments="",
+            summary="what there is to try, what each teaches, and which one is set up",
+            description="Lists the scenarios: what each teaches, and which one is set up.",
+            needs_lab=False,
+            options=_scenarios,
+        ),
+        Command(
+            name="setup",
+            arguments="NAME",
+            summary="set a scenario up; a second time it changes nothing, and says so",
+            description="Sets the scenario NAME up. The first run installs everything it needs into .lab; a second run "
+            "changes nothing. Further arguments go to ansible-playbook.",
+            further=ANSIBLE,
+            needs_lab=False,
+            exit_codes="0 done, 1 the work failed",
+            more=f"{_OFTEN_USED}\n\n"
+            "variables: LAB_PORT_BASE (first port, 19000), LAB_HOME (.lab), LAB_PYTHON, LAB_MAVEN_REPOSITORY, NO_COLOR",
+        ),
+        Command(
+            name="stage",
+            arguments="[NAME]",
+            summary="take it to its next stage, such as a failover; without NAME, which there are",
+            description="Takes the scenario that is set up to its stage NAME, such as a failover. Without NAME it "
+            "lists the stages, and which may run now. A stage that was interrupted may always run again. Further "
+            "arguments go to ansible-playbook.",
+            further=ANSIBLE,
+            exit_codes="0 done, 1 the work failed, or with --dry-run: a condition does not hold",
+            more="--dry-run   only list what must hold before it begins, and whether it does\n"
+            "--force     begin although something does not hold; ./lab prove tells what that has cost",
+        ),
+    ),
+    "Look at it": (
+        Command(
+            name="status",
+            arguments="",
+            summary="is everything healthy? with --credentials: how to sign in to the web consoles",
+            description="Every cluster, mirror, producer and consumer: healthy or not, and why not.",
+            exit_codes="0 all healthy, 1 something is not",
+            options=_status,
+        ),
+        Command(
+            name="consume",
+            arguments="REGION",
+            summary="the events of a region, as they arrive there",
+            description="Shows the events of a region as they arrive there, until Ctrl-C.",
+            further=OPTION,
+        ),
+        Command(
+            name="watch",
+            arguments="",
+            summary="what happens in every region now, and which records are on their way",
+            description="Shows orders, stock, doors and sensors of every region live, and which records are on their "
+            "way or missing.",
+            further=OPTION,
+        ),
+        Command(
+            name="aggregate",
+            arguments="",
+            summary="what was sold, as each region sees it",
+            description="Adds up what was sold, from the events that can be read in each region.",
+            further=OPTION,
+        ),
+    ),
+    "Change it": (
+        Command(
+            name="topic",
+            arguments="",
+            summary="topics side by side in all regions; change one, and see the mirrors follow",
+            description="Shows topics side by side in all regions, and changes their configuration.",
+            exit_codes="0 done, 1 the change did not arrive",
+            options=_topic,
+        ),
+        Command(
+            name="link",
+            arguments="[REGION REGION]",
+            summary="what crosses between two regions; make it slow, cut it, heal it",
+            description="Shows the links between regions, with what they carry, and changes them while everything "
+            "runs. What is not named stays as it is.",
+            more="for example:\n"
+            "  ./lab link                                        every link\n"
+            "  ./lab link ONE OTHER --delay 80ms --rate 20MB/s   both directions of the link between two regions\n"
+            "  ./lab link ONE OTHER --silent --one-way           nothing of ONE arrives in OTHER\n"
+            "  ./lab link ONE OTHER --heal                       and everything goes on",
+            options=_link,
+            check=_check_link,
+        ),
+    ),
+    "Prove it": (
+        Command(
+            name="prove",
+            arguments="",
+            summary="did everything arrive, once and unchanged? numbers, and an exit code",
+            description="Compares, record by record, what the mirrors had to copy with what is there.",
+            further=OPTION,
+            exit_codes="0 proved, 1 disproved, 4 inconclusive",
+        ),
+    ),
+    "End it": (
+        Command(
+            name="cleanup",
+            arguments="[--all]",
+            summary="delete everything that the lab made, and nothing else",
+            description="Stops and deletes everything that the lab made, and nothing else. Asks nothing. Further "
+            "arguments go to ansible-playbook.",
+            further=ANSIBLE,
+            needs_lab=False,
+            exit_codes="0 done, 1 something is left",
+            options=_cleanup,
+        ),
+    ),
+    "In your shell": (
+        Command(
+            name="completion",
+            arguments="bash|zsh",
+            summary="what lets the shell complete commands, scenarios, stages and regions",
+            description="Prints what lets a shell complete commands, scenarios, stages and regions.",
+            needs_lab=False,
+            more="for this session:    source <(./lab completion bash)\n"
+            "for every session:   ./lab completion bash >>~/.bashrc",
+            options=_completion,
+        ),
+    ),
+}
+"""Every command, in the order in which somebody meets them."""
+COMMANDS = {command.name: command for commands in GROUPS.values() for command in commands}
+
+
+def overview() -> str:
+    """What ``./lab`` alone prints."""
+    listed = [f"{command.name} {command.arguments}" for command in COMMANDS.values()]
+    width = max(map(len, listed)) + 2
+    lines = [
+        "usage: ./lab COMMAND [ARGUMENT ...]",
+        "",
+        "Event streaming across regions with Apache Kafka and MirrorMaker 2: a lab that proves what it shows.",
+    ]
+    for title, commands in GROUPS.items():
+        lines += ["", title]
+        lines += [f"  {f'{command.name} {command.arguments}':<{width}}{command.summary}" for command in commands]
+    lines += [
+        "",
+        "./lab COMMAND --help explains a command.",
+        "exit codes: 0 done; 1 it failed, or the claim is false; 2 wrong use, and nothing was changed;",
+        "            3 nothing is set up; 4 it cannot be told",
+    ]
+    return "\n".join(lines)
+
+
+def wants_help(arguments: Sequence[str]) -> bool:
+    """Whether a command is asked to explain itself."""
+    return bool({"-h", "--help"} & set(arguments))

@@ -1,0 +1,388 @@
+"""What the commands of ``./lab`` do: those that need what was installed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.links import CLIENT
+from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
+from loosehanger.ledger import ledger_files, read_entries
+from loosehanger.model.applications import consumers
+from loosehanger.model.marks import read_marks
+from loosehanger.model.outline import SETUP, scenario_names
+from loosehanger.model.progress import Progress, required_progress
+from loosehanger.model.record import Lab, Region, WebConsole, check_stage, load_lab, read_progress
+from loosehanger.model.recovery import Recovery, recovery
+from loosehanger.model.scenario import MIRROR, Scenario, read_scenario
+from loosehanger.paths import ROOT, caller_path, lab_home
+from loosehanger.waiting import wait_for
+
+from . import bundle, links
+from .cleaning import cleanup
+from .command_line import COMMANDS, wants_help
+from .inventories import check_same_inventory, with_inventory
+from .next_steps import next_steps
+from .playbook import run_playbook
+
+_LOOPBACK = "127.0.0.1"
+_DRY_RUN, _FORCE = "--dry-run", "--force"
+_RECOVERY_SECONDS = 20
+"""How long to wait for what a switch leads to, before it is said how long that took."""
+_ONLY_TELLS = {"--check", "-C", "--syntax-check", "--list-tasks", "--list-hosts"}
+"""With these, Ansible changes nothing."""
+
+
+def setup(arguments: Sequence[str]) -> int:
+    """Sets a scenario up: ``setup NAME [ANSIBLE-ARGUMENT …]``."""
+    name, rest = COMMANDS["setup"].take_name(arguments, f"a scenario: {', '.join(scenario_names())}")
+    return _run_stage(read_scenario(name), SETUP, rest, read_progress())
+
+
+def stage(arguments: Sequence[str]) -> int:
+    """Takes the scenario to a stage, or lists its stages: ``stage [NAME [ANSIBLE-ARGUMENT …]]``."""
+    progress = required_progress()
+    progress.check_version()
+    scenario = read_scenario(progress.scenario)
+    if not arguments:
+        _show_stages(scenario, progress)
+        return ExitCode.DONE
+    name, rest = COMMANDS["stage"].take_name(arguments, f"a stage of {scenario.name}: {', '.join(scenario.stages)}")
+    return _run_stage(scenario, name, rest, progress)
+
+
+def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress: Progress | None) -> int:
+    check_stage(scenario, name, progress)
+    if _DRY_RUN in arguments:
+        return _show_conditions(scenario, name)
+    if _FORCE in arguments:
+        arguments = [*(word for word in arguments if word != _FORCE), "-e", "carry_out_force=true"]
+    check_same_inventory(arguments, progress)
+    known = _web_consoles(load_lab()) if progress else set()
+    run_playbook(f"playbooks/{scenario.name}/{name}.yaml", with_inventory(arguments, progress))
+    if not _ONLY_TELLS & set(arguments):
+        lab = load_lab()
+        if scenario.stage(name).mark:
+            _show_recovery(lab, name)
+        _show_rescues(name)
+        print(f"\n{next_steps(lab, scenario, name)}")
+        if _web_consoles(lab) - known:
+            print()
+            _show_credentials(lab)
+            print("\n./lab status --credentials shows this again.")
+    return ExitCode.DONE
+
+
+def _show_conditions(scenario: Scenario, name: str) -> int:
+    """Lists what must hold before a stage, and whether it does."""
+    from loosehanger.platforms import switching  # what it needs takes a while to load
+
+    found = switching.stage_conditions(load_lab(), lab_home(), scenario, name) if scenario.stage(name).after else []
+    for condition in found:
+        print(f"{'holds' if condition.holds else 'FAILS'}   {condition.what}: {condition.value} ({condition.wanted})")
+    if not found:
+        print(f"The stage '{name}' has no conditions but its place among the stages; it may run now.")
+    return ExitCode.DONE if all(condition.holds for condition in found) else ExitCode.FAILED
+
+
+def _show_recovery(lab: Lab, stage: str) -> None:
+    """Tells how long a switch took, as soon as that is known."""
+    found: Recovery | None = None
+
+    def unknown() -> str | None:
+        nonlocal found
+        entries = read_entries(file for folder in lab.ledgers for file in ledger_files(folder))
+        found = recovery(read_marks(lab_home(), stage), entries)
+        return None if found is None or found.complete else "not all of it has happened yet"
+
+    with contextlib.suppress(LabError):  # What has not happened by then is shown as that.
+        wait_for(unknown, _RECOVERY_SECONDS, stage)
+    if found is None:
+        return
+    print(f"\nSeconds from {found.begins}:")
+    width = max(len(leg.name) for leg in found.legs) + 2
+    for leg in found.legs:
+        print(f"  {leg.name:<{width}}{'not yet' if leg.seconds is None else f'{leg.seconds:6.1f}'}")
+
+
+def _show_rescues(stage: str) -> None:
+    """Tells what was rescued."""
+    for rescue in read_marks(lab_home(), stage).rescues:
+        file = os.path.relpath(rescue.file, caller_path("."))
+        print(f"\n{rescue.records:,} records of {rescue.source} were never mirrored: {file}")
+        if rescue.written:
+            print(f"{rescue.written:,} of them are written to {rescue.target}, each with the header lh-rescued.")
+        else:
+            print(f"They are not written to {rescue.target}: -e carry_out_write_rescued=true has that done.")
+
+
+def _show_stages(scenario: Scenario, progress: Progress) -> None:
+    print(f"{scenario.name}: {scenario.title}\n")
+    width = max(map(len, scenario.stages)) + 3
+    for name in scenario.stages:
+        print(f"  {name:<{width}}{_may_run(scenario, name, progress)}")
+    print("\n./lab stage NAME takes the lab there.")
+
+
+def _may_run(scenario: Scenario, name: str, progress: Progress) -> str:
+    try:
+        check_stage(scenario, name, progress)
+    except WrongUseError:
+        after = scenario.stage(name).after
+        return f"after {' or '.join(after)}" if after else "comes first"
+    if name == progress.unfinished:
+        return "was begun and not finished: run it again"
+    return "reached; may run again" if name == progress.stage else "may run now"
+
+
+def status(arguments: Sequence[str]) -> int:
+    """Shows the health of everything, how to sign in, or packs a bundle: see ``status --help``."""
+    options = COMMANDS["status"].parser().parse_args(arguments)
+    lab = load_lab()
+    if options.credentials:
+        return _show_credentials(lab, as_json=options.json)
+    if options.bundle:
+        return bundle.write(lab, caller_path(options.bundle))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "status.json"
+        run_playbook("playbooks/status.yaml", ["-i", lab.inventory, "-e", f"status_file={file}"], quiet=True)
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    regions = {
+        name: answer["resources"] for name, answer in found.items() if answer["resources"] or name in lab.regions
+    }
+    for name in lab.lost:
+        regions[name] = [{**resource, **_as_it_should_be(lab)} for resource in regions.get(name, ())]
+    behind = _losses(lab, regions)
+    healthy = all(resources and all(resource["healthy"] for resource in resources) for resources in regions.values())
+    if options.json:
+        document = {
+            "scenario": lab.scenario,
+            "platform": lab.platform,
+            "stage": lab.stage,
+            "unfinished": lab.unfinished,
+            "healthy": healthy,
+            "regions": regions,
+            "flows": behind,
+        }
+        print(json.dumps(document, indent=1, ensure_ascii=False))
+    else:
+        _show_status(lab, regions)
+    return ExitCode.DONE if healthy else ExitCode.FAILED
+
+
+def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """How far each mirror is behind, and what its source may delete first; a mirror that may lose is not healthy."""
+    if lab.pod is not None:
+        return []  # From outside the cluster nobody can ask.
+    from . import losses  # what it needs takes a while to load
+
+    behind = []
+    # A mirror of which nothing is claimed in this stage, such as one that was held for a switch, may stay behind.
+    claimed = {mirror for claim in lab.claims if claim.window is None for mirror in claim.mirrors}
+    for standing in losses.standings(lab):
+        mirror = standing.mirror
+        if mirror.id not in claimed:
+            continue
+        for resource in regions.get(mirror.region, ()):
+            if (resource["kind"], resource["name"]) == (MIRROR, mirror.name) and (told := list(standing.told)):
+                resource["detail"] = "; ".join([resource["detail"], *told])
+                if standing.losing and resource["healthy"]:
+                    resource |= {"healthy": False, "state": "Losing"}
+        behind += [
+            {"source": mirror.source, "target": mirror.target, "mirror": mirror.name, **asdict(danger)}
+            for danger in standing.topics.values()
+        ]
+    return behind
+
+
+def _as_it_should_be(lab: Lab) -> dict[str, Any]:
+    detail = f"as it should be: dead since the stage '{lab.unfinished or lab.stage}'"
+    return {"healthy": True, "state": "Lost", "detail": detail}
+
+
+def topic(arguments: Sequence[str]) -> int:
+    """Shows and changes topics: see ``topic --help``."""
+    from . import topics  # what it needs takes a while to load
+
+    options, lab = topics.parse(arguments), load_lab()
+    if lab.pod is None:
+        return topics.run(lab, options)
+    from loosehanger.platforms.kubernetes import pods  # what they need takes a while to load
+    from loosehanger.platforms.kubernetes import topics as kubernetes_topics
+
+    if options.changes and not options.only_wait:
+        declared = kubernetes_topics.change(lab.region(options.region), options.topic, options.changes)
+        arguments = [*arguments, *(["--only-wait"] if declared else [])]
+    return pods.run(lab, lab.pod, "topic", arguments)
+
+
+def link(arguments: Sequence[str]) -> int:
+    """Shows and changes the links between regions: see ``link --help``."""
+    return links.run(load_lab(), COMMANDS["link"].parse(arguments))
+
+
+def consume(arguments: Sequence[str]) -> int:
+    """Shows the events of a region: ``consume REGION [OPTION …]``."""
+    from consumers.__main__ import main as show_events  # what it needs takes a while to load
+
+    if wants_help(arguments):
+        return show_events(["--help"], prog="lab consume REGION")
+    lab = load_lab()
+    name, rest = COMMANDS["consume"].take_name(arguments, f"a region: {', '.join(lab.regions)}")
+    region = lab.region(name)
+    _perhaps_in_a_pod("consume", arguments)
+    found = consumers(lab.topology)
+    consumer = next((consumer for consumer in found if consumer.region == name), None)
+    if consumer is None:
+        there = ", ".join(dict.fromkeys(consumer.region for consumer in found))
+        raise WrongUseError(f"{name}: no consumer is set up here; the regions with one are: {there or 'none'}")
+    if not rest and consumer.name in region.logs:
+        _become("consumers.follow", str(region.logs[consumer.name]))
+    properties = lab.region(consumer.cluster_region).clients.get(consumer.user)
+    if properties is None:
+        raise WrongUseError(f"{name}: no client configuration for user '{consumer.user}'; run the set-up again")
+    # Without --topic it shows what the consumer reads, under whatever names: so a mirror's prefixed copies, too.
+    pattern = ["--pattern", consumer.pattern] if consumer.pattern else []
+    return show_events(["--config", str(properties), *pattern, *rest], prog=f"lab consume {name}")
+
+
+def prove(arguments: Sequence[str]) -> int:
+    """Proves that everything arrived: see ``prove --help``."""
+    try:
+        _perhaps_in_a_pod("prove", arguments)
+    except (LabError, OSError) as error:
+        if isinstance(error, LabError) and error.exit_code != ExitCode.FAILED:
+            raise
+        from pipeline.undecided import give_up  # what it needs takes a while to load
+
+        raise give_up(error, arguments) from error
+    _submit("prove", arguments)
+
+
+def aggregate(arguments: Sequence[str]) -> int:
+    """Aggregates the events of every region: see ``aggregate --help``."""
+    _perhaps_in_a_pod("aggregate", arguments)
+    _submit("aggregate", arguments)
+
+
+def watch(arguments: Sequence[str]) -> int:
+    """Shows what happens in every region while it happens: see ``watch --help``."""
+    _perhaps_in_a_pod("watch", arguments)
+    _submit("watch", arguments)
+
+
+def _perhaps_in_a_pod(command: str, arguments: Sequence[str]) -> None:
+    """Where the lab's clusters cannot be reached from here: runs a command in a pod, and ends with its exit code."""
+    elsewhere = wants_help(arguments) or any(word.startswith("--source-config") for word in arguments)
+    lab = _lab_or_none()
+    if elsewhere or lab is None or lab.pod is None:
+        return
+    from loosehanger.platforms.kubernetes import pods
+
+    sys.exit(pods.run(lab, lab.pod, command, arguments))
+
+
+def _submit(job: str, arguments: Sequence[str]) -> NoReturn:
+    os.environ[CLIENT] = job
+    _become("pipeline.submit", job, *arguments, folder=lab_home())
+
+
+def _become(module: str, *arguments: str, folder: Path = ROOT) -> NoReturn:
+    """Replaces this process, so that signals and exit codes are the program's own.
+
+    Spark makes a folder of its own wherever it runs, so its jobs run in the lab's home.
+    """
+    sys.stdout.flush()
+    os.environ["LAB_CALLED_FROM"] = str(Path.cwd())
+    os.chdir(folder)
+    os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])  # noqa: S606 (no shell is wanted)
+
+
+def _lab_or_none() -> Lab | None:
+    try:
+        return load_lab()
+    except NothingSetUpError:
+        return None
+
+
+def _web_consoles(lab: Lab) -> set[WebConsole]:
+    return {console for region in lab.regions.values() for console in region.consoles}
+
+
+def _show_status(lab: Lab, regions: dict[str, list[dict[str, Any]]]) -> None:
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"{lab.scenario} on {lab.platform}{f', stage: {lab.stage}' if lab.stage else ''}")
+    if lab.unfinished:
+        again = f"./lab setup {lab.scenario}" if lab.unfinished == SETUP else f"./lab stage {lab.unfinished}"
+        console.print(f"[bold red]the stage '{lab.unfinished}' was begun and not finished[/]; run {again} again")
+    for region, resources in regions.items():
+        console.print(f"\n[bold]{region}[/]")
+        for resource in resources:
+            colour = "green" if resource["healthy"] else "bold red"
+            name = f"{resource['kind']}/{resource['name']}"
+            console.print(f"  [{colour}]{resource['state']:<9}[/] {name:<38} {escape(resource['detail'])}")
+        if not resources:
+            console.print("  [bold red]Missing[/]   nothing is there; run the set-up again")
+
+
+def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:
+    found = [
+        {
+            "console": console.name,
+            "url": console.url,
+            "username": console.username,
+            "password": _connection(region, console.username).password or "",
+        }
+        for region in lab.regions.values()
+        for console in region.consoles
+    ]
+    if not found:
+        raise LabError(f"{lab.scenario} has no web console; run the set-up again")
+    if as_json:
+        print(json.dumps(found, indent=1))
+    else:
+        table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+        for heading in ("Web console", "Address", "User", "Password"):
+            table.add_column(heading, no_wrap=True)
+        for row in found:
+            table.add_row(*row.values())
+        # However narrow the terminal is: whoever copies a password wants the whole of it.
+        Console(soft_wrap=True, highlight=False, width=200).print(table, crop=False)
+        if lab.pod is not None and any(f"//{_LOOPBACK}" in row["url"] for row in found):
+            print(f"\nThose at {_LOOPBACK} listen within their pods; this leads there:")
+            print("kubectl -n NAMESPACE port-forward deployment/NAME PORT")
+    return ExitCode.DONE
+
+
+def _connection(region: Region, user: str) -> Connection:
+    if region.pod is None:
+        return region.connection(user)
+    from loosehanger.platforms.kubernetes import pods
+
+    return pods.connection(region.pod, user)
+
+
+RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "setup": setup,
+    "stage": stage,
+    "status": status,
+    "consume": consume,
+    "watch": watch,
+    "aggregate": aggregate,
+    "topic": topic,
+    "link": link,
+    "prove": prove,
+    "cleanup": cleanup,
+}

@@ -1,0 +1,68 @@
+"""What a shell may offer while somebody types a command, and the scripts that make it ask."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from loosehanger.errors import LabError
+from loosehanger.model.outline import read_outline, scenario_names
+from loosehanger.model.progress import read_progress, recorded_regions
+from loosehanger.paths import ROOT
+
+from .command_line import ANSIBLE, COMMANDS
+
+Candidate = tuple[str, str]
+"""A word, and what it is about; the latter may be empty."""
+
+
+def script(shell: str) -> str:
+    """The script that makes a shell complete the command of this checkout.
+
+    Args:
+        shell: ``bash`` or ``zsh``.
+    """
+    text = Path(__file__).with_name(f"completion.{shell}").read_text(encoding="utf-8")
+    return text.replace("LAB_COMMAND", shlex.quote(str(ROOT / "lab")))
+
+
+def candidates(words: Sequence[str]) -> list[Candidate]:
+    """What the last word can become.
+
+    Args:
+        words: what follows ``lab``; the last one is the word that is being typed, and may be empty.
+    """
+    *before, typed = words or [""]
+    try:
+        found = list(_following(before, typed))
+    except LabError:
+        return []  # In the middle of a line there is no room for an error.
+    return [(word, about) for word, about in found if word.startswith(typed)]
+
+
+def _following(before: Sequence[str], typed: str) -> Iterable[Candidate]:
+    if not before:
+        return [(command.name, command.summary) for command in COMMANDS.values()]
+    name, *given = before
+    if name not in COMMANDS:
+        return []
+    if COMMANDS[name].further == ANSIBLE and before[-1] in ("-i", "--inventory"):
+        return [(f"inventories/{path.parent.name}", "") for path in sorted(ROOT.glob("inventories/*/hosts.yaml"))]
+    if typed.startswith("-"):
+        parser = COMMANDS[name].parser()
+        return [(option, "") for option in re.findall(r"^  (?:-\w, )?(--[\w-]+)", parser.format_help(), re.MULTILINE)]
+    match name, given:
+        case "setup", []:
+            return [(outline.name, outline.teaches) for outline in map(read_outline, scenario_names())]
+        case "stage", []:
+            progress = read_progress()
+            return [(stage, "") for stage in read_outline(progress.scenario).playbooks] if progress else []
+        case ("consume", []) | ("topic", ["set" | "unset"]) | ("link", [] | [_]):
+            return [(region, "") for region in recorded_regions() if region not in given]
+        case "topic", []:
+            return [("show", ""), ("set", ""), ("unset", "")]
+        case "completion", []:
+            return [("bash", ""), ("zsh", "")]
+    return []

@@ -1,0 +1,132 @@
+"""What ``./lab`` can answer before anything is installed: ``python -P -m loosehanger.cli.front COMMAND …``.
+
+Lists, help, completion and most mistakes need nothing but Python's own library. ``./lab`` asks this module first, under
+whatever Python there is, and installs the rest when the answer is ``NOT_HERE``.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+
+from loosehanger.errors import ExitCode, WrongUseError, run_command
+from loosehanger.model.outline import read_outline, scenario_file, scenario_names
+from loosehanger.model.progress import Progress, read_progress, required_progress
+from loosehanger.paths import lab_home
+
+from . import completion
+from .cleaning import cleanup, is_anything_to_delete
+from .command_line import COMMANDS, OPTION, overview, wants_help
+
+NOT_HERE = 100
+"""The exit status that says: this command needs the installation."""
+
+
+def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
+    """Runs a command as far as that is possible here; its exit code, or None if it needs the installation.
+
+    Args:
+        arguments: the command and what follows it.
+        installed: whether there is an environment in which the programs can explain themselves.
+
+    Raises:
+        LabError: the command cannot run, whatever is installed.
+    """
+    if not arguments or wants_help(arguments[:1]):
+        print(overview())
+        print(f"\n{_where_we_are()}")
+        return ExitCode.DONE
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise WrongUseError(f"there is no command '{name}'; ./lab lists them")
+    command = COMMANDS[name]
+    if wants_help(rest) and name != "topic":  # whose commands have help of their own
+        if command.further == OPTION and installed:
+            return None
+        command.parser().print_help()
+        if command.further == OPTION:
+            print("\nThis help will have its options, too, as soon as the kit is installed: ./lab setup does that.")
+        return ExitCode.DONE
+    match name:
+        case "scenarios":
+            return _scenarios(as_json=command.parser().parse_args(rest).json)
+        case "completion":
+            return _completion(rest)
+        case "cleanup":
+            _, passed_on = command.parser().parse_known_args(rest)
+            return None if is_anything_to_delete(passed_on) else cleanup(rest)
+        case "setup":
+            scenario_file(command.take_name(rest, f"a scenario: {', '.join(scenario_names())}")[0])
+        case "status" | "topic" | "link":
+            command.parse(rest)
+    # Two clusters of the user's own need no lab.
+    if command.needs_lab and not any(word.startswith("--source-config") for word in rest):
+        required_progress()
+    return None
+
+
+def _where_we_are() -> str:
+    try:
+        progress = read_progress()
+    except WrongUseError as error:
+        return str(error)
+    if progress is None:
+        return "Nothing is set up. Begin with ./lab scenarios, then ./lab setup NAME."
+    return f"{progress.scenario} is set up{_at(progress)}."
+
+
+def _at(progress: Progress) -> str:
+    if progress.unfinished:
+        return f"; its stage '{progress.unfinished}' was begun and not finished"
+    return f" (stage: {progress.stage})" if progress.stage else ""
+
+
+def _scenarios(*, as_json: bool) -> int:
+    progress = read_progress()
+    outlines = [read_outline(name) for name in scenario_names()]
+    if as_json:
+        found = []
+        for outline in outlines:
+            current = progress if progress and progress.scenario == outline.name else None
+            found.append(
+                {
+                    "name": outline.name,
+                    "title": outline.title,
+                    "teaches": outline.teaches,
+                    "set_up": current is not None,
+                    "stage": current.stage if current else "",
+                    "unfinished": current.unfinished if current else "",
+                }
+            )
+        print(json.dumps({"scenarios": found}, indent=1, ensure_ascii=False))
+        return ExitCode.DONE
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    for outline in outlines:
+        print(outline.name + (f"   set up{_at(progress)}" if progress and progress.scenario == outline.name else ""))
+        about = f"{outline.title}. {outline.teaches}" if outline.title else "its scenario.yaml cannot be read"
+        print(textwrap.indent(textwrap.fill(about, width - 4, break_on_hyphens=False), "    "), end="\n\n")
+    print("./lab setup NAME sets one up; playbooks/NAME/README.md is its lab, step by step.")
+    return ExitCode.DONE
+
+
+def _completion(arguments: Sequence[str]) -> int:
+    # How the scripts ask what may follow.
+    if arguments[:1] == ["next"]:
+        for word, about in completion.candidates(arguments[1:]):
+            print(word, about, sep="\t")
+        return ExitCode.DONE
+    print(completion.script(COMMANDS["completion"].parser().parse_args(arguments).shell), end="")
+    return ExitCode.DONE
+
+
+def main() -> int:
+    """Answers, or says that it cannot."""
+    done = answer(sys.argv[1:], installed=(lab_home() / "venv" / "bin" / "python").exists())
+    return NOT_HERE if done is None else done
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,95 @@
+"""Showing and changing the links between regions: what ``./lab link`` does on the local platform."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from loosehanger.clients.links import ask, link_state, relay_folders, wanted_change
+from loosehanger.errors import ExitCode, LabError, WrongUseError
+from loosehanger.model.link_settings import OneWay, rate_text, size_text, time_text
+from loosehanger.model.record import Lab
+from loosehanger.paths import lab_home
+
+LOCAL = "local"
+Told = Mapping[str, Any]
+
+
+def run(lab: Lab, options: argparse.Namespace) -> int:
+    """Does what the command line says.
+
+    Raises:
+        WrongUseError: the platform has no links, there is no such link, or the settings do not fit together.
+        LabError: a relay does not answer.
+    """
+    if lab.platform != LOCAL:
+        raise WrongUseError(
+            f"on {lab.platform} the links between regions are the cluster's business, not the kit's; "
+            "docs/links.md names what to use there"
+        )
+    for region in options.regions:
+        lab.region(region)
+    folders = relay_folders(lab_home())
+    chosen = {
+        pair: folder for pair, folder in folders.items() if not options.regions or set(pair) == set(options.regions)
+    }
+    if not chosen:
+        known = "; ".join(" and ".join(pair) for pair in folders) or "none"
+        raise WrongUseError(
+            f"nothing of {lab.scenario} crosses between {' and '.join(options.regions)}; the links are: {known}"
+        )
+    wanted = _change(options)
+    told = [_ask(pair, folder, wanted) for pair, folder in chosen.items()]
+    if options.json:
+        print(json.dumps({"links": [{**link, "state": link_state(link)} for link in told]}, indent=1))
+    else:
+        print("\n\n".join("\n".join(_lines(link)) for link in told))
+    return ExitCode.DONE
+
+
+def _change(options: argparse.Namespace) -> dict[str, Any] | None:
+    values = {name: getattr(options, name) for name in ("delay", "jitter", "rate")}
+    wanted = {name: value for name, value in values.items() if value is not None}
+    if not wanted and not options.action:
+        return None
+    one, other = options.regions
+    return wanted_change(one, other, wanted, options.action, one_way=options.one_way)
+
+
+def _ask(pair: tuple[str, str], folder: Path, wanted: Mapping[str, Any] | None) -> Told:
+    try:
+        return ask(folder, wanted)
+    except OSError as error:
+        raise LabError(
+            f"the link of {' and '.join(pair)} does not answer ({error.strerror or error}); ./lab status tells more"
+        ) from error
+
+
+def _lines(link: Told) -> Iterator[str]:
+    one, other = link["between"]
+    yield f"{one} and {other}: {link_state(link)}, counting for {time.time() - link['since']:.0f} s"
+    for way in link["directions"]:
+        settings = OneWay(way["delay"], way["jitter"], way["rate"], way["silent"])
+        yield f"  {way['from']} -> {way['to']}: {described(settings)}; {size_text(way['bytes'])}{_stuck(way)}"
+        for client in way["clients"]:
+            yield (
+                f"    {client['client'].rpartition('/')[2] + ' in ' + client['region']:<40}"
+                f"{size_text(client['bytes']):>10}   {client['open']} of {client['connections']} connections open"
+            )
+
+
+def described(settings: OneWay) -> str:
+    """What a direction does to bytes, for people."""
+    jitter = f" ± {time_text(settings.jitter)}" if settings.jitter else ""
+    delay = f"{time_text(settings.delay)}{jitter}" if settings.delay else "no delay"
+    return (
+        f"{delay}, {rate_text(settings.rate) if settings.rate else 'any rate'}{', silent' if settings.silent else ''}"
+    )
+
+
+def _stuck(way: Told) -> str:
+    return f", and {size_text(way['held'])} on the way" if way["held"] else ""

@@ -1,0 +1,168 @@
+"""Showing and changing topics in all regions at once: what ``./lab topic`` does."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError
+from rich.console import Console
+from rich.table import Table
+
+from loosehanger.clients.kafka_client import alter_topic, explain, topic_configs
+from loosehanger.errors import ExitCode, LabError, WrongUseError
+from loosehanger.model.origins import Place, side_by_side
+from loosehanger.model.record import ADMINISTRATOR, Lab, Region
+from loosehanger.model.topic_rules import selected_topics, target_topic
+
+from .command_line import COMMANDS
+
+MIRRORED_SECONDS = 60
+_WIDEST = 10_000
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line of ``./lab topic``; its changes as ``changes``: setting → value, None for the default.
+
+    Raises:
+        WrongUseError: a setting is none.
+    """
+    options = COMMANDS["topic"].parser().parse_args(arguments)
+    options.changes = {}
+    for setting in getattr(options, "settings", ()):
+        name, equals, value = setting.partition("=")
+        if (options.command == "set") != bool(equals) or not name:
+            wanted = "NAME=VALUE" if options.command == "set" else "NAME"
+            raise WrongUseError(f"'{setting}' is not {wanted}, as in retention.ms{'=3600000' if equals == '' else ''}")
+        options.changes[name] = value if equals else None
+    return options
+
+
+def run(lab: Lab, options: argparse.Namespace) -> int:
+    """Does what ``parse`` has read."""
+    if options.command == "show":
+        return _show(lab, options.topic)
+    return _change(lab, lab.region(options.region), options.topic, options.changes, only_wait=options.only_wait)
+
+
+def describe(region: Region) -> dict[str, dict[str, Any]]:
+    """Every topic of a region, internal ones left out: partitions, and the settings made on the topic itself.
+
+    Raises:
+        LabError: the region's cluster does not answer.
+    """
+    with _admin(region) as admin:
+        found = [topic for topic in admin.describe_topics() if not topic["is_internal"]]
+        names = [topic["name"] for topic in found if not topic["name"].startswith("__")]
+        if not names:
+            return {}
+        configs, errors = topic_configs(admin, names, "modified")
+        for name, error in errors.items():
+            if not isinstance(error, UnknownTopicOrPartitionError):  # Deleted in the meantime, that is.
+                raise LabError(f"{region.name}: the settings of {name} cannot be read: {error}")
+        return {
+            topic["name"]: {
+                "partitions": len(topic["partitions"]),
+                **{key: entry["value"] for key, entry in sorted(configs[topic["name"]].items())},
+            }
+            for topic in found
+            if topic["name"] in configs
+        }
+
+
+def _show(lab: Lab, name: str | None) -> int:
+    regions = {region.name: describe(region) for region in lab.clusters.values()}
+    names = sorted({topic for topics in regions.values() for topic in topics})
+    if name is not None and name not in names:
+        raise WrongUseError(f"unknown topic '{name}'; the topics are: {', '.join(names) or 'none'}")
+    table = Table(title_justify="left")
+    for heading in ("Topic", "Setting", *regions):
+        table.add_column(heading, overflow="fold")
+    places = [Place(region, topic) for region, topics in regions.items() for topic in topics]
+    for first, line in side_by_side(lab.mirrors, places):
+        if name is not None and name not in (first.topic, *line.values()):
+            continue
+        there = {region: regions[region].get(topic, {}) for region, topic in line.items()}
+        rows = {
+            key: [there.get(region, {}).get(key) for region in regions]
+            for settings in there.values()
+            for key in settings
+        }
+        if set(line.values()) != {first.topic}:
+            table.add_row(first.topic, "called", *(line.get(region, "–") for region in regions))
+        for index, (setting, values) in enumerate(rows.items()):
+            differs = len({settings.get(setting) for settings in there.values()}) > 1
+            cells = [("–" if value is None else str(value)) for value in values]
+            table.add_row(
+                first.topic if index == 0 and set(line.values()) == {first.topic} else "",
+                setting,
+                *(f"[yellow]{cell}[/]" if differs else cell for cell in cells),
+                end_section=index == len(rows) - 1,
+            )
+    console = Console()
+    if not console.is_terminal:
+        # Nobody's window is to be kept to, and whoever reads it wants the whole of every value.
+        console.width = max(console.width, Console(width=_WIDEST).measure(table).maximum)
+    console.print(table)
+    return ExitCode.DONE
+
+
+def _change(lab: Lab, region: Region, topic: str, changes: Mapping[str, str | None], *, only_wait: bool) -> int:
+    started = time.monotonic()
+    if only_wait:
+        _wait_until_there(region, topic, changes, started, "does it have such a topic?")
+    else:
+        _alter(region, topic, changes)
+    said = ", ".join(key if value is None else f"{key}={value}" for key, value in changes.items())
+    print(f"{region.name}: {topic}: {said} {'unset' if None in changes.values() else 'set'}")
+    for mirror in lab.mirrors:
+        if mirror.source == region.name and selected_topics(mirror, [topic]):
+            target = lab.region(mirror.target)
+            name = target_topic(mirror, topic)
+            advice = f"is {mirror.name} running (./lab status), and does it synchronise this setting?"
+            _wait_until_there(target, name, changes, started, advice)
+            print(f"{target.name}: {name}: followed after {time.monotonic() - started:.1f} s")
+    return ExitCode.DONE
+
+
+def _alter(region: Region, topic: str, changes: Mapping[str, str | None]) -> None:
+    with _admin(region) as admin:
+        present = [found["name"] for found in admin.describe_topics() if not found["is_internal"]]
+        if topic not in present:
+            known = ", ".join(sorted(name for name in present if not name.startswith("__")))
+            raise WrongUseError(f"unknown topic '{topic}' in {region.name}; the topics are: {known or 'none'}")
+        alter_topic(admin, topic, changes, f"{region.name}: {topic}")
+
+
+def _wait_until_there(
+    region: Region, topic: str, changes: Mapping[str, str | None], started: float, advice: str
+) -> None:
+    pause = 0.1
+    while True:
+        there = describe(region).get(topic, {})
+        if all(there.get(key) == value for key, value in changes.items()):
+            return
+        if time.monotonic() - started > MIRRORED_SECONDS:
+            raise LabError(f"{region.name}: {topic} has not followed within {MIRRORED_SECONDS} s; {advice}")
+        time.sleep(pause)  # between two looks; the condition above decides when it ends
+        pause = min(pause * 1.5, 1.0)
+
+
+@contextmanager
+def _admin(region: Region) -> Iterator[KafkaAdminClient]:
+    connection = region.connection(ADMINISTRATOR)
+    try:
+        client = KafkaAdminClient(**connection.kafka_python(), bootstrap_timeout_ms=10000)
+    except (KafkaError, OSError) as error:
+        said = explain(error, connection.username)
+        raise LabError(f"{region.name}: the cluster {said}; see ./lab status") from error
+    try:
+        yield client
+    except KafkaError as error:
+        raise LabError(f"{region.name}: {error}") from error
+    finally:
+        client.close()

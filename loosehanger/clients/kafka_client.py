@@ -1,0 +1,439 @@
+"""What the lab's clients need beside kafka-python: its complaints in readable doses, and the repair of its defects.
+
+A client whose broker is away complains several times a second, partly with tracebacks.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import logging
+import re
+import socket
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+from kafka.consumer.fetcher import ConsumerRecord, Fetcher
+from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.errors import (
+    Cancelled,
+    CorruptRecordError,
+    KafkaError,
+    KafkaTimeoutError,
+    SaslAuthenticationFailedError,
+    for_code,
+)
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.record.default_records import DefaultRecordBatch
+from kafka.serializer import Deserializer
+
+from loosehanger.errors import WrongUseError
+
+LONGEST = 300
+HANDSHAKE_S = 10.0
+"""How long a broker may take for its part of a TLS handshake: Kafka's own bound for setting a connection up."""
+NOT_WORTH_A_LINE = ("kafka.net.selector",)
+"""The library's event loop measures itself, and calls itself blocked whenever a busy machine runs something else."""
+MOST_UNPACKED = 64 * 1024 * 1024
+"""Bytes of a batch after decompression, for a consumer that is ``Tolerant``: gzip makes a gigabyte of a megabyte."""
+_SPEAKER = re.compile(r"^<[^>]*>:? ")
+"""The object that speaks, as Python shows it."""
+
+
+def prepare(write: Callable[[str], Any]) -> ClientLog:
+    """Makes kafka-python fit for a program that runs for long; comes before its first client.
+
+    Args:
+        write: takes the lines that the library's complaints become.
+
+    Returns:
+        Where the complaints arrive.
+    """
+    repair()
+    client_log = ClientLog(write)
+    logger = logging.getLogger("kafka")
+    logger.handlers = [client_log]
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
+    return client_log
+
+
+def repair() -> None:
+    """Repairs kafka-python; the second time, there is nothing left to do."""
+    for transport in (KafkaTCPTransport, KafkaSSLTransport):
+        if not hasattr(transport._sock_recv, "repairs"):
+            transport._sock_recv = _with_last_words(transport._sock_recv)
+    if not hasattr(KafkaSSLTransport.handshake, "repairs"):
+        KafkaSSLTransport.handshake = _with_a_bound(KafkaSSLTransport.handshake)
+    if not hasattr(DefaultRecordBatch._read_msg, "repairs"):
+        DefaultRecordBatch._read_msg = _with_any_header_name(DefaultRecordBatch._read_msg)
+    if not hasattr(Fetcher.PartitionRecords._unpack_records, "repairs"):
+        Fetcher.PartitionRecords._unpack_records = _with_tolerance(Fetcher.PartitionRecords._unpack_records)
+    if not hasattr(KafkaConnectionManager._do_bootstrap, "repairs"):
+        KafkaConnectionManager._do_bootstrap = _with_the_reason(KafkaConnectionManager._do_bootstrap)
+    if not hasattr(ConsumerCoordinator.need_rejoin, "repairs"):
+        ConsumerCoordinator.need_rejoin = _until_it_has_joined(ConsumerCoordinator.need_rejoin)
+
+
+def cluster_id(client: Any) -> str:
+    """The id of the cluster that a producer or a consumer is connected to; empty where it does not know it yet."""
+    metadata = getattr(client, "_metadata", None) or getattr(client, "_cluster", None)
+    return str(getattr(metadata, "cluster_id", None) or "")
+
+
+def explain(error: Exception, user: str | None) -> str:
+    """What a cluster does to a client, to be said after the cluster's name: ``refuses user 'x': …``.
+
+    Args:
+        error: what the client raised.
+        user: as whom it came; None for nobody.
+    """
+    if isinstance(error, SaslAuthenticationFailedError):
+        # The broker's own words, without the names that kafka-python puts before them.
+        return f"refuses user '{user or 'anonymous'}': {str(error).rsplit(': ', 1)[-1]}"
+    lines = str(error).strip().splitlines()
+    return f"does not answer ({lines[0] if lines else type(error).__name__})"
+
+
+class Tolerant(Deserializer):  # type: ignore[misc]
+    """Has a consumer go on behind what it cannot read; give it to one as its ``value_deserializer``.
+
+    kafka-python 3.0.12 raises at a batch that it cannot decode, and then stays before it for ever. With this, the rest
+    of the batch is skipped. It is for those who show records: who has to judge them must not overlook any.
+
+    Args:
+        tell: takes a line about each batch that was skipped.
+        value_bytes: how much of a key and of a value is kept; None for all of it. The sizes in the record stay those of
+            the whole.
+        header_bytes: how much of a record's headers is kept, names included; those that have no room are left out.
+    """
+
+    def __init__(
+        self, tell: Callable[[str], object], value_bytes: int | None = None, header_bytes: int | None = None
+    ) -> None:
+        self._tell = tell
+        self._value_bytes = value_bytes
+        self._header_bytes = header_bytes
+        self.skipped = 0
+        """Records, as their batches counted them."""
+
+    def deserialize(self, topic: str, headers: Any, data: bytes | None) -> bytes | None:  # noqa: ARG002
+        """Leaves the value as it is."""
+        return data
+
+    def skip(self, place: str, first: int, last: int, count: int, reason: Exception) -> None:
+        """Counts and tells of records that cannot be read."""
+        self.skipped += count
+        said = " ".join(str(reason).split())[:LONGEST] or type(reason).__name__
+        records = "1 record" if count == 1 else f"{count} records"
+        self._tell(
+            f"{place}: skipped {records} at offsets {first} to {last}, which cannot be read ({said}); "
+            f"{self.skipped} so far"
+        )
+
+    def cut(self, record: ConsumerRecord) -> ConsumerRecord:
+        """The record with no more in it than is to be kept."""
+        if self._value_bytes is not None:
+            record = record._replace(key=_first(record.key, self._value_bytes),
+                                     value=_first(record.value, self._value_bytes))  # fmt: skip
+        if self._header_bytes is not None and record.serialized_header_size > self._header_bytes:
+            room, kept = self._header_bytes, []
+            for name, value in record.headers:
+                if len(name) > room:
+                    break
+                room -= len(name)
+                kept.append((name, _first(value, room)))
+                room -= len(kept[-1][1] or b"")
+            record = record._replace(headers=kept)
+        return record
+
+
+def _first(data: bytes | None, size: int) -> bytes | None:
+    return data if data is None or len(data) <= size else data[:size]
+
+
+class _Batches:
+    """The batches of a fetch, each unpacked within bounds. It knows which one is being read."""
+
+    def __init__(self, records: Any) -> None:
+        self._records = records
+        self.current: Any = None
+
+    def next_batch(self) -> Any:
+        self.current = None
+        self.current = self._records.next_batch()
+        if type(self.current) is DefaultRecordBatch:
+            self.current.__class__ = _BoundedBatch
+        return self.current
+
+
+class _BoundedBatch(DefaultRecordBatch):  # type: ignore[misc]
+    """A batch that is not unpacked beyond a bound. Of the codecs, kafka-python has gzip without further packages."""
+
+    __slots__ = ()
+
+    def _maybe_uncompress(self: Any) -> None:
+        if not self._decompressed and self.compression_type == self.CODEC_GZIP:
+            with gzip.GzipFile(fileobj=io.BytesIO(memoryview(self._buffer)[self._pos :])) as stream:
+                unpacked = stream.read(MOST_UNPACKED + 1)
+            if len(unpacked) > MOST_UNPACKED:
+                raise CorruptRecordError(f"the batch has more than {MOST_UNPACKED >> 20} MiB when it is decompressed")
+            self._buffer, self._pos, self._decompressed = bytearray(unpacked), 0, True
+        DefaultRecordBatch._maybe_uncompress(self)
+
+
+def _with_tolerance(unpack: Callable[..., Iterator[ConsumerRecord]]) -> Callable[..., Iterator[ConsumerRecord]]:
+    """Repairs consuming for whoever asks for it: see ``Tolerant``."""
+
+    def unpack_records(self: Any, partition: Any, records: Any, key: Any, value: Any) -> Iterator[ConsumerRecord]:
+        if not isinstance(value, Tolerant):
+            yield from unpack(self, partition, records, key, value)
+            return
+        batches, done = _Batches(records), False
+        while not done:
+            try:
+                for record in unpack(self, partition, batches, key, value):
+                    yield value.cut(record)
+                done = True
+            except Exception as error:
+                batch = batches.current
+                if batch is None or batch.magic < 2:  # Nobody can say where the next one begins.
+                    raise
+                first = max(self.next_fetch_offset, batch.base_offset)
+                unread = max(1, batch.records_count - batch._next_record_index)
+                value.skip(f"{partition.topic}/{partition.partition}", first, batch.last_offset, unread, error)
+                self.next_fetch_offset = batch.next_offset
+
+    unpack_records.repairs = unpack  # type: ignore[attr-defined]
+    return unpack_records
+
+
+def _with_any_header_name(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Repairs decoding: kafka-python 3.0.12 takes a record whose header has a name that is not UTF-8 for corrupt.
+
+    Nobody forbids such a name: brokers keep it as it is, and Java's clients put U+FFFD for what they cannot decode.
+    """
+
+    def read_record(self: Any) -> Any:
+        try:
+            return read(self)
+        except UnicodeDecodeError:
+            # The batch stays so: its next records are likely to have the same names.
+            self._buffer = _AnyText(self._buffer)
+            return read(self)
+
+    read_record.repairs = read  # type: ignore[attr-defined]
+    return read_record
+
+
+class _AnyText(bytearray):
+    """Bytes of which every part decodes."""
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        return found if isinstance(found, int) else _AnyText(found)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "replace") -> str:
+        """As its parent has it, but never raises."""
+        return super().decode(encoding, errors)
+
+
+def _with_last_words(receive: Callable[[Any], tuple[bytes, Any]]) -> Callable[[Any], tuple[bytes, Any]]:
+    """Repairs reading: kafka-python 3.0.12 throws away what arrives together with the end of the connection.
+
+    A broker that refuses a password says so and hangs up, so the client saw the end only, took it for a broken
+    connection, and tried for ever. The end is still there at the next read.
+    """
+
+    def sock_recv(self: Any) -> tuple[bytes, Any]:
+        data, error = receive(self)
+        return data, None if data else error
+
+    sock_recv.repairs = receive  # type: ignore[attr-defined]
+    return sock_recv
+
+
+def _with_the_reason(bootstrap: Callable[..., Awaitable[bool]]) -> Callable[..., Awaitable[bool]]:
+    """Repairs finding the cluster: kafka-python 3.0.12 tries until its time is up, and then only says that.
+
+    It keeps on trying, for a user may have been made a moment ago; but a wrong password ends as one, and a certificate
+    that is not trusted is named.
+    """
+
+    async def do_bootstrap(self: Any, deadline: float | None) -> bool:
+        failures: list[Exception] = []
+        get_connection = self.get_connection
+
+        def noting(*arguments: Any, **options: Any) -> Any:
+            connection = get_connection(*arguments, **options)
+            connection.init_future.add_errback(failures.append)
+            return connection
+
+        self.get_connection = noting
+        try:
+            return await bootstrap(self, deadline)
+        except KafkaTimeoutError as error:
+            refusals = [failure for failure in failures if isinstance(failure, SaslAuthenticationFailedError)]
+            if refusals:
+                raise refusals[-1] from error
+            if failures:
+                raise KafkaTimeoutError(f"{error.args[0]}: {failures[-1]}") from error
+            raise
+        finally:
+            del self.get_connection
+
+    do_bootstrap.repairs = bootstrap  # type: ignore[attr-defined]
+    return do_bootstrap
+
+
+def _with_a_bound(handshake: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+    """Repairs connecting: kafka-python 3.0.12 waits for ever for a broker that takes connections and does not answer.
+
+    Its bounds begin after the handshake, so none of them holds: a process that hangs looks so to its clients.
+    """
+
+    async def bounded(self: Any) -> None:
+        late = False
+
+        def give_up() -> None:
+            nonlocal late
+            late = True
+            with suppress(OSError):
+                # TLS has nobody to say goodbye to; this wakes whoever waits for the socket.
+                socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+
+        timer = self._net.call_later(HANDSHAKE_S, give_up)
+        try:
+            await handshake(self)
+        except OSError as error:
+            raise TimeoutError(f"no answer within {HANDSHAKE_S:.0f} s") if late else error from None
+        finally:
+            self._net.cancel(timer)
+
+    bounded.repairs = handshake  # type: ignore[attr-defined]
+    return bounded
+
+
+def _until_it_has_joined(need_rejoin: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Repairs joining a group again: kafka-python 3.0.12 forgets why it has to, and then takes itself for a member.
+
+    It joins again when the topics that match differ from those that it joined with. But it notes the new ones when it
+    sends its request. If the answer outlasts one ``poll``, because other members have not come yet, or the broker is
+    busy, or it is refused and has to be sent again, then nothing differs any more: nobody takes the answer, no
+    heartbeat follows, the group's coordinator drops the member after its session timeout, and ``poll`` spins. Java's
+    client has the need written down until it has joined, as this does.
+    """
+
+    def need(self: Any) -> bool:
+        needed = need_rejoin(self)
+        if needed:
+            self.request_rejoin()
+        return needed
+
+    need.repairs = need_rejoin  # type: ignore[attr-defined]
+    return need
+
+
+def topic_configs(
+    client: Any, topics: Collection[str], which: str = "all"
+) -> tuple[dict[str, dict[str, dict[str, Any]]], dict[str, KafkaError]]:
+    """Describes the configurations of topics, and tells of which Kafka refuses to.
+
+    kafka-python 3.0.12 throws each topic's error away: what a user may not describe looks as if nothing were set.
+
+    Args:
+        client: a KafkaAdminClient.
+        topics: their names.
+        which: ``all``, ``dynamic`` or ``modified``, as ``describe_configs`` has it.
+
+    Returns:
+        For each topic its entries by name, as ``describe_configs`` gives them; for each of the others, the error.
+    """
+    if not topics:
+        return {}, {}
+    request = client._describe_configs_request([ConfigResource(ConfigResourceType.TOPIC, name) for name in topics])
+
+    async def ask() -> Any:
+        return await client._manager.send(request)
+
+    response = client._manager.run(ask)
+    errors = {
+        result.resource_name: for_code(result.error_code)(result.error_message)
+        for result in response.results
+        if result.error_code
+    }
+    found = client._describe_configs_process_responses([response], which).get("topic", {})
+    return {topic: entries for topic, entries in found.items() if topic not in errors}, errors
+
+
+def alter_topic(client: Any, topic: str, changes: Mapping[str, str | None], where: str) -> None:
+    """Changes settings of a topic, and leaves its others as they are.
+
+    Args:
+        client: a KafkaAdminClient.
+        topic: its name.
+        changes: the new value of each setting; None takes it away, so that the cluster's own holds.
+        where: what a refusal is about, for its message.
+
+    Raises:
+        WrongUseError: Kafka refuses it.
+        KafkaError: the cluster does not answer.
+    """
+    wanted = {
+        name: (AlterConfigOp.DELETE, None) if value is None else (AlterConfigOp.SET, value)
+        for name, value in changes.items()
+    }
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic, wanted)
+    result = client.alter_configs([resource], raise_on_unknown=False)["topic"][topic]
+    if result != "OK":
+        raise WrongUseError(f"{where}: Kafka refuses the change: {result}")
+
+
+class ClientLog(logging.Handler):
+    """Passes the library's warnings on, one line each.
+
+    Args:
+        write: takes a finished line.
+        apart_s: seconds between two lines; one lost connection gives a dozen complaints.
+        repeat_s: seconds until a complaint of the same kind is passed on again.
+    """
+
+    def __init__(self, write: Callable[[str], Any], apart_s: float = 10, repeat_s: float = 60) -> None:
+        super().__init__(logging.WARNING)
+        self.addFilter(lambda record: record.name not in NOT_WORTH_A_LINE or record.exc_info is not None)
+        self._write = write
+        self._apart_s = apart_s
+        self._repeat_s = repeat_s
+        self._written_at: dict[str, float] = {}
+        self._hidden = 0
+        self.first = ""
+        """The first complaint since this was last emptied: of a chain of complaints, the one with the reason."""
+        self.refused: Exception | None = None
+        """The cluster's refusal of user and password: the client only logs it, and tries again for ever."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes the complaint, unless one of its kind was written a short time ago."""
+        cause = record.exc_info[1] if record.exc_info else None
+        for part in (cause, *(record.args if isinstance(record.args, tuple) else ())):
+            if isinstance(part, SaslAuthenticationFailedError):
+                self.refused = part
+            if isinstance(part, Cancelled):
+                return  # What the client itself broke off, because it was closed.
+        text = _SPEAKER.sub("", record.getMessage())
+        if cause is not None:
+            text += f": {type(cause).__name__}: {cause}"
+        text = " ".join(text.split())
+        text = text if len(text) <= LONGEST else text[:LONGEST] + "…"
+        self.first = self.first or text
+        kind, now, never = str(record.msg), time.monotonic(), float("-inf")
+        latest = max(self._written_at.values(), default=never)
+        if now - latest < self._apart_s or now - self._written_at.get(kind, never) < self._repeat_s:
+            self._hidden += 1
+            return
+        self._write(f"kafka client: {text}" + (f" (and {self._hidden} more before)" if self._hidden else ""))
+        self._written_at[kind] = now
+        self._hidden = 0

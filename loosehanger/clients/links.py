@@ -1,0 +1,84 @@
+"""The links between a lab's regions: asking their relays, and telling them, one line of JSON each.
+
+A relay listens at a socket in a folder of its own, which only the lab's owner can enter.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from loosehanger.errors import LabError, WrongUseError
+
+CONTROL = "control.sock"
+CLIENT = "LAB_CLIENT"
+"""The environment variable by which a relay tells whose connection it carries."""
+OPEN = "open"
+ANSWER_SECONDS = 10
+
+
+def link_state(told: Mapping[str, Any]) -> str:
+    """What a link is, in a word or three: ``open``, ``cut``, ``silent``, or ``silent to REGION``.
+
+    Args:
+        told: what its relay says.
+    """
+    if told["refused"]:
+        return "cut"
+    silent = [way["to"] for way in told["directions"] if way["silent"]]
+    return OPEN if not silent else "silent" if len(silent) == 2 else f"silent to {silent[0]}"
+
+
+def relay_folders(home: Path) -> dict[tuple[str, str], Path]:
+    """The folder of every relay that a lab has, by the two regions that it connects."""
+    return {(path.parents[1].name, path.name): path for path in sorted((home / "regions").glob("*/links/*"))}
+
+
+def wanted_change(
+    one: str, other: str, values: Mapping[str, float], action: str | None, *, one_way: bool
+) -> dict[str, Any]:
+    """What to ask a relay for.
+
+    Args:
+        one: a region.
+        other: the region at the other end.
+        values: new delay and jitter in seconds, and rate in bytes a second; what is left out stays.
+        action: ``cut``, ``silent``, ``heal`` or ``forget``; None for nothing.
+        one_way: only what flows from the first region to the second.
+    """
+    directions = [f"{one}>{other}"] + ([] if one_way else [f"{other}>{one}"])
+    return {"directions": directions, "set": dict(values), "action": action}
+
+
+def ask(folder: Path, wanted: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a relay says of itself, after a change if there is one.
+
+    Args:
+        folder: the relay's.
+        wanted: the change, as ``wanted_change`` makes it.
+
+    Raises:
+        OSError: it does not answer.
+        WrongUseError: the change cannot be made, and nothing was changed.
+        LabError: the change failed.
+    """
+    # A socket's path may have about 100 characters, a checkout's may have more: so the folder gets a short name.
+    with tempfile.TemporaryDirectory(prefix="lab-") as short, socket.socket(socket.AF_UNIX) as asking:
+        (Path(short) / "r").symlink_to(folder.absolute())
+        asking.settimeout(ANSWER_SECONDS)
+        asking.connect(f"{short}/r/{CONTROL}")
+        asking.sendall(json.dumps(wanted or {}).encode() + b"\n")
+        with asking.makefile("rb") as answers:
+            line = answers.readline()
+    if not line:
+        raise ConnectionError(f"{folder}: no answer")
+    said: dict[str, Any] = json.loads(line)
+    if "wrong_use" in said:
+        raise WrongUseError(said["wrong_use"])
+    if "failed" in said:
+        raise LabError(said["failed"])
+    return said

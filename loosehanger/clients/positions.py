@@ -1,0 +1,214 @@
+"""How far partitions, groups and mirrors are: asked of a cluster by a user who may see all of it, and of Connect."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, OffsetSpec, TopicPartition
+from kafka.admin import (
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from kafka.errors import GroupIdNotFoundError, KafkaError, NoError
+from kafka.structs import OffsetAndMetadata
+
+from loosehanger.errors import LabError
+from loosehanger.waiting import wait_for
+
+from .connect import Rest, parts
+from .connection import Connection
+from .kafka_client import explain
+
+ANSWER_MS = 5000
+"""How long a cluster may take to answer."""
+Positions = dict[TopicPartition, int]
+_EVERY_RULE = ACLFilter(
+    principal=None,
+    host=None,
+    operation=ACLOperation.ANY,
+    permission_type=ACLPermissionType.ANY,
+    resource_pattern=ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY),
+)
+
+
+class Looker:
+    """A cluster, asked how far things are. Close it."""
+
+    def __init__(self, region: str, connection: Connection) -> None:
+        self._region = region
+        self._connection = connection
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+        with self._reaching():
+            self._client: Any = KafkaAdminClient(
+                **connection.kafka_python(), bootstrap_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS
+            )
+
+    def __enter__(self) -> Looker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        with self._reaching():
+            return str(self._client.describe_cluster()["cluster_id"])
+
+    def topics(self) -> dict[str, int]:
+        """Every topic, with its number of partitions."""
+        with self._reaching():
+            return {topic["name"]: len(topic["partitions"]) for topic in self._client.describe_topics()}
+
+    def ends(self, topics: Iterable[str]) -> Positions:
+        """Where the committed records of each partition of these topics end."""
+        there = self.topics()
+        specs = {TopicPartition(t, p): OffsetSpec.LATEST for t in topics if t in there for p in range(there[t])}
+        with self._reaching():
+            found = self._client.list_partition_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED)
+        return {partition: offset.offset for partition, offset in found.items()}
+
+    def groups(self) -> list[str]:
+        """The ids of its consumer groups."""
+        with self._reaching():
+            found = self._client.list_groups()
+        return sorted({str(group["group_id"]) for group in found})
+
+    def committed(self, group: str, topics: Iterable[str]) -> Positions:
+        """What a group has committed in these topics; nothing for a group that is not there."""
+        with self._reaching():
+            found = self._client.list_group_offsets({group: None})[group]
+        wanted = set(topics)
+        return {part: kept.offset for part, kept in found.items() if part.topic in wanted and kept.offset >= 0}
+
+    def set_committed(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Sets what a group has committed; it must have no member.
+
+        Raises:
+            LabError: the cluster does not answer, or refuses.
+        """
+        kept = {part: OffsetAndMetadata(offset, "", -1) for part, offset in offsets.items()}
+        with self._reaching():
+            for part, error in (self._client.alter_group_offsets(group, kept) if kept else {}).items():
+                if error is not NoError:
+                    raise LabError(f"{self._region}: {group}, {part.topic}-{part.partition}: {error.__name__}")
+
+    def delete_topics(self, names: Iterable[str], bound: float) -> None:
+        """Deletes those of these topics that are there, and waits until they are gone.
+
+        Raises:
+            LabError: the cluster does not answer, or they are still there after ``bound`` seconds.
+        """
+        wanted = set(names)
+        present = wanted & set(self.topics())
+        if not present:
+            return
+        with self._reaching():
+            self._client.delete_topics(sorted(present))
+        wait_for(
+            lambda: ", ".join(sorted(wanted & set(self.topics()))) or None, bound, f"{self._region}: deleting topics"
+        )
+
+    def members(self, group: str) -> int:
+        """How many members a group has at the moment; 0 for a group that is not there."""
+        with self._reaching(), suppress(GroupIdNotFoundError):
+            return len(self._client.describe_groups([group])[group]["members"])
+        return 0
+
+    def records_from(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+        """How many committed records lie between offsets: markers of transactions take offsets, and are no records."""
+        return sum(1 for _ in self.records(starts, ends))
+
+    def writers(self, topics: Iterable[str]) -> list[str]:
+        """The users that have the right to write any of these topics, in alphabetical order."""
+        with self._reaching():
+            rules, _ = self._client.describe_acls(_EVERY_RULE)
+        names = list(topics)
+        return sorted(
+            {
+                str(rule.principal).removeprefix("User:")
+                for rule in rules
+                if rule.permission_type is ACLPermissionType.ALLOW
+                and rule.operation in (ACLOperation.WRITE, ACLOperation.ALL)
+                and _covers(rule.resource_pattern, names)
+            }
+        )
+
+    def written(self, starts: Mapping[TopicPartition, int]) -> dict[str, int]:
+        """How many records there are behind offsets, by who wrote them, as far as the records tell."""
+        ends = self.ends({part.topic for part in starts})
+        found: Counter[str] = Counter()
+        for record in self.records(starts, ends):
+            headers = dict(record.headers)
+            run, origin = (headers.get(name, b"").decode(errors="replace") for name in ("lh-run", "lh-origin"))
+            who = f"run {run} of a producer in {origin}" if run else "somebody whose records bear no run"
+            found[f"{record.topic} by {who}"] += 1
+        return dict(found)
+
+    def records(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Iterator[Any]:
+        """The committed records between offsets; of a partition without a start, from its beginning."""
+        left = {part: end for part, end in ends.items() if starts.get(part, 0) < end}
+        if not left:
+            return
+        with self._reaching():
+            consumer = KafkaConsumer(
+                **self._connection.kafka_python(),
+                bootstrap_timeout_ms=ANSWER_MS,
+                request_timeout_ms=ANSWER_MS,
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                isolation_level="read_committed",
+            )
+            try:
+                consumer.assign(list(left))
+                for part in left:
+                    consumer.seek(part, starts.get(part, 0))
+                while left:
+                    for part, batch in consumer.poll(200).items():
+                        yield from (record for record in batch if record.offset < ends[part])
+                    left = {part: end for part, end in left.items() if consumer.position(part) < end}
+            finally:
+                consumer.close()
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except (KafkaError, OSError) as error:
+            raise LabError(f"{self._region}: the cluster {explain(error, self._connection.username)}") from error
+
+
+def _covers(pattern: ResourcePattern, topics: Iterable[str]) -> bool:
+    """Whether a rule is about any of these topics."""
+    if pattern.resource_type is not ResourceType.TOPIC:
+        return False
+    if pattern.pattern_type is ACLResourcePatternType.PREFIXED:
+        return any(topic.startswith(pattern.resource_name) for topic in topics)
+    return pattern.resource_name == "*" or pattern.resource_name in topics
+
+
+def connector_states(rest: Rest, connector: str) -> list[str]:
+    """The states of a connector and of its tasks.
+
+    Raises:
+        LabError: there is no such connector, or Connect does not answer.
+    """
+    status = rest.status(connector)
+    if status is None:
+        raise LabError(f"there is no connector {connector}")
+    return [part.state for part in parts(connector, status)]
+
+
+def mirror_positions(rest: Rest, connector: str, alias: str) -> Positions:
+    """The offset of the last record that a mirror has copied, for each partition of the source of this alias."""
+    found = rest.positions(connector, alias)
+    return {TopicPartition(*place): offset for place, offset in found.items()}

@@ -1,0 +1,75 @@
+"""Errors a user can do something about, and the exit codes every command of the kit shares."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a command's exit status says."""
+
+    DONE = 0
+    FAILED = 1
+    """The claim is false, or the work failed."""
+    WRONG_USE = 2
+    NOTHING_SET_UP = 3
+    INCONCLUSIVE = 4
+
+
+class LabError(Exception):
+    """A failure that one line explains: what was wrong, where, and what to do."""
+
+    exit_code = ExitCode.FAILED
+    shown = False
+    """Whether something of the command's output has been shown before it."""
+
+
+class WrongUseError(LabError):
+    """The user's input cannot be used; nothing was changed."""
+
+    exit_code = ExitCode.WRONG_USE
+
+
+class NothingSetUpError(LabError):
+    """There is no lab to work on."""
+
+    exit_code = ExitCode.NOTHING_SET_UP
+
+
+class InconclusiveError(LabError):
+    """Something that was asked cannot be told."""
+
+    exit_code = ExitCode.INCONCLUSIVE
+
+
+def run_command(main: Callable[[], int], failed: ExitCode = ExitCode.FAILED) -> int:
+    """Runs a command's body; a ``LabError`` becomes one line on standard error and its exit code.
+
+    An interrupt (Ctrl-C) ends quietly with 130, as shells have it. Anything else is a defect and keeps its traceback.
+
+    Args:
+        main: the body.
+        failed: the exit code of a failure or a defect, where ``FAILED`` would say something else.
+    """
+    try:
+        return main()
+    except LabError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return int(failed if error.exit_code == ExitCode.FAILED else error.exit_code)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        nobody_reads()
+        return ExitCode.DONE
+    except Exception:
+        traceback.print_exc()
+        return int(failed)
+
+
+def nobody_reads() -> None:
+    """What is still to be written to standard output goes nowhere, where Python would end with a code of its own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

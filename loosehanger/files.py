@@ -1,0 +1,38 @@
+"""Files and folders that only their owner can read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+
+def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> bool:
+    """Writes a file whole or not at all; True when it is new or its content differs.
+
+    Folders on the way are made for the owner only.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    if path.exists() and path.read_bytes() == data:
+        return False
+    make_folder(path.parent)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(data)
+    Path(temporary).chmod(mode)
+    Path(temporary).replace(path)
+    return True
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder, and those above it, readable by the owner only."""
+    if not path.exists():
+        make_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Deletes a folder and everything in it, if it is there."""
+    if path.exists():
+        shutil.rmtree(path)

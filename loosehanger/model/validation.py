@@ -1,0 +1,55 @@
+"""Checking a YAML document against a model, with errors that name file, line, resource and field."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from loosehanger.errors import WrongUseError
+
+from .documents import Document
+
+Checked = TypeVar("Checked", bound=BaseModel)
+
+
+class Entry(BaseModel):
+    """A part of ``scenario.yaml``: nothing that it does not know is passed over."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def validated(model: type[Checked], document: Document, *, unknown: str = "unknown field") -> Checked:
+    """What a document says, as the model has it.
+
+    Args:
+        model: what it must fit.
+        document: what was written.
+        unknown: what to say of a field that the model does not have.
+
+    Raises:
+        WrongUseError: it does not fit; the message has every problem.
+    """
+    try:
+        return model.model_validate(document.content)
+    except ValidationError as error:
+        problems = sorted({_problem(document, problem, unknown) for problem in error.errors()})
+        raise WrongUseError("; ".join(problems)) from error
+
+
+def _problem(document: Document, problem: Any, unknown: str) -> str:
+    match problem["type"]:
+        case "extra_forbidden":
+            text = unknown
+        case "missing":
+            text = "is missing"
+        case "literal_error":
+            text = f"'{problem['input']}' is not possible here; expected {problem['ctx']['expected']}"
+        case "value_error":
+            text = str(problem["ctx"]["error"])
+        case _:
+            text = f"{problem['msg'][0].lower()}{problem['msg'][1:]}"
+            if isinstance(problem["input"], str | int | float):
+                text += f" (it is '{problem['input']}')"
+    # The names of union members stand in pydantic's path too; those that are no part of the document are left out.
+    return f"{document.where(*problem['loc'])}: {text}"

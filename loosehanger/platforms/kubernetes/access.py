@@ -1,0 +1,233 @@
+"""The record by which the kit's own clients reach a region: see ``loosehanger.model.record``, which reads it.
+
+Clients run in pods, where the names of services resolve. So everything that they need lies in a Secret of the namespace
+that they run in, and this machine keeps only a description, without any password.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from loosehanger.errors import LabError
+from loosehanger.files import remove_folder, write_file
+from loosehanger.model.documents import Document
+from loosehanger.model.progress import read_progress
+from loosehanger.model.record import recorded_pod, region_record
+from loosehanger.model.scenario import MIRROR
+from loosehanger.model.topology import Topology
+from loosehanger.platforms import web_consoles
+
+from . import event_streams, services
+from .apply import RegionNamespace
+from .cluster import KubernetesCluster
+from .resources import ASKS_CONNECT, CLUSTERS, LABELS, MIRROR_PODS, content, labelled
+from .rights import list_own
+from .services import ClusterContext
+
+HOME_IN_POD: Final = "/opt/lab"
+"""The lab's home in the kit's image."""
+SECRET: Final = "loosehanger-lab-access"  # noqa: S105 - a name
+_NETWORK_POLICY: Final = "loosehanger-lab-clients"
+_REST_PORT: Final = 8083
+_ADMINISTRATOR: Final = "admin"
+"""The KafkaUser that sees everything in Event Streams' own console."""
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The kit's clients: where they run, and where this machine keeps what they must know."""
+
+    home: Path
+    """The lab's home on this machine."""
+    region: str
+    """The region in whose namespace they run."""
+    image: str
+    """The image that they run in."""
+
+
+def record(region: RegionNamespace, clients: Clients, documents: Sequence[Document]) -> bool:
+    """Records how clients reach a region; True when anything changed.
+
+    Args:
+        region: which.
+        clients: where they are.
+        documents: what was carried out in it.
+
+    Raises:
+        LabError: a user's secret, or the address for a region on another cluster, is not there.
+    """
+    cluster, clients_place = region.cluster, region.places[clients.region]
+    files, known = _described(region, cluster, clients_place)
+    connect = {
+        # No way leads to it from another cluster; the proof then waits for what it sees arrive.
+        document.name: _rest(document.name, region.name) if clients_place == region.place else {}
+        for document in documents
+        if document.kind == MIRROR
+    }
+    secret = {**files, "region.json": region_record(region.name, documents, connect=connect, **known)}
+    if progress := read_progress(clients.home):
+        # Clients start when the stage is reached, and running it again changes nothing for them.
+        secret["lab.json"] = progress.reached.text
+    resources = [(clients_place.cluster(), _secret(f"{SECRET}-{region.name}", clients.region, secret))]
+    if connect:
+        # A region's console is beside its mirrors; Jobs, and the control room, are where they can reach them.
+        askers = {region.name, clients.region} if clients_place == region.place else {region.name}
+        resources.append((cluster, _network_policy(region.name, askers)))
+    changed = False
+    for at, document in resources:
+        metadata = document["metadata"]
+        was = at.get(document["apiVersion"], document["kind"], metadata["name"], metadata["namespace"])
+        changed |= content(was) != content(at.apply(document))
+    pod = {
+        "namespace": clients.region,
+        "kubeconfig": clients_place.kubeconfig,
+        "context": clients_place.context,
+        "image": clients.image,
+        "secret": f"{SECRET}-{region.name}",
+    }
+    own = {"kubeconfig": region.place.kubeconfig, "context": region.place.context}
+    text = region_record(region.name, documents, connect=connect, **known, pod=pod, kubernetes=own)
+    return changed | write_file(clients.home / "access" / f"{region.name}.json", text)
+
+
+def client_region(home: Path, inventory: Sequence[str], topology: Topology) -> str:
+    """Where clients run if nobody says otherwise: where they ran so far, else in the first region with a cluster.
+
+    Args:
+        home: the lab's home on this machine.
+        inventory: every region that the inventory has, in its order; a scenario need not use all of them.
+        topology: all regions as they shall be.
+    """
+    known = [pod.namespace for name in inventory if (pod := recorded_pod(home, name)) and pod.namespace in inventory]
+    return next(iter([*known, *(name for name in inventory if topology.clusters(name)), *inventory]))
+
+
+def forget(region: RegionNamespace, home: Path, *, dry_run: bool = False) -> bool:
+    """Deletes a region's record; True when there was one."""
+    pod = recorded_pod(home, region.name)
+    name = f"{SECRET}-{region.name}"
+    path = home / "access" / f"{region.name}.json"
+    # Without the record, its Secret may be in any region.
+    places = {pod.namespace: ClusterContext(pod.kubeconfig, pod.context)} if pod else region.places
+    found = [
+        (cluster, secret)
+        for namespace, place in places.items()
+        if (secret := (cluster := place.cluster()).get("v1", "Secret", name, namespace)) is not None
+    ]
+    there = path.exists() or bool(found)
+    if not dry_run:
+        for cluster, secret in found:
+            cluster.delete({"apiVersion": "v1", "kind": "Secret", **secret})
+        path.unlink(missing_ok=True)
+        remove_folder(home / "access" / region.name)
+    return there
+
+
+def _described(
+    region: RegionNamespace, cluster: KubernetesCluster, place: services.ClusterContext
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """The files that clients need, and of the record what only the cluster knows."""
+    files: dict[str, str] = {}
+    clients: dict[str, str] = {}
+    found = list_own(cluster, region.name, (*CLUSTERS, "KafkaUser", "Deployment"))
+    folder = f"{HOME_IN_POD}/access/{region.name}"
+    for user in found["KafkaUser"]:
+        name = user["metadata"]["name"]
+        labels = user["metadata"]["labels"]
+        of = labels.get("strimzi.io/cluster") or labels["eventstreams.ibm.com/cluster"]
+        kafka = next((kafka for kind in CLUSTERS for kafka in found[kind] if kafka["metadata"]["name"] == of), None)
+        if kafka is None:
+            continue
+        files["ca.crt"] = _secret_value(cluster, region.name, f"{of}-cluster-ca-cert", "ca.crt")
+        properties = {
+            "bootstrap.servers": _address(region, place, kafka),
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": _secret_value(cluster, region.name, name, "sasl.jaas.config"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": f"{folder}/ca.crt",
+        }
+        files[f"{name}.properties"] = "".join(f"{key}={value}\n" for key, value in properties.items())
+        clients[name] = f"{folder}/{name}.properties"
+    consoles = [
+        console for resource in (*found["EventStreams"], *found["Deployment"]) if (console := _web_console(resource))
+    ]
+    return files, {"clients": clients, "logs": {}, "consoles": consoles}
+
+
+def _web_console(resource: Mapping[str, Any]) -> dict[str, str] | None:
+    if resource["kind"] == "EventStreams":
+        return event_streams.web_console(resource, _ADMINISTRATOR)
+    return web_consoles.web_console(resource)
+
+
+def _secret_value(cluster: KubernetesCluster, namespace: str, name: str, key: str) -> str:
+    secret = cluster.get("v1", "Secret", name, namespace)
+    value = ((secret or {}).get("data") or {}).get(key)
+    if value is None:
+        raise LabError(f"{namespace}: there is no secret '{name}' with a key '{key}'; is its owner ready?")
+    return base64.b64decode(value).decode()
+
+
+def _address(region: RegionNamespace, place: services.ClusterContext, kafka: Mapping[str, Any]) -> str:
+    name = kafka["metadata"]["name"]
+    if place != region.place:
+        return services.external_address(region.cluster, region.name, name)
+    spec = kafka["spec"]
+    listeners = spec.get("kafka", spec.get("strimziOverrides", {}).get("kafka", {})).get("listeners") or []
+    port = next((listener["port"] for listener in listeners if listener["type"] in ("internal", "cluster-ip")), None)
+    if port is None:
+        raise LabError(f"{region.name}: {kafka['kind']}/{name} has no listener within its Kubernetes cluster")
+    return f"{name}-kafka-bootstrap.{region.name}.svc:{port}"
+
+
+def _rest(mirror: str, namespace: str) -> dict[str, str]:
+    return {"url": f"http://{mirror}-mirrormaker2-api.{namespace}.svc:{_REST_PORT}"}
+
+
+def _secret(name: str, namespace: str, files: Mapping[str, str]) -> dict[str, Any]:
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in files.items()}
+    document = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}}
+    return labelled({**document, "type": "Opaque", "data": data})
+
+
+def _network_policy(namespace: str, askers: Collection[str]) -> dict[str, Any]:
+    """Lets consoles and proofs of some namespaces, and nobody else, ask the mirrors' workers how far they are.
+
+    The operator lets in itself only, for Connect's REST interface has no password on Kubernetes: whoever reaches it can
+    also change connectors, and read what they were told. So the labels that all of the kit's pods have do not suffice.
+    """
+    return labelled(
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": _NETWORK_POLICY, "namespace": namespace},
+            "spec": {
+                "podSelector": {"matchLabels": dict(MIRROR_PODS)},
+                "policyTypes": ["Ingress"],
+                "ingress": [
+                    {
+                        "from": [
+                            {
+                                "namespaceSelector": {
+                                    "matchExpressions": [
+                                        {
+                                            "key": "kubernetes.io/metadata.name",
+                                            "operator": "In",
+                                            "values": sorted(askers),
+                                        }
+                                    ]
+                                },
+                                "podSelector": {"matchLabels": {**LABELS, **ASKS_CONNECT}},
+                            }
+                        ],
+                        "ports": [{"port": _REST_PORT, "protocol": "TCP"}],
+                    }
+                ],
+            },
+        }
+    )

@@ -1,0 +1,341 @@
+"""Applying and deleting the kit's resources, and waiting until the operators have carried that out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.platforms.outcome import Outcome
+from loosehanger.waiting import wait_for
+
+from . import event_streams, programs, services
+from .cluster import KubernetesCluster, SilentError
+from .readiness import pod_problems, waiting_for
+from .resources import CLIENTS, LABELS, MIRROR_PODS, SELECTOR, ManifestEntry, content, is_ours, reference
+from .rights import own_kinds
+from .services import ClusterContext
+
+REPORT_SECONDS = 15
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RegionNamespace:
+    """A region: a namespace of a cluster."""
+
+    name: str
+    place: ClusterContext
+    places: Mapping[str, ClusterContext]
+    """Where each region is, this one too."""
+    create_namespace: bool
+    """Whether the kit makes and deletes the namespace, or takes it as it is."""
+    python_image: str
+    """A stock Python image for the kit's programs; empty where the manifests' own image is used."""
+    checkout: Path
+    report: Report
+
+    @property
+    def cluster(self) -> KubernetesCluster:
+        """The way to its API server."""
+        return self.place.cluster()
+
+    def own(self, manifests: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+        """Those that the kit may touch: without the namespace, where that is somebody else's."""
+        return [manifest for manifest in manifests if self.create_namespace or manifest.document["kind"] != "Namespace"]
+
+
+def apply(
+    region: RegionNamespace, manifests: Sequence[ManifestEntry], *, ready_seconds: float, dry_run: bool = False
+) -> Outcome:
+    """Applies manifests of one region in the order in which they need each other, and waits until all are ready.
+
+    Args:
+        region: where.
+        manifests: what, sorted.
+        ready_seconds: how long all of them together may take to get ready.
+        dry_run: only tell what would change; the API server checks everything and keeps nothing.
+
+    Raises:
+        WrongUseError: the API server refuses a manifest, or a resource of somebody else's has its name.
+        LabError: a resource does not get ready in time; the message says what it waits for.
+    """
+    cluster = region.cluster
+    wanted = region.own(manifests)
+    if region.python_image and any(manifest.document["kind"] == "Deployment" for manifest in wanted):
+        code = programs.code_map(region.checkout, region.name)
+        wanted.insert(0, ManifestEntry("the kit's programs", code))
+    existing = {id(manifest): _present(cluster, manifest) for manifest in wanted}
+    if strangers := [stranger for m in wanted if (stranger := foreign(m, existing[id(m)]))]:
+        raise WrongUseError("; ".join(strangers))
+    outcome = Outcome()
+    before, after = [], []
+    for manifest in wanted:
+        document = _carried_out(region, cluster, manifest)
+        was = existing[id(manifest)]
+        try:
+            applied = _apply(region, cluster, document, dry_run=dry_run)
+        except WrongUseError as error:
+            raise WrongUseError(f"{manifest.where}: {error}") from error
+        except LabError as error:
+            raise LabError(f"{manifest.where}: {error}") from error
+        if content(was) != content(applied):
+            outcome.changed.append(reference(document))
+            if document["kind"] != "Secret":
+                before += [content(was)] if was else []
+                after.append(content(applied))
+    outcome.before = yaml.safe_dump_all(before, sort_keys=True) if before else ""
+    outcome.after = yaml.safe_dump_all(after, sort_keys=True) if after else ""
+    if not dry_run:
+        _wait_ready(region, cluster, wanted, ready_seconds)
+    return outcome
+
+
+def foreign(manifest: ManifestEntry, present: Mapping[str, Any] | None) -> str | None:
+    """What to say where a resource of somebody else's has the name of one of the kit's."""
+    if present is None or is_ours(present):
+        return None
+    if present["kind"] == "Namespace":
+        advice = "set platform_kubernetes_create_namespaces to false to use it as it is"
+    else:
+        advice = "delete it, or choose another name"
+    label = ", ".join(f"{key}={value}" for key, value in LABELS.items())
+    return (
+        f"{manifest.where}: there is one already that is not the kit's (it lacks the labels {label}), and it is left "
+        f"alone; {advice}"
+    )
+
+
+def delete(
+    region: RegionNamespace, manifests: Iterable[ManifestEntry], *, bound: float, dry_run: bool = False
+) -> list[str]:
+    """Deletes what manifests describe and the kit made, those first that need the others, and waits until it is gone.
+
+    Returns:
+        The references of those that were there.
+
+    Raises:
+        LabError: one does not go; the message says what holds it.
+    """
+    cluster = region.cluster
+    present = [_present(cluster, manifest) for manifest in reversed(region.own(manifests))]
+    return _delete_all(cluster, region, [r for r in present if r and is_ours(r)], bound=bound, dry_run=dry_run)
+
+
+def stop_clients(region: RegionNamespace, *, bound: float, dry_run: bool = False) -> list[str]:
+    """Deletes the kit's jobs, programs and mirrors in a region, and waits until they are gone."""
+    cluster = region.cluster
+    kinds = own_kinds(cluster, region.name)
+    clients = [
+        resource
+        for kind in CLIENTS
+        for version, name in kinds
+        if name == kind
+        for resource in cluster.list(version, name, region.name, SELECTOR)
+    ]
+    return _delete_all(cluster, region, clients, bound=bound, dry_run=dry_run)
+
+
+def delete_region(region: RegionNamespace, *, bound: float, dry_run: bool = False) -> list[str]:
+    """Deletes everything of the kit's in a region, then its namespace if that is the kit's and holds nothing else.
+
+    Topics and users go first, while the operators of their cluster still run: these have to let them go.
+
+    Returns:
+        The references of what was deleted.
+
+    Raises:
+        LabError: something does not go, or the namespace holds what is not the kit's; the message names it.
+    """
+    cluster = region.cluster
+    namespace = cluster.get("v1", "Namespace", region.name) if region.create_namespace else None
+    if namespace and namespace.get("status", {}).get("phase") == "Terminating":
+        _wait_gone(cluster, region, [namespace], bound)
+        return []
+    deleted = []
+    for version, kind in reversed(own_kinds(cluster, region.name)):
+        if kind != "Namespace":
+            found = cluster.list(version, kind, region.name, SELECTOR)
+            deleted += _delete_all(cluster, region, found, bound=bound, dry_run=dry_run)
+    if namespace is None or not is_ours(namespace) or dry_run:
+        return deleted
+    if left := remains(cluster, region.name):
+        raise LabError(
+            f"{region.name}: the kit's resources are deleted; the namespace stays, for it also holds what is not the "
+            f"kit's: {', '.join(left)}; delete or move that, and run the clean-up again"
+        )
+    return deleted + _delete_all(cluster, region, [namespace], bound=bound, dry_run=False)
+
+
+def remains(cluster: KubernetesCluster, namespace: str) -> list[str]:
+    """What a namespace holds that is neither the kit's, nor made for it by an operator, nor in every namespace."""
+    left = []
+    for version, kind in cluster.kinds("delete"):
+        if kind in _EVERYWHERE:
+            continue
+        left += [
+            reference(resource)
+            for resource in cluster.list(version, kind, namespace)
+            if not (_is_made_by_kubernetes(resource) or is_ours(resource) or _has_owner(resource))
+        ]
+    return sorted(set(left))
+
+
+_EVERYWHERE = ("Event", "Endpoints", "EndpointSlice", "PodMetrics", "Lease", "ControllerRevision")
+
+
+def _is_made_by_kubernetes(resource: Mapping[str, Any]) -> bool:
+    name = resource["metadata"]["name"]
+    match resource["kind"]:
+        case "ConfigMap":
+            return name in ("kube-root-ca.crt", "openshift-service-ca.crt")
+        case "ServiceAccount":
+            return name in ("default", "builder", "deployer", "pipeline")
+        case "RoleBinding":
+            return str(name).startswith("system:")
+        case "Secret":
+            return bool(resource.get("type") == "kubernetes.io/service-account-token")
+    return False
+
+
+def _has_owner(resource: Mapping[str, Any]) -> bool:
+    metadata = resource["metadata"]
+    # What an operator leaves of a cluster's volumes bears the cluster's name, and no owner.
+    labels = metadata.get("labels") or {}
+    of_cluster = any(label in labels for label in ("strimzi.io/cluster", "eventstreams.ibm.com/cluster"))
+    return bool(metadata.get("ownerReferences")) or (resource["kind"] == "PersistentVolumeClaim" and of_cluster)
+
+
+def _present(cluster: KubernetesCluster, manifest: ManifestEntry) -> dict[str, Any] | None:
+    version, kind = manifest.kind
+    found = cluster.get(version, kind, manifest.name, manifest.document["metadata"].get("namespace"))
+    return {"apiVersion": version, "kind": kind, **found} if found else None
+
+
+def _carried_out(region: RegionNamespace, cluster: KubernetesCluster, manifest: ManifestEntry) -> dict[str, Any]:
+    document = services.resolve(manifest.document, region.place, region.places)
+    if document["kind"] == "Deployment":
+        return programs.carried_out(document, cluster, python_image=region.python_image)
+    return document
+
+
+def _apply(
+    region: RegionNamespace, cluster: KubernetesCluster, document: Mapping[str, Any], *, dry_run: bool
+) -> dict[str, Any]:
+    if dry_run and document["kind"] != "Namespace" and _cannot_be_tried(region, cluster, document):
+        return dict(document)
+    return cluster.apply(document, dry_run=dry_run)
+
+
+def _cannot_be_tried(region: RegionNamespace, cluster: KubernetesCluster, document: Mapping[str, Any]) -> bool:
+    """Whether the set-up itself would make the namespace, or install the operator, that this needs."""
+    comes_with_operator = not cluster.serves(document["apiVersion"], document["kind"])
+    return comes_with_operator or (region.create_namespace and cluster.get("v1", "Namespace", region.name) is None)
+
+
+def _wait_ready(
+    region: RegionNamespace, cluster: KubernetesCluster, manifests: Sequence[ManifestEntry], bound: float
+) -> None:
+    open_ = list(manifests)
+    reported = time.monotonic()
+
+    def missing() -> str | None:
+        nonlocal reported
+        reasons = {}
+        for manifest in list(open_):
+            present = _present(cluster, manifest)
+            reason = waiting_for(present) if present else "it has been deleted by somebody else"
+            if reason is None:
+                open_.remove(manifest)
+            else:
+                reasons[reference(manifest.document)] = reason
+        text = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        if text and time.monotonic() - reported > REPORT_SECONDS:
+            # A Deployment itself says no more than that its pods are not there.
+            told = "; ".join([text, *_pods(region, cluster, open_)])
+            region.report(f"{region.name}: waiting for {told}")
+            reported = time.monotonic()
+        return text or None
+
+    try:
+        wait_for(_patient(missing), bound, f"{region.name}: not everything got ready")
+    except LabError as error:
+        pods = ""
+        with suppress(SilentError):
+            pods = "; ".join(_pods(region, cluster, open_))
+        pods = f"; {pods}" if pods else ""
+        raise LabError(f"{error}{pods} (platform_kubernetes_ready_timeout sets the bound)") from error
+
+
+def _patient(condition: Callable[[], str | None]) -> Callable[[], str | None]:
+    """A condition that is not met while the API server is away: what is awaited goes on without it."""
+
+    def looked() -> str | None:
+        try:
+            return condition()
+        except SilentError as error:
+            return str(error)
+
+    return looked
+
+
+def _pods(region: RegionNamespace, cluster: KubernetesCluster, manifests: Iterable[ManifestEntry]) -> list[str]:
+    problems = []
+    for manifest in manifests:
+        selectors = {
+            "Deployment": manifest.document.get("spec", {}).get("selector", {}).get("matchLabels", {}),
+            "Kafka": {"strimzi.io/cluster": manifest.name},
+            "EventStreams": {"eventstreams.ibm.com/cluster": manifest.name},
+            "KafkaMirrorMaker2": {f"{_label_prefix(manifest)}cluster": manifest.name, **MIRROR_PODS},
+        }
+        if selector := selectors.get(manifest.document["kind"]):
+            text = ",".join(f"{key}={value}" for key, value in selector.items())
+            problems += [p for pod in cluster.list("v1", "Pod", region.name, text) for p in pod_problems(pod)]
+    return problems
+
+
+def _label_prefix(manifest: ManifestEntry) -> str:
+    """What the labels of the operator begin with that carries a manifest out."""
+    return event_streams.LABELS if manifest.kind[0] in event_streams.API_VERSIONS else event_streams.STRIMZI_LABELS
+
+
+def _delete_all(
+    cluster: KubernetesCluster,
+    region: RegionNamespace,
+    resources: Sequence[Mapping[str, Any]],
+    *,
+    bound: float,
+    dry_run: bool,
+) -> list[str]:
+    if not dry_run:
+        for resource in resources:
+            cluster.delete(resource)
+        _wait_gone(cluster, region, resources, bound)
+    return [reference(resource) for resource in resources]
+
+
+def _wait_gone(
+    cluster: KubernetesCluster, region: RegionNamespace, resources: Sequence[Mapping[str, Any]], bound: float
+) -> None:
+    open_ = list(resources)
+
+    def still_there() -> str | None:
+        for resource in list(open_):
+            metadata = resource["metadata"]
+            present = cluster.get(resource["apiVersion"], resource["kind"], metadata["name"], metadata.get("namespace"))
+            if present is None or present["metadata"]["uid"] != metadata["uid"]:
+                open_.remove(resource)
+                continue
+            holders = present["metadata"].get("finalizers") or present.get("spec", {}).get("finalizers") or []
+            by = f", held by {', '.join(holders)}; is its operator running?" if holders else ""
+            return f"{reference(resource)} is still there{by}"
+        return None
+
+    wait_for(_patient(still_there), bound, f"{region.name}: not everything is deleted")

@@ -1,0 +1,329 @@
+"""A Kubernetes cluster: its API server, as one account of a kubeconfig reaches it.
+
+Signing in and discovery are those of the collection kubernetes.core, so that its environment variables (``K8S_AUTH_…``)
+and its cache hold here as well.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import yaml
+from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
+from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import ConfigException
+from kubernetes.dynamic.exceptions import DynamicApiError, ResourceNotFoundError
+from urllib3.exceptions import HTTPError
+
+from loosehanger.errors import LabError, WrongUseError
+
+from .resources import FIELD_MANAGER, USER_FIELD_MANAGER, reference
+
+ANSWER_SECONDS = 30
+CONNECT_SECONDS = 10
+SILENCE_SECONDS = 60
+"""After so long without a line the connection of a log is opened anew: some proxies forget it in silence."""
+_REFUSED = (400, 409, 422)
+"""What the API server answers to a resource that it cannot accept."""
+_NOT_NOW = (429, 502, 503, 504)
+"""What it, or a proxy before it, answers when it is busy, starting or away."""
+
+Document = dict[str, Any]
+Documents = list[Document]
+
+
+class SilentError(LabError):
+    """The API server did not answer, or not for now; it may again."""
+
+
+class LogCutError(SilentError):
+    """The connection that a log came over has ended; the log may go on."""
+
+
+class KubernetesCluster:
+    """An API server.
+
+    Args:
+        kubeconfig: the file; empty for the usual one.
+        context: the context in it; empty for its current one.
+
+    Raises:
+        WrongUseError: there is no such file or context.
+        LabError: the API server cannot be reached.
+    """
+
+    def __init__(self, kubeconfig: str = "", context: str = "") -> None:
+        self.name = context or "the current context"
+        # The server's certificate is checked, whatever the kubeconfig says.
+        given = {"kubeconfig": kubeconfig or None, "context": context or None, "validate_certs": True}
+        try:
+            with _bounded_discovery():
+                client = get_api_client(**given)
+        except (CoreException, ConfigException, yaml.YAMLError, OSError, HTTPError, ApiException) as error:
+            if isinstance(error, HTTPError | ApiException):
+                raise self._failure(error) from error
+            reason = str(error).removeprefix("Could not create API client: ").split("\n")[0]
+            raise WrongUseError(
+                f"kubeconfig {kubeconfig or '(the usual one)'}, {self.name}: {reason}; "
+                "see platform_kubernetes_kubeconfig and platform_kubernetes_context"
+            ) from error
+        self._client = client.client
+
+    def version(self) -> str:
+        """The API server's version, such as ``v1.35.4``."""
+        answer = self.request("GET", "/version")
+        assert answer is not None
+        return str(answer["gitVersion"])
+
+    def serves(self, api_version: str, kind: str) -> bool:
+        """Whether the API server knows the kind in this version."""
+        try:
+            self._resource(api_version, kind)
+        except WrongUseError:
+            return False
+        return True
+
+    def kinds(self, verb: str) -> Iterator[tuple[str, str]]:
+        """Every namespaced kind that can be, for instance, deleted: ``apiVersion`` (the preferred one) and ``kind``."""
+        for group_version in ("v1", *(group["preferredVersion"]["groupVersion"] for group in self._groups)):
+            root = "api" if group_version == "v1" else "apis"
+            try:
+                answer = self.request("GET", f"/{root}/{group_version}") or {}
+            except LabError:
+                continue  # An extension of the API server, such as that for metrics, that is down.
+            for resource in answer.get("resources", ()):
+                if resource["namespaced"] and verb in resource["verbs"] and "/" not in resource["name"]:
+                    yield group_version, resource["kind"]
+
+    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Document | None:
+        """A resource, or None where there is none, or no such kind."""
+        try:
+            path = self._path(api_version, kind, name, namespace)
+        except WrongUseError:
+            return None
+        return self.request("GET", path)
+
+    def list(self, api_version: str, kind: str, namespace: str | None = None, selector: str = "") -> Documents:
+        """The resources of a kind, in one namespace or in all; none where there is no such kind."""
+        try:
+            path = self._path(api_version, kind, None, namespace)
+        except WrongUseError:
+            return []
+        answer = self.request("GET", path, label_selector=selector or None)
+        items: Documents = (answer or {}).get("items") or []
+        return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
+
+    def apply(self, document: Mapping[str, Any], *, dry_run: bool = False) -> Document:
+        """Applies a resource on the server's side: the fields that the kit sets are the kit's, whoever had them before.
+
+        The API server refuses fields that the kind does not have.
+
+        Raises:
+            WrongUseError: it refuses the resource.
+            LabError: it refuses the account, or does not answer.
+        """
+        metadata = document["metadata"]
+        path = self._path(document["apiVersion"], document["kind"], metadata["name"], metadata.get("namespace"))
+        answer = self.request(
+            "PATCH",
+            path,
+            body=dict(document),
+            content_type="application/apply-patch+yaml",
+            field_manager=FIELD_MANAGER,
+            force_conflicts=True,
+            dry_run="All" if dry_run else None,
+            query_params=[("fieldValidation", "Strict")],
+        )
+        if answer is None:
+            raise LabError(f"{reference(document)}: there is no namespace '{metadata.get('namespace')}'")
+        return answer
+
+    def change(self, document: Mapping[str, Any], fields: Mapping[str, Any]) -> Document | None:
+        """Changes some fields of a resource, and leaves those that are None out; None where it is not there (any more).
+
+        Raises:
+            WrongUseError: the API server refuses the change.
+            LabError: it refuses the account, or does not answer.
+        """
+        metadata = document["metadata"]
+        path = self._path(document["apiVersion"], document["kind"], metadata["name"], metadata.get("namespace"))
+        return self.request(
+            "PATCH",
+            path,
+            body=dict(fields),
+            content_type="application/merge-patch+json",
+            query_params=[("fieldManager", USER_FIELD_MANAGER), ("fieldValidation", "Strict")],
+        )
+
+    def create(self, document: Mapping[str, Any]) -> Document:
+        """Creates a resource, or asks a review of the API server."""
+        namespace = document["metadata"].get("namespace") if "metadata" in document else None
+        path = self._path(document["apiVersion"], document["kind"], None, namespace)
+        answer = self.request("POST", path, body=dict(document))
+        if answer is None:
+            raise LabError(f"{reference(document)}: there is no namespace '{namespace}'")
+        return answer
+
+    def delete(self, document: Mapping[str, Any]) -> bool:
+        """Deletes a resource, if it is there: exactly the one that was read, not one made since under its name."""
+        metadata = document["metadata"]
+        path = self._path(document["apiVersion"], document["kind"], metadata["name"], metadata.get("namespace"))
+        options: Document = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if "uid" in metadata:
+            options["preconditions"] = {"uid": metadata["uid"]}
+        return self.request("DELETE", path, body=options) is not None
+
+    def log(self, namespace: str, pod: str, container: str, lines: int, *, previous: bool = False) -> str:
+        """The end of a container's log; empty where there is none."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        query = [("container", container), ("tailLines", str(lines)), *([("previous", "true")] if previous else [])]
+        try:
+            response = self._client.request(
+                "GET", path, query_params=query, serialize=False, _request_timeout=ANSWER_SECONDS
+            )
+        except (DynamicApiError, ApiException, HTTPError):
+            return ""
+        return str(response.data.decode("utf-8", "replace"))
+
+    def follow(self, namespace: str, pod: str, container: str, since: str = "") -> Iterator[tuple[str, str]]:
+        """The lines of a container's log as they come, until it ends.
+
+        Args:
+            namespace: the pod's.
+            pod: its name.
+            container: which of its containers.
+            since: the time of the last line that is known already; empty to begin at the beginning.
+
+        Yields:
+            Each line with its time, which grows.
+
+        Raises:
+            LogCutError: the connection ended before the log did.
+            LabError: the API server refuses.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        query = [("container", container), ("follow", "true"), ("timestamps", "true")]
+        # It knows no fractions of a second; what comes twice is left out below.
+        query += [("sinceTime", f"{since[:19]}Z")] if since else []
+        try:
+            response = self._client.request(
+                "GET",
+                path,
+                query_params=query,
+                serialize=False,
+                _request_timeout=(CONNECT_SECONDS, SILENCE_SECONDS),
+            )
+        except (DynamicApiError, ApiException, HTTPError) as error:
+            raise self._failure(error) from error
+        rest = b""
+        try:
+            for part in response.stream():
+                *lines, rest = (rest + part).split(b"\n")
+                for line in lines:
+                    at, _, text = line.decode("utf-8", "replace").partition(" ")
+                    if at > since:
+                        yield at, text
+        except HTTPError as error:
+            raise LogCutError(str(error)) from error
+
+    def allowed(self, attributes: Mapping[str, str]) -> bool:
+        """Whether the account may do this, by the API server's own word (``SelfSubjectAccessReview``)."""
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": dict(attributes)},
+        }
+        return bool(self.create(review)["status"]["allowed"])
+
+    def request(self, method: str, path: str, **parameters: Any) -> Document | None:
+        """Asks the API server; None when it says 404.
+
+        Raises:
+            WrongUseError: it refuses what it got.
+            LabError: it refuses the account, or does not answer.
+        """
+        try:
+            response = self._client.request(
+                method, path, serialize=False, _request_timeout=ANSWER_SECONDS, **parameters
+            )
+        except (DynamicApiError, ApiException, HTTPError) as error:
+            if getattr(error, "status", None) == 404:
+                return None
+            raise self._failure(error) from error
+        answer: Document = json.loads(response.data)
+        return answer
+
+    @cached_property
+    def _groups(self) -> Documents:
+        groups: Documents = (self.request("GET", "/apis") or {}).get("groups", [])
+        return groups
+
+    def _failure(self, error: Exception) -> LabError:
+        if isinstance(error, HTTPError):
+            reason = _one_line(getattr(error, "reason", None) or error)
+            if "CERTIFICATE_VERIFY_FAILED" in reason:
+                return WrongUseError(
+                    f"{self.name}: the API server's certificate is not that of an authority in the kubeconfig, and the "
+                    "kit always checks: put the cluster's own there (certificate-authority-data)"
+                )
+            return SilentError(f"{self.name}: the API server cannot be reached: {reason}")
+        status = getattr(error, "status", 0)
+        message = _message(error)
+        if status in _NOT_NOW:
+            return SilentError(f"{self.name}: the API server cannot answer: {message}")
+        if status == 401:
+            return LabError(f"{self.name}: the API server does not know this account; sign in again")
+        # A field that the kind does not have is reported as an error of the server's own.
+        refused = status in _REFUSED or message.startswith("failed to create typed patch object")
+        return (WrongUseError if refused else LabError)(message)
+
+    def _path(self, api_version: str, kind: str, name: str | None, namespace: str | None) -> str:
+        resource = self._resource(api_version, kind)
+        path: str = resource.path(name=name, namespace=namespace if resource.namespaced else None)
+        return path
+
+    def _resource(self, api_version: str, kind: str) -> Any:
+        unknown = WrongUseError(f"{self.name}: the cluster does not know {kind} ({api_version})")
+        # Asked for what is not there, discovery begins anew each time.
+        served = {version["groupVersion"] for group in self._groups for version in group["versions"]}
+        if api_version not in ("v1", *served):
+            raise unknown
+        prefix = "api" if api_version == "v1" else "apis"
+        try:
+            with _bounded_discovery():
+                return self._client.resources.get(prefix=prefix, api_version=api_version, kind=kind)
+        except ResourceNotFoundError as error:
+            raise unknown from error
+        except (DynamicApiError, ApiException, HTTPError) as error:
+            raise self._failure(error) from error
+
+
+@contextmanager
+def _bounded_discovery() -> Iterator[None]:
+    """Bounds what asks the API server which kinds it has: that takes no time-out, and has none of its own.
+
+    The bound is the process's own, so it holds no longer than needed: every other socket would inherit it.
+    """
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(CONNECT_SECONDS)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _message(error: Exception) -> str:
+    try:
+        return _one_line(json.loads(getattr(error, "body", None) or "")["message"])
+    except (ValueError, KeyError, TypeError):
+        return _one_line(getattr(error, "summary", lambda: error)())
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())

@@ -1,0 +1,133 @@
+"""Secrets that are copied from one region to another, maybe on another cluster, and maybe under another name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.model.topology import SecretCopy
+from loosehanger.platforms.secret_copies import not_a_copy
+
+from .apply import RegionNamespace, foreign
+from .cluster import KubernetesCluster
+from .event_streams import LABELS, STRIMZI_LABELS
+from .resources import ManifestEntry, labelled
+
+COPIED_FROM: Final = "loosehanger-lab/copied-from"
+"""The annotation of a copy: the region and the name of what it is a copy of."""
+_GENERATIONS: Final = ("ca-cert-generation", "ca-key-generation")
+"""The annotations by which an operator knows a certificate authority's secrets, and which certificates are older."""
+_LABELS: Final = ("cluster", "kind", "component-type", "name")
+"""The labels by which it finds them."""
+
+
+def copy_secrets(region: RegionNamespace, copies: Iterable[SecretCopy], *, dry_run: bool = False) -> list[str]:
+    """Copies secrets from the namespaces of other regions.
+
+    Returns:
+        The names of the copies that were missing or differed.
+
+    Raises:
+        WrongUseError: another secret has the name of a copy; none is copied.
+        LabError: the origin has no such secret.
+    """
+    cluster = region.cluster
+    wanted = []
+    for copy in copies:
+        secret = region.places[copy.origin].cluster().get("v1", "Secret", copy.name, copy.origin)
+        present = cluster.get("v1", "Secret", copy.as_name, region.name)
+        if secret is None and not dry_run:
+            raise LabError(f"{copy.origin}: there is no secret '{copy.name}'; is its KafkaUser or Kafka cluster ready?")
+        # In check mode the region that has it may not be there yet.
+        document = copied(copy, secret, region.name) if secret is not None else None
+        if document is not None and (refusal := _refusal(region, copy, document, present)):
+            raise WrongUseError(refusal)
+        wanted.append((copy.as_name, document, present))
+    changed = []
+    for name, document, present in wanted:
+        if document is None or present is None or not _is_same(present, document):
+            changed.append(name)
+        if document is not None and not dry_run:
+            _apply(cluster, document, present)
+    return changed
+
+
+def copied(copy: SecretCopy, secret: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    """The copy: type and data, and of a certificate authority what its operator knows it by.
+
+    Owners are left behind: they are elsewhere, and with them the copy would go.
+    """
+    labels, annotations = _of_an_authority(secret["metadata"], copy)
+    return labelled(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": copy.as_name,
+                "namespace": namespace,
+                "labels": labels,
+                "annotations": {**annotations, COPIED_FROM: copy.source},
+            },
+            "type": secret.get("type", "Opaque"),
+            "data": secret.get("data") or {},
+        }
+    )
+
+
+def _of_an_authority(metadata: Mapping[str, Any], copy: SecretCopy) -> tuple[dict[str, str], dict[str, str]]:
+    """The labels and annotations that a certificate authority's secret needs; none of any other secret.
+
+    ``west-cluster-ca-cert`` belongs to the cluster ``west``, which a label names as well: as
+    ``backup-cluster-ca-cert`` it belongs to ``backup``.
+    """
+    for prefix in (STRIMZI_LABELS, LABELS):
+        annotations = _named(metadata.get("annotations"), prefix, _GENERATIONS)
+        if annotations:
+            labels = _named(metadata.get("labels"), prefix, _LABELS)
+            cluster = labels.get(f"{prefix}cluster", "")
+            role = copy.name.removeprefix(cluster)
+            if cluster and role != copy.name and copy.as_name.endswith(role):
+                labels[f"{prefix}cluster"] = copy.as_name.removesuffix(role)
+            return labels, annotations
+    return {}, {}
+
+
+def _named(present: Mapping[str, str] | None, prefix: str, names: Iterable[str]) -> dict[str, str]:
+    return {key: value for name in names if (value := (present or {}).get(key := f"{prefix}{name}")) is not None}
+
+
+def _refusal(
+    region: RegionNamespace, copy: SecretCopy, document: Mapping[str, Any], present: Mapping[str, Any] | None
+) -> str | None:
+    """What to say of a secret that is there under the copy's name, and is not this copy."""
+    if present is None:
+        return None
+    if stranger := foreign(ManifestEntry(f"secret copied from {copy.origin}", dict(document)), present):
+        return stranger
+    known_as = (present["metadata"].get("annotations") or {}).get(COPIED_FROM)
+    if known_as == copy.source:
+        return None
+    # The same may come from another region after a switch.
+    if present.get("data") == document["data"]:
+        return None
+    # Copies of before there was the annotation have the name of what they are copies of.
+    if known_as is None and copy.as_name == copy.name:
+        return None
+    return not_a_copy(region.name, copy.as_name, known_as, copy)
+
+
+def _is_same(present: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
+    if (present.get("type"), present.get("data") or {}) != (document["type"], document["data"]):
+        return False
+    return all(
+        document["metadata"][part].items() <= (present["metadata"].get(part) or {}).items()
+        for part in ("labels", "annotations")
+    )
+
+
+def _apply(cluster: KubernetesCluster, document: Mapping[str, Any], present: Mapping[str, Any] | None) -> None:
+    if present is not None and present.get("type") != document["type"]:
+        # The type of a secret cannot be changed.
+        cluster.delete({"apiVersion": "v1", "kind": "Secret", **present})
+    cluster.apply(document)

@@ -1,0 +1,140 @@
+"""The Kubernetes platform's entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from loosehanger.errors import WrongUseError
+from loosehanger.model.plan import Part, Plan
+from loosehanger.model.record import recorded_documents
+from loosehanger.platforms import entry_points
+from loosehanger.platforms.outcome import Outcome
+
+from . import access, apply, preflight
+from .bundle import collect, take_secrets_out
+from .carrying_out import carry_out, delete_described
+from .event_streams import EventStreams
+from .resources import check_documents
+from .services import ClusterContext
+from .status import status
+
+
+class EntryPoints(entry_points.EntryPoints):
+    """See the file's description."""
+
+    options: ClassVar[Mapping[str, Any]] = {
+        **entry_points.OPTIONS,
+        "kubeconfigs": {"type": "dict", "required": True},
+        "contexts": {"type": "dict", "required": True},
+        "create_namespaces": {"type": "bool", "default": True},
+        "python_image": {"type": "str", "default": ""},
+        "event_streams": {"type": "dict", "default": {}},
+        "operator_comes": {"type": "bool", "default": False},
+        "ready_seconds": {"type": "int", "default": 600},
+        "delete_seconds": {"type": "int", "default": 300},
+        "client_region": {"type": "str", "default": ""},
+        "image": {"type": "str"},
+    }
+
+    @cached_property
+    def region(self) -> apply.RegionNamespace:
+        """The region, and the places of all others."""
+        contexts = self.parameters["contexts"]
+        kubeconfigs = self.parameters["kubeconfigs"].items()
+        places = {name: ClusterContext(_absolute(path), contexts[name]) for name, path in kubeconfigs}
+        return apply.RegionNamespace(
+            name=self.name,
+            place=places[self.name],
+            places=places,
+            create_namespace=self.parameters["create_namespaces"],
+            python_image=self.parameters["python_image"],
+            checkout=self.checkout,
+            report=self.report,
+        )
+
+    def check(self, plan: Plan) -> None:
+        """Looks at the cluster: its operator, its nodes, and what one may do there."""
+        if any(other.switches for other in self.plans.values()):
+            raise WrongUseError("on Kubernetes the kit cannot switch between regions yet; nothing was changed")
+        preflight.check(
+            self.region,
+            check_documents(plan.changes, self.name, self._event_streams),
+            dialect="eventstreams" if self.parameters["event_streams"] else "strimzi",
+            operator_comes=self.parameters["operator_comes"],
+        )
+
+    def carry_out(self, plan: Plan, part: Part) -> Outcome:
+        """Gives manifests to the API server, and waits for its operators."""
+        return carry_out(
+            self.region,
+            plan,
+            part,
+            self._clients(plan),
+            self._event_streams,
+            ready_seconds=self.parameters["ready_seconds"],
+            delete_seconds=self.parameters["delete_seconds"],
+            dry_run=self.check_mode,
+        )
+
+    def delete(self, plan: Plan) -> Sequence[str]:
+        """Deletes what was described."""
+        return delete_described(
+            self.region,
+            plan,
+            self._clients(plan),
+            self._event_streams,
+            delete_seconds=self.parameters["delete_seconds"],
+            dry_run=self.check_mode,
+        )
+
+    def status(self) -> list[dict[str, Any]]:
+        """Reads what operators report."""
+        recorded = recorded_documents(self.home, self.name)
+        described = {document.reference: document.content for document in recorded}
+        return status(self.region.cluster, self.name, described)
+
+    def stop_clients(self) -> bool:
+        """Deletes everything but the Kafka clusters."""
+        return bool(apply.stop_clients(self.region, bound=self.parameters["delete_seconds"], dry_run=self.check_mode))
+
+    def delete_region(self) -> bool:
+        """Deletes the kit's resources, and the namespace if it is the kit's."""
+        recorded = access.forget(self.region, self.home, dry_run=self.check_mode)
+        bound = self.parameters["delete_seconds"]
+        return bool(apply.delete_region(self.region, bound=bound, dry_run=self.check_mode)) or recorded
+
+    def bundle(self, folder: Path) -> None:
+        """Reads resources, events and logs."""
+        collect(self.region.cluster, self.name, folder)
+
+    def scrub(self, bundle: Path, folder: Path) -> None:
+        """Takes the region's secrets out."""
+        take_secrets_out(self.region.cluster, self.name, bundle, folder)
+
+    @property
+    def _event_streams(self) -> EventStreams | None:
+        settings = self.parameters["event_streams"]
+        try:
+            return EventStreams(**settings) if settings else None
+        except TypeError as error:
+            known = ", ".join(field.name for field in fields(EventStreams))
+            raise WrongUseError(f"platform_kubernetes_event_streams: {error}; it has: {known}") from error
+
+    def _clients(self, plan: Plan) -> access.Clients:
+        inventory = list(self.parameters["kubeconfigs"])
+        region = self.parameters["client_region"] or access.client_region(self.home, inventory, plan.topology)
+        if region not in inventory:
+            known = ", ".join(inventory)
+            raise WrongUseError(
+                f"platform_kubernetes_client_region: '{region}' is no region; the inventory has: {known}"
+            )
+        return access.Clients(self.home, region, self.parameters["image"])
+
+
+def _absolute(kubeconfig: str) -> str:
+    """A path as it is also right for the commands, wherever they are called."""
+    return str(Path(kubeconfig).expanduser().absolute()) if kubeconfig else ""

@@ -1,0 +1,377 @@
+"""Running a command of the kit in a pod: the addresses of clusters on Kubernetes mean something only there.
+
+The command runs as a Job in the kit's image, with what it needs of all regions' records mounted from Secrets: of their
+users only the one that it connects as. Its output, its errors and the files that it writes arrive here as if it had run
+here, and so does its exit code.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from loosehanger.clients.connection import Connection
+from loosehanger.errors import ExitCode, LabError
+from loosehanger.model.applications import consumers
+from loosehanger.model.record import ADMINISTRATOR, PROVER, Lab, Pod, Region
+from loosehanger.paths import ROOT, caller_path
+
+from .cluster import KubernetesCluster, LogCutError, SilentError
+from .in_pod import FILES
+from .readiness import pod_problems
+from .resources import ASKS_CONNECT, LABELS, labelled
+
+HOME = "/opt/lab"
+"""The lab's home in the kit's image."""
+START_SECONDS = 300
+"""How long a pod may take to start: the image may have to be fetched."""
+SILENT_SECONDS = 300
+"""How long the API server may be away while a pod runs, which does not need it."""
+LOOK_SECONDS = 0.3
+_DAY = 86400
+_KEPT_SECONDS = 600
+_FILES = ("--report", "--junit")
+"""Options of commands that name a file to write."""
+_SPARK = ("prove", "aggregate", "watch")
+"""The user of the Spark jobs."""
+_SHARED = f"{PROVER}.properties"
+"""The file that a Spark driver and its executors have in common, and that is their secret."""
+_ASKING = ("prove",)
+"""The commands that ask mirrors how far they are."""
+_EXECUTOR = ROOT / "spark-jobs" / "conf" / "executor.yaml"
+TEMPLATE = "loosehanger-lab/executor"
+"""The annotation of a driver's pod that says what a pod of its executors looks like."""
+TEMPLATE_IN_POD = f"{HOME}/access/executor.yaml"
+"""Where Spark finds that."""
+_SERVICE_ACCOUNT = "loosehanger-lab-spark"
+"""Of Spark drivers that start executors: see docs/kubernetes.md."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    option: str
+    path: Path
+
+    @property
+    def in_pod(self) -> Path:
+        return FILES / f"{self.option.lstrip('-')}{self.path.suffix}"
+
+
+def run(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> int:
+    """Runs a command in a pod; returns its exit code.
+
+    Args:
+        lab: what is set up.
+        pod: where pods run.
+        command: the kit's command, such as ``prove``.
+        arguments: its arguments.
+
+    Raises:
+        LabError: the pod does not start, or the API server does not answer; the message says why.
+    """
+    written, passed = _files(arguments)
+    job = labelled(_job(lab, pod, command, passed))
+    name = job["metadata"]["name"]
+    cluster = KubernetesCluster(pod.kubeconfig, pod.context)
+    created = cluster.create(job)
+    try:
+        started = _wait_started(cluster, pod.namespace, name)
+        return _follow(cluster, pod.namespace, started, {w.in_pod.name: w.path for w in written})
+    finally:
+        cluster.delete({"apiVersion": "batch/v1", "kind": "Job", **created})
+
+
+def connection(pod: Pod, user: str) -> Connection:
+    """A user's way into a region's cluster, as the cluster keeps it for the kit's pods.
+
+    Raises:
+        LabError: it is not there, or the API server does not answer.
+    """
+    secret = KubernetesCluster(pod.kubeconfig, pod.context).get("v1", "Secret", pod.secret, pod.namespace)
+    place = f"{pod.namespace}: secret '{pod.secret}'"
+    properties = ((secret or {}).get("data") or {}).get(f"{user}.properties")
+    if properties is None:
+        raise LabError(f"{place} has nothing about the user '{user}'; run the set-up again")
+    return Connection.parse(base64.b64decode(properties).decode(), place)
+
+
+def _files(arguments: Sequence[str]) -> tuple[list[_Written], list[str]]:
+    """The files that a command is asked to write, and the arguments with their places in the pod."""
+    written, passed, rest = [], [], list(arguments)
+    while rest:
+        word = rest.pop(0)
+        option, equals, value = word.partition("=")
+        if option in _FILES and (equals or rest):
+            written.append(_Written(option, caller_path(value if equals else rest.pop(0))))
+            passed += [option, str(written[-1].in_pod)]
+        else:
+            passed.append(word)
+    return written, passed
+
+
+def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> dict[str, Any]:
+    spark = command in _SPARK
+    users = _users(lab, command, arguments)
+    sources = list(_record(lab, pod, users))
+    metadata = labelled({"metadata": {"labels": ASKS_CONNECT if command in _ASKING else {}}})["metadata"]
+    on_kubernetes = spark and any("k8s://" in argument for argument in arguments)
+    if on_kubernetes:
+        arguments = [*executors(lab, pod), *arguments]
+        metadata["annotations"] = {TEMPLATE: executor_template(lab)}
+        field = {"fieldPath": f"metadata.annotations['{TEMPLATE}']"}
+        sources.append({"downwardAPI": {"items": [{"path": Path(TEMPLATE_IN_POD).name, "fieldRef": field}]}})
+    container = {
+        "name": "lab",
+        "image": pod.image,
+        "command": ["python", "-P", "-m", "loosehanger.platforms.kubernetes.in_pod", command, *arguments],
+        "env": [*_environment(), *_fields(POD_IP="status.podIP", POD_NAME="metadata.name")],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "resources": {
+            "requests": {"cpu": "500m" if spark else "100m", "memory": "1536Mi" if spark else "128Mi"},
+            "limits": {"cpu": "4" if spark else "1", "memory": "3Gi" if spark else "512Mi"},
+        },
+        "volumeMounts": [
+            {"name": "access", "mountPath": f"{HOME}/access", "readOnly": True},
+            *({"name": "work", "mountPath": path, "subPath": path.rpartition("/")[2]} for path in _WRITTEN),
+        ],
+    }
+    template = {
+        "metadata": metadata,
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": on_kubernetes,
+            **({"serviceAccountName": _SERVICE_ACCOUNT} if on_kubernetes else {}),
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+            "volumes": [
+                {"name": "work", "emptyDir": {"sizeLimit": "8Gi"}},
+                {"name": "access", "projected": {"sources": sources}},
+            ],
+        },
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"lab-{command}-{secrets.token_hex(3)}", "namespace": pod.namespace},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": _DAY,
+            "ttlSecondsAfterFinished": _KEPT_SECONDS,
+            "template": template,
+        },
+    }
+
+
+_WRITTEN = ("/tmp", *(f"{HOME}/{name}" for name in ("logs", "artifacts", "spark", "watch", "cache")))  # noqa: S108 - its own
+
+
+def _environment() -> list[dict[str, str]]:
+    """What a program must know of the terminal that its output ends in."""
+    variables = {"LAB_HOME": HOME, "PYTHONUNBUFFERED": "1"}
+    if sys.stdout.isatty():
+        variables["COLUMNS"] = str(shutil.get_terminal_size().columns)
+    return [{"name": name, "value": value} for name, value in variables.items()]
+
+
+def _fields(**fields: str) -> Iterator[dict[str, Any]]:
+    """Variables that tell a pod of itself."""
+    for name, path in fields.items():
+        yield {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _users(lab: Lab, command: str, arguments: Sequence[str]) -> dict[str, str]:
+    """The user that a command connects as, by the regions that it connects to.
+
+    A region where that user is not set up is left out; the command itself says so.
+    """
+    if command == "consume":
+        own = next((consumer for consumer in consumers(lab.topology) if consumer.region == arguments[0]), None)
+        return {own.cluster_region: own.user} if own else {}
+    user = PROVER if command in _SPARK else ADMINISTRATOR
+    return {region.name: user for region in lab.regions.values() if user in region.clients}
+
+
+def _record(lab: Lab, pod: Pod, users: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """What a command needs of all regions' Secrets, as the files of ``lab.access``."""
+    for region in lab.regions.values():
+        items = [("region.json", f"{region.name}.json")]
+        if region.name == pod.namespace:
+            items.append(("lab.json", "lab.json"))
+        if user := users.get(region.name):
+            items += [(name, f"{region.name}/{name}") for name in ("ca.crt", f"{user}.properties")]
+        yield _mounted(region, items)
+
+
+def _mounted(region: Region, items: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Keys of a region's Secret, and the files that they become: a source of a projected volume."""
+    assert region.pod is not None
+    return {"secret": {"name": region.pod.secret, "items": [{"key": key, "path": path} for key, path in items]}}
+
+
+def executor_template(lab: Lab) -> str:
+    """What a pod of an executor looks like, as YAML.
+
+    The driver tells an executor how to sign in to Kafka; what it must find as files are the clusters' certificates, and
+    the secret that it shares with the driver.
+    """
+    template = yaml.safe_load(_EXECUTOR.read_text(encoding="utf-8"))
+    sharing = _sharing_region(lab)
+    sources = [
+        _mounted(region, [(name, f"{region.name}/{name}") for name in names])
+        for region in lab.regions.values()
+        if (names := [*(["ca.crt"] if region.clients else []), *([_SHARED] if region == sharing else [])])
+    ]
+    template["spec"]["volumes"].append({"name": "access", "projected": {"sources": sources}})
+    (container,) = template["spec"]["containers"]
+    container["volumeMounts"].append({"name": "access", "mountPath": f"{HOME}/access", "readOnly": True})
+    return str(yaml.safe_dump(template, sort_keys=False))
+
+
+def _sharing_region(lab: Lab) -> Region:
+    """The region whose file for the prover is what a driver shares with its executors."""
+    for region in lab.regions.values():
+        if PROVER in region.clients:
+            return region
+    raise LabError(f"no region has the user '{PROVER}' to connect as; run the set-up again")
+
+
+def executors(lab: Lab, pod: Pod) -> list[str]:
+    """What Spark's own scheduler on Kubernetes must know of this pod and of the lab."""
+    settings = {
+        "spark.driver.host": "$(POD_IP)",
+        # What the driver tells its executors has Kafka's passwords in it. A file that all of them have is their secret.
+        "spark.authenticate": "true",
+        "spark.authenticate.secret.file": f"{HOME}/access/{_sharing_region(lab).name}/{_SHARED}",
+        # By Spark's default cipher: with AES/GCM, executors of Spark 4.0.0 wait without end for their first answer.
+        "spark.network.crypto.enabled": "true",
+        "spark.kubernetes.namespace": pod.namespace,
+        # With the driver's pod its executors go as well, however it ends.
+        "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
+        "spark.kubernetes.executor.container.image": pod.image,
+        "spark.kubernetes.executor.podTemplateFile": TEMPLATE_IN_POD,
+        # What it would need more rights for, and has no use for here.
+        "spark.kubernetes.executor.disableConfigMap": "true",
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",
+        **{f"spark.kubernetes.executor.label.{name}": value for name, value in LABELS.items()},
+    }
+    return [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+
+
+def _wait_started(cluster: KubernetesCluster, namespace: str, job: str) -> str:
+    """Waits until the job's pod runs, or has run; returns its name."""
+    deadline, pause, told = time.monotonic() + START_SECONDS, 0.2, ""
+    while True:
+        pods = cluster.list("v1", "Pod", namespace, f"batch.kubernetes.io/job-name={job}")
+        if pods and pods[0].get("status", {}).get("phase") in ("Running", "Succeeded", "Failed"):
+            return str(pods[0]["metadata"]["name"])
+        problems = [problem for pod in pods for problem in pod_problems(pod)] or _refusals(cluster, namespace, job)
+        text = "; ".join(problems)
+        if time.monotonic() >= deadline:
+            raise LabError(
+                f"{namespace}: Job/{job}: its pod did not start within {START_SECONDS} s: "
+                f"{text or 'Kubernetes has not said why'}"
+            )
+        if text and text != told:
+            print(f"waiting: {text}", file=sys.stderr, flush=True)
+            told = text
+        time.sleep(pause)  # between two looks; the condition above decides when it ends
+        pause = min(pause * 1.3, 2.0)
+
+
+def _refusals(cluster: KubernetesCluster, namespace: str, job: str) -> list[str]:
+    """Why there is no pod at all: a quota, for instance."""
+    return [
+        " ".join(str(event.get("message", "")).split())
+        for event in cluster.list("v1", "Event", namespace)
+        if event.get("involvedObject", {}).get("name") == job and event.get("type") == "Warning"
+    ]
+
+
+def _follow(cluster: KubernetesCluster, namespace: str, pod: str, files: Mapping[str, Path]) -> int:
+    """Shows a pod's output until it ends, through cut connections and restarts of the API server; its exit code."""
+    output = _Output(files)
+    try:
+        return _follow_output(cluster, namespace, pod, output)
+    except LabError as error:
+        error.shown = output.shown
+        raise
+
+
+def _follow_output(cluster: KubernetesCluster, namespace: str, pod: str, output: _Output) -> int:
+    last, silent_since = "", None
+    while True:
+        try:
+            for at, line in cluster.follow(namespace, pod, "lab", since=last):
+                last, silent_since = at, None
+                output.take(line)
+            code, silent_since = _exit_code(cluster, namespace, pod), None
+        except LogCutError:
+            continue
+        except SilentError as error:
+            silent_since = silent_since or time.monotonic()
+            if time.monotonic() >= silent_since + SILENT_SECONDS:
+                raise LabError(f"{error}; gave up after {SILENT_SECONDS} s") from error
+            code = None
+        if code == ExitCode.FAILED and not output.begun:
+            # A command that fails says why. What Python says where it does not even begin is no verdict of its.
+            raise LabError(f"{namespace}: Pod/{pod} ended with exit code {code} before the command began; see above")
+        if code is not None:
+            output.write_files()
+            return code
+        time.sleep(LOOK_SECONDS)  # until Kubernetes has noticed that the program has ended, or answers again
+
+
+def _exit_code(cluster: KubernetesCluster, namespace: str, pod: str) -> int | None:
+    found = cluster.get("v1", "Pod", pod, namespace)
+    if found is None:
+        raise LabError(f"{namespace}: Pod/{pod} was deleted by somebody else")
+    for container in found.get("status", {}).get("containerStatuses") or ():
+        if ended := (container.get("state") or {}).get("terminated"):
+            return int(ended["exitCode"])
+    return None
+
+
+class _Output:
+    """Takes the marked lines of a pod's log apart."""
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = files
+        self._parts: dict[str, bytearray] = {}
+        self.begun = False
+        """Whether the command itself has said something."""
+        self.shown = False
+        """Whether it was output."""
+
+    def take(self, line: str) -> None:
+        """Shows a line, or keeps it, whatever it is."""
+        mark, text = line[:1], line[1:]
+        self.begun = self.begun or mark in ("o", "e")
+        if mark == "o":
+            self.shown = True
+            print(text, flush=True)
+        elif mark == "f":
+            name, _, part = text.partition(" ")
+            self._parts.setdefault(name, bytearray()).extend(base64.b64decode(part))
+        else:
+            # What Python says before the command runs bears no mark.
+            print(text if mark == "e" else line, file=sys.stderr, flush=True)
+
+    def write_files(self) -> None:
+        """Writes what the command has written, where its caller wanted it."""
+        for name, path in self._files.items():
+            if name in self._parts:
+                path.write_bytes(self._parts[name])

@@ -1,0 +1,236 @@
+"""Checks before anything is made: one list of everything that is missing."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+from loosehanger.errors import LabError, WrongUseError
+
+from .apply import RegionNamespace, foreign
+from .cluster import KubernetesCluster
+from .event_streams import API_VERSIONS, inner_pools
+from .resources import CLUSTERS, ManifestEntry, reference
+from .rights import rights
+
+OLDEST: Final = (1, 30)
+"""The oldest Kubernetes that the kit is for."""
+_HELM_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
+_UNITS: Final[Mapping[str, Decimal | int]] = {
+    "": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+}  # fmt: skip
+
+
+def check(region: RegionNamespace, manifests: Sequence[ManifestEntry], *, dialect: str, operator_comes: bool) -> None:
+    """Checks everything that the set-up of a region needs.
+
+    Args:
+        region: which.
+        manifests: what is going to be applied; those of other regions are left out.
+        dialect: whose resources they are.
+        operator_comes: whether the operator is installed after this.
+
+    Raises:
+        WrongUseError: something is missing; the message lists all of it.
+    """
+    cluster = region.cluster
+    own = region.own(manifest for manifest in manifests if manifest.namespace == region.name)
+    missing = [
+        *_version(cluster),
+        *_access(cluster, region, dialect),
+        *_namespace(cluster, region),
+        *(() if operator_comes else _kinds(cluster, own)),
+    ]
+    missing += _unnamed_nodes(own)
+    # What follows reads resources; without the right to do so it would only repeat what was said.
+    if not missing:
+        missing += [*_strangers(cluster, own), *_storage(cluster, own), *_quotas(cluster, region, own)]
+        missing += _scaled_controllers(cluster, own)
+        if not operator_comes:
+            missing += _refused(cluster, region, own)
+    if missing:
+        raise WrongUseError(f"{region.name} on {cluster.name}: {'; '.join(missing)}")
+
+
+def _version(cluster: KubernetesCluster) -> Iterator[str]:
+    found = cluster.version()
+    match = re.match(r"v(\d+)\.(\d+)", found)
+    if match and (int(match[1]), int(match[2])) < OLDEST:
+        yield f"Kubernetes is {found}; the kit needs {OLDEST[0]}.{OLDEST[1]} or newer"
+
+
+def _access(cluster: KubernetesCluster, region: RegionNamespace, dialect: str) -> Iterator[str]:
+    for right in rights(dialect, create_namespace=region.create_namespace):
+        refused: dict[str, list[str]] = defaultdict(list)
+        for attributes in right.attributes(region.name):
+            if not cluster.allowed(attributes):
+                refused["/".join(filter(None, (attributes["resource"], attributes.get("subresource"))))].append(
+                    attributes["verb"]
+                )
+        for resource, verbs in refused.items():
+            name = f"{resource}.{right.group}" if right.group else resource
+            yield f"this account may not {', '.join(verbs)} {name}"
+
+
+def _namespace(cluster: KubernetesCluster, region: RegionNamespace) -> Iterator[str]:
+    if region.create_namespace:
+        return
+    # Without rights on namespaces themselves, what is in it tells whether it is there: reading never does.
+    if cluster.allowed({"group": "", "resource": "namespaces", "verb": "get", "name": region.name}) and (
+        cluster.get("v1", "Namespace", region.name) is None
+    ):
+        yield f"there is no namespace '{region.name}', and platform_kubernetes_create_namespaces is false; make it"
+
+
+def _kinds(cluster: KubernetesCluster, manifests: Sequence[ManifestEntry]) -> Iterator[str]:
+    unknown = dict.fromkeys(manifest.kind for manifest in manifests if not cluster.serves(*manifest.kind))
+    for version in dict.fromkeys(version for version, _ in unknown):
+        names = ", ".join(kind for at, kind in unknown if at == version)
+        other = next((v for v in API_VERSIONS if v != version and cluster.serves(v, "EventStreams")), None)
+        if version in API_VERSIONS and other:
+            yield f"the cluster's Event Streams has {other} and not {version}: set event_streams_version to its version"
+            continue
+        yield (
+            f"the cluster does not know {names} ({version}): install the operator, or set platform_operator_role to "
+            "have it installed"
+        )
+
+
+def _unnamed_nodes(manifests: Sequence[ManifestEntry]) -> Iterator[str]:
+    """Listeners whose clients would refuse the certificate, for it names no node."""
+    for manifest in manifests:
+        kafka = manifest.document.get("spec", {})
+        kafka = kafka.get("strimziOverrides", kafka).get("kafka") or {}
+        for listener in kafka.get("listeners") or () if manifest.document["kind"] in CLUSTERS else ():
+            names = ((listener.get("configuration") or {}).get("bootstrap") or {}).get("alternativeNames")
+            if listener.get("type") == "nodeport" and listener.get("tls") and not names:
+                yield (
+                    f"{manifest.where}: listener '{listener.get('name')}' is reached at the nodes' addresses, and its "
+                    "certificate has none of them: name them in configuration.bootstrap.alternativeNames "
+                    "(kafka_cluster_external_configuration)"
+                )
+
+
+def _strangers(cluster: KubernetesCluster, manifests: Sequence[ManifestEntry]) -> Iterator[str]:
+    for manifest in manifests:
+        present = cluster.get(*manifest.kind, manifest.name, manifest.document["metadata"].get("namespace"))
+        if stranger := foreign(manifest, {"kind": manifest.kind[1], **present} if present else None):
+            yield stranger
+
+
+def _scaled_controllers(cluster: KubernetesCluster, manifests: Sequence[ManifestEntry]) -> Iterator[str]:
+    """Node pools of an EventStreams whose number of controllers would change, which IBM does not support."""
+    for manifest in manifests:
+        if manifest.document["kind"] != "EventStreams":
+            continue
+        present = cluster.get(*manifest.kind, manifest.name, manifest.document["metadata"].get("namespace")) or {}
+        before = {pool.get("name"): pool for pool in inner_pools(present)}
+        for pool in inner_pools(manifest.document):
+            was, wanted = before.get(pool["name"], pool).get("replicas"), pool.get("replicas")
+            if was != wanted and "controller" in (pool.get("roles") or ()):
+                yield (
+                    f"{manifest.where}: node pool '{pool['name']}' cannot go from {was} to {wanted} nodes: they are "
+                    f"controllers, and IBM does not support scaling those; set kafka_replicas={was}, or clean up first"
+                )
+
+
+def _refused(cluster: KubernetesCluster, region: RegionNamespace, manifests: Sequence[ManifestEntry]) -> Iterator[str]:
+    """What the API server would not accept. A namespace that is not there yet is tried where there is one."""
+    there = not region.create_namespace or cluster.get("v1", "Namespace", region.name) is not None
+    for manifest in manifests:
+        document = manifest.document
+        if document["kind"] == "Namespace":
+            continue
+        if not there:
+            name = f"lab-{document['metadata']['name']}"
+            document = {**document, "metadata": {**document["metadata"], "name": name, "namespace": "default"}}
+        try:
+            cluster.apply(document, dry_run=True)
+        except WrongUseError as error:
+            yield f"{manifest.where}: {error}"
+        except LabError as error:
+            if there:
+                yield f"{manifest.where}: {error}"
+
+
+def _storage(cluster: KubernetesCluster, manifests: Sequence[ManifestEntry]) -> Iterator[str]:
+    wanted = {
+        storage.get("class"): reference(manifest.document)
+        for manifest in manifests
+        for storage in _claims(manifest.document.get("spec"))
+    }
+    if not wanted:
+        return
+    try:
+        classes = cluster.list("storage.k8s.io/v1", "StorageClass")
+    except LabError:
+        return  # Not every account may look; the operator says it then.
+    names = {found["metadata"]["name"] for found in classes}
+    default = any((c["metadata"].get("annotations") or {}).get(_HELM_DEFAULT) == "true" for c in classes)
+    for name, where in wanted.items():
+        if name and name not in names:
+            yield f"{where}: there is no storage class '{name}'; there are: {', '.join(sorted(names)) or 'none'}"
+        if not name and not default:
+            known = ", ".join(sorted(names)) or "none"
+            yield f"{where}: the cluster has no default storage class; name one of: {known}"
+
+
+def _claims(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, dict):
+        if value.get("type") == "persistent-claim":
+            yield value
+        for item in value.values():
+            yield from _claims(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _claims(item)
+
+
+def _quotas(cluster: KubernetesCluster, region: RegionNamespace, manifests: Sequence[ManifestEntry]) -> Iterator[str]:
+    new = [m for m in manifests if not cluster.get(*m.kind, m.name, m.document["metadata"].get("namespace"))]
+    needed = _needs([manifest.document for manifest in new])
+    for quota in cluster.list("v1", "ResourceQuota", region.name):
+        status = quota.get("status") or {}
+        for name, hard in (status.get("hard") or {}).items():
+            left = quantity(hard) - quantity((status.get("used") or {}).get(name, "0"))
+            if needed.get(name, 0) > left:
+                yield (
+                    f"ResourceQuota/{quota['metadata']['name']} leaves {left:f} {name}; the region needs at least "
+                    f"{needed[name]:f}"
+                )
+
+
+def _needs(documents: Sequence[Mapping[str, Any]]) -> dict[str, Decimal]:
+    """What resources need at least, by the names of quotas. What a manifest leaves to the operator is not counted."""
+    needs: dict[str, Decimal] = defaultdict(Decimal)
+    for document in documents:
+        spec = document.get("spec") or {}
+        copies = Decimal(spec.get("replicas", 1))
+        if document["kind"] in CLUSTERS:
+            needs["pods"] += 1  # of topic and user operator
+            continue
+        if document["kind"] not in ("KafkaNodePool", "KafkaMirrorMaker2"):
+            continue
+        needs["pods"] += copies
+        for field in ("requests", "limits"):
+            for name, value in ((spec.get("resources") or {}).get(field) or {}).items():
+                needs[f"{field}.{name}"] += copies * quantity(value)
+                if field == "requests":
+                    needs[name] += copies * quantity(value)
+    return needs
+
+
+def quantity(text: str | float) -> Decimal:
+    """A Kubernetes quantity, such as ``500m`` or ``1Gi``, as a number.
+
+    Raises:
+        WrongUseError: it is none.
+    """
+    match = re.fullmatch(r"([0-9.]+)([a-zA-Z]*)", str(text))
+    if not match or match[2] not in _UNITS:
+        raise WrongUseError(f"'{text}' is not a quantity, as in 500m or 1Gi")
+    return Decimal(match[1]) * _UNITS[match[2]]

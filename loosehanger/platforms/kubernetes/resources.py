@@ -1,0 +1,159 @@
+"""What is applied: reading manifests, their order, and the labels that tell the kit's resources from other people's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from loosehanger.errors import WrongUseError
+from loosehanger.model.documents import Document
+
+from .event_streams import API_VERSIONS, EventStreams, to_event_streams
+
+FIELD_MANAGER: Final = "loosehanger-lab"
+"""Owns the fields that the kit sets."""
+USER_FIELD_MANAGER: Final = "loosehanger-lab-user"
+"""Owns those that its user sets with a command: the next set-up leaves them alone, unless a manifest has them too."""
+LABELS: Final = {
+    "app.kubernetes.io/managed-by": "loosehanger-lab",
+    "app.kubernetes.io/part-of": "loosehanger-lab",
+}
+"""Every resource of the kit has them, and nothing without them is ever changed or deleted."""
+SELECTOR: Final = ",".join(f"{key}={value}" for key, value in LABELS.items())
+ASKS_CONNECT: Final = {"loosehanger-lab/asks-connect": "true"}
+"""What pods have besides that ask mirrors how far they are; network policies let nobody else in."""
+MIRROR_PODS: Final = {"app.kubernetes.io/name": "kafka-mirror-maker-2"}
+"""What the pods of every mirror have: Strimzi sets it, and so does Event Streams, unlike the labels of their own."""
+
+STRIMZI: Final = "kafka.strimzi.io/v1"
+
+_OPERATORS = (STRIMZI, *API_VERSIONS)
+ORDER: Final = (
+    ("v1", "Namespace"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+    ("v1", "PersistentVolumeClaim"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+    (STRIMZI, "KafkaNodePool"),
+    (STRIMZI, "Kafka"),
+    *((version, "EventStreams") for version in API_VERSIONS),
+    *((version, kind) for kind in ("KafkaTopic", "KafkaUser", "KafkaMirrorMaker2") for version in _OPERATORS),
+    ("apps/v1", "Deployment"),
+    ("batch/v1", "Job"),
+)
+"""The kinds that the kit makes, in the order in which they need each other; they are deleted the other way round."""
+CLUSTERS: Final = ("Kafka", "EventStreams")
+CLIENTS: Final = ("Job", "Deployment", "KafkaMirrorMaker2")
+"""What talks to clusters, in the order in which it is stopped."""
+
+
+@dataclass(frozen=True)
+class ManifestEntry:
+    """A resource of a manifest file."""
+
+    place: str
+    """File and line, for messages."""
+    document: dict[str, Any]
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """``apiVersion`` and ``kind``."""
+        return self.document["apiVersion"], self.document["kind"]
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.document["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that it is in, or that it is."""
+        metadata = self.document["metadata"]
+        return str(metadata["name"] if self.kind == ("v1", "Namespace") else metadata.get("namespace", ""))
+
+    @property
+    def where(self) -> str:
+        """File, line and resource, for messages."""
+        return f"{self.place}: {reference(self.document)}"
+
+
+def reference(document: Mapping[str, Any]) -> str:
+    """``Kind/name``, for messages."""
+    return f"{document['kind']}/{document.get('metadata', {}).get('name', '')}".rstrip("/")
+
+
+def check_documents(
+    resources: Iterable[Document], namespace: str | None = None, event_streams: EventStreams | None = None
+) -> list[ManifestEntry]:
+    """Makes resources what is applied.
+
+    Args:
+        resources: as they were described.
+        namespace: the only namespace that the resources may be for; None for any.
+        event_streams: converts them for IBM Event Streams; None leaves Strimzi's as they stand.
+
+    Returns:
+        The resources, each with the kit's labels, in the order in which they are applied.
+
+    Raises:
+        WrongUseError: one is not a resource of this namespace, or not one that the kit applies.
+    """
+    documents = [(f"{document.source}:{document.line}", document.content) for document in resources]
+    for where, document in documents:
+        _check(where, document)
+    if event_streams:
+        documents = to_event_streams(documents, event_streams)
+    manifests = [ManifestEntry(where, labelled(document)) for where, document in documents]
+    for manifest in manifests:
+        if namespace is not None and manifest.namespace != namespace:
+            raise WrongUseError(
+                f"{manifest.where}: metadata.namespace: '{manifest.namespace}' is not the region's namespace "
+                f"'{namespace}'"
+            )
+    return sorted(manifests, key=lambda manifest: ORDER.index(manifest.kind))
+
+
+def _check(where: str, document: Mapping[str, Any]) -> None:
+    metadata = document.get("metadata")
+    for field, value in {
+        "apiVersion": document.get("apiVersion"),
+        "kind": document.get("kind"),
+        "metadata.name": metadata.get("name") if isinstance(metadata, dict) else None,
+    }.items():
+        if not isinstance(value, str) or not value:
+            raise WrongUseError(f"{where}: {field}: is missing")
+    kind = document["apiVersion"], document["kind"]
+    if kind not in ORDER:
+        of_kind = [version for version, name in ORDER if name == kind[1]]
+        if of_kind:
+            raise WrongUseError(
+                f"{where}: {reference(document)}: apiVersion: '{kind[0]}' is not one that the kit applies; "
+                f"expected {' or '.join(of_kind)}"
+            )
+        known = ", ".join(dict.fromkeys(name for _, name in ORDER))
+        raise WrongUseError(f"{where}: kind: '{kind[1]}' is not one that the kit applies; it knows: {known}")
+
+
+def labelled(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the resource with the kit's labels."""
+    copied: dict[str, Any] = copy.deepcopy(dict(document))
+    metadata = copied["metadata"]
+    metadata["labels"] = {**(metadata.get("labels") or {}), **LABELS}
+    return copied
+
+
+def is_ours(document: Mapping[str, Any]) -> bool:
+    """Whether a resource of the cluster has the kit's labels."""
+    labels = document["metadata"].get("labels") or {}
+    return all(labels.get(key) == value for key, value in LABELS.items())
+
+
+def content(document: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a resource says, without what the API server and the operators write into it."""
+    if document is None:
+        return {}
+    bookkeeping = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
+    metadata = {key: value for key, value in document["metadata"].items() if key not in bookkeeping}
+    return {key: value for key, value in document.items() if key != "status"} | {"metadata": metadata}

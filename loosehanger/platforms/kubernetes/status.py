@@ -1,0 +1,165 @@
+"""Is everything there, and healthy, and if not, why not: as the local platform tells it, from what operators report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from loosehanger.platforms.connector_states import held
+
+from .cluster import KubernetesCluster
+from .event_streams import inner_pools
+from .readiness import connector_problems, pod_problems, waiting_for, wanted_connectors
+from .resources import CLUSTERS
+from .rights import list_own
+
+Document = Mapping[str, Any]
+
+
+def status(
+    cluster: KubernetesCluster, namespace: str, described: Mapping[str, Document] | None = None
+) -> list[dict[str, Any]]:
+    """The health of every cluster, mirror and program of a region: kind, name, healthy, state, detail.
+
+    Args:
+        cluster: where it is.
+        namespace: the region.
+        described: what the kit has carried out there, by ``Kind/name``, as far as that is known.
+    """
+    known = described or {}
+    found = list_own(cluster, namespace, (*CLUSTERS, "KafkaNodePool", "KafkaTopic", "KafkaMirrorMaker2", "Deployment"))
+    pods = cluster.list("v1", "Pod", namespace)
+    now = datetime.now(UTC)
+    healths = [
+        *(
+            cluster_health(kafka, found["KafkaNodePool"], found["KafkaTopic"], pods)
+            for kind in CLUSTERS
+            for kafka in found[kind]
+        ),
+        *(mirror_health(mirror, pods, _of_kit(mirror, known)) for mirror in found["KafkaMirrorMaker2"]),
+        *(program_health(program, pods, now, _of_kit(program, known)) for program in found["Deployment"]),
+    ]
+    return [dict(zip(("kind", "name", "healthy", "state", "detail"), health, strict=True)) for health in healths]
+
+
+def _of_kit(document: Document, described: Mapping[str, Document]) -> Document | None:
+    return described.get(f"{document['kind']}/{document['metadata']['name']}")
+
+
+Health = tuple[str, str, bool, str, str]
+
+
+def cluster_health(
+    kafka: Document, pools: Sequence[Document], topics: Sequence[Document], pods: Sequence[Document] = ()
+) -> Health:
+    """A Kafka cluster's health."""
+    name = kafka["metadata"]["name"]
+    reasons = [reason] if (reason := waiting_for(kafka)) else []
+    waiting = [topic["metadata"]["name"] for topic in topics if waiting_for(topic)]
+    reasons += [f"not ready: topics {', '.join(waiting)}"] if waiting else []
+    reasons += _of_its_pods(kafka, pods)
+    if reasons:
+        state = "Degraded" if kafka.get("status") else "Down"
+        return kafka["kind"], name, False, state, "; ".join(reasons)
+    nodes = sum(pool["spec"]["replicas"] for pool in pools if _of(pool) == name) or sum(
+        pool.get("replicas", 0) for pool in inner_pools(kafka)
+    )
+    own = [topic for topic in topics if _of(topic) == name]
+    partitions = sum(topic["spec"].get("partitions", 1) for topic in own)
+    # Topics that mirrors have made are no resources, and not counted.
+    topics_ = [_count(len(own), "topic"), _count(partitions, "partition")] if own else []
+    detail = ", ".join([_count(nodes, "node"), *topics_])
+    return kafka["kind"], name, True, "Running", detail
+
+
+def mirror_health(mirror: Document, pods: Sequence[Document] = (), described: Document | None = None) -> Health:
+    """A mirror's health.
+
+    Args:
+        mirror: as the API server has it.
+        pods: of its namespace.
+        described: what the kit has carried out; None where that is not known, and the mirror's own word is taken.
+    """
+    kind, name, spec = mirror["kind"], mirror["metadata"]["name"], mirror["spec"]
+    wanted = described or mirror
+    if by_hand := _replicas_differ(spec, wanted["spec"]):
+        return kind, name, False, *by_hand
+    said = "; ".join(connector_problems(mirror, wanted)) or waiting_for(mirror)
+    if reason := "; ".join([*([said] if said else []), *_of_its_pods(mirror, pods)]):
+        return kind, name, False, "Degraded", reason
+    if not spec.get("replicas", 1):
+        return kind, name, True, "Stopped", "as it should be: spec.replicas is 0"
+    connectors = mirror.get("status", {}).get("connectors") or []
+    idle = [c["name"] for c in connectors if c["connector"]["state"] == "RUNNING" and not c.get("tasks")]
+    if idle:
+        return kind, name, False, "Degraded", f"no task when the operator last looked: {', '.join(idle)}"
+    if as_wanted := held(wanted_connectors(wanted["spec"])):
+        return kind, name, True, *as_wanted
+    sources = ", ".join(
+        entry["source"]["alias"] if "source" in entry else entry["sourceCluster"] for entry in spec["mirrors"]
+    )
+    tasks = sum(len(connector.get("tasks") or ()) for connector in connectors)
+    detail = f"from {sources}: {_count(len(connectors), 'connector')}, {_count(tasks, 'task')} on "
+    return kind, name, True, "Running", detail + _count(spec.get("replicas", 1), "worker")
+
+
+def program_health(
+    deployment: Document, pods: Sequence[Document], now: datetime, described: Document | None = None
+) -> Health:
+    """A program's health.
+
+    Args:
+        deployment: as the API server has it.
+        pods: of its namespace.
+        now: the time.
+        described: what the kit has carried out; None where that is not known, and the Deployment's own word is taken.
+    """
+    kind, name, spec = deployment["kind"], deployment["metadata"]["name"], deployment["spec"]
+    if by_hand := _replicas_differ(spec, (described or deployment)["spec"]):
+        return kind, name, False, *by_hand
+    labels = spec["selector"]["matchLabels"].items()
+    own = [pod for pod in pods if labels <= (pod["metadata"].get("labels") or {}).items()]
+    if reason := waiting_for(deployment):
+        return kind, name, False, "Down", "; ".join([reason, *(p for pod in own for p in pod_problems(pod))])
+    if not spec.get("replicas", 1):
+        return kind, name, True, "Stopped", "as it should be: spec.replicas is 0"
+    detail = f"{spec.get('replicas', 1)} running"
+    if started := [pod["status"]["startTime"] for pod in own if pod.get("status", {}).get("startTime")]:
+        detail += f" for {(now - datetime.fromisoformat(max(started))).total_seconds():.0f} s"
+    return kind, name, True, "Running", detail
+
+
+def _replicas_differ(spec: Document, wanted: Document) -> tuple[str, str] | None:
+    """State and reason where somebody has stopped, or started, what the kit has carried out otherwise."""
+    replicas, should = spec.get("replicas", 1), wanted.get("replicas", 1)
+    if bool(replicas) == bool(should):
+        return None
+    return "Degraded" if replicas else "Stopped", f"spec.replicas is {replicas} and should be {should}"
+
+
+def _of_its_pods(document: Document, pods: Sequence[Document]) -> list[str]:
+    """What the pods of an operator's resource lack. The operator itself looks at them every few minutes only."""
+    own = [
+        pod
+        for pod in pods
+        if _of(pod) == document["metadata"]["name"]
+        and (_labels(pod).get("kind") == "KafkaMirrorMaker2") == (document["kind"] == "KafkaMirrorMaker2")
+    ]
+    return [problem for pod in own for problem in pod_problems(pod)]
+
+
+def _labels(document: Document) -> dict[str, str]:
+    """Labels, with an operator's by their names without its prefix."""
+    return {
+        name.removeprefix("strimzi.io/").removeprefix("eventstreams.ibm.com/"): value
+        for name, value in (document["metadata"].get("labels") or {}).items()
+    }
+
+
+def _of(document: Document) -> str:
+    return _labels(document).get("cluster", "")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,70 @@
+"""Changing a topic on Kubernetes: in its KafkaTopic, for an operator soon undoes what is changed in Kafka alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.model.record import Region
+from loosehanger.waiting import wait_for
+
+from .cluster import KubernetesCluster
+from .readiness import unseen, waiting_for
+from .rights import list_own
+
+SEEN_SECONDS = 60.0
+"""How long the operator may take to look at a change."""
+
+
+def change(region: Region, topic: str, changes: Mapping[str, str | None]) -> bool:
+    """Changes a topic's settings where they are declared, and waits until the operator has carried that out.
+
+    Args:
+        region: whose topic.
+        topic: its name in Kafka.
+        changes: setting → value; None for its default.
+
+    Returns:
+        Whether there is such a resource: a mirror's copies have none.
+
+    Raises:
+        WrongUseError: the operator refuses the change; it is taken back.
+        LabError: the API server does not answer, or no operator looks at the change.
+    """
+    if region.kubernetes is None:
+        raise LabError(f"{region.name}: the record does not say where its resources are; run the set-up again")
+    cluster = KubernetesCluster(region.kubernetes.kubeconfig, region.kubernetes.context)
+    declared = next(
+        (
+            resource
+            for resource in list_own(cluster, region.name, ("KafkaTopic",))["KafkaTopic"]
+            if resource["spec"].get("topicName", resource["metadata"]["name"]) == topic
+        ),
+        None,
+    )
+    if declared is None:
+        return False
+    before = declared["spec"].get("config") or {}
+    cluster.change(declared, {"spec": {"config": dict(changes)}})
+    if refusal := _refusal(cluster, declared):
+        cluster.change(declared, {"spec": {"config": {name: before.get(name) for name in changes}}})
+        raise WrongUseError(f"{region.name}: {topic}: the operator refuses the change: {refusal}")
+    return True
+
+
+def _refusal(cluster: KubernetesCluster, declared: Mapping[str, Any]) -> str | None:
+    """What an operator says against the newest version of a resource, once it has looked at it."""
+    metadata = declared["metadata"]
+    name = f"{metadata['namespace']}: KafkaTopic/{metadata['name']}"
+    present: dict[str, Any] = {}
+
+    def not_seen() -> str | None:
+        found = cluster.get(declared["apiVersion"], "KafkaTopic", metadata["name"], metadata["namespace"])
+        if found is None:
+            raise LabError(f"{name} has been deleted by somebody else")
+        present.update({**declared, **found})
+        return unseen(present)
+
+    wait_for(not_seen, SEEN_SECONDS, f"{name} has been changed, and not been carried out")
+    return waiting_for(present)

@@ -1,0 +1,75 @@
+"""The record by which the kit's own clients reach a region: see ``loosehanger.model.record``, which reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loosehanger.files import write_file
+from loosehanger.model.applications import ledgers, prover_region
+from loosehanger.model.documents import Document
+from loosehanger.model.record import PROVER, region_record
+from loosehanger.model.resources import Deployment, KafkaMirrorMaker2
+from loosehanger.model.topology import Topology
+from loosehanger.platforms.web_consoles import web_console
+
+from .deployment import Program
+from .kafka_cluster import LocalCluster
+from .mirror_maker import LocalMirrorMaker
+from .region import LocalRegion
+from .secret_store import read_secret
+
+
+def record(region: LocalRegion, documents: Sequence[Document], topology: Topology) -> bool:
+    """Writes client configurations for every user of the region, and the region's record; True when it changed.
+
+    They are for the person at the keyboard, who is everywhere; only provers are in a region of their own, and reach the
+    others through links.
+
+    Args:
+        region: which.
+        documents: what was carried out in it.
+        topology: all regions.
+    """
+    folder = region.home / "access"
+    own = folder / region.name
+    changed = False
+    clients: dict[str, str] = {}
+    prover = prover_region(topology)
+    for user in region.resources("KafkaUser"):
+        name = user["metadata"]["name"]
+        cluster = LocalCluster.of(region, user["metadata"]["labels"]["strimzi.io/cluster"])
+        changed |= write_file(own / "ca.crt", read_secret(region, f"{cluster.name}-cluster-ca-cert")["ca.crt"])
+        properties = {
+            "bootstrap.servers": ",".join(
+                cluster.addresses_for(prover) if name == PROVER and prover in region.others else cluster.addresses(2)
+            ),
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": read_secret(region, name)["sasl.jaas.config"].decode(),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(own / "ca.crt"),
+        }
+        path = own / f"{name}.properties"
+        changed |= write_file(path, "".join(f"{key}={value}\n" for key, value in properties.items()))
+        clients[name] = str(path)
+    for path in own.glob("*.properties"):
+        # Of users that are no longer there.
+        if path.stem not in clients:
+            path.unlink()
+            changed = True
+    text = region_record(
+        region.name,
+        documents,
+        clients=clients,
+        logs={
+            deployment["metadata"]["name"]: str(Program(region, Deployment.model_validate(deployment)).log)
+            for deployment in region.resources("Deployment")
+        },
+        ledgers={name: str(region.volumes / claim) for (_, name), claim in ledgers(Topology(documents)).items()},
+        consoles=[console for deployment in region.resources("Deployment") if (console := web_console(deployment))],
+        connect={
+            mirror["metadata"]["name"]: LocalMirrorMaker(region, KafkaMirrorMaker2.model_validate(mirror)).access
+            for mirror in region.resources("KafkaMirrorMaker2")
+        },
+    )
+    return changed | write_file(folder / f"{region.name}.json", text)

@@ -1,0 +1,284 @@
+"""Applying and deleting resources: what kubectl and the operators do together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import yaml
+
+from loosehanger.errors import LabError
+from loosehanger.files import make_folder, remove_folder
+from loosehanger.model.manifests import Manifest, in_order
+from loosehanger.model.resources import (
+    Deployment,
+    Kafka,
+    KafkaMirrorMaker2,
+    KafkaNodePool,
+    KafkaTopic,
+    KafkaUser,
+    Namespace,
+    OfCluster,
+    PersistentVolumeClaim,
+    Resource,
+    Secret,
+)
+from loosehanger.platforms.outcome import Outcome
+from loosehanger.waiting import wait_for
+
+from . import kafka_entities, processes
+from .deployment import Program
+from .kafka_cluster import LocalCluster
+from .mirror_maker import LocalMirrorMaker
+from .region import LocalRegion
+from .secret_store import delete_secret, read_secret, write_secret
+
+
+def apply(
+    region: LocalRegion, manifests: Sequence[Manifest], *, ready_seconds: float, dry_run: bool = False
+) -> Outcome:
+    """Carries out manifests of one region, in the order in which they need each other, and waits until they are ready.
+
+    What does not need what comes before it to be ready is not held up: consumers start while their mirrors do.
+
+    Args:
+        region: where.
+        manifests: what.
+        ready_seconds: how long each cluster, each mirror, and all programs together may take to get ready.
+        dry_run: only tell which manifests differ from those applied before.
+
+    Raises:
+        ManifestError: a manifest cannot be carried out.
+        LabError: carrying it out failed.
+    """
+    ordered = in_order(manifests)
+    outcome = _compare(region, ordered)
+    if dry_run:
+        return outcome
+    outcome.changed = []
+    if not region.exists() and not any(isinstance(manifest.resource, Namespace) for manifest in ordered):
+        raise LabError(f"{region.name}: there is no such region yet; apply its Namespace first")
+    for kind in dict.fromkeys(type(manifest.resource) for manifest in ordered):
+        of_kind = [manifest for manifest in ordered if type(manifest.resource) is kind]
+        outcome.changed += _APPLY[kind](region, of_kind)
+        if kind is Kafka:  # Whatever comes after it needs it; programs and mirrors wait for each other by themselves.
+            _wait_ready(region, [manifest.resource for manifest in of_kind], ready_seconds)
+    _wait_ready(region, [m.resource for m in ordered if not isinstance(m.resource, Kafka)], ready_seconds)
+    return outcome
+
+
+def delete(region: LocalRegion, manifests: Iterable[Manifest], *, dry_run: bool = False) -> list[str]:
+    """Deletes resources, those first that need the others; returns the references of those that were there.
+
+    With ``dry_run`` they stay.
+    """
+    deleted = []
+    for manifest in reversed(in_order(manifests)):
+        resource = manifest.resource
+        name = resource.metadata.name
+        if isinstance(resource, Secret):
+            there = (region.secrets / name).is_dir()
+        else:
+            there = region.resource(resource.kind, name) is not None
+        if not there:
+            continue
+        deleted.append(resource.reference)
+        if dry_run:
+            continue
+        match resource:
+            case Deployment():
+                Program(region, resource).delete()
+            case KafkaMirrorMaker2():
+                LocalMirrorMaker(region, resource).delete()
+            case KafkaUser():
+                kafka_entities.delete_user(LocalCluster.of(region, resource.cluster), resource)
+            case KafkaTopic():
+                kafka_entities.delete_topic(LocalCluster.of(region, resource.cluster), resource)
+            case Kafka():
+                LocalCluster.of(region, name).delete()
+            case Secret():
+                delete_secret(region, name)
+            case PersistentVolumeClaim():
+                remove_folder(region.volumes / name)
+            case Namespace():
+                delete_region(region, bound=30)
+        region.forget(resource.kind, name)
+    return deleted
+
+
+def delete_region(region: LocalRegion, bound: float) -> bool:
+    """Ends every process of a region and deletes its folder; True when there was anything.
+
+    They are killed: what they would write on their way out is deleted with the rest, and a Connect worker whose brokers
+    went first would hang there.
+
+    Raises:
+        LabError: a process does not end.
+    """
+    there = region.folder.exists()
+    stopped = processes.kill_everything(region) is not None
+    # The relays, which do not die with a region.
+    stopped = processes.stop_everything(region, bound) or stopped
+    remove_folder(region.folder)
+    for path in (region.home / "access").glob(f"{region.name}*"):
+        if path.is_dir():
+            remove_folder(path)
+        else:
+            path.unlink()
+    return there or stopped
+
+
+def wipe(region: LocalRegion, kept: Collection[str], bound: float) -> None:
+    """Ends every process of a region, and deletes all that it has but some secrets.
+
+    Args:
+        region: which.
+        kept: the names of the secrets that stay.
+        bound: how long its processes may take to end, in seconds; then they are killed.
+
+    Raises:
+        LabError: a process does not end.
+    """
+    processes.stop_everything(region, bound)
+    for path in region.folder.glob("*"):
+        if path.is_dir() and path != region.secrets:
+            remove_folder(path)
+        elif path.is_file():
+            path.unlink()
+    for secret in region.secrets.glob("*"):
+        if secret.name not in kept:
+            remove_folder(secret)
+    (region.home / "access" / f"{region.name}.json").unlink(missing_ok=True)
+
+
+def _wait_ready(region: LocalRegion, resources: Sequence[Resource], bound: float) -> None:
+    programs = {resource.metadata.name for resource in resources if isinstance(resource, Deployment)}
+    for resource in resources:
+        match resource:
+            case Kafka():
+                kafka_entities.wait_ready(LocalCluster.of(region, resource.metadata.name), bound)
+            case KafkaMirrorMaker2():
+                LocalMirrorMaker(region, resource).wait_ready(bound)
+
+    def starting() -> str | None:
+        return next(
+            (
+                f"{state.name} is {state.state}; its log says: {processes.tail(state.log)}"
+                for state in processes.states(region)
+                if state.group in programs and state.state != "RUNNING"
+            ),
+            None,
+        )
+
+    if programs:
+        wait_for(starting, bound, region.name)
+
+
+def _compare(region: LocalRegion, manifests: Sequence[Manifest]) -> Outcome:
+    outcome = Outcome()
+    before, after = [], []
+    for manifest in manifests:
+        resource = manifest.resource
+        if isinstance(resource, Secret):
+            # Its values are for nobody to see, not even as a difference.
+            present = (region.secrets / resource.metadata.name).is_dir()
+            if not present or read_secret(region, resource.metadata.name) != resource.values():
+                outcome.changed.append(resource.reference)
+            continue
+        applied = region.resource(resource.kind, resource.metadata.name)
+        if applied != manifest.document:
+            outcome.changed.append(resource.reference)
+            before += [applied] if applied else []
+            after.append(manifest.document)
+    outcome.before = yaml.safe_dump_all(before, sort_keys=True) if before else ""
+    outcome.after = yaml.safe_dump_all(after, sort_keys=True) if after else ""
+    return outcome
+
+
+def _apply_namespaces(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
+    return [manifest.resource.reference for manifest in manifests if region.store(manifest.document)]
+
+
+def _apply_secrets(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
+    return [
+        manifest.resource.reference
+        for manifest in manifests
+        if isinstance(manifest.resource, Secret)
+        and write_secret(region, manifest.resource.metadata.name, manifest.resource.values())
+    ]
+
+
+def _apply_claims(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
+    for manifest in manifests:
+        make_folder(region.volumes / manifest.resource.metadata.name)
+    return [manifest.resource.reference for manifest in manifests if region.store(manifest.document)]
+
+
+def _apply_clusters(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
+    stored = {manifest.resource.reference for manifest in manifests if region.store(manifest.document)}
+    for manifest in manifests:
+        if LocalCluster.of(region, manifest.resource.metadata.name).apply():
+            stored.add(manifest.resource.reference)
+    return sorted(stored)
+
+
+def _apply_pools(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
+    changed = [manifest.resource.reference for manifest in manifests if region.store(manifest.document)]
+    # Pools are applied before their Kafka, which starts the nodes; alone they change a cluster that is there.
+    present = {kafka["metadata"]["name"] for kafka in region.resources("Kafka")}
+    for name in sorted({m.resource.cluster for m in manifests if isinstance(m.resource, OfCluster)} & present):
+        if LocalCluster.of(region, name).apply():
+            changed.append(f"Kafka/{name}")
+    return changed
+
+
+def _by_cluster(region: LocalRegion, manifests: Sequence[Manifest]) -> Iterable[tuple[LocalCluster, list[Manifest]]]:
+    for name in sorted({m.resource.cluster for m in manifests if isinstance(m.resource, OfCluster)}):
+        own = [m for m in manifests if isinstance(m.resource, OfCluster) and m.resource.cluster == name]
+        yield LocalCluster.of(region, name), own
+
+
+def _apply_topics(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
+    changed = []
+    sources = {manifest.resource.reference: manifest.source for manifest in manifests}
+    for cluster, own in _by_cluster(region, manifests):
+        topics = [m.resource for m in own if isinstance(m.resource, KafkaTopic)]
+        changed += kafka_entities.apply_topics(cluster, topics, lambda topic: sources[topic.reference])
+    for manifest in manifests:
+        region.store(manifest.document)
+    return changed
+
+
+def _apply_users(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
+    changed = []
+    for cluster, own in _by_cluster(region, manifests):
+        users = [m.resource for m in own if isinstance(m.resource, KafkaUser)]
+        changed += kafka_entities.apply_users(cluster, users)
+    for manifest in manifests:
+        region.store(manifest.document)
+    return changed
+
+
+def _apply_processes(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
+    changed = []
+    for manifest in manifests:
+        touched = region.store(manifest.document)
+        match manifest.resource:
+            case KafkaMirrorMaker2() as mirror:
+                touched |= LocalMirrorMaker(region, mirror).apply()
+            case Deployment() as deployment:
+                touched |= Program(region, deployment).apply()
+        changed += [manifest.resource.reference] if touched else []
+    return changed
+
+
+_APPLY: dict[type, Callable[[LocalRegion, Sequence[Manifest]], list[str]]] = {
+    Namespace: _apply_namespaces,
+    Secret: _apply_secrets,
+    PersistentVolumeClaim: _apply_claims,
+    KafkaNodePool: _apply_pools,
+    Kafka: _apply_clusters,
+    KafkaTopic: _apply_topics,
+    KafkaUser: _apply_users,
+    KafkaMirrorMaker2: _apply_processes,
+    Deployment: _apply_processes,
+}

@@ -1,0 +1,219 @@
+"""A certificate authority for each cluster, and what it signs. Names and keys are those of the operators' secrets."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import secrets
+from collections.abc import Sequence
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from loosehanger.errors import LabError
+
+from .region import LOOPBACK, LocalRegion
+from .secret_store import read_secret, write_secret
+
+ORGANISATION = "io.strimzi"
+DAY = datetime.timedelta(days=1)
+RENEWAL_DAYS = 30
+"""How long before its end a certificate is renewed, where nothing else is said. Strimzi has the same."""
+
+
+def ensure_authority(
+    region: LocalRegion, cluster: str, validity_days: int, renewal_days: int = RENEWAL_DAYS, *, generate: bool = True
+) -> bool:
+    """Makes the cluster's certificate authority unless it has one, and renews its certificate near its end.
+
+    A renewed authority keeps its key and its name. So whoever trusts the one before trusts what this one signs, and the
+    other way round: no client has to be there when it changes.
+
+    Args:
+        region: where.
+        cluster: whose authority it is.
+        validity_days: how long its certificate is valid.
+        renewal_days: how long before its end it is renewed; at most half of its validity.
+        generate: whether it is the kit's to make and to renew. Otherwise it has to be there.
+
+    Returns:
+        True when it was made or renewed.
+
+    Raises:
+        LabError: it is not there, and not the kit's to make.
+    """
+    secrets_ = [f"{cluster}-cluster-ca", f"{cluster}-cluster-ca-cert"]
+    if missing := [name for name in secrets_ if not (region.secrets / name).is_dir()]:
+        if not generate:
+            raise LabError(
+                f"{region.name}: Kafka/{cluster}: spec.clusterCa.generateCertificateAuthority is false, and there is "
+                f"no secret '{missing[0]}' with an authority to use"
+            )
+        issue_authority(region, cluster, ec.generate_private_key(ec.SECP256R1()), validity_days)
+        return True
+    if not generate or not _ends_soon(_authority(region, cluster), validity_days, renewal_days):
+        return False
+    issue_authority(region, cluster, authority_key(region, cluster), validity_days)
+    return True
+
+
+def issue_authority(region: LocalRegion, cluster: str, key: ec.EllipticCurvePrivateKey, validity_days: int) -> None:
+    """Gives the cluster's authority a certificate for this key, valid from now on."""
+    name = _name(f"cluster-ca v0 of {cluster}")
+    certificate = (
+        _builder(name, name, key.public_key(), validity_days)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(authority=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    write_secret(region, f"{cluster}-cluster-ca-cert", {"ca.crt": _pem(certificate)})
+    write_secret(region, f"{cluster}-cluster-ca", {"ca.key": _private_pem(key)})
+
+
+def authority_key(region: LocalRegion, cluster: str) -> ec.EllipticCurvePrivateKey:
+    """The key of the cluster's authority."""
+    key = serialization.load_pem_private_key(read_secret(region, f"{cluster}-cluster-ca")["ca.key"], password=None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return key
+
+
+def ensure_certificate(
+    region: LocalRegion,
+    cluster: str,
+    secret: str,
+    common_name: str,
+    dns_names: Sequence[str],
+    validity_days: int,
+    renewal_days: int = RENEWAL_DAYS,
+) -> bool:
+    """Makes a certificate for server and client use, signed by the cluster's authority, unless the secret has one.
+
+    The secret gets ``tls.crt``, ``tls.key`` and ``keystore.pem`` (key and chain in one, as Kafka reads it), and for
+    programs that know no PEM ``keystore.p12`` and ``truststore.p12``, with the password in ``store.password``.
+    ``localhost`` and the loopback address are always among the certificate's names.
+
+    Returns:
+        True when it was made: because it was missing, near its end, for other names, or signed by another authority
+        than the one of today.
+    """
+    authority = _authority(region, cluster)
+    alternatives = x509.SubjectAlternativeName(
+        [
+            *(x509.DNSName(name) for name in dict.fromkeys([*dns_names, "localhost"])),
+            x509.IPAddress(ipaddress.ip_address(LOOPBACK)),
+        ]
+    )
+    if (region.secrets / secret).is_dir():
+        data = read_secret(region, secret)
+        present = x509.load_pem_x509_certificate(data["tls.crt"])
+        names = present.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        if (
+            names == alternatives
+            and _signed_by(present, authority)
+            and data["keystore.pem"].endswith(_pem(authority))
+            and not _ends_soon(present, validity_days, renewal_days)
+        ):
+            return False
+    signer = authority_key(region, cluster)
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = (
+        _builder(_name(common_name), authority.subject, key.public_key(), validity_days)
+        .add_extension(alternatives, critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(authority=False), critical=True)
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    password = secrets.token_urlsafe(24).encode()
+    encryption = serialization.BestAvailableEncryption(password)
+    trusted = [pkcs12.PKCS12Certificate(authority, b"ca")]
+    return write_secret(
+        region,
+        secret,
+        {
+            "tls.crt": _pem(certificate),
+            "tls.key": _private_pem(key),
+            "keystore.pem": _private_pem(key) + _pem(certificate) + _pem(authority),
+            "keystore.p12": pkcs12.serialize_key_and_certificates(b"tls", key, certificate, [authority], encryption),
+            "truststore.p12": pkcs12.serialize_java_truststore(trusted, encryption),
+            "store.password": password,
+        },
+    )
+
+
+def principal(common_name: str) -> str:
+    """The Kafka principal of a certificate made here."""
+    return f"User:CN={common_name},O={ORGANISATION}"
+
+
+def _authority(region: LocalRegion, cluster: str) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(read_secret(region, f"{cluster}-cluster-ca-cert")["ca.crt"])
+
+
+def _ends_soon(certificate: x509.Certificate, validity_days: int, renewal_days: int) -> bool:
+    # A certificate that lasts for less than twice the time of its renewal would never be left alone.
+    days = min(renewal_days, validity_days // 2)
+    return certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC) + days * DAY
+
+
+def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except Exception:  # the library raises ValueError, TypeError or InvalidSignature: all mean no
+        return False
+    return True
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, ORGANISATION),
+            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+        ]
+    )
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, validity_days: int
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - DAY)
+        .not_valid_after(now + validity_days * DAY)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _key_usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

@@ -1,0 +1,96 @@
+"""Deployment: a program of the checkout under the process manager, with its command, environment and secrets."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from loosehanger.clients.links import CLIENT
+from loosehanger.errors import LabError
+from loosehanger.model.resources import Deployment
+
+from . import processes, services
+from .processes import Process
+from .region import LocalRegion
+
+
+class Program:
+    """A region's Deployment."""
+
+    def __init__(self, region: LocalRegion, deployment: Deployment) -> None:
+        self.region = region
+        self.deployment = deployment
+        self.name = deployment.metadata.name
+
+    @property
+    def log(self) -> Path:
+        """The log of its first copy."""
+        copies = self.deployment.spec.replicas
+        return self.region.logs / (f"{self.name}-0.log" if copies > 1 else f"{self.name}.log")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The manifest's environment variables, as the program gets them.
+
+        Raises:
+            LabError: a secret or a service that they name is not there.
+        """
+        container = self.deployment.spec.template.spec.containers[0]
+        return {variable.name: self._local(variable.value) for variable in container.env}
+
+    def apply(self) -> bool:
+        """Has the program running as the manifest says; True when that changed anything."""
+        pod = self.deployment.spec.template.spec
+        container = pod.containers[0]
+        python = Path(sys.executable)
+        path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
+        own = {"PATH": path, "PYTHONPATH": self.region.python_path, "PYTHONUNBUFFERED": "1"}
+        own[CLIENT] = self.deployment.reference
+        process = Process(
+            name=self.name,
+            command=[self._local(word) for word in (*container.command, *container.args)],
+            priority=processes.PROGRAM,
+            directory=self.region.checkout,
+            environment=own | self.environment,
+            digest=processes.digest(*self._secrets()),
+            copies=self.deployment.spec.replicas,
+            stop_seconds=pod.termination_grace_period_seconds,
+        )
+        return processes.run(self.region, process)
+
+    def delete(self) -> None:
+        """Ends the program."""
+        processes.remove(self.region, [self.name])
+
+    def _mounts(self) -> dict[str, Path]:
+        pod = self.deployment.spec.template.spec
+        volumes = {volume.name: volume for volume in pod.volumes}
+        mounts = {}
+        for mount in pod.containers[0].volume_mounts:
+            volume = volumes.get(mount.name)
+            if volume is None:
+                raise self._missing(f"volume '{mount.name}' to mount")
+            if volume.secret:
+                what, name, folder = "secret", volume.secret.secret_name, self.region.secrets
+            else:
+                assert volume.persistent_volume_claim  # it is either
+                what, name, folder = "claim", volume.persistent_volume_claim.claim_name, self.region.volumes
+            if not (folder / name).is_dir():
+                raise self._missing(f"{what} '{name}'")
+            mounts[mount.mount_path.rstrip("/")] = folder / name
+        return mounts
+
+    def _missing(self, what: str) -> LabError:
+        return LabError(f"{self.region.name}: {self.deployment.reference}: there is no {what}")
+
+    def _secrets(self) -> list[bytes]:
+        folders = [folder for folder in self._mounts().values() if folder.parent == self.region.secrets]
+        return [path.read_bytes() for folder in folders for path in sorted(folder.iterdir())]
+
+    def _local(self, text: str) -> str:
+        """A word of the manifest as it is meant on this machine: mount paths and service names replaced."""
+        for mount_path, folder in self._mounts().items():
+            if text == mount_path or text.startswith(f"{mount_path}/"):
+                return f"{folder}{text[len(mount_path) :]}"
+        return services.resolve(self.region, text)

@@ -1,0 +1,96 @@
+"""The local platform's entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from loosehanger.model.manifests import check_document
+from loosehanger.model.plan import Part, Plan
+from loosehanger.platforms import entry_points
+from loosehanger.platforms.outcome import Outcome
+
+from .apply import delete_region, wipe
+from .bundle import collect, take_secrets_out
+from .carrying_out import carry_out, delete_described
+from .preflight import check_machine, check_ports
+from .processes import kill_everything
+from .region import LocalRegion
+from .status import status
+
+
+class EntryPoints(entry_points.EntryPoints):
+    """See the file's description."""
+
+    options: ClassVar[Mapping[str, Any]] = {
+        **entry_points.OPTIONS,
+        "port_base": {"type": "int", "required": True},
+        "port_bases": {"type": "dict", "default": {}},
+        "ready_seconds": {"type": "int", "default": 120},
+        "stop_seconds": {"type": "int", "default": 25},
+        "memory_mb": {"type": "int", "default": 0},
+        "disk_mb": {"type": "int", "default": 0},
+    }
+
+    @property
+    def region(self) -> LocalRegion:
+        """The region on this machine."""
+        every = {str(name): int(base) for name, base in self.parameters["port_bases"].items()}
+        used = self.plans[self.name].regions if every and self.name in self.plans else ()
+        bases = {name: base for name, base in every.items() if name in used}
+        return LocalRegion(self.home, self.checkout, self.name, self.parameters["port_base"], bases)
+
+    def check(self, plan: Plan) -> None:
+        """Looks at the machine, and whether the ports are free."""
+        with_cluster = sum(bool(plan.topology.clusters(name)) for name in self.plans)
+        memory_mb, disk_mb = self.parameters["memory_mb"], self.parameters["disk_mb"]
+        manifests = [check_document(document) for document in plan.changes]
+        check_machine(self.region, regions=with_cluster, memory_mb=memory_mb, disk_mb=disk_mb)
+        check_ports(self.region, manifests)
+
+    def carry_out(self, plan: Plan, part: Part) -> Outcome:
+        """Makes processes, and waits until they are ready; or kills them all, in a region that is lost."""
+        if part is Part.LOSSES:
+            return self._lose() if plan.lost else Outcome()
+        if part is Part.WIPES:
+            return self._wipe(plan) if plan.wiped else Outcome()
+        return carry_out(
+            self.region, plan, part, ready_seconds=self.parameters["ready_seconds"], dry_run=self.check_mode
+        )
+
+    def _lose(self) -> Outcome:
+        killed = None if self.check_mode else kill_everything(self.region)
+        return Outcome([f"{killed.processes} processes"], died_ms=killed.at_ms) if killed else Outcome()
+
+    def _wipe(self, plan: Plan) -> Outcome:
+        there = self.region.folder.exists()
+        if not self.check_mode:
+            wipe(self.region, plan.identity, self.parameters["stop_seconds"])
+        return Outcome([f"Namespace/{self.name}"] if there else [])
+
+    def delete(self, plan: Plan) -> Sequence[str]:
+        """Deletes what was described."""
+        return delete_described(self.region, plan, dry_run=self.check_mode)
+
+    def status(self) -> list[dict[str, Any]]:
+        """Asks the clusters, Connect, and the process manager."""
+        return status(self.region)
+
+    def stop_clients(self) -> bool:
+        """Nothing: whoever deletes a region kills all of it at once, so that none waits for another."""
+        return False
+
+    def delete_region(self) -> bool:
+        """Ends all processes, and deletes the folder."""
+        if self.check_mode:
+            return self.region.folder.exists()
+        return delete_region(self.region, self.parameters["stop_seconds"])
+
+    def bundle(self, folder: Path) -> None:
+        """Copies logs and manifests."""
+        collect(self.region, folder)
+
+    def scrub(self, bundle: Path, folder: Path) -> None:
+        """Takes the region's secrets out."""
+        take_secrets_out(self.region, bundle, folder)

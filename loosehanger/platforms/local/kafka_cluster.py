@@ -1,0 +1,313 @@
+"""Kafka and KafkaNodePool: a KRaft cluster of processes that are broker and controller at once.
+
+Listeners and their security are Strimzi's: a control plane and a replication listener with mutual TLS for the nodes and
+the platform itself, and the listeners of the manifest for everybody else. Source of the mapping: Strimzi 1.2's
+documentation of ``Kafka``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+from loosehanger.errors import LabError
+from loosehanger.files import remove_folder, write_file
+from loosehanger.model.resources import JvmOptions, Kafka, KafkaNodePool, Listener, as_text
+
+from . import certificates, processes, services
+from .java import Java
+from .processes import Process
+from .region import LOOPBACK, PORTS_OF_A_NODE, LocalRegion
+from .secret_store import delete_secret, secret_file
+from .services import ServiceAddresses
+
+CONTROL_PLANE, REPLICATION = "CONTROLPLANE-9090", "REPLICATION-9091"
+DEFAULT_HEAP = "384m"
+OPERATOR = "cluster-operator"
+
+
+class LocalCluster:
+    """A region's Kafka cluster."""
+
+    def __init__(self, region: LocalRegion, kafka: Kafka, pools: list[KafkaNodePool]) -> None:
+        self.region = region
+        self.kafka = kafka
+        self.name = kafka.metadata.name
+        self.pools = sorted(pools, key=lambda pool: pool.metadata.name)
+        self.java = Java(region.home)
+
+    @classmethod
+    def of(cls, region: LocalRegion, name: str) -> LocalCluster:
+        """The applied cluster of that name.
+
+        Raises:
+            LabError: it was not applied, or has no nodes.
+        """
+        document = region.resource("Kafka", name)
+        if document is None:
+            raise LabError(f"{region.name}: there is no Kafka cluster '{name}'; apply its Kafka resource first")
+        pools = [KafkaNodePool.model_validate(pool) for pool in region.resources("KafkaNodePool")]
+        own = [pool for pool in pools if pool.cluster == name]
+        if not own:
+            raise LabError(f"{region.name}: the Kafka cluster '{name}' has no KafkaNodePool")
+        return cls(region, Kafka.model_validate(document), own)
+
+    @property
+    def nodes(self) -> dict[int, KafkaNodePool]:
+        """The pool of each node id."""
+        pools = [pool for pool in self.pools for _ in range(pool.spec.replicas)]
+        return dict(enumerate(pools))
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the cluster's nodes."""
+        return self.region.folder / "kafka" / self.name
+
+    def addresses(self, listener: int) -> list[str]:
+        """Address and port of each node for a listener (0 control plane, 1 replication, 2 … the manifest's)."""
+        return [f"{LOOPBACK}:{self.region.node_port(node, listener)}" for node in self.nodes]
+
+    def addresses_for(self, client: str) -> list[str]:
+        """Address and port of each node for the clients of another region: those of the link to it."""
+        return [f"{LOOPBACK}:{self.region.relay_port(node, client)}" for node in self.nodes]
+
+    def ports(self) -> list[int]:
+        """Every port of the cluster.
+
+        Raises:
+            LabError: more than there are.
+        """
+        listeners = [*range(2 + len(self.kafka.spec.kafka.listeners)), *self._hidden.values()]
+        return [self.region.node_port(node, listener) for node in self.nodes for listener in listeners]
+
+    def apply(self) -> bool:
+        """Has the nodes running as the manifest says; True when that changed anything."""
+        nodes = self._check_nodes_kept()
+        changed = self._certificates()
+        changed |= services.offer(
+            self.region,
+            self._service,
+            {
+                f"{self._service}:{listener.port}": ServiceAddresses(
+                    self.addresses(index), {other: self.addresses_for(other) for other in self.region.others}
+                )
+                for index, listener in enumerate(self.kafka.spec.kafka.listeners, start=2)
+            },
+        )
+        changed |= write_file(self.folder / "cluster.json", json.dumps({"id": self._cluster_id(), "nodes": nodes}))
+        for node in self.nodes:
+            changed |= self._apply_node(node)
+        return changed
+
+    @property
+    def _service(self) -> str:
+        return f"{self.name}-kafka-bootstrap.{self.region.name}.svc"
+
+    def process_names(self) -> list[str]:
+        """The names of its processes."""
+        return [self._process_name(node) for node in self.nodes]
+
+    def delete(self) -> None:
+        """Ends the nodes and deletes all that belongs to the cluster."""
+        processes.remove(self.region, self.process_names())
+        remove_folder(self.folder)
+        services.offer(self.region, self._service, {})
+        for secret in (f"{self.name}-cluster-ca", f"{self.name}-cluster-ca-cert", self._operator_secret):
+            delete_secret(self.region, secret)
+        for node in self.nodes:
+            delete_secret(self.region, self._node_secret(node))
+
+    def admin_connection(self) -> dict[str, object]:
+        """The arguments for a kafka-python client that acts as the platform: mutual TLS on the replication listener."""
+        return {
+            "bootstrap_servers": self.addresses(1),
+            "security_protocol": "SSL",
+            "ssl_cafile": str(self._authority),
+            "ssl_certfile": str(secret_file(self.region, self._operator_secret, "tls.crt")),
+            "ssl_keyfile": str(secret_file(self.region, self._operator_secret, "tls.key")),
+        }
+
+    # A KRaft quorum of fixed voters cannot grow or shrink by itself.
+    def _check_nodes_kept(self) -> list[int]:
+        path = self.folder / "cluster.json"
+        nodes = list(self.nodes)
+        if path.exists() and (before := json.loads(path.read_text())["nodes"]) != nodes:
+            raise LabError(
+                f"{self.region.name}: Kafka/{self.name} has {len(before)} nodes and cannot become one of {len(nodes)} "
+                "while it runs; run ./lab cleanup first, then set it up again"
+            )
+        return nodes
+
+    def _cluster_id(self) -> str:
+        path = self.folder / "cluster.json"
+        if path.exists():
+            cluster_id: str = json.loads(path.read_text())["id"]
+            return cluster_id
+        # As Kafka's own: one that begins with a hyphen would be taken for an option.
+        candidates = iter(lambda: urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode(), "")
+        return next(candidate for candidate in candidates if not candidate.startswith("-"))
+
+    def _certificates(self) -> bool:
+        authority = self.kafka.spec.cluster_ca
+        days = authority.validity_days, authority.renewal_days
+        generate = authority.generate_certificate_authority
+        changed = certificates.ensure_authority(self.region, self.name, *days, generate=generate)
+        changed |= certificates.ensure_certificate(self.region, self.name, self._operator_secret, OPERATOR, [], *days)
+        bootstrap = f"{self.name}-kafka-bootstrap"
+        names = [bootstrap, f"{bootstrap}.{self.region.name}", f"{bootstrap}.{self.region.name}.svc"]
+        for node in self.nodes:
+            changed |= certificates.ensure_certificate(
+                self.region, self.name, self._node_secret(node), f"{self.name}-kafka", names, *days
+            )
+        return changed
+
+    def _apply_node(self, node: int) -> bool:
+        folder = self.folder / str(node)
+        properties = self._properties(node)
+        write_file(folder / "server.properties", properties)
+        write_file(folder / "log4j2.properties", self.java.logging_configuration)
+        if not (folder / "data" / "meta.properties").exists():
+            self._format(folder)
+        pool = self.nodes[node]
+        options = pool.spec.jvm_options
+        if not options.model_fields_set:
+            options = self.kafka.spec.kafka.jvm_options
+        command = self.java.command(
+            "kafka.Kafka",
+            str(folder / "server.properties"),
+            options=options,
+            heap=DEFAULT_HEAP,
+            system=self.java.logging(folder),
+        )
+        certificate = secret_file(self.region, self._node_secret(node), "keystore.pem").read_bytes()
+        return processes.run(
+            self.region,
+            Process(
+                name=self._process_name(node),
+                command=command,
+                priority=processes.BROKER,
+                directory=folder,
+                environment=self.java.environment,
+                digest=processes.digest(properties, certificate),
+                stop_seconds=20,
+            ),
+        )
+
+    def _format(self, folder: Path) -> None:
+        # Interrupted before, it may have left files without the one that says it is done.
+        remove_folder(folder / "data")
+        command = self.java.command(
+            "kafka.tools.StorageTool",
+            *("format", "--cluster-id", self._cluster_id(), "--config", str(folder / "server.properties")),
+            *(["--release-version", version] if (version := self.kafka.spec.kafka.metadata_version) else []),
+            options=JvmOptions.model_validate({"-XX": {"TieredStopAtLevel": 1}}),
+            heap="128m",
+            system=self.java.logging(folder),
+        )
+        done = subprocess.run(
+            command,
+            env={**os.environ, **self.java.environment},
+            umask=0o077,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            lines = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
+            raise LabError(f"{self.region.name}: Kafka/{self.name}: formatting failed: {lines[-1]}")
+
+    def _properties(self, node: int) -> str:
+        spec = self.kafka.spec.kafka
+        listeners = {CONTROL_PLANE: 0, REPLICATION: 1} | {
+            _identifier(listener): index for index, listener in enumerate(spec.listeners, start=2)
+        }
+        advertised = [self._url(node, name, index) for name, index in listeners.items() if name != CONTROL_PLANE]
+        advertised += [
+            f"{_hidden_identifier(client)}://{LOOPBACK}:{self.region.relay_port(node, client)}"
+            for client in self._hidden
+        ]
+        listeners |= {_hidden_identifier(client): index for client, index in self._hidden.items()}
+        voters = ",".join(f"{id_}@{LOOPBACK}:{self.region.node_port(id_, 0)}" for id_ in self.nodes)
+        node_principal = certificates.principal(f"{self.name}-kafka")
+        super_users = [node_principal, certificates.principal(OPERATOR)]
+        super_users += [f"User:{name}" for name in spec.authorization.super_users]
+        properties = {key: as_text(value) for key, value in spec.config.items()} | {
+            "process.roles": "broker,controller",
+            "node.id": str(node),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": CONTROL_PLANE,
+            "inter.broker.listener.name": REPLICATION,
+            "listeners": ",".join(self._url(node, name, index) for name, index in listeners.items()),
+            "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{'SASL_SSL' if index > 1 else 'SSL'}" for name, index in listeners.items()
+            ),
+            "sasl.enabled.mechanisms": "",
+            "log.dirs": str(self.folder / str(node) / "data"),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": ";".join(super_users),
+        }
+        keystore = str(secret_file(self.region, self._node_secret(node), "keystore.pem"))
+        for name, index in listeners.items():
+            prefix = f"listener.name.{name.lower()}"
+            properties |= {
+                f"{prefix}.ssl.keystore.type": "PEM",
+                f"{prefix}.ssl.keystore.location": keystore,
+                f"{prefix}.ssl.truststore.type": "PEM",
+                f"{prefix}.ssl.truststore.location": str(self._authority),
+                f"{prefix}.ssl.client.auth": "none" if index > 1 else "required",
+            }
+            if index > 1:
+                properties |= {
+                    f"{prefix}.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+                    f"{prefix}.scram-sha-512.sasl.jaas.config": (
+                        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+                    ),
+                }
+        return "".join(f"{key}={value}\n" for key, value in sorted(properties.items()))
+
+    @property
+    def _hidden(self) -> dict[str, int]:
+        """The number of the listener for each other region, whose clients a link brings here.
+
+        Raises:
+            LabError: the manifest's listeners leave no room for them.
+        """
+        own = len(self.kafka.spec.kafka.listeners)
+        if 2 + own + len(self.region.others) > PORTS_OF_A_NODE:
+            raise LabError(
+                f"{self.region.name}: Kafka/{self.name}: the local platform has {PORTS_OF_A_NODE} ports for a node: "
+                f"two of its own, one for each of the {own} listeners, and one for each of the "
+                f"{len(self.region.others)} other regions"
+            )
+        return {client: self.region.hidden_listener(client) for client in self.region.others}
+
+    def _url(self, node: int, name: str, listener: int) -> str:
+        return f"{name}://{LOOPBACK}:{self.region.node_port(node, listener)}"
+
+    @property
+    def _authority(self) -> Path:
+        return secret_file(self.region, f"{self.name}-cluster-ca-cert", "ca.crt")
+
+    @property
+    def _operator_secret(self) -> str:
+        return f"{self.name}-{OPERATOR}-certs"
+
+    def _node_secret(self, node: int) -> str:
+        return f"{self.name}-kafka-{node}"
+
+    def _process_name(self, node: int) -> str:
+        return f"{self.name}-kafka-{node}"
+
+
+def _identifier(listener: Listener) -> str:
+    return f"{listener.name}-{listener.port}".upper()
+
+
+def _hidden_identifier(client: str) -> str:
+    return f"LINK-{client}".upper()

@@ -1,0 +1,296 @@
+"""KafkaTopic and KafkaUser: carried out through Kafka's admin protocol, as Strimzi's topic and user operators do."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import string
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from kafka.errors import KafkaError
+
+from loosehanger.clients.kafka_client import alter_topic
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.model.resources import Acl, KafkaTopic, KafkaUser, as_text
+from loosehanger.waiting import wait_for
+
+from .kafka_cluster import LocalCluster
+from .processes import tail
+from .region import LocalRegion
+from .secret_store import delete_secret, read_secret, secret_file, write_secret
+
+READY_SECONDS = 60
+_PASSWORD_CHARACTERS = string.ascii_letters + string.digits
+
+
+@contextmanager
+def admin_client(cluster: LocalCluster, bound: float = READY_SECONDS) -> Iterator[KafkaAdminClient]:
+    """A client that acts as the platform.
+
+    Raises:
+        LabError: no node answers within ``bound`` seconds.
+    """
+    # What the client has to say while nodes start is no news.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    arguments = cluster.admin_connection()
+    client: KafkaAdminClient | None = None
+
+    def connect() -> str | None:
+        nonlocal client
+        try:
+            client = KafkaAdminClient(**arguments, bootstrap_timeout_ms=2000, request_timeout_ms=15000)
+            brokers = client.describe_cluster()["brokers"]
+        except (KafkaError, OSError) as error:
+            if client:
+                client.close()
+                client = None
+            return f"{type(error).__name__}; its log says: {tail(cluster.region.logs / f'{cluster.name}-kafka-0.log')}"
+        if len(brokers) < len(cluster.nodes):
+            client.close()
+            return f"{len(brokers)} of {len(cluster.nodes)} nodes are there"
+        return None
+
+    wait_for(connect, bound, f"{cluster.region.name}: Kafka/{cluster.name}")
+    assert client is not None
+    try:
+        yield client
+    except KafkaError as error:
+        raise LabError(f"{cluster.region.name}: Kafka/{cluster.name}: {error}") from error
+    finally:
+        client.close()
+
+
+def wait_ready(cluster: LocalCluster, bound: float) -> None:
+    """Waits until every node of the cluster answers.
+
+    Raises:
+        LabError: not within ``bound`` seconds.
+    """
+    with admin_client(cluster, bound):
+        pass
+
+
+def apply_topics(cluster: LocalCluster, topics: Sequence[KafkaTopic], where: Callable[[KafkaTopic], str]) -> list[str]:
+    """Creates and changes topics; returns the references of those that changed.
+
+    Settings that a manifest does not name stay as they are, unless an earlier version of it had named them: as
+    server-side apply does it in Kubernetes. So what a learner sets by hand survives the next set-up.
+
+    Raises:
+        WrongUseError: fewer partitions than there are, or a setting that Kafka refuses.
+    """
+    region = cluster.region
+    changed = []
+    with admin_client(cluster) as admin:
+        present = {topic["name"]: topic for topic in admin.describe_topics()}
+        for topic in topics:
+            name = topic.topic
+            wanted = {key: as_text(value) for key, value in topic.spec.config.items()}
+            if name not in present:
+                _create(admin, topic, wanted, where(topic))
+                changed.append(topic.reference)
+                continue
+            touched = _grow(admin, topic, len(present[name]["partitions"]), where(topic))
+            before = region.resource("KafkaTopic", topic.metadata.name) or {}
+            dropped = set(before.get("spec", {}).get("config", {})) - set(wanted)
+            touched |= _configure(admin, name, wanted, dropped, where(topic))
+            if touched:
+                changed.append(topic.reference)
+    return changed
+
+
+def delete_topic(cluster: LocalCluster, topic: KafkaTopic) -> None:
+    """Deletes a topic, if it is there."""
+    with admin_client(cluster) as admin:
+        if topic.topic in admin.list_topics():
+            admin.delete_topics([topic.topic])
+
+
+def apply_users(cluster: LocalCluster, users: Sequence[KafkaUser]) -> list[str]:
+    """Creates and changes users; returns the references of those that changed.
+
+    A user gets a generated password, in a secret of its name, unless its manifest names a secret that holds one. Its
+    access control list becomes exactly what the manifest has.
+    """
+    region = cluster.region
+    changed = []
+    with admin_client(cluster) as admin:
+        known = admin.describe_user_scram_credentials([user.metadata.name for user in users])
+        rules = _rules_of_users(admin)
+        for user in users:
+            name = user.metadata.name
+            password = _password(region, user)
+            touched = write_secret(
+                region,
+                name,
+                {
+                    "password": password.encode(),
+                    "sasl.jaas.config": (
+                        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+                        f'username="{name}" password="{password}";'
+                    ).encode(),
+                },
+            )
+            mechanisms = [info["mechanism"] for info in known.get(name, {}).get("credential_infos", [])]
+            if touched or ScramMechanism.SCRAM_SHA_512 not in mechanisms:
+                upsertion = UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_512, password)
+                if error := admin.alter_user_scram_credentials([upsertion])[name]:
+                    raise LabError(f"{region.name}: {user.reference}: {error}")
+                touched = True
+            wanted = set(_rules(user))
+            present = rules.get(_principal(name), set())
+            touched |= _change_rules(admin, user, wanted - present, present - wanted)
+            if touched:
+                changed.append(user.reference)
+    return changed
+
+
+def delete_user(cluster: LocalCluster, user: KafkaUser) -> None:
+    """Deletes a user, its rules and its secret."""
+    name = user.metadata.name
+    with admin_client(cluster) as admin:
+        if name in admin.describe_user_scram_credentials([name]):
+            admin.alter_user_scram_credentials([UserScramCredentialDeletion(name, ScramMechanism.SCRAM_SHA_512)])
+        _change_rules(admin, user, set(), _rules_of_users(admin).get(_principal(name), set()))
+    delete_secret(cluster.region, name)
+
+
+def _create(admin: KafkaAdminClient, topic: KafkaTopic, config: dict[str, str], where: str) -> None:
+    spec = topic.spec
+    result = admin.create_topics(
+        {
+            topic.topic: {
+                "num_partitions": spec.partitions or -1,
+                "replication_factor": spec.replicas or -1,
+                "configs": config,
+            }
+        },
+        raise_errors=False,
+    )
+    for answer in result["topics"]:
+        if answer["error_code"]:
+            raise WrongUseError(f"{where}: {topic.reference}: Kafka refuses it: {answer['error_message']}")
+    admin.wait_for_topics([topic.topic])
+
+
+def _grow(admin: KafkaAdminClient, topic: KafkaTopic, partitions: int, where: str) -> bool:
+    wanted = topic.spec.partitions or partitions
+    if wanted < partitions:
+        raise WrongUseError(
+            f"{where}: {topic.reference}: spec.partitions: the topic has {partitions}, and partitions cannot be removed"
+        )
+    if wanted == partitions:
+        return False
+    admin.create_partitions({topic.topic: wanted})
+    return True
+
+
+def _configure(admin: KafkaAdminClient, topic: str, wanted: dict[str, str], dropped: set[str], where: str) -> bool:
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+    present = {
+        key: entry["value"]
+        for key, entry in admin.describe_configs([resource], config_filter="modified")["topic"][topic].items()
+    }
+    changes: dict[str, str | None] = {key: value for key, value in wanted.items() if present.get(key) != value}
+    changes |= {key: None for key in dropped if key in present}
+    if not changes:
+        return False
+    alter_topic(admin, topic, changes, f"{where}: {topic}: spec.config")
+    return True
+
+
+def _password(region: LocalRegion, user: KafkaUser) -> str:
+    source = user.spec.authentication.password
+    if source:
+        reference = source.value_from.secret_key_ref
+        return secret_file(region, reference.name, reference.key).read_text(encoding="utf-8")
+    if (region.secrets / user.metadata.name).is_dir():
+        return read_secret(region, user.metadata.name)["password"].decode()
+    return "".join(secrets.choice(_PASSWORD_CHARACTERS) for _ in range(32))
+
+
+Rule = tuple[ACLPermissionType, ResourceType, str, ACLResourcePatternType, ACLOperation, str]
+
+
+def _rules(user: KafkaUser) -> Iterator[Rule]:
+    authorization = user.spec.authorization
+    for acl in authorization.acls if authorization else []:
+        for operation in acl.operations:
+            yield _rule(acl, operation)
+
+
+def _rule(acl: Acl, operation: str) -> Rule:
+    types = {
+        "topic": ResourceType.TOPIC,
+        "group": ResourceType.GROUP,
+        "cluster": ResourceType.CLUSTER,
+        "transactionalId": ResourceType.TRANSACTIONAL_ID,
+    }
+    snake = "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in operation).lstrip("_")
+    return (
+        ACLPermissionType[acl.type.upper()],
+        types[acl.resource.type],
+        acl.resource.name or "kafka-cluster",
+        ACLResourcePatternType.PREFIXED if acl.resource.pattern_type == "prefix" else ACLResourcePatternType.LITERAL,
+        ACLOperation[snake],
+        acl.host,
+    )
+
+
+def _principal(user: str) -> str:
+    return f"User:{user}"
+
+
+def _rules_of_users(admin: KafkaAdminClient) -> dict[str, set[Rule]]:
+    everything = ACLFilter(
+        principal=None,
+        host=None,
+        operation=ACLOperation.ANY,
+        permission_type=ACLPermissionType.ANY,
+        resource_pattern=ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY),
+    )
+    rules: dict[str, set[Rule]] = {}
+    for acl in admin.describe_acls(everything)[0]:
+        pattern = acl.resource_pattern
+        rules.setdefault(acl.principal, set()).add(
+            (
+                acl.permission_type,
+                pattern.resource_type,
+                pattern.resource_name,
+                pattern.pattern_type,
+                acl.operation,
+                acl.host,
+            )
+        )
+    return rules
+
+
+def _change_rules(admin: KafkaAdminClient, user: KafkaUser, add: set[Rule], delete: set[Rule]) -> bool:
+    principal = _principal(user.metadata.name)
+    if add and (failed := admin.create_acls([_acl(principal, rule) for rule in sorted(add)])["failed"]):
+        raise LabError(f"{user.reference}: Kafka refuses its access control list: {failed[0]}")
+    if delete:
+        admin.delete_acls([_acl(principal, rule) for rule in sorted(delete)])
+    return bool(add or delete)
+
+
+def _acl(principal: str, rule: Rule) -> ACL:
+    permission, resource_type, name, pattern, operation, host = rule
+    return ACL(principal, host, operation, permission, ResourcePattern(resource_type, name, pattern))

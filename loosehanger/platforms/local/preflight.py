@@ -1,0 +1,114 @@
+"""Checks before anything is made: the machine and the ports."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import psutil
+
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.model.manifests import Manifest
+from loosehanger.model.resources import Deployment, Kafka, KafkaMirrorMaker2, KafkaNodePool
+
+from .kafka_cluster import LocalCluster
+from .processes import marked_processes
+from .region import FIRST_WORKER_PORT, LOOPBACK, PORTS_OF_A_REGION, LocalRegion
+
+
+def check_machine(region: LocalRegion, *, regions: int, memory_mb: int, disk_mb: int) -> None:
+    """Checks that memory and disk suffice for regions that are not running yet.
+
+    Args:
+        region: one of them.
+        regions: how many there are.
+        memory_mb: what one region takes, in MiB.
+        disk_mb: what must be free on the disk, in MiB.
+
+    Raises:
+        WrongUseError: they do not.
+    """
+    if marked_processes(region):
+        return
+    available = psutil.virtual_memory().available // 2**20
+    if available < memory_mb * regions:
+        raise WrongUseError(
+            f"this machine has {available} MB of memory available; {regions} regions need {memory_mb * regions} MB "
+            f"(platform_local_memory_mb is {memory_mb} for each): end other programs, or set it lower"
+        )
+    existing = next(folder for folder in (region.home, *region.home.parents) if folder.exists())
+    free = shutil.disk_usage(existing).free // 2**20
+    if free < disk_mb:
+        raise WrongUseError(
+            f"{existing} has {free} MB of disk left; the lab needs {disk_mb} MB (platform_local_disk_mb): make room"
+        )
+
+
+def check_ports(region: LocalRegion, manifests: Sequence[Manifest]) -> None:
+    """Checks that no other program has the ports that these manifests need.
+
+    Args:
+        region: whose ports.
+        manifests: of clusters, mirrors and programs.
+
+    Raises:
+        WrongUseError: one has; the message names the port and the variable to change.
+    """
+    if not 1024 <= region.port_base <= 65536 - PORTS_OF_A_REGION:
+        raise WrongUseError(
+            f"{region.name}: platform_local_port_base: {region.port_base} is not between 1024 and 65436"
+        )
+    own = {
+        connection.laddr.port
+        for process in marked_processes(region, *(region.peer(name) for name in region.others))
+        for connection in _connections(process)
+        if connection.status == psutil.CONN_LISTEN
+    }
+    for port in _ports(region, manifests):
+        if port in own:
+            continue
+        with socket.socket() as probe:
+            # Connections of an earlier lab that are still being forgotten do not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError as error:
+                raise WrongUseError(
+                    f"{region.name}: port {port} is in use by another program; end it, or choose another first port "
+                    "for the lab: LAB_PORT_BASE=29000 (or platform_local_port_base for this region)"
+                ) from error
+
+
+def _ports(region: LocalRegion, manifests: Sequence[Manifest]) -> list[int]:
+    ports: list[int] = []
+    pools = [m.resource for m in manifests if isinstance(m.resource, KafkaNodePool)]
+    workers = 0
+    for manifest in manifests:
+        resource = manifest.resource
+        if isinstance(resource, Kafka):
+            own = [pool for pool in pools if pool.cluster == resource.metadata.name]
+            ports += LocalCluster(region, resource, own).ports()
+        elif isinstance(resource, KafkaMirrorMaker2) and resource.metadata.namespace == region.name:
+            workers += max(1, resource.spec.replicas)
+        elif isinstance(resource, Deployment) and resource.spec.replicas:
+            ports += [port.container_port for port in resource.spec.template.spec.containers[0].ports]
+    ports += [region.port_base + FIRST_WORKER_PORT + index for index in range(workers)]
+    nodes = sum(pool.spec.replicas for pool in pools)
+    for other in region.others:
+        ports += [region.relay_port(node, other) for node in range(nodes)]
+        ports += [region.worker_relay_port(index, other) for index in range(workers)]
+    if len(ports) > len(set(ports)):
+        raise LabError(
+            f"{region.name}: the local platform has too few ports for the links of {nodes} nodes and {workers} mirror "
+            f"workers with {len(region.others)} other regions"
+        )
+    return ports
+
+
+def _connections(process: psutil.Process) -> list[Any]:
+    with contextlib.suppress(psutil.Error):
+        return list(process.net_connections(kind="tcp"))
+    return []

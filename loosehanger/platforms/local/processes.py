@@ -1,0 +1,393 @@
+"""Processes under supervisor: one supervisord for each region.
+
+What a process reads (its configuration files) is part of its definition through a digest, so that supervisor itself
+sees what changed, and restarts that and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xmlrpc.client import Fault, ServerProxy
+
+import psutil
+from supervisor.xmlrpc import SupervisorTransport
+
+from loosehanger.errors import LabError
+from loosehanger.files import make_folder, write_file
+from loosehanger.waiting import wait_for
+
+from .region import LocalRegion
+
+MARK = "LAB_REGION_FOLDER"
+"""The environment variable by which a process of a region is known, whoever started it."""
+
+RELAY, BROKER, WORKER, OPERATOR, PROGRAM = 50, 100, 200, 300, 400
+"""Start order; processes stop the other way round."""
+RELAY_MODULE = "loosehanger.platforms.local.relay"
+"""What a link's relay runs."""
+
+_SOCKET = "supervisor.sock"
+_PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "PYTHONPYCACHEPREFIX", "TMPDIR", "TZ", "USER")
+"""What programs inherit of the environment of whoever sets the lab up; there may be secrets in the rest of it."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One program, in one or more copies."""
+
+    name: str
+    command: Sequence[str]
+    priority: int
+    directory: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""
+    """Of everything the program reads at its start."""
+    copies: int = 1
+    stop_seconds: int = 15
+    """How long it may take to end before it is killed."""
+
+    def render(self, region: LocalRegion) -> str:
+        """Its section of supervisor's configuration."""
+        environment = {**self.environment, MARK: str(region.folder), "LAB_DIGEST": self.digest}
+        if self.copies > 1:
+            environment["LAB_COPY"] = "%(process_num)d"
+        pairs = ",".join(f'{key}="{_escaped(value)}"' for key, value in environment.items())
+        log = f"{self.name}-%(process_num)d.log" if self.copies > 1 else f"{self.name}.log"
+        return "\n".join(
+            [
+                f"[program:{self.name}]",
+                f"command={' '.join(_quoted(word) for word in self.command)}",
+                f"directory={_escaped(str(self.directory))}",
+                f"environment={pairs}",
+                f"priority={self.priority}",
+                f"numprocs={self.copies}",
+                *(["process_name=%(program_name)s-%(process_num)d"] if self.copies > 1 else []),
+                "autostart=true",
+                "autorestart=true",
+                "startsecs=1",
+                "startretries=1000000",
+                f"stopwaitsecs={self.stop_seconds}",
+                "stopsignal=TERM",
+                "stopasgroup=true",
+                "killasgroup=true",
+                "redirect_stderr=true",
+                f"stdout_logfile={_escaped(str(region.logs / log))}",
+                "stdout_logfile_maxbytes=10MB",
+                "stdout_logfile_backups=2",
+                "",
+            ]
+        )
+
+
+def digest(*contents: str | bytes) -> str:
+    """A short digest of what a program reads."""
+    together = hashlib.sha256()
+    for content in contents:
+        together.update(content.encode() if isinstance(content, str) else content)
+        together.update(b"\0")
+    return together.hexdigest()[:16]
+
+
+def run(region: LocalRegion, process: Process, *, when: bool = True) -> bool:
+    """Defines a process and has it running; True when that changed anything.
+
+    Args:
+        region: where.
+        process: what.
+        when: False to have it removed instead.
+    """
+    path = _program_file(region, process.name)
+    if not when or process.copies == 0:
+        return remove(region, [process.name])
+    changed = write_file(path, process.render(region))
+    changed |= _ensure_supervisor(region)
+    with _supervisor(region) as supervisor:
+        changed |= _update(supervisor)
+        for info in supervisor.getAllProcessInfo():
+            if info["group"] == process.name and info["statename"] in ("STOPPED", "EXITED", "FATAL"):
+                _ignoring_faults(supervisor.startProcess, f"{info['group']}:{info['name']}", False)
+                changed = True
+    return changed
+
+
+def remove(region: LocalRegion, names: Iterable[str]) -> bool:
+    """Stops processes, all at once, and forgets them; True when there was anything to remove."""
+    present = [name for name in names if _program_file(region, name).exists()]
+    for name in present:
+        _program_file(region, name).unlink()
+    if present and is_supervised(region):
+        with _supervisor(region) as supervisor:
+            for name in present:
+                _ignoring_faults(supervisor.stopProcessGroup, name, False)
+            # Whoever does not end is killed by supervisor, each after its own bound.
+            wait_for(lambda: _stopping(supervisor, present), 330, f"{region.name}: ending processes")
+            _update(supervisor)
+    return bool(present)
+
+
+@dataclass(frozen=True)
+class ProcessState:
+    """What supervisor says of one process."""
+
+    group: str
+    name: str
+    state: str
+    """RUNNING, STARTING, BACKOFF, STOPPED, EXITED, FATAL …"""
+    pid: int
+    seconds: int
+    """How long it has been running."""
+    log: Path
+
+
+def states(region: LocalRegion) -> list[ProcessState]:
+    """Every process of the region; empty when its supervisor is not running."""
+    if not is_supervised(region):
+        return []
+    with _supervisor(region) as supervisor:
+        return [
+            ProcessState(
+                info["group"],
+                info["name"],
+                info["statename"],
+                info["pid"],
+                max(0, info["now"] - info["start"]) if info["pid"] else 0,
+                Path(info["stdout_logfile"]),
+            )
+            for info in supervisor.getAllProcessInfo()
+        ]
+
+
+def stop_everything(region: LocalRegion, bound: float) -> bool:
+    """Ends every process of the region, supervised or left behind; True when there was one.
+
+    Processes end in their order, each within its own bound; what is left after ``bound`` seconds is killed.
+
+    Raises:
+        LabError: a process outlived even that.
+    """
+    ours = marked_processes(region)
+    if not ours:
+        return False
+    if is_supervised(region):
+        with contextlib.suppress(OSError, Fault, LabError), _supervisor(region) as supervisor:
+            supervisor.shutdown()
+    else:
+        for process in ours:
+            _signal(process, signal.SIGTERM)
+    deadline = time.monotonic() + bound
+    _, left = psutil.wait_procs(ours, timeout=bound)
+    # Whatever started in the meantime carries the mark as well.
+    while left := [*marked_processes(region)]:
+        for process in left:
+            _signal(process, signal.SIGKILL)
+        psutil.wait_procs(left, timeout=5)
+        if time.monotonic() > deadline + 15:
+            pids = ", ".join(str(process.pid) for process in left)
+            raise LabError(f"{region.name}: processes {pids} do not end; end them by hand and run this again")
+    return True
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A region's death."""
+
+    at_ms: int
+    """When the first process was killed, in milliseconds since the epoch."""
+    processes: int
+
+
+def kill_everything(region: LocalRegion) -> Killed | None:
+    """Kills every process of the region at once, as a power cut would; None when there was none.
+
+    The process manager goes first: it would start the others again. The relays live: an ocean does not dry up when a
+    region dies, and whoever is elsewhere goes on through it.
+
+    Raises:
+        LabError: a process does not end.
+    """
+    ours = [process for process in marked_processes(region) if not _is_relay(process)]
+    if not ours:
+        return None
+    # Whoever is nobody's child of the others is the process manager.
+    pids = {process.pid for process in ours}
+    ours.sort(key=lambda process: process.ppid() in pids)
+    at_ms = time.time_ns() // 1_000_000
+    for process in ours:
+        _signal(process, signal.SIGKILL)
+    _, left = psutil.wait_procs(ours, timeout=10)
+    if left:
+        raise LabError(f"{region.name}: processes {', '.join(str(process.pid) for process in left)} do not end")
+    return Killed(at_ms, len(ours))
+
+
+def _is_relay(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return RELAY_MODULE in process.cmdline()
+    return False
+
+
+def marked_processes(*regions: LocalRegion) -> list[psutil.Process]:
+    """The processes of this user that carry the mark of one of the regions, except this one and those above it."""
+    marks = {str(region.folder) for region in regions}
+    own = {process.pid for process in [psutil.Process(), *psutil.Process().parents()]}
+    found = []
+    for process in psutil.process_iter():
+        if process.pid in own:
+            continue
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) in marks and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def _signal(process: psutil.Process, number: int) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
+
+
+def tail(path: Path) -> str:
+    """What a program said last: its last error, or its last line if there was none."""
+    try:
+        lines = path.read_bytes()[-65536:].decode(errors="replace").splitlines()
+    except OSError:
+        return "nothing yet"
+    errors = [line for line in lines if re.match(r"Caused by: |error: |\S+ \S+ (ERROR|FATAL) ", line)]
+    said = [line for line in lines if line.strip()]
+    return (errors or said or ["nothing yet"])[-1].strip()
+
+
+def _program_file(region: LocalRegion, name: str) -> Path:
+    return region.folder / "programs" / f"{name}.conf"
+
+
+@contextlib.contextmanager
+def _supervisor(region: LocalRegion) -> Iterator[Any]:
+    # A socket's path may have about 100 characters, a checkout's may have more: so the path is relative.
+    here = Path.cwd()
+    os.chdir(region.folder)
+    transport = SupervisorTransport(None, None, serverurl=f"unix://{_SOCKET}")
+    try:
+        with ServerProxy("http://127.0.0.1", transport=transport) as proxy:
+            yield proxy.supervisor
+    finally:
+        transport.close()
+        os.chdir(here)
+
+
+def is_supervised(region: LocalRegion) -> bool:
+    """Whether the region's process manager is running."""
+    if not (region.folder / _SOCKET).exists():
+        return False
+    here = Path.cwd()
+    os.chdir(region.folder)
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(_SOCKET)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.chdir(here)
+
+
+def _ensure_supervisor(region: LocalRegion) -> bool:
+    if is_supervised(region):
+        return False
+    # Processes whose supervisor was killed would hold ports and files.
+    stop_everything(region, bound=10)
+    make_folder(region.logs)
+    (region.folder / _SOCKET).unlink(missing_ok=True)
+    # supervisord makes the socket's path absolute, and a socket's path may have about 100 characters: so the region's
+    # folder gets a short name for as long as it takes to start.
+    with tempfile.TemporaryDirectory(prefix="lab-") as short:
+        (Path(short) / "r").symlink_to(region.folder)
+        _write_configuration(region, f"{short}/r/{_SOCKET}")
+        subprocess.run(
+            [sys.executable, "-P", "-W", "ignore", "-m", "supervisor.supervisord", "-c", "supervisor.conf"],
+            cwd=region.folder,
+            env={name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {MARK: str(region.folder)},
+            umask=0o077,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            start_new_session=True,
+        )
+        log = region.logs / "supervisor.log"
+        wait_for(lambda: None if is_supervised(region) else tail(log), 20, f"{region.name}: process manager")
+    # It reads its configuration again whenever a program changes, and checks that the socket's folder is there.
+    _write_configuration(region, _SOCKET)
+    return True
+
+
+def _write_configuration(region: LocalRegion, socket_path: str) -> None:
+    lines = [
+        "[unix_http_server]",
+        f"file={_escaped(socket_path)}",
+        "chmod=0600",
+        "[supervisord]",
+        f"logfile={_escaped(str(region.logs / 'supervisor.log'))}",
+        "logfile_maxbytes=5MB",
+        "logfile_backups=1",
+        f"pidfile={_escaped(str(region.folder / 'supervisor.pid'))}",
+        "nocleanup=true",
+        "umask=077",
+        "[rpcinterface:supervisor]",
+        "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface",
+        "[include]",
+        "files=programs/*.conf",
+        "",
+    ]
+    write_file(region.folder / "supervisor.conf", "\n".join(lines))
+
+
+def _stopping(supervisor: Any, groups: Sequence[str]) -> str | None:
+    names = [
+        info["name"]
+        for info in supervisor.getAllProcessInfo()
+        if info["group"] in groups and info["statename"] not in ("STOPPED", "EXITED", "FATAL")
+    ]
+    return ", ".join(names) or None
+
+
+def _update(supervisor: Any) -> bool:
+    """Lets supervisor read its configuration again, and carries out what changed."""
+    added, changed, removed = supervisor.reloadConfig()[0]
+    for name in [*removed, *changed]:
+        _ignoring_faults(supervisor.stopProcessGroup, name)
+        _ignoring_faults(supervisor.removeProcessGroup, name)
+    for name in [*changed, *added]:
+        _ignoring_faults(supervisor.addProcessGroup, name)
+    return bool(added or changed or removed)
+
+
+def _ignoring_faults(method: Callable[..., Any], *arguments: Any) -> None:
+    # Faults here say that the process already is where it is wanted.
+    with contextlib.suppress(Fault):
+        method(*arguments)
+
+
+def _escaped(text: str) -> str:
+    if '"' in text or "\n" in text:
+        raise LabError(f"a quotation mark or a line break cannot be given to a program: {text!r}")
+    return text.replace("%", "%%")
+
+
+def _quoted(word: str) -> str:
+    # supervisor splits a command as a shell does.
+    escaped = word.replace("%", "%%")
+    return escaped if escaped.replace("%", "").isalnum() else "'" + escaped.replace("'", "'\"'\"'") + "'"

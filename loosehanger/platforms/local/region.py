@@ -1,0 +1,161 @@
+"""A region on this machine: its folder, its ports, and what was applied to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from loosehanger.errors import LabError
+from loosehanger.files import write_file
+
+LOOPBACK = "127.0.0.1"
+MAX_NODES = 5
+MAX_LISTENERS = 6
+PORTS_OF_A_NODE = 8
+FIRST_WORKER_PORT = 50
+MAX_WORKERS = 20
+RELAY_PORTS: tuple[int, ...] = (*range(72, 100), *range(40, 50))
+"""Where relays listen for the clients of other regions."""
+PORTS_OF_A_REGION = 100
+
+
+@dataclass(frozen=True)
+class LocalRegion:
+    """One region: everything it has lies in ``home/regions/<name>``, so that deleting the folder deletes the region."""
+
+    home: Path
+    """The lab's home: what is installed, and all regions."""
+    checkout: Path
+    """Where the kit's own programs are."""
+    name: str
+    port_base: int
+    """The first of its ports."""
+    peers: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """The first port of every region that there may be, this one among them; without them there are no links."""
+
+    @property
+    def folder(self) -> Path:
+        """The region's own folder."""
+        return self.home / "regions" / self.name
+
+    @property
+    def secrets(self) -> Path:
+        """The folder of its secrets: one folder for each, one file for each key."""
+        return self.folder / "secrets"
+
+    @property
+    def volumes(self) -> Path:
+        """The folder of what its programs write and keep: one folder for each claim."""
+        return self.folder / "volumes"
+
+    @property
+    def logs(self) -> Path:
+        """The folder of its processes' logs."""
+        return self.folder / "logs"
+
+    @property
+    def python_path(self) -> str:
+        """Where programs find the kit: the environment that runs them may be another checkout's."""
+        return os.pathsep.join(str(self.checkout / folder) for folder in ("", "spark-jobs"))
+
+    def exists(self) -> bool:
+        """Whether its namespace was applied."""
+        return (self.folder / "resources" / "Namespace" / f"{self.name}.yaml").exists()
+
+    def node_port(self, node: int, listener: int) -> int:
+        """The port of a listener of a Kafka node; listeners 0 and 1 are the control plane and replication.
+
+        Raises:
+            LabError: more nodes or listeners than a region has ports for.
+        """
+        if node >= MAX_NODES or listener >= PORTS_OF_A_NODE:
+            raise LabError(
+                f"{self.name}: the local platform has ports for {MAX_NODES} nodes of {MAX_LISTENERS} listeners a region"
+            )
+        return self.port_base + node * PORTS_OF_A_NODE + listener
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The other regions, whose clients come through links."""
+        return tuple(name for name in self.peers if name != self.name)
+
+    def peer(self, name: str) -> LocalRegion:
+        """Another region of the lab."""
+        return replace(self, name=name, port_base=self.peers[name])
+
+    def hidden_listener(self, client: str) -> int:
+        """The number of the listener that each node has for another region's clients: counted from the last one."""
+        return PORTS_OF_A_NODE - 1 - self.others.index(client)
+
+    def hidden_port(self, node: int, client: str) -> int:
+        """The port to which the link with another region leads."""
+        return self.node_port(node, self.hidden_listener(client))
+
+    def relay_port(self, node: int, client: str) -> int:
+        """The port at which another region's clients reach a node.
+
+        Raises:
+            LabError: a region has not as many ports.
+        """
+        return self._relay_port(node * len(self.others) + self.others.index(client))
+
+    def worker_relay_port(self, index: int, client: str) -> int:
+        """The port at which another region's clients reach the n-th Connect worker: counted from the last one.
+
+        Raises:
+            LabError: a region has not as many ports.
+        """
+        return self._relay_port(len(RELAY_PORTS) - 1 - index * len(self.others) - self.others.index(client))
+
+    def _relay_port(self, index: int) -> int:
+        if not 0 <= index < len(RELAY_PORTS):
+            raise LabError(
+                f"{self.name}: the local platform has {len(RELAY_PORTS)} ports for the links of a region: one for each "
+                "node and each mirror worker, and each other region"
+            )
+        return self.port_base + RELAY_PORTS[index]
+
+    def worker_port(self, index: int) -> int:
+        """The port of the REST interface of the region's n-th Connect worker.
+
+        Raises:
+            LabError: more workers than a region has ports for.
+        """
+        if index >= MAX_WORKERS:
+            raise LabError(f"{self.name}: the local platform has ports for {MAX_WORKERS} mirror workers a region")
+        return self.port_base + FIRST_WORKER_PORT + index
+
+    # What was applied, as an API server would keep it.
+
+    def resource(self, kind: str, name: str) -> dict[str, Any] | None:
+        """The applied manifest, or None."""
+        path = self.folder / "resources" / kind / f"{name}.yaml"
+        if not path.exists():
+            return None
+        return _read(path)
+
+    def resources(self, kind: str) -> Iterator[dict[str, Any]]:
+        """Every applied manifest of a kind, by name."""
+        for path in sorted((self.folder / "resources" / kind).glob("*.yaml")):
+            yield _read(path)
+
+    def store(self, manifest: Mapping[str, Any]) -> bool:
+        """Keeps a manifest as applied; True when it is new or differs."""
+        path = self.folder / "resources" / manifest["kind"] / f"{manifest['metadata']['name']}.yaml"
+        text = yaml.dump(dict(manifest), Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
+        return write_file(path, text)
+
+    def forget(self, kind: str, name: str) -> None:
+        """Drops an applied manifest."""
+        (self.folder / "resources" / kind / f"{name}.yaml").unlink(missing_ok=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What ``store`` has written. By libyaml, which takes a tenth of the time: every task reads all of a region."""
+    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    return document

@@ -1,0 +1,98 @@
+"""Secrets: one folder for each, one file for each key, readable by their owner only.
+
+Where one was copied from stands beside them: in its own folder every file is a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.files import remove_folder, write_file
+from loosehanger.model.topology import SecretCopy
+from loosehanger.platforms.secret_copies import not_a_copy
+
+from .region import LocalRegion
+
+
+def write_secret(region: LocalRegion, name: str, data: Mapping[str, bytes]) -> bool:
+    """Makes the secret hold exactly these keys; True when anything changed."""
+    folder = region.secrets / name
+    changed = False
+    for key, value in data.items():
+        changed |= write_file(folder / key, value)
+    for path in folder.iterdir() if folder.exists() else ():
+        if path.name not in data:
+            path.unlink()
+            changed = True
+    return changed
+
+
+def read_secret(region: LocalRegion, name: str) -> dict[str, bytes]:
+    """The secret's keys and values.
+
+    Raises:
+        LabError: there is no such secret.
+    """
+    folder = region.secrets / name
+    if not folder.is_dir():
+        raise LabError(f"{region.name}: there is no secret '{name}'")
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def copy_secrets(
+    origin: LocalRegion, region: LocalRegion, copies: Iterable[SecretCopy], *, dry_run: bool = False
+) -> list[str]:
+    """Copies secrets from one region to another; returns the names of the copies that were missing or differed.
+
+    Raises:
+        WrongUseError: another secret has the name of a copy; none is copied.
+        LabError: the region of origin has no such secret.
+    """
+    every = list(copies)
+    # In check mode the region that is going to make it may not have it yet, or may not be there itself.
+    coming = [copy for copy in every if dry_run and not (origin.secrets / copy.name).is_dir()]
+    wanted = [(copy, read_secret(origin, copy.name)) for copy in every if copy not in coming]
+    for copy, data in wanted:
+        known_as = _copied_from(region, copy.as_name)
+        # The same may come from another region after a switch. Or it is a copy of before there were notes.
+        is_another = (region.secrets / copy.as_name).is_dir() and known_as != copy.source
+        if is_another and read_secret(region, copy.as_name) != data:
+            raise WrongUseError(not_a_copy(region.name, copy.as_name, known_as, copy))
+    copied = [copy.as_name for copy in coming]
+    for copy, data in wanted:
+        if not (region.secrets / copy.as_name).is_dir() or read_secret(region, copy.as_name) != data:
+            copied.append(copy.as_name)
+        if not dry_run:
+            write_secret(region, copy.as_name, data)
+            write_file(_note(region, copy.as_name), copy.source)
+    return copied
+
+
+def _note(region: LocalRegion, name: str) -> Path:
+    return region.folder / "copied-secrets" / name
+
+
+def _copied_from(region: LocalRegion, name: str) -> str | None:
+    """The source of a secret that is a copy; None of any other."""
+    note = _note(region, name)
+    return note.read_text(encoding="utf-8") if note.is_file() else None
+
+
+def secret_file(region: LocalRegion, name: str, key: str) -> Path:
+    """The file that holds one key of a secret.
+
+    Raises:
+        LabError: there is no such secret or key.
+    """
+    path = region.secrets / name / key
+    if not path.is_file():
+        raise LabError(f"{region.name}: there is no secret '{name}' with a key '{key}'")
+    return path
+
+
+def delete_secret(region: LocalRegion, name: str) -> None:
+    """Deletes a secret, if it is there."""
+    remove_folder(region.secrets / name)
+    _note(region, name).unlink(missing_ok=True)

@@ -1,0 +1,80 @@
+"""Service names: what DNS does in a Kubernetes cluster, a table does here.
+
+A name such as ``west-kafka-bootstrap.west.svc:9098`` is entered by the region that offers it and resolved for the
+region that asks for it: within the region it is where the service listens, elsewhere it is the link to that region.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from loosehanger.errors import LabError
+from loosehanger.files import write_file
+
+from .region import LocalRegion
+
+_SERVICE = re.compile(r"\b[a-z0-9][a-z0-9-]*\.[a-z0-9][a-z0-9-]*\.svc(?:\.cluster\.local)?:\d+\b")
+
+
+@dataclass(frozen=True)
+class ServiceAddresses:
+    """Where a service is reached: in its own region, and from each other one that has a link to it."""
+
+    here: list[str]
+    elsewhere: dict[str, list[str]] = field(default_factory=dict)
+
+    def addresses(self, region: str) -> list[str]:
+        """As seen from a region."""
+        return self.elsewhere.get(region, self.here)
+
+
+def offer(region: LocalRegion, owner: str, services: dict[str, ServiceAddresses]) -> bool:
+    """Enters the services of a resource, by name with port. True when the table changed.
+
+    Args:
+        region: where they are.
+        owner: what the names of the resource's services begin with; others' stay.
+        services: all that it offers; empty when it is deleted.
+    """
+    path = _table(region.home, region.name)
+    kept = {name: service for name, service in _read(path).items() if not name.startswith(owner)}
+    table = {name: asdict(service) for name, service in (kept | services).items()}
+    return write_file(path, json.dumps(table, indent=1, sort_keys=True))
+
+
+def resolve(region: LocalRegion, text: str) -> str:
+    """Replaces every service name in a text by its addresses, as seen from a region.
+
+    Raises:
+        LabError: nobody offers that service.
+    """
+
+    def addresses(match: re.Match[str]) -> str:
+        name = match[0].replace(".svc.cluster.local:", ".svc:")
+        offered = offers(region.home)
+        if name not in offered:
+            known = ", ".join(sorted(offered)) or "none"
+            raise LabError(f"{region.name}: nobody offers the service {name}; offered are: {known}")
+        return ",".join(offered[name].addresses(region.name))
+
+    return _SERVICE.sub(addresses, text)
+
+
+def offers(home: Path) -> dict[str, ServiceAddresses]:
+    """Every service that any region offers."""
+    table: dict[str, ServiceAddresses] = {}
+    for path in (home / "regions").glob("*/services.json"):
+        table |= _read(path)
+    return table
+
+
+def _table(home: Path, region: str) -> Path:
+    return home / "regions" / region / "services.json"
+
+
+def _read(table: Path) -> dict[str, ServiceAddresses]:
+    found = json.loads(table.read_text(encoding="utf-8")) if table.exists() else {}
+    return {name: ServiceAddresses(**service) for name, service in found.items()}

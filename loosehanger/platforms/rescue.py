@@ -1,0 +1,131 @@
+"""Rescuing what a dead cluster has acknowledged and nobody else has: listed, exported, and written where work goes on.
+
+Before its machines are wiped, the dead cluster is started once more: nobody writes to it, and no mirror reads it.
+What lies beyond the position of the mirror that was held is what the mirror has never copied.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaProducer
+
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.positions import Looker
+from loosehanger.errors import LabError
+from loosehanger.files import write_file
+from loosehanger.model.marks import Fence, Rescue, mark_of
+from loosehanger.model.record import ADMINISTRATOR, Lab
+from loosehanger.model.topic_rules import target_topic
+from loosehanger.model.topology import Mirror
+
+from .switching import beyond, fence_ends
+
+HEADER = "lh-rescued"
+"""Marks a copy: the region, the partition and the offset that the record had. Of two of one name, one is too many."""
+_ANSWER_S = 30
+
+
+def rescue(lab: Lab, home: Path, mirror: Mirror, fence: Fence, *, write: bool) -> Rescue:
+    """Lists and exports what the source of a held mirror has beyond it.
+
+    Args:
+        lab: what is set up.
+        home: the lab's home; the file goes into its folder ``rescued``.
+        mirror: which.
+        fence: where everything was when it was held.
+        write: whether to write copies to the target. Each is a record as it was, with a header more; those that are
+            there already are not written again. They come behind what was written since, so that the order within a
+            key is not what it was.
+
+    Raises:
+        LabError: a cluster or Connect does not answer.
+    """
+    found = [_described(record) for record in beyond(lab, mirror)]
+    path = home / "rescued" / f"{mirror.source}.jsonl"
+    write_file(path, "".join(json.dumps(record) + "\n" for record in found))
+    connection = lab.region(mirror.target).connection(ADMINISTRATOR)
+    missing = _missing(connection, mirror, fence, found)
+    if write:
+        _write(connection, mirror, missing)
+        missing = []
+    return Rescue(mark_of(mirror), mirror.source, mirror.target, str(path), len(found), len(found) - len(missing))
+
+
+def _missing(
+    connection: Connection, mirror: Mirror, fence: Fence, found: Iterable[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Those of the records that no earlier run has written."""
+    with Looker(mirror.target, connection) as target:
+        starts = fence_ends(fence)
+        there = {
+            (record.topic, value)
+            for record in target.records(starts, target.ends({part.topic for part in starts}))
+            for name, value in record.headers
+            if name == HEADER
+        }
+    return [record for record in found if (target_topic(mirror, record["topic"]), _mark(mirror, record)) not in there]
+
+
+def _mark(mirror: Mirror, record: Mapping[str, Any]) -> bytes:
+    return f"{mirror.source}/{record['partition']}/{record['offset']}".encode()
+
+
+def _write(connection: Connection, mirror: Mirror, missing: Iterable[dict[str, Any]]) -> None:
+    answers, producer = [], None
+    try:
+        producer = KafkaProducer(**connection.kafka_python(), acks="all", delivery_timeout_ms=_ANSWER_S * 1000)
+        for record in missing:
+            headers = [(name, _bytes(value)) for name, value in record["headers"]]
+            answers.append(
+                producer.send(
+                    target_topic(mirror, record["topic"]),
+                    _bytes(record["value"]),
+                    _bytes(record["key"]),
+                    [*headers, (HEADER, _mark(mirror, record))],
+                    record["partition"],
+                    record["timestamp"],
+                )
+            )
+        producer.flush(_ANSWER_S)
+        for answer in answers:
+            answer.get(_ANSWER_S)
+    except Exception as error:  # of many kinds, and all of them mean the same
+        raise LabError(
+            f"{mirror.target}: rescued records could not be written: {error}; run the stage again"
+        ) from error
+    finally:
+        if producer:
+            producer.close(5)
+
+
+def _described(record: Any) -> dict[str, Any]:
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": [[name, _text(value)] for name, value in record.headers],
+    }
+
+
+def _text(data: bytes | None) -> str | dict[str, str] | None:
+    """Bytes as they can be read; what is no text, as base64."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _bytes(said: str | dict[str, str] | None) -> bytes | None:
+    if said is None:
+        return None
+    return said.encode() if isinstance(said, str) else base64.b64decode(said["base64"])

@@ -1,0 +1,41 @@
+"""Points in time as users write them, and spans of time for them to read."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """Reads an ISO 8601 time (local, if it names no zone), or how long ago: ``30s``, ``10m``, ``12h``, ``7d``.
+
+    A minus before how long ago changes nothing.
+
+    Args:
+        text: what the user wrote.
+        now: with its zone.
+
+    Returns:
+        The time, with its zone.
+
+    Raises:
+        ValueError: it is neither, or before the year 1.
+    """
+    try:
+        if match := re.fullmatch(r"-?(\d{1,9})([smhd])", text):
+            return now - timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+        return datetime.fromisoformat(text).astimezone()
+    except OverflowError as error:
+        raise ValueError(str(error)) from error
+
+
+def span(seconds: float | None) -> str:
+    """A span of time for people, such as ``3 min``."""
+    if seconds is None:
+        return "-"
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

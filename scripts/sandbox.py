@@ -1,0 +1,82 @@
+"""A copy of the kit with a lab of its own, beside any lab that is running: for tests and benchmarks.
+
+They edit the copy's manifests as a learner would. What is installed is shared with the checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loosehanger.model.record import Lab, load_lab
+from loosehanger.paths import ROOT, lab_home
+
+INSTALLED = ("venv", "jars", "java", "java-spark")
+
+
+@dataclass
+class Kit:
+    """A copy of the checkout with a lab of its own."""
+
+    root: Path
+    home: Path
+    port_base: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, command: str, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+        """Runs one of the kit's commands, as ``./lab`` does once everything is installed."""
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "loosehanger.cli", command, *arguments],
+            cwd=self.root,
+            env=self.variables(),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def setup(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Sets the broadcast up."""
+        return self.run("setup", "03-broadcast", *arguments)
+
+    def variables(self) -> dict[str, str]:
+        """The environment of its commands."""
+        paths = [self.root, self.root / "scripts", self.root / "spark-jobs"]
+        return {
+            **os.environ,
+            "LAB_HOME": str(self.home),
+            "LAB_PORT_BASE": str(self.port_base),
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "NO_COLOR": "1",
+            **self.environment,
+        }
+
+    @property
+    def lab(self) -> Lab:
+        """What is set up."""
+        return load_lab(self.home)
+
+    def manifest(self, name: str) -> Path:
+        """A file of the scenario."""
+        return self.root / "playbooks" / "03-broadcast" / "manifests" / name
+
+
+def copy_kit(folder: Path, port_base: int) -> Kit:
+    """Copies the checkout's files, and links what is installed."""
+    root, home = folder / "kit", folder / "kit" / ".lab"
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, root / name)
+    home.mkdir(mode=0o700)
+    for name in INSTALLED:
+        (home / name).symlink_to(lab_home() / name)
+    return Kit(root, home, port_base)

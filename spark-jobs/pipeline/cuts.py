@@ -1,0 +1,109 @@
+"""What is compared: where each side's records begin and end, frozen before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from kafka import TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from pipeline.clusters import Cluster, Config, partitions_of
+from pipeline.flows import Flow
+from pipeline.reading import Ranges, read_records
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The source offsets that are judged: everything before them, whatever comes after."""
+
+    at: datetime
+    ranges: Ranges
+    last_records: Mapping[TopicPartition, int]
+    configs: Mapping[str, Mapping[str, Config]]
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What is read: each target up to now, and each source up to an offset that nothing read there is newer than."""
+
+    clusters: Mapping[str, Cluster]
+    targets: Mapping[str, Ranges]
+    sources: Mapping[str, Ranges]
+    target_configs: Mapping[str, Mapping[str, Mapping[str, Config]]]
+    since: datetime | None = None
+    """Older records are left out on both sides."""
+
+    @classmethod
+    def freeze(cls, flows: Sequence[Flow], clusters: Mapping[str, Cluster], since: datetime | None = None) -> Frozen:
+        """Freezes the targets first and the sources after them.
+
+        Raises:
+            UnreachableError: a cluster does not answer.
+        """
+        at_target = _grouped((flow.target, flow.target_topic) for flow in flows)
+        at_source = _grouped((flow.source, flow.topic) for flow in flows)
+        targets = {region: freeze(clusters[region], topics) for region, topics in at_target.items()}
+        configs = {
+            region: clusters[region].configs({partition.topic for partition in targets[region]}) for region in targets
+        }
+        sources = {region: freeze(clusters[region], topics) for region, topics in at_source.items()}
+        return cls(clusters, targets, sources, configs, since)
+
+    @property
+    def records(self) -> int:
+        """How many there are to read, at most."""
+        sides = (*self.targets.values(), *self.sources.values())
+        return sum(end - start for ranges in sides for start, end in ranges.values())
+
+    def moved(self) -> str:
+        """Names the partitions whose log has lost its beginning since; empty if none has."""
+        names = []
+        for frozen in (self.sources, self.targets):
+            for region, ranges in frozen.items():
+                starts = self.clusters[region].start_offsets(ranges)
+                names += [
+                    f"{region}'s {partition.topic}-{partition.partition}"
+                    for partition, (start, _) in ranges.items()
+                    if starts[partition] > start
+                ]
+        return ", ".join(names)
+
+    def read(self, spark: SparkSession, region: str, ranges: Ranges) -> DataFrame:
+        """Reads these offsets of a region."""
+        if not self.since:
+            return read_records(spark, self.clusters[region].connection, ranges)
+        # By the offset of the first such record less is read; older ones may still come after it.
+        firsts = self.clusters[region].offsets_since(ranges, self.since)
+        later = {partition: (max(start, firsts[partition]), end) for partition, (start, end) in ranges.items()}
+        found = read_records(spark, self.clusters[region].connection, later)
+        return found.where(F.col("timestamp") >= F.lit(self.since))
+
+
+def is_compacted(flow: Flow, cuts: Mapping[str, Cut]) -> bool:
+    """Whether the flow's topic keeps the latest value of each key only."""
+    cut = cuts.get(flow.source)
+    policy = cut.configs.get(flow.topic, {}).get("cleanup.policy") if cut else None
+    return policy is not None and "compact" in (policy.value or "")
+
+
+def freeze(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, int]]:
+    """First offset and end of the committed records of every partition of those topics that exist.
+
+    Raises:
+        UnreachableError: the cluster does not answer.
+    """
+    wanted = set(topics)
+    partitions = partitions_of({topic: count for topic, count in cluster.topics().items() if topic in wanted})
+    ends = cluster.end_offsets(partitions)
+    starts = cluster.start_offsets(partitions)
+    return {partition: (starts[partition], max(starts[partition], ends[partition])) for partition in partitions}
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    groups: dict[str, set[str]] = {}
+    for region, topic in pairs:
+        groups.setdefault(region, set()).add(topic)
+    return groups

@@ -1,0 +1,82 @@
+"""Everything that a proof has found out, before it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loosehanger.model.claims import Claim
+from loosehanger.model.topology import Mirror
+from pipeline.comparison import Counts
+from pipeline.configurations import Difference
+from pipeline.cuts import Cut
+from pipeline.findings import Finding, Weight
+from pipeline.flows import Flow, FlowId, MirrorId
+from pipeline.forbidden import Present
+from pipeline.mirrors import MirrorProgress
+from pipeline.shortfall import History
+from pipeline.switch_evidence import Switch
+
+
+@dataclass
+class Evidence:
+    """Everything found, before it is judged."""
+
+    claims: tuple[Claim, ...] = ()
+    """What is to be judged."""
+    flows: list[Flow] = field(default_factory=list)
+    topics: dict[str, Collection[str]] = field(default_factory=dict)
+    """The topics of each region that answers, as far as they may be seen."""
+    away: dict[str, str] = field(default_factory=dict)
+    """The regions that did not say which topics they have, and why."""
+    cuts: dict[str, Cut] = field(default_factory=dict)
+    progress: dict[MirrorId, MirrorProgress] = field(default_factory=dict)
+    counts: dict[FlowId, Counts] = field(default_factory=dict)
+    configs: dict[FlowId, list[Difference]] = field(default_factory=dict)
+    latencies: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    histories: dict[FlowId, History] = field(default_factory=dict)
+    """What offsets tell of records that neither side has."""
+    untold: set[FlowId] = field(default_factory=set)
+    """The flows that were not compared, each for a reason of its own."""
+    only_at_target: list[Flow] = field(default_factory=list)
+    """Topics that a mirror copied, or may have, and that are not at its source."""
+    present: dict[str, Present] = field(default_factory=dict)
+    """What was found of things that must not be there, by the claim."""
+    switch: Switch | None = None
+    """What ledgers tell; None where nothing is claimed of them, or it could not be found out."""
+    findings: list[Finding] = field(default_factory=list)
+    """What could not be decided, and why; and what a reader should know."""
+
+    def claim_of(self, mirror: Mirror) -> str:
+        """The id of the claim that a mirror's flows belong to; empty for none."""
+        return next((claim.id for claim in self.claims if mirror.id in claim.mirrors), "")
+
+    def window_of(self, flow: Flow) -> Mapping[int, int] | None:
+        """The end of each partition of a flow's source, where its claim is about a part of it only."""
+        window = next((claim.window for claim in self.claims if flow.mirror.id in claim.mirrors), None)
+        return None if window is None else window.get(flow.topic, {})
+
+    def tell(
+        self, kind: str, about: Flow | Mirror | None, details: Mapping[str, Any], weight: Weight = "undecides"
+    ) -> None:
+        """Adds a finding, once.
+
+        Args:
+            kind: its kind.
+            about: the flow that it is about, or the mirror; None for the proof as a whole.
+            details: what there is to say.
+            weight: what follows from it.
+        """
+        mirror = about.mirror if isinstance(about, Flow) else about
+        claim = self.claim_of(mirror) if mirror else ""
+        flow = about.id if isinstance(about, Flow) else None
+        finding = Finding(kind, weight, claim, flow, details=details)
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+    def cannot_tell(self, flow: Flow, reason: str) -> None:
+        """Leaves a flow undecided, and only that one."""
+        if flow.id not in self.untold:
+            self.untold.add(flow.id)
+            self.tell("not_compared", flow, {"reason": reason})

@@ -1,0 +1,209 @@
+"""What is found out about a switch: ledgers and marks are read, groups waited for, and the clusters that live read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kafka import TopicPartition
+from pyspark.sql import SparkSession
+
+from loosehanger.clients.positions import Looker
+from loosehanger.errors import LabError
+from loosehanger.ledger import LedgerEntry, ledger_files, read_entries
+from loosehanger.model.claims import Claim
+from loosehanger.model.marks import Fence, Marks, last_wipe_ms, mark_of_group, read_marks
+from loosehanger.model.origins import event_topic
+from loosehanger.model.record import ADMINISTRATOR, Lab
+from loosehanger.model.recovery import Recovery, recovery
+from loosehanger.model.topology import Mirror
+from pipeline.clusters import Cluster
+from pipeline.cuts import freeze
+from pipeline.reading import Ranges, read_records
+from pipeline.session import fit
+from pipeline.switches import Island, Kept, Moved, islands, kept, moved
+
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What was found out about a stage's switch."""
+
+    kept: Mapping[str, Kept] = field(default_factory=dict)
+    """By the producer that keeps the ledger."""
+    groups: Mapping[str, Moved] = field(default_factory=dict)
+    """By group."""
+    recovery: Recovery | None = None
+    """How long it took; None where nothing was switched."""
+    death_ms: int | None = None
+    """When the first region died, in milliseconds since the epoch; None where none did."""
+
+
+def look(
+    lab: Lab, home: Path, claims: Sequence[Claim], spark: SparkSession, timeout_s: float, report: Callable[[str], None]
+) -> Switch:
+    """Finds out what claims about ledgers need to know.
+
+    Args:
+        lab: what is set up.
+        home: its home, with the marks.
+        claims: of the kinds ``kept`` and ``groups``.
+        spark: the session.
+        timeout_s: how long a group may take to pass what was there when the mirror was held.
+        report: takes a line that says what is being waited for.
+
+    Raises:
+        LabError: there is no ledger, or no mark, that a claim speaks of; or a ledger cannot be read.
+        UnreachableError: a cluster that should live does not answer.
+    """
+    stage = lab.unfinished or lab.stage
+    marks = read_marks(home, stage)
+    groups = {
+        claim.subject["group"]: _fence(claim, read_marks(home, claim.subject.get("since", stage)))
+        for claim in claims
+        if claim.kind == "groups"
+    }
+    passed = {group: _wait_until_passed(lab, group, fence, timeout_s, report) for group, fence in groups.items()}
+    producers = {claim.subject["producer"]: _counted(lab, claim) for claim in claims if claim.kind == "kept"}
+    folders = {name: folder for region in lab.regions.values() for name, folder in region.ledgers.items()}
+    if unknown := [name for name in producers if name not in folders]:
+        raise LabError(f"'{unknown[0]}' keeps no ledger that can be read from here")
+    # What is in the ledgers by now is in the clusters by now, whatever comes after.
+    ledgers = {
+        name: [
+            replace(entry, topic=event_topic(lab.mirrors, entry.topic)) for entry in read_entries(ledger_files(folder))
+        ]
+        for name, folder in folders.items()
+    }
+    every = [entry for entries in ledgers.values() for entry in entries]
+    report("reading what the ledgers speak of")
+    found = {
+        region: _read(
+            spark,
+            Cluster.of(lab.region(region)),
+            lab.mirrors,
+            every,
+            [fence for fence in groups.values() if fence.target == region],
+        )
+        for region in lab.clusters
+    }
+    processed = [entry for entry in every if entry.kind == "processed"]
+    for regions in producers.values():
+        if away := [region for region in regions if region not in found]:
+            raise LabError(f"{away[0]} has no cluster that lives, and records are to be there")
+    alive = {region.cluster_id for region in found.values()}
+    wiped_ms = last_wipe_ms(home)
+
+    def given_up(entry: LedgerEntry) -> bool:
+        return wiped_ms is not None and entry.until <= wiped_ms and entry.cluster not in alive
+
+    return Switch(
+        kept={
+            name: kept(
+                [*ledgers[name], *processed],
+                [island for region in regions for island in found[region].islands],
+                {place: offset for region in regions for place, offset in found[region].beginnings.items()},
+                given_up,
+            )
+            for name, regions in producers.items()
+        },
+        groups={
+            group: moved(
+                every, group, fence.cluster, fence.held_ms, found[fence.target].by_group[group], passed=passed[group]
+            )
+            for group, fence in groups.items()
+        },
+        recovery=recovery(marks, every),
+        death_ms=min((loss.died_ms for loss in marks.losses), default=None),
+    )
+
+
+@dataclass(frozen=True)
+class _Read:
+    """The records of one cluster that ledgers speak of."""
+
+    cluster_id: str
+    islands: list[Island]
+    by_group: Mapping[str, list[Island]]
+    """The same, each with its place for the group."""
+    beginnings: Mapping[tuple[str, int], int]
+    """Where logs begin that do not begin with their first record any more."""
+
+
+def _read(
+    spark: SparkSession,
+    cluster: Cluster,
+    mirrors: Sequence[Mirror],
+    entries: Sequence[LedgerEntry],
+    fences: Sequence[Fence],
+) -> _Read:
+    try:
+        wanted = {entry.topic for entry in entries}
+        ranges = freeze(cluster, [topic for topic in cluster.topics() if event_topic(mirrors, topic) in wanted])
+        fit(spark, sum(end - start for start, end in ranges.values()))
+        cluster_id = cluster.id()
+        records = read_records(spark, cluster.connection, ranges)
+        by_group = {
+            group: _of_events(mirrors, islands(records, starts, fence.ends))
+            for fence in fences
+            for group, starts in fence.groups.items()
+        }
+        plain = next(iter(by_group.values()), None)
+        everything = _of_events(mirrors, islands(records)) if plain is None else plain
+        return _Read(cluster_id, everything, by_group, _beginnings(mirrors, ranges))
+    finally:
+        cluster.close()
+
+
+def _counted(lab: Lab, claim: Claim) -> list[str]:
+    """The regions of which one must have what a producer was told is written."""
+    named, left_out = (claim.subject[key].split(",") for key in ("regions", "not_in"))
+    return named if named != [""] else [region for region in lab.clusters if region not in left_out]
+
+
+def _of_events(mirrors: Sequence[Mirror], found: Iterable[Island]) -> list[Island]:
+    """The same with topics' names where applications write them."""
+    return [replace(one, key=one.key._replace(topic=event_topic(mirrors, one.key.topic))) for one in found]
+
+
+def _beginnings(mirrors: Sequence[Mirror], ranges: Ranges) -> dict[tuple[str, int], int]:
+    return {(event_topic(mirrors, part.topic), part.partition): start for part, (start, _) in ranges.items() if start}
+
+
+def _fence(claim: Claim, marks: Marks) -> Fence:
+    group, mirror = claim.subject["group"], claim.subject["mirror"]
+    for fence in marks.fences:
+        if fence.mirror == mark_of_group(group) if not mirror else fence.mirror.split("/")[0] == mirror:
+            # A group that had committed nothing begins with the first record.
+            return fence if group in fence.groups else Fence(**{**vars(fence), "groups": {**fence.groups, group: {}}})
+    moment = f"mirror {mirror} was held" if mirror else "its offsets were set"
+    raise LabError(f"no mark tells where {group} was when {moment}; run the stage again")
+
+
+def _wait_until_passed(lab: Lab, group: str, fence: Fence, timeout_s: float, report: Callable[[str], None]) -> bool:
+    """Waits until a group has read what was there when the mirror was held; False when it has not."""
+    ends = {TopicPartition(topic, part): end for topic, of in fence.ends.items() for part, end in of.items()}
+    cluster = Cluster.of(lab.region(fence.target))
+    try:
+        starts = cluster.start_offsets(ends)
+        ranges = {part: (starts[part], end) for part, end in ends.items() if starts[part] < end}
+        last, _ = cluster.last_records(ranges, timeout_s)
+    finally:
+        cluster.close()
+    deadline = time.monotonic() + timeout_s
+    told = False
+    with Looker(fence.target, lab.region(fence.target).connection(ADMINISTRATOR)) as looker:
+        while True:
+            committed = looker.committed(group, fence.ends)
+            left = sum(max(0, offset + 1 - committed.get(part, starts[part])) for part, offset in last.items())
+            if not left:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            if not told:
+                report(f"waiting: {group} has {left:,} records to read in {fence.target}")
+                told = True
+            time.sleep(_LOOK_S)

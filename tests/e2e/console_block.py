@@ -1,0 +1,88 @@
+"""A console block of a document: commands, and what each of them has to say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ANY_LINES = "..."
+
+
+class BlockError(Exception):
+    """A block is not written as it has to be."""
+
+
+@dataclass
+class Command:
+    """A command of a block."""
+
+    line: int
+    """Where it stands in its document."""
+    text: str
+    output: list[tuple[int, str]]
+    """The lines that it must say, each with its place in the document. None: whatever it likes."""
+
+
+def read_commands(source: str, first_line: int) -> list[Command]:
+    """Reads a block: ``$ command``, continued by ``> ``, then its output.
+
+    Args:
+        source: what is between the fences.
+        first_line: where that begins in the document.
+
+    Raises:
+        BlockError: it does not begin with a command.
+    """
+    commands: list[Command] = []
+    for number, line in enumerate(source.splitlines(), first_line):
+        if line.startswith("$ "):
+            commands.append(Command(number, line[2:], []))
+        elif not commands:
+            raise BlockError(f"line {number}: a console block begins with '$ ' and a command")
+        elif line.startswith("> ") and not commands[-1].output:
+            commands[-1].text += f"\n{line[2:]}"
+        elif line.strip():
+            commands[-1].output.append((number, line))
+    if not commands:
+        raise BlockError(f"line {first_line}: there is no command in this console block")
+    return commands
+
+
+def asks_for_exit_code(command: Command) -> bool:
+    """Whether it shows how the one before it ended."""
+    return command.text.strip() == "echo $?"
+
+
+def first_difference(expected: Sequence[tuple[int, str]], said: str) -> str | None:
+    """What a command says otherwise than expected; None if it says just that.
+
+    Three dots stand for anything in a line, a line of three dots for any lines, a blank for any blanks; empty lines
+    count for nothing. The line that is named is the first one that nothing fits, however the dots before it are taken.
+    """
+    lines = [line for line in said.splitlines() if line.strip()]
+    at, position, furthest = 0, 0, (0, 0)
+    retry: tuple[int, int] | None = None
+    while position < len(lines) or at < len(expected):
+        furthest = max(furthest, (at, position))
+        if at < len(expected) and expected[at][1].strip() == ANY_LINES:
+            at += 1
+            retry = (at, position)
+        elif at < len(expected) and position < len(lines) and _pattern(expected[at][1]).fullmatch(lines[position]):
+            at, position = at + 1, position + 1
+        elif retry is not None and retry[1] < len(lines):
+            retry = (retry[0], retry[1] + 1)
+            at, position = retry
+        elif furthest[0] < len(expected):
+            number, line = expected[furthest[0]]
+            return f"line {number} is not what it said: {line.strip()}"
+        else:
+            return f"it said more than is expected: {lines[furthest[1]].strip()}"
+    return None
+
+
+def _pattern(line: str) -> re.Pattern[str]:
+    words = [re.escape(word).replace(re.escape(ANY_LINES), ".*") for word in line.split()]
+    # Three dots between blanks may also stand for nothing at all.
+    text = r"\s+".join(words).replace(r"\s+.*", r".*").replace(r".*\s+", r".*")
+    return re.compile(rf"\s*{text}\s*")

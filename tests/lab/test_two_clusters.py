@@ -1,0 +1,239 @@
+"""Two clusters of anybody's: what offsets tell of lost records, which rights are missing, and what is at one side only.
+
+Both are one broker here, where the copies of ``orders`` are in ``old.orders``: as MM2's default policy has it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import ACLOperation, ConfigResource, ConfigResourceType
+from pyspark.sql import SparkSession
+
+from pipeline.external import two_clusters
+from pipeline.proof import Proof
+from pipeline.verdict import judge
+
+from .broker import Broker, running
+
+pytestmark = pytest.mark.lab
+
+RECORDS = 2000
+LOST = range(500, 1900)
+NOW_MS = int(time.time() * 1000)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+def create(broker: Broker, topic: str, *, partitions: int = 1, copied: bool = True, **settings: str) -> None:
+    """Makes a topic, and that of its copies."""
+    client = broker.admin()
+    names = [topic, f"old.{topic}"] if copied else [topic]
+    client.create_topics({name: {"num_partitions": partitions, "replication_factor": 1} for name in names})
+    if settings:
+        wanted = {name.replace("_", "."): value for name, value in settings.items()}
+        client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, wanted) for name in names])
+    client.wait_for_topics(names)
+    client.close()
+
+
+def write(broker: Broker, topic: str, numbers: Sequence[int], *, partition: int = 0, batch: int = 0) -> None:
+    """Writes numbered records; each so many in a transaction, if a number is given."""
+    settings = broker.connection().kafka_python()
+    if batch:
+        settings["transactional_id"] = f"{topic}-{partition}"
+    with KafkaProducer(**settings) as producer:
+        if batch:
+            producer.init_transactions()
+        size = batch or len(numbers) or 1
+        for start in range(0, len(numbers), size):
+            if batch:
+                producer.begin_transaction()
+            for number in numbers[start : start + size]:
+                stamp = NOW_MS - 3_600_000 + number * 1000
+                producer.send(topic, b"v%d" % number, key=b"k%d" % number, partition=partition, timestamp_ms=stamp)
+            if batch:
+                producer.commit_transaction()
+        producer.flush()
+
+
+def empty(broker: Broker, topic: str, before: int, partition: int = 0) -> None:
+    """Deletes the records before an offset."""
+    client = broker.admin()
+    client.delete_records({TopicPartition(topic, partition): before})
+    client.close()
+
+
+def prove(
+    broker: Broker,
+    spark: SparkSession,
+    topics: str,
+    users: tuple[str, str] = ("admin", "admin"),
+    since: int | None = None,
+) -> dict[str, Any]:
+    """The proof's document."""
+    source, target = (broker.properties(user) for user in users)
+    lab = two_clusters(source, target, topics, "default", "old")
+    moment = None if since is None else datetime.fromtimestamp((NOW_MS - 3_600_000 + since * 1000) / 1000, UTC)
+    evidence = Proof(lab, lambda: spark, 3, 5, lambda _: None, moment).run()
+    return judge(evidence, lab.scenario, 1.0)
+
+
+def test_records_deleted_before_they_were_mirrored_leave_it_undecided(broker: Broker, spark: SparkSession) -> None:
+    create(broker, "lost", partitions=2)
+    everything = range(RECORDS)
+    for partition in (0, 1):
+        write(broker, "lost", everything, partition=partition)
+        copied = [number for number in everything if partition == 0 or number not in LOST]
+        write(broker, "old.lost", copied, partition=partition)
+        empty(broker, "lost", LOST.stop, partition)
+    document = prove(broker, spark, "lost")
+    (flow,) = document["flows"]
+    assert (document["verdict"], flow["expired"]) == ("inconclusive", 1900 + 500)
+    assert document["reasons"] == [
+        "lost, source → target: partition 1: at most 1,400 records may have been deleted at the source before they "
+        "were mirrored"
+    ]
+    assert flow["never_mirrored_at_most"] == 1400
+    # What the user does not want to know of is not asked for.
+    assert prove(broker, spark, "lost", since=1950)["verdict"] == "proved"
+    assert prove(broker, spark, "lost", since=100)["verdict"] == "inconclusive"
+
+
+def test_a_target_that_has_what_retention_took_away_is_proved(broker: Broker, spark: SparkSession) -> None:
+    everything = range(RECORDS)
+    for topic in ("kept", "both", "late"):
+        create(broker, topic, partitions=2)
+    for partition in (0, 1):
+        write(broker, "kept", everything, partition=partition)
+        write(broker, "old.kept", everything, partition=partition)
+        empty(broker, "kept", 1500 + partition, partition)
+        # The target has let go of some as well, in its own time.
+        write(broker, "both", everything, partition=partition)
+        write(broker, "old.both", everything, partition=partition)
+        empty(broker, "both", 1500, partition)
+        empty(broker, "old.both", 300, partition)
+        # The mirror was set up when the source had lost its beginning: nobody has promised that.
+        write(broker, "late", everything, partition=partition)
+        empty(broker, "late", 1200, partition)
+        write(broker, "old.late", everything[1200:], partition=partition)
+    document = prove(broker, spark, "kept,both,late")
+    assert (document["verdict"], document["reasons"]) == ("proved", [])
+    assert {flow["topic"]: flow["expired"] for flow in document["flows"]} == {"kept": 3001, "both": 2400, "late": 0}
+
+
+def test_markers_of_transactions_are_no_records(broker: Broker, spark: SparkSession) -> None:
+    for topic in ("marked", "gone", "marked-lost"):
+        create(broker, topic)
+        write(broker, topic, range(40), batch=1)
+        write(
+            broker, f"old.{topic}", [number for number in range(40) if topic != "marked-lost" or not 4 <= number < 32]
+        )
+    empty(broker, "marked", 64)
+    empty(broker, "gone", 80)
+    empty(broker, "marked-lost", 64)
+    document = prove(broker, spark, "marked.*,gone")
+    assert document["reasons"] == [
+        "marked-lost, source → target: partition 0: at most 60 records may have been deleted at the source before "
+        "they were mirrored"
+    ]
+
+
+def test_a_right_that_is_missing_is_named_and_nothing_else_is_judged_by_it(
+    broker: Broker,
+    spark: SparkSession,
+) -> None:
+    create(broker, "described")
+    create(broker, "here", cleanup_policy="compact,delete")
+    create(broker, "there")
+    for topic in ("described", "here", "there"):
+        write(broker, topic, range(20))
+        write(broker, f"old.{topic}", range(20))
+    empty(broker, "old.here", 10)
+    empty(broker, "old.there", 10)
+    client = broker.admin()
+    client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "old.there", {"retention.ms": "60000"})])
+    client.close()
+    for topic in ("described", "here", "there"):
+        for name in (topic, f"old.{topic}"):
+            rights = [ACLOperation.READ]
+            rights += [ACLOperation.DESCRIBE_CONFIGS] if name not in ("here", "old.there") else []
+            broker.allow("reader", name, *rights)
+    document = prove(broker, spark, "described,here,there", ("reader", "reader"))
+    assert document["verdict"] == "inconclusive"
+    assert document["reasons"] == [
+        "here, source → target: not compared, for nobody says whether it is compacted: user 'reader' lacks "
+        "DescribeConfigs on topic here in source",
+        "there, source → target: neither its settings nor what retention has deleted can be judged: user 'reader' "
+        "lacks DescribeConfigs on topic old.there in target",
+    ]
+    flows = {flow["topic"]: flow for flow in document["flows"]}
+    assert flows["described"]["source_records"] == 20
+    assert flows["there"]["missing"] == 0
+
+
+def test_a_topic_that_is_gone_at_the_source_is_named(broker: Broker, spark: SparkSession) -> None:
+    create(broker, "present")
+    write(broker, "present", range(5))
+    write(broker, "old.present", range(5))
+    create(broker, "old.deleted", copied=False)
+    create(broker, "other.deleted", copied=False)
+    document = prove(broker, spark, "present|deleted")
+    assert document["verdict"] == "inconclusive"
+    (reason,) = document["reasons"]
+    assert reason.startswith("deleted, source → target: old.deleted is a copy of a topic that source does not have")
+    assert [flow["target_topic"] for flow in document["only_at_target"]] == ["old.deleted"]
+
+
+def test_a_topic_that_may_not_be_read_is_named(broker: Broker, spark: SparkSession) -> None:
+    for topic in ("unread", "readable"):
+        create(broker, topic)
+        for name in (topic, f"old.{topic}"):
+            write(broker, name, range(5))
+            rights = [ACLOperation.READ] if topic == "readable" else [ACLOperation.DESCRIBE]
+            broker.allow("describer", name, *rights, ACLOperation.DESCRIBE_CONFIGS)
+    document = prove(broker, spark, "unread,readable", ("describer", "describer"))
+    assert (document["verdict"], document["reasons"]) == (
+        "inconclusive",
+        [
+            "unread, source → target: the last record of partition 0 at the source could not be read: user 'describer' "
+            "lacks Read on topic unread in source"
+        ],
+    )
+    assert [flow["target_records"] for flow in document["flows"] if flow["topic"] == "readable"] == [5]
+
+
+def test_a_topic_that_may_not_be_seen_is_neither_missing_nor_copied(broker: Broker, spark: SparkSession) -> None:
+    create(broker, "seen")
+    create(broker, "unseen")
+    create(broker, "alone")
+    for name in ("seen", "old.seen", "unseen", "old.unseen"):
+        write(broker, name, range(5))
+    for name in ("seen", "old.seen", "unseen", "old.alone"):
+        broker.allow("blinkered", name, ACLOperation.READ, ACLOperation.DESCRIBE_CONFIGS)
+    document = prove(broker, spark, "seen,unseen,alone", ("blinkered", "blinkered"))
+    lacks = "user 'blinkered' lacks Describe on topic"
+    assert (document["verdict"], document["reasons"]) == (
+        "inconclusive",
+        [
+            f"mirror external: {lacks} alone in source",
+            f"unseen, source → target: nobody says whether there is a copy: {lacks} old.unseen in target",
+            f"alone, source → target: old.alone is a copy of a topic that cannot be seen: {lacks} alone in source",
+        ],
+    )
+    assert [flow["target_records"] for flow in document["flows"] if flow["topic"] == "seen"] == [5]
+    # With all rights, a topic that is not there is not there.
+    document = prove(broker, spark, "seen,unseen,nowhere")
+    assert (document["verdict"], document["notes"]) == (
+        "proved",
+        ["source has no topic nowhere, which mirror external names"],
+    )

@@ -1,0 +1,51 @@
+"""Connect's REST interface: who waits for a slow worker, and who does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import requests
+
+from loosehanger.clients.connect import ConnectError, Rest, SlowError
+
+
+class Session(requests.Session):
+    """Answers after some failures."""
+
+    failures: list[Exception]
+
+    def request(self, method: str, url: str, **_: object) -> requests.Response:  # type: ignore[override]
+        if self.failures:
+            raise self.failures.pop()
+        answer = requests.Response()
+        answer.status_code, answer._content = 200, b'["' + f"{method} {url}".encode() + b'"]'
+        return answer
+
+
+@pytest.fixture
+def rest(monkeypatch: pytest.MonkeyPatch) -> Rest:
+    monkeypatch.setattr(requests, "Session", Session)
+    return Rest(("https://worker",), "operator", "secret", Path("ca.crt"))
+
+
+def test_a_slow_worker_is_asked_again_by_who_is_patient(rest: Rest) -> None:
+    Session.failures = [requests.ReadTimeout(), requests.ConnectTimeout()]
+    assert replace(rest, patient=True).call("GET", "/connectors") == ["GET https://worker/connectors"]
+    Session.failures = [requests.ReadTimeout()]
+    with pytest.raises(SlowError, match=r"no Connect worker answers at https://worker \(ReadTimeout\)"):
+        rest.call("GET", "/connectors")
+
+
+def test_a_worker_that_is_down_is_told_at_once(rest: Rest) -> None:
+    Session.failures = [requests.ConnectionError(), requests.ConnectionError()]
+    with pytest.raises(ConnectError, match=r"no Connect worker answers at https://worker \(ConnectionError\)"):
+        replace(rest, patient=True).call("GET", "/connectors")
+    assert len(Session.failures) == 1
+
+
+def test_another_worker_answers_for_one_that_is_down(rest: Rest) -> None:
+    Session.failures = [requests.ConnectionError()]
+    found = replace(rest, urls=("https://down", "https://up/")).call("GET", "/connectors")
+    assert found == ["GET https://up/connectors"]

@@ -1,0 +1,162 @@
+"""What a consumer of a group commits: only what it has shown, whatever ends it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import CommitFailedError
+
+from consumers import __main__ as command
+from consumers import reader as module
+from consumers.reader import BATCH_MOST, Reader, Selection, Start
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.kafka_client import ClientLog
+from tests.odd_records import ODD_VALUES
+
+PARTITIONS = (TopicPartition("LH.ORDERS", 0), TopicPartition("LH.STOCK", 1))
+Positions = dict[TopicPartition, int]
+
+
+class Cluster:
+    """A cluster with one group, in the way of ``KafkaConsumer``, of two partitions with equally many records."""
+
+    def __init__(self, values: Sequence[bytes]) -> None:
+        self.values = values
+        self.positions: Positions = dict.fromkeys(PARTITIONS, 0)
+        self.committed: Positions = {}
+        self.refuses = False
+
+    def __call__(self, **_: Any) -> Cluster:
+        return self
+
+    def subscribe(self, pattern: str) -> None:
+        assert re.match(pattern, "LH.ORDERS")
+
+    def assignment(self) -> set[TopicPartition]:
+        return set(self.positions)
+
+    def poll(self, _timeout_ms: int, max_records: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        found = {}
+        for partition in PARTITIONS:
+            start = self.positions[partition]
+            end = self.positions[partition] = min(start + max_records // 2, len(self.values))
+            if start < end:
+                found[partition] = [self.record(partition, offset) for offset in range(start, end)]
+        return found
+
+    def record(self, partition: TopicPartition, offset: int) -> ConsumerRecord:
+        value = self.values[offset]
+        return ConsumerRecord(*partition, 0, offset, offset, 0, None, value, [], None, -1, len(value), 0)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.positions[partition] = offset
+
+    def commit(self, timeout_ms: int) -> None:  # noqa: ARG002 - the client's own name for it
+        if self.refuses:
+            raise CommitFailedError
+        self.committed = dict(self.positions)
+
+    def close(self, timeout_ms: int) -> None:
+        """Nothing is open."""
+
+
+def reader_of(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    monkeypatch.setattr(module, "KafkaConsumer", cluster)
+    selection = Selection((), re.compile("LH"))
+    log = ClientLog(print)
+    return Reader(Connection(("127.0.0.1:1",)), selection, group="g", start=Start("earliest"), follow=True,
+                  client_log=log, tell=print)  # fmt: skip
+
+
+def both(offset: int) -> Positions:
+    return dict.fromkeys(PARTITIONS, offset)
+
+
+def test_what_was_shown_is_committed_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([b"{}"] * 1000)
+    reader = reader_of(cluster, monkeypatch)
+    shown = [record for batch in reader.batches(1500, lambda: False) for record in batch]
+    reader.close()
+    assert len(shown) == 1500
+    assert cluster.committed == both(750)
+
+
+def test_a_batch_that_was_not_shown_to_its_end_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([b"{}"] * 1000)
+    reader = reader_of(cluster, monkeypatch)
+    for number, batch in enumerate(reader.batches(None, lambda: False)):
+        assert len(batch) == BATCH_MOST
+        if number == 2:
+            break
+    reader.close()
+    assert cluster.committed == both(BATCH_MOST), "two batches were shown, each half of either partition"
+
+
+def test_after_a_rebalance_only_what_is_still_its_own_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([b"{}"] * 1000)
+    reader = reader_of(cluster, monkeypatch)
+    next(reader.batches(None, lambda: False))
+    del cluster.positions[PARTITIONS[0]]
+    reader.close()
+    assert cluster.committed == {PARTITIONS[1]: 0}
+
+
+def test_a_commit_that_is_refused_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([b"{}"] * 1000)
+    cluster.refuses = True
+    reader = reader_of(cluster, monkeypatch)
+    assert sum(map(len, reader.batches(2000, lambda: False))) == 2000
+    reader.close()
+    assert cluster.committed == {}
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The environment of a Deployment; signals stay pytest's."""
+    for name in ("KAFKA_PASSWORD_FILE", "KAFKA_CA_FILE"):
+        path = tmp_path / name
+        path.write_text("x")
+        monkeypatch.setenv(name, str(path))
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setenv("KAFKA_USERNAME", "consumer")
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr(Connection, "kafka_python", lambda _self: {})
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_crash_in_the_middle_of_a_batch_skips_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster([b"{}"] * 1000)
+    monkeypatch.setattr(module, "KafkaConsumer", cluster)
+
+    def to_json(record: ConsumerRecord) -> str:
+        if record.offset == 400:
+            raise ZeroDivisionError
+        return str(record.offset)
+
+    monkeypatch.setattr(command, "to_json", to_json)
+    with pytest.raises(ZeroDivisionError):
+        command.main(["--json", "--group", "g"])
+    shown = {int(line) for line in capfd.readouterr().out.splitlines()}
+    assert shown == set(range(400))
+    assert cluster.committed == both(BATCH_MOST // 2)
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_odd_values_end_no_consumer(
+    options: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster([*ODD_VALUES, b"the last one"])
+    monkeypatch.setattr(module, "KafkaConsumer", cluster)
+    assert command.main([*options, "--group", "g", "--max", str(2 * len(cluster.values))]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) == 2 * len(cluster.values)
+    assert cluster.committed == both(len(cluster.values))

@@ -1,0 +1,629 @@
+"""``./lab``: what it says with nothing installed, what it refuses, and what it hands on to a stand-in for Ansible."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loosehanger.cli import commands
+from loosehanger.cli.command_line import COMMANDS, GROUPS
+from loosehanger.model.documents import Document
+from loosehanger.model.outline import read_outline, scenario_names
+from loosehanger.model.progress import Progress
+from loosehanger.model.record import region_record
+from loosehanger.model.scenario import read_scenario
+from loosehanger.paths import ROOT
+
+SHORTCUTS = {
+    "setup-03-broadcast.sh": ["setup", "03-broadcast"],
+    "consumer-europe.sh": ["consume", "europe"],
+    "consumer-northamerica.sh": ["consume", "north-america"],
+    "consumer-southamerica.sh": ["consume", "south-america"],
+    "prove.sh": ["prove"],
+    "cleanup.sh": ["cleanup"],
+}
+SWITCHING = """\
+title: 'A region''s failure' # and its return
+teaches: Applications go on in another region, and come back.
+control_room: asia
+topics: [X.]
+stages:
+  setup: {next: "./lab consume asia\\nand look"}
+  failover: {after: [setup]}
+  failback: {after: [failover]}
+"""
+PLAIN = 'title: Plain\nteaches: "One region: all in it."\ntopics: [X.]\nstages: {setup: {}}\n'
+# In place of Ansible: notes how it was called, and leaves the record that the last play of a stage leaves.
+ANSIBLE = """\
+import json, os, pathlib, shutil, sys
+from loosehanger.model.progress import Progress, read_progress
+_, playbook, *arguments = sys.argv[1:]
+playbook, home = pathlib.Path(playbook), pathlib.Path(os.environ["LAB_HOME"])
+with (home / "runs").open("a") as runs:
+    runs.write(json.dumps([f"{playbook.parent.name}/{playbook.name}", *arguments]) + "\\n")
+if playbook.stem == "status":
+    (file,) = (word.partition("=")[2] for word in arguments if word.startswith("status_file="))
+    pathlib.Path(file).write_text((home.parent / "status.json").read_text())
+elif playbook.parent.name != "playbooks" and "--check" not in arguments:
+    before = read_progress(home)
+    fails = "FAIL" in os.environ
+    reached = before.stage if before and fails else "" if fails else playbook.stem
+    inventory = str(pathlib.Path(arguments[arguments.index("-i") + 1]).absolute())
+    Progress(playbook.parent.name, "local", inventory, reached, playbook.stem if fails else "").write(home)
+    for record in (home.parent / "records").glob("*.json"):
+        shutil.copy(record, home / "access")
+    sys.exit(2 if fails else 0)
+"""
+
+
+def document(kind: str, name: str, region: str, spec: dict[str, Any]) -> Document:
+    """A resource of a region."""
+    return Document("made up", 1, {"kind": kind, "metadata": {"name": name, "namespace": region}, "spec": spec})
+
+
+def program(name: str, region: str, command: list[str], **variables: str) -> Document:
+    """A Deployment."""
+    env = [{"name": key, "value": value} for key, value in variables.items()]
+    pod = {"containers": [{"command": command, "env": env}]}
+    return document("Deployment", name, region, {"template": {"spec": pod}})
+
+
+# Asia has a cluster, a consumer and the control room; Africa only a consumer, which reads Asia's cluster.
+ADDRESS = "asia-kafka-bootstrap.asia.svc:9098"
+DESCRIBED = {
+    "asia": [
+        document("Kafka", "asia", "asia", {"kafka": {"listeners": [{"port": 9098}]}}),
+        program("reader-a", "asia", ["python", "-m", "consumers"], KAFKA_BOOTSTRAP_SERVERS=ADDRESS, KAFKA_USERNAME="a"),
+        program("room", "asia", ["python", "-m", "console"], CONSOLE_CONTROL_ROOM="true", CONSOLE_NAME="the room"),
+    ],
+    "africa": [
+        program(
+            "reader-b", "africa", ["python", "-m", "consumers"], KAFKA_BOOTSTRAP_SERVERS=ADDRESS, KAFKA_USERNAME="b"
+        ),
+    ],
+    "antarctica": [program("writer", "antarctica", ["python", "-m", "producer"])],
+}
+HEALTHY = {"kind": "Kafka", "name": "asia", "state": "Running", "detail": "", "healthy": True}
+STATUS = {
+    "asia": {"resources": [HEALTHY]},
+    "africa": {"resources": [HEALTHY]},
+    "antarctica": {"resources": [HEALTHY]},
+    "unused": {"resources": []},
+}
+
+
+class Checkout:
+    """A copy of the command, with scenarios of its own, in a folder whose name has a blank."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home = root / ".lab"
+
+    def lab(self, *arguments: str, program: str = "lab", **variables: str) -> subprocess.CompletedProcess[str]:
+        """Runs the command, from another folder."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LAB_", "PYTHON"))}
+        return subprocess.run(
+            [self.root / program, *arguments],
+            cwd=self.root.parent,
+            env={**kept, "PYTHONPATH": str(self.root), "NO_COLOR": "1", **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def set_up(self) -> None:
+        """Leaves what the set-up of the first scenario leaves, without running it."""
+        inventory = str(self.root / "inventories/local")
+        Progress("05-switching", "local", inventory, "setup").write(self.home)
+        shutil.copytree(self.root / "records", self.home / "access", dirs_exist_ok=True)
+
+    @property
+    def runs(self) -> list[list[str]]:
+        """How Ansible was called: the playbook, and its arguments."""
+        file = self.home / "runs"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Python keeps what it has compiled; once for all of these tests, for it takes longer than they do."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, cache: Path) -> Checkout:
+    """A checkout in which everything is installed, with two scenarios."""
+    root = tmp_path / "check out"
+    for package in ("loosehanger", "consumers"):
+        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "scripts").mkdir()
+    for file in ("lab", "scripts/bootstrap.sh", *SHORTCUTS):
+        shutil.copy(ROOT / file, root / file)
+    for scenario, text, stages in (
+        ("05-switching", SWITCHING, ("setup", "failover", "failback")),
+        ("11-plain", PLAIN, ("setup",)),
+    ):
+        folder = root / "playbooks" / scenario
+        folder.mkdir(parents=True)
+        (folder / "scenario.yaml").write_text(text, encoding="utf-8")
+        for stage in stages:
+            (folder / f"{stage}.yaml").write_text("[]\n", encoding="utf-8")
+    (root / "playbooks/common").mkdir()
+    for name in ("local", "strimzi"):
+        (root / "inventories" / name).mkdir(parents=True)
+        (root / "inventories" / name / "hosts.yaml").touch()
+    (root / "ansible").mkdir()
+    (root / "ansible/__init__.py").touch()
+    (root / "ansible/__main__.py").write_text(ANSIBLE, encoding="utf-8")
+    (root / "records").mkdir()
+    for region, documents in DESCRIBED.items():
+        consoles = [{"name": "the room", "url": "http://127.0.0.1:5/", "username": "a"}] if region == "asia" else []
+        user = root / f"{region}.properties"
+        user.write_text(
+            f"bootstrap.servers=127.0.0.1:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
+            f"ssl.truststore.location={user}\nssl.truststore.type=PEM\n"
+            "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
+            'username="a" password="secret";\n',
+            encoding="utf-8",
+        )
+        clients = {"a": str(user), "b": str(user)} if region == "asia" else {}
+        record = region_record(region, documents, clients=clients, logs={}, consoles=consoles, connect={})
+        (root / "records" / f"{region}.json").write_text(record, encoding="utf-8")
+    (root / "status.json").write_text(json.dumps(STATUS), encoding="utf-8")
+    (root / ".lab").mkdir(mode=0o700)
+    (root / ".lab/venv").symlink_to(sys.prefix)
+    (root / ".lab/cache").symlink_to(cache)
+    return Checkout(root)
+
+
+@pytest.fixture
+def bare(checkout: Checkout) -> Checkout:
+    """The same with nothing installed; the installer is not there either."""
+    shutil.rmtree(checkout.home)
+    return checkout
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line in which a mistake is told."""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: "), line
+    assert done.stdout == ""
+    return line.removeprefix("error: ")
+
+
+# With nothing installed.
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]], ids=["alone", "--help", "-h"])
+def test_the_list_of_commands_needs_no_installation_and_leaves_no_trace(bare: Checkout, arguments: list[str]) -> None:
+    done = bare.lab(*arguments)
+    assert done.returncode == 0, done.stderr
+    for name, command in COMMANDS.items():
+        assert f"\n  {name}" in done.stdout
+        assert command.summary in done.stdout
+    assert done.stdout.endswith("Nothing is set up. Begin with ./lab scenarios, then ./lab setup NAME.\n")
+    assert not bare.home.exists()
+    assert not list(bare.root.rglob("__pycache__"))
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "topic set"])
+def test_a_commands_help_needs_no_installation(bare: Checkout, command: str) -> None:
+    done = bare.lab(*command.split(), "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: lab {command}")
+    assert not bare.home.exists()
+
+
+def test_the_list_of_scenarios_needs_no_installation(bare: Checkout) -> None:
+    done = bare.lab("scenarios")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(
+        "05-switching\n    A region's failure. Applications go on in another region, and come back.\n\n"
+        "11-plain\n    Plain. One region: all in it.\n"
+    )
+    document = json.loads(bare.lab("scenarios", "--json").stdout)
+    assert [scenario["name"] for scenario in document["scenarios"]] == ["05-switching", "11-plain"]
+    assert document["scenarios"][1] == {
+        "name": "11-plain",
+        "title": "Plain",
+        "teaches": "One region: all in it.",
+        "set_up": False,
+        "stage": "",
+        "unfinished": "",
+    }
+
+
+def test_what_the_front_imports_is_pythons_own_and_the_kits() -> None:
+    run = "import sys, loosehanger.cli.front; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-P", "-c", run],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert loaded <= {*sys.stdlib_module_names, "loosehanger", "__main__"}
+
+
+@pytest.mark.parametrize("command", [name for name, command in COMMANDS.items() if command.needs_lab])
+def test_nothing_set_up_is_exit_code_3_before_anything_is_installed(bare: Checkout, command: str) -> None:
+    arguments = {"topic": ["show"], "consume": ["asia"], "stage": ["failover"]}.get(command, [])
+    done = bare.lab(command, *arguments)
+    assert done.returncode == 3
+    assert said(done) == "nothing is set up; ./lab scenarios shows what there is"
+    assert not bare.home.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["statsu"], "there is no command 'statsu'; ./lab lists them"),
+        (["setup"], "name a scenario: 05-switching, 11-plain; ./lab setup --help explains"),
+        (["setup", "-v"], "name a scenario: 05-switching, 11-plain; ./lab setup --help explains"),
+        (["setup", "99-none"], "there is no scenario '99-none'; there are: 05-switching, 11-plain"),
+        (["setup", "../playbooks/11-plain"], "there is no scenario '../playbooks/11-plain'; there are: 05-"),
+        (["setup", "common"], "there is no scenario 'common'; there are: 05-switching, 11-plain"),
+        (["status", "--jsno"], "unrecognized arguments: --jsno; ./lab status --help explains"),
+        (["status", "--js"], "unrecognized arguments: --js; ./lab status --help explains"),
+        (["topic"], "the following arguments are required: COMMAND; ./lab topic --help explains"),
+        (["topic", "set", "asia"], "; ./lab topic set --help explains"),
+        (["scenarios", "x"], "unrecognized arguments: x; ./lab scenarios --help explains"),
+        (["completion", "fish"], "invalid choice: 'fish'"),
+    ],
+)
+def test_a_typing_mistake_is_one_line_and_installs_nothing(bare: Checkout, arguments: list[str], expected: str) -> None:
+    done = bare.lab(*arguments)
+    assert done.returncode == 2
+    assert expected in said(done)
+    assert not bare.home.exists()
+
+
+def test_where_nothing_is_there_is_nothing_to_clean_up(bare: Checkout) -> None:
+    done = bare.lab("cleanup")
+    assert (done.returncode, done.stdout) == (0, "There is nothing to clean up.\n")
+    assert not bare.home.exists()
+    (bare.home / "jars").mkdir(parents=True)
+    done = bare.lab("cleanup", "--all")
+    assert done.returncode == 0, done.stderr
+    assert "nothing to clean up" in done.stdout
+    assert not bare.home.exists()
+
+
+def test_a_python_that_is_too_old_is_named(bare: Checkout) -> None:
+    done = bare.lab(LAB_PYTHON="false")
+    assert done.returncode == 2
+    assert "false is not Python 3.11, 3.12 or 3.13" in said(done)
+
+
+@pytest.mark.parametrize(("command", "code"), [("prove", 4), ("setup", 1)])
+def test_an_installation_that_fails_disproves_nothing(bare: Checkout, command: str, code: int) -> None:
+    (bare.root / "scripts/bootstrap.sh").write_text(
+        f'#!/bin/sh\n[ "$1" = --python ] && echo "{sys.executable}" && exit\nexit 1\n', encoding="utf-8"
+    )
+    arguments = ["--source-config", "a"] if command == "prove" else ["11-plain"]
+    assert bare.lab(command, *arguments).returncode == code
+
+
+def test_commands_run_nothing_of_the_callers_folder_and_keep_their_files_private(checkout: Checkout) -> None:
+    for name in ("loosehanger", "argparse", "json", "ansible"):
+        (checkout.root.parent / f"{name}.py").write_text("raise SystemExit(77)\n", encoding="utf-8")
+    done = checkout.lab("setup", "11-plain")
+    assert done.returncode == 0, done.stderr
+    assert (checkout.home / "runs").stat().st_mode & 0o077 == 0
+
+
+def test_a_home_may_be_named_from_where_one_is(checkout: Checkout) -> None:
+    home = checkout.root.parent / "my lab"
+    home.mkdir()
+    (home / "venv").symlink_to(sys.prefix)
+    Progress("11-plain", "local", "inventories/local", "setup").write(home)
+    done = checkout.lab("scenarios", LAB_HOME="my lab")
+    assert "11-plain   set up (stage: setup)\n" in done.stdout
+
+
+# Scenarios and stages.
+
+
+def test_a_set_up_runs_its_playbook_and_says_what_next(checkout: Checkout) -> None:
+    done = checkout.lab("setup", "05-switching", "-e", "kafka_replicas=3", "-v")
+    assert done.returncode == 0, done.stderr
+    assert checkout.runs == [["05-switching/setup.yaml", "-i", "inventories/local", "-e", "kafka_replicas=3", "-v"]]
+    text = done.stdout
+    assert "The lab is ready: 05-switching. What next?\n\n  ./lab consume asia\n  and look\n" in text
+    # From what is set up: the control room's address, the regions with a consumer, the stages that may follow.
+    assert "sees every region at http://127.0.0.1:5/;" in text
+    assert "./lab consume REGION   the events of a region, as they arrive there: africa, asia\n" in text
+    assert "./lab stage failover" in text
+    assert "failback" not in text
+    assert "http://127.0.0.1:5/   a      secret" in text
+    again = checkout.lab("setup", "05-switching")
+    assert again.returncode == 0
+    assert "secret" not in again.stdout, "the consoles are introduced once"
+
+
+def test_what_only_tells_is_followed_by_nothing(checkout: Checkout) -> None:
+    done = checkout.lab("setup", "05-switching", "--check")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_way_through_the_stages(checkout: Checkout) -> None:
+    checkout.set_up()
+    listed = checkout.lab("stage").stdout
+    assert "  setup      reached; may run again\n  failover   may run now\n  failback   after failover\n" in listed
+
+    early = checkout.lab("stage", "failback")
+    assert early.returncode == 2
+    assert "'failback' comes after 'failover', and 'setup' was reached; nothing was changed" in said(early)
+
+    done = checkout.lab("stage", "failover", "-v")
+    assert done.returncode == 0, done.stderr
+    assert "05-switching: the stage 'failover' is reached. What next?" in done.stdout
+    assert checkout.runs[-1][0] == "05-switching/failover.yaml"
+    assert checkout.runs[-1][1].startswith("-i")
+    assert "05-switching   set up (stage: failover)" in checkout.lab("scenarios").stdout
+    assert checkout.lab().stdout.endswith("05-switching is set up (stage: failover).\n")
+
+    back = checkout.lab("setup", "05-switching")
+    assert back.returncode == 2
+    assert "'setup' comes first, and 'failover' was reached; nothing was changed" in said(back)
+    runs = len(checkout.runs)
+    assert checkout.lab("stage", "failover").returncode == 0, "the last one may run again"
+    assert len(checkout.runs) == runs + 1
+
+
+def test_an_interrupted_stage_may_run_again_and_nothing_else_may(checkout: Checkout) -> None:
+    checkout.set_up()
+    assert checkout.lab("stage", "failover", FAIL="1").returncode != 0
+    text = checkout.lab("status").stdout
+    assert "05-switching on local, stage: setup\n" in text
+    assert "the stage 'failover' was begun and not finished; run ./lab stage failover again\n" in text
+    assert "  failover   was begun and not finished: run it again\n" in checkout.lab("stage").stdout
+    assert "its stage 'failover' was begun and not finished" in checkout.lab("scenarios").stdout
+    other = checkout.lab("setup", "05-switching")
+    assert other.returncode == 2
+    assert "'failover' was begun and not finished; run it again before 'setup'" in said(other)
+    assert checkout.lab("stage", "failover").returncode == 0
+    assert json.loads(checkout.lab("status", "--json").stdout)["stage"] == "failover"
+
+
+def test_an_interrupted_set_up_is_told_with_its_own_command(checkout: Checkout) -> None:
+    assert checkout.lab("setup", "05-switching", FAIL="1").returncode != 0
+    assert "'setup' was begun and not finished; run ./lab setup 05-switching again" in checkout.lab("status").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["setup", "11-plain"], "the scenario 05-switching is set up; run ./lab cleanup before another one"),
+        (["stage", "drain"], "05-switching has no stage 'drain'; it has: setup, failover, failback"),
+        (["stage", "-v"], "name a stage of 05-switching: setup, failover, failback; ./lab stage --help explains"),
+        (["stage", "failover", "-i", "inventories/strimzi"], "run ./lab cleanup before another inventory"),
+        (["setup", "05-switching", "-i", "none"], "-i none: there is no such inventory; see inventories/ in the"),
+        (["setup", "05-switching", "-i"], "expected one argument"),
+        (["consume", "atlantis"], "unknown region 'atlantis'; the regions are: africa, antarctica, asia"),
+        (["consume"], "name a region: africa, antarctica, asia; ./lab consume --help explains"),
+        (["consume", "antarctica"], "antarctica: no consumer is set up here; the regions with one are: africa, asia"),
+        (["consume", "asia", "--nope"], "unrecognized arguments: --nope; lab consume asia --help explains"),
+    ],
+)
+def test_what_does_not_fit_what_is_set_up_is_refused(checkout: Checkout, arguments: list[str], expected: str) -> None:
+    checkout.set_up()
+    record = (checkout.home / "access/lab.json").read_text()
+    runs = checkout.runs
+    done = checkout.lab(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert expected in said(done)
+    assert checkout.runs == runs
+    assert (checkout.home / "access/lab.json").read_text() == record
+
+
+def test_a_scenario_that_cannot_be_used_is_refused_with_its_line(checkout: Checkout) -> None:
+    file = checkout.root / "playbooks/11-plain/scenario.yaml"
+    file.write_text(PLAIN.replace("topics: [X.]", "topic: [X.]"), encoding="utf-8")
+    done = checkout.lab("setup", "11-plain")
+    assert done.returncode == 2
+    assert "playbooks/11-plain/scenario.yaml:3: topic: unknown field" in said(done)
+    assert not checkout.runs
+
+
+def test_an_inventory_is_found_from_where_one_is_and_from_any_folder(checkout: Checkout) -> None:
+    own = checkout.root.parent / "my own"
+    own.mkdir()
+    assert checkout.lab("setup", "11-plain", "-i", "my own").returncode == 0
+    assert checkout.runs[0] == ["11-plain/setup.yaml", "-i", str(own)]
+    assert checkout.lab("setup", "11-plain", "-i", "my own").returncode == 0
+    refused = checkout.lab("setup", "11-plain", "-i", "inventories/local")
+    assert f"the lab is set up with {own}" in said(refused)
+
+
+def test_the_events_of_a_region_may_be_in_anothers_cluster(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout.set_up()
+    monkeypatch.setenv("LAB_HOME", str(checkout.home))
+    seen: list[Any] = []
+
+    def show(arguments: list[str], prog: str) -> int:
+        seen.extend([arguments, prog])
+        return 0
+
+    monkeypatch.setattr("consumers.__main__.main", show)
+    assert commands.consume(["africa", "--max", "1"]) == 0
+    assert seen == [["--config", str(checkout.root / "asia.properties"), "--max", "1"], "lab consume africa"]
+
+
+# Status.
+
+
+def test_status_shows_the_stage_and_leaves_out_regions_that_the_scenario_does_not_use(checkout: Checkout) -> None:
+    checkout.set_up()
+    document = json.loads(checkout.lab("status", "--json").stdout)
+    assert list(document) == ["scenario", "platform", "stage", "unfinished", "healthy", "regions", "flows"]
+    assert (document["stage"], document["unfinished"], document["healthy"]) == ("setup", "", True)
+    assert list(document["regions"]) == ["asia", "africa", "antarctica"]
+    assert "unused" not in checkout.lab("status").stdout
+
+
+def test_a_region_of_the_lab_with_nothing_in_it_is_not_healthy(checkout: Checkout) -> None:
+    (checkout.root / "status.json").write_text(json.dumps({**STATUS, "africa": {"resources": []}}), encoding="utf-8")
+    checkout.set_up()
+    done = checkout.lab("status")
+    assert done.returncode == 1
+    assert "africa\n  Missing" in done.stdout
+
+
+# Records of other versions, and broken ones.
+
+OLD = '{"scenario": "03-broadcast", "platform": "local", "inventory": "/some/where"}'
+
+
+@pytest.mark.parametrize(
+    "arguments", [["status"], ["setup", "11-plain"], ["stage"], ["topic", "show"], ["consume", "asia"]]
+)
+def test_a_lab_of_another_version_is_to_be_cleaned_up_first(checkout: Checkout, arguments: list[str]) -> None:
+    (checkout.home / "access").mkdir()
+    (checkout.home / "access/lab.json").write_text(OLD, encoding="utf-8")
+    done = checkout.lab(*arguments)
+    assert done.returncode == 2
+    assert said(done) == "another version of the kit has set this lab up; run ./lab cleanup, then the set-up again"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '"x"', "{", "\x00"])
+@pytest.mark.parametrize("arguments", [["status"], ["setup", "11-plain"], ["scenarios"], ["stage"]])
+def test_a_record_that_cannot_be_read_is_named(checkout: Checkout, arguments: list[str], text: str) -> None:
+    file = checkout.home / "access/lab.json"
+    file.parent.mkdir()
+    file.write_text(text, encoding="utf-8")
+    done = checkout.lab(*arguments)
+    assert done.returncode == 2
+    assert f"{file}: the record of the lab cannot be read" in said(done)
+    assert "run ./lab cleanup" in said(done)
+    assert checkout.lab().returncode == 0, "the list of commands is shown all the same"
+
+
+@pytest.mark.parametrize(
+    ("text", "inventory"), [(OLD, "/some/where"), ("{", "inventories/local"), (None, "inventories/local")]
+)
+def test_a_clean_up_works_whatever_the_record_is(checkout: Checkout, text: str | None, inventory: str) -> None:
+    (checkout.home / "access").mkdir()
+    if text is not None:
+        (checkout.home / "access/lab.json").write_text(text, encoding="utf-8")
+    (checkout.home / "access/asia.json").write_text("{", encoding="utf-8")
+    done = checkout.lab("cleanup")
+    assert done.returncode == 0, done.stderr
+    assert checkout.runs == [["playbooks/cleanup.yaml", "-i", inventory]]
+    assert ("warning" in done.stderr) == (text == "{")
+    assert not (checkout.home / "access").exists()
+
+
+# Completion.
+
+
+def completed(checkout: Checkout, *words: str) -> list[str]:
+    """What may follow, by the command itself."""
+    return [line.partition("\t")[0] for line in checkout.lab("completion", "next", *words).stdout.splitlines()]
+
+
+def test_what_may_follow_is_known_without_an_installation(bare: Checkout) -> None:
+    assert completed(bare, "") == list(COMMANDS)
+    assert completed(bare, "s") == ["scenarios", "setup", "stage", "status"]
+    assert completed(bare, "setup", "") == ["05-switching", "11-plain"]
+    assert completed(bare, "setup", "11-plain", "-i", "") == ["inventories/local", "inventories/strimzi"]
+    assert completed(bare, "topic", "s") == ["show", "set"]
+    assert completed(bare, "completion", "") == ["bash", "zsh"]
+    assert completed(bare, "status", "--") == ["--help", "--json", "--credentials", "--bundle"]
+    assert completed(bare, "cleanup", "--a") == ["--all"]
+    for words in (["stage", ""], ["consume", ""], ["setup", "11-plain", ""], ["nope", ""], ["prove", ""]):
+        assert completed(bare, *words) == []
+
+
+def test_what_may_follow_depends_on_what_is_set_up(checkout: Checkout) -> None:
+    checkout.set_up()
+    assert completed(checkout, "stage", "") == ["setup", "failback", "failover"]
+    assert completed(checkout, "consume", "a") == ["africa", "antarctica", "asia"]
+    assert completed(checkout, "topic", "set", "as") == ["asia"]
+    assert completed(checkout, "topic", "show", "") == []
+    (checkout.home / "access/lab.json").write_text("{", encoding="utf-8")
+    assert completed(checkout, "stage", "") == [], "an error has no place in a line that is being typed"
+
+
+def in_bash(checkout: Checkout, line: str) -> list[str]:
+    """What bash offers when Tab is pressed at the end of a line."""
+    words = line.split(" ")
+    script = f"""
+        source <('{checkout.root}/lab' completion bash)
+        COMP_WORDS=({" ".join(f"'{word}'" for word in words)}) COMP_CWORD={len(words) - 1}
+        complete -p lab
+        _lab
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr == ""
+    registered, *offered = done.stdout.splitlines()
+    assert registered == "complete -o default -F _lab lab"
+    return [word for word in offered if word]
+
+
+def test_bash_completes(bare: Checkout) -> None:
+    assert in_bash(bare, "./lab se") == ["setup"]
+    assert in_bash(bare, "lab setup ") == ["05-switching", "11-plain"]
+    assert in_bash(bare, "lab prove --report ") == []
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
+def test_the_script_for_zsh_is_understood(bare: Checkout, tmp_path: Path) -> None:
+    file = tmp_path / "_lab"
+    file.write_text(bare.lab("completion", "zsh").stdout, encoding="utf-8")
+    script = f"autoload -U compinit; compinit -D; source '{file}'; print -- $_comps[lab]"
+    done = subprocess.run(["zsh", "-fc", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("_lab\n", "")
+
+
+# What stands in several places.
+
+
+def test_every_command_is_listed_once_and_does_something() -> None:
+    listed = [command.name for group in GROUPS.values() for command in group]
+    assert len(listed) == len(set(listed))
+    assert set(listed) - {"scenarios", "completion"} == set(commands.RUN)
+
+
+@pytest.mark.parametrize("name", scenario_names())
+def test_the_list_of_scenarios_says_what_the_scenario_says(name: str) -> None:
+    scenario, outline = read_scenario(name), read_outline(name)
+    assert (outline.title, outline.teaches) == (scenario.title, scenario.teaches)
+    assert set(scenario.stages) <= set(outline.playbooks)
+
+
+@pytest.mark.parametrize(
+    "line", ["title: >-\n  Plain", "title: Plain\n  and more", 'title: "Pl\\u0061in"', "title:\n  Plain"]
+)
+def test_a_title_that_the_list_could_not_show_is_refused(tmp_path: Path, line: str) -> None:
+    folder = tmp_path / "11-plain"
+    folder.mkdir()
+    (folder / "setup.yaml").touch()
+    (folder / "scenario.yaml").write_text(PLAIN.replace("title: Plain", line), encoding="utf-8")
+    with pytest.raises(Exception, match=r"scenario\.yaml:1: title: write it in one line"):
+        read_scenario("11-plain", tmp_path)
+
+
+@pytest.mark.parametrize("shortcut", SHORTCUTS)
+def test_a_shortcut_hands_on_its_arguments(checkout: Checkout, shortcut: str) -> None:
+    (checkout.root / "lab").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', encoding="utf-8")
+    done = checkout.lab("-e", "two words", "--x=*", program=shortcut)
+    assert done.stdout.splitlines() == [*SHORTCUTS[shortcut], "-e", "two words", "--x=*"]
+    link = checkout.root.parent / "linked"
+    link.symlink_to(checkout.root / shortcut)
+    assert subprocess.run([link], capture_output=True, text=True, check=True).stdout.splitlines() == SHORTCUTS[shortcut]
+
+
+def test_every_shortcut_is_tested() -> None:
+    assert {path.name for path in ROOT.glob("*.sh")} == {*SHORTCUTS, "test.sh"}
+    assert set(SHORTCUTS["setup-03-broadcast.sh"][1:]) <= set(scenario_names())

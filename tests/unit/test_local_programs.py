@@ -1,0 +1,83 @@
+"""Programs of a region on this machine: what outlives them, and how a region dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from loosehanger.errors import LabError
+from loosehanger.model.manifests import Manifest, read_manifests
+from loosehanger.paths import ROOT
+from loosehanger.platforms.local.apply import apply, delete, delete_region
+from loosehanger.platforms.local.processes import kill_everything, marked_processes, states
+from loosehanger.platforms.local.region import LocalRegion
+
+TEXT = """\
+apiVersion: v1
+kind: Namespace
+metadata: {name: region-a}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: notes, namespace: region-a}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: writer, namespace: region-a}
+spec:
+  template:
+    spec:
+      containers:
+        - name: writer
+          image: none
+          command: [python, -c, "import os, time; open(os.environ['NOTES'] + '/note', 'a').write('x'); time.sleep(600)"]
+          env: [{name: NOTES, value: /var/lib/notes}]
+          volumeMounts: [{name: notes, mountPath: /var/lib/notes}]
+      volumes: [{name: notes, persistentVolumeClaim: {claimName: notes}}]
+"""
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Iterator[LocalRegion]:
+    region = LocalRegion(tmp_path, ROOT, "region-a", 0)
+    yield region
+    delete_region(region, bound=10)
+
+
+def manifests(*, without: str = "") -> list[Manifest]:
+    return [m for m in read_manifests("file.yaml", TEXT) if m.resource.kind != without]
+
+
+def test_what_a_program_writes_into_its_claim_outlives_it(region: LocalRegion) -> None:
+    apply(region, manifests(), ready_seconds=20)
+    note = region.volumes / "notes" / "note"
+    assert note.read_text() == "x"
+    assert note.parent.stat().st_mode & 0o777 == 0o700
+    deployment = [m for m in manifests() if m.resource.kind == "Deployment"]
+    assert delete(region, deployment) == ["Deployment/writer"]
+    assert note.read_text() == "x"
+    claim = [m for m in manifests() if m.resource.kind == "PersistentVolumeClaim"]
+    assert delete(region, claim) == ["PersistentVolumeClaim/notes"]
+    assert not note.parent.exists()
+
+
+def test_a_claim_that_is_not_there_is_named(region: LocalRegion) -> None:
+    with pytest.raises(LabError, match="region-a: Deployment/writer: there is no claim 'notes'"):
+        apply(region, manifests(without="PersistentVolumeClaim"), ready_seconds=20)
+
+
+def test_a_region_dies_as_a_whole_and_stays_dead(region: LocalRegion) -> None:
+    apply(region, manifests(), ready_seconds=20)
+    before = marked_processes(region)
+    killed = kill_everything(region)
+    assert killed is not None
+    # The process manager among them, which would have started the program again.
+    assert killed.processes == len(before) == 2
+    assert not any(psutil.pid_exists(process.pid) and process.is_running() for process in before)
+    assert states(region) == []
+    assert region.resource("Deployment", "writer"), "what it had is still there, as after a power cut"
+    assert kill_everything(region) is None

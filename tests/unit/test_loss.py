@@ -1,0 +1,164 @@
+"""Time to loss: a mirror that is behind is told of before the source deletes what it has not copied, and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaTimeoutError
+
+from loosehanger.clients import loss
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.loss import Exposure, LossWatch, by_topic
+from loosehanger.errors import LabError
+from loosehanger.times import span
+
+PLACE = TopicPartition("A", 0)
+HOUR = 3600
+
+
+class Source:
+    """A cluster with one partition: a record a second of 88 bytes, and what Kafka adds to make it 100."""
+
+    def __init__(self, start: int = 0, end: int = 0, **settings: str) -> None:
+        self.start, self.end = start, end
+        self.settings = settings
+        self.at = 0
+        self.away = False
+
+    def list_partition_offsets(self, specs: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
+        if self.away:
+            raise KafkaTimeoutError("nobody there")
+        return {
+            place: SimpleNamespace(offset=self.start if spec == OffsetSpec.EARLIEST else self.end)
+            for place, spec in specs.items()
+        }
+
+    def seek(self, _: TopicPartition, offset: int) -> None:
+        self.at = offset
+
+    def position(self, _: TopicPartition) -> int:
+        return self.at
+
+    def poll(self, **_: Any) -> dict[TopicPartition, list[Any]]:
+        record = SimpleNamespace(offset=self.at, timestamp=self.at * 1000, key=None, value=b"x" * 88, headers=())
+        return {PLACE: [record]}
+
+    def assign(self, *_: Any) -> None:
+        """There is one partition."""
+
+    resume = pause = assign
+    close = assign
+
+
+def looking(monkeypatch: pytest.MonkeyPatch, source: Source) -> LossWatch:
+    """Looks at this source."""
+    monkeypatch.setattr(loss, "KafkaAdminClient", lambda **_: source)
+    monkeypatch.setattr(loss, "KafkaConsumer", lambda **_: source)
+    monkeypatch.setattr(
+        loss, "topic_configs", lambda *_: ({"A": {n: {"value": v} for n, v in source.settings.items()}}, {})
+    )
+    return LossWatch(Connection(("x:1",)))
+
+
+def look(watch: LossWatch, position: int | None, now: float) -> Exposure:
+    """The one partition, at this time."""
+    (found,) = watch.look({PLACE: position}, now=now)
+    return found
+
+
+def kept(seconds: int = 7 * 24 * HOUR, size: int = -1, policy: str = "delete") -> dict[str, str]:
+    """Settings of retention."""
+    return {"retention.ms": str(seconds * 1000), "retention.bytes": str(size), "cleanup.policy": policy}
+
+
+def test_a_mirror_that_has_everything_is_in_no_danger(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = look(looking(monkeypatch, Source(0, 100, **kept(HOUR))), 99, 100)
+    assert (found.behind, found.age_s, found.loss_in_s, found.gone, found.endangered()) == (0, None, None, 0, False)
+
+
+def test_a_mirror_that_stands_still_loses_when_its_oldest_record_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = looking(monkeypatch, Source(0, 1000, **kept(HOUR)))
+    found = look(watch, 99, 1000)
+    assert (found.behind, found.age_s, found.loss_in_s, found.by) == (900, 900, 2700, "time")
+    assert not found.endangered(), "a quarter of the hour is used up"
+    assert look(watch, 99, 2800).endangered()
+    assert look(watch, 99, 2800).loss_in_s == 900
+
+
+def test_a_mirror_that_is_too_slow_loses_later_and_a_quick_one_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = looking(monkeypatch, Source(0, 10_000, **kept(HOUR)))
+    look(watch, 99, 3000)
+    slow = look(watch, 99 + 50, 3100)
+    assert slow.pace == 0.5
+    assert slow.loss_in_s == (HOUR - (3100 - 150)) / 0.5
+    quick = look(watch, 99 + 350, 3200)
+    assert (quick.pace, quick.loss_in_s, quick.by) == (3.0, None, "")
+
+
+def test_retention_by_size_deletes_what_is_more_than_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(0, 1000, **kept(-1, 100_000))
+    watch = looking(monkeypatch, source)
+    assert look(watch, 99, 1000).loss_in_s is None, "nobody knows how quickly it grows"
+    source.end = 1050
+    found = look(watch, 99, 1010)
+    assert (found.loss_in_s, found.by) == ((100_000 - 95_000) / (50 * 100 / 10), "size")
+    assert found.endangered()
+    source.end = 2000
+    assert look(watch, 99, 1020).loss_in_s == 0
+
+
+def test_a_topic_that_deletes_nothing_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert look(looking(monkeypatch, Source(0, 100, **kept(1, 1, "compact"))), 0, 1e6).loss_in_s is None
+
+
+def test_what_is_gone_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = look(looking(monkeypatch, Source(1500, 2000, **kept(HOUR))), -1, 2000)
+    assert (found.gone, found.behind, found.lost) == (1500, 500, True)
+    assert look(looking(monkeypatch, Source(1500, 2000, **kept(HOUR))), None, 2000).gone == 0, "it has begun there"
+
+
+def test_a_source_that_ends_before_the_position_was_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = looking(monkeypatch, Source(0, 50, **kept()))
+    assert look(watch, 50, 100).made_again
+    assert not look(watch, 49, 100).made_again
+
+
+def test_markers_at_the_end_are_nothing_to_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(0, 100, **kept(HOUR))
+
+    def nothing(**_: Any) -> dict[TopicPartition, list[Any]]:
+        source.at = 100
+        return {}
+
+    monkeypatch.setattr(source, "poll", nothing)
+    assert look(looking(monkeypatch, source), 98, 1e6).behind == 0
+
+
+def test_a_cluster_that_is_away_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source()
+    source.away = True
+    with pytest.raises(LabError, match="x:1"):
+        look(looking(monkeypatch, source), 0, 0)
+
+
+def test_the_worst_partition_stands_for_a_topic() -> None:
+    found = by_topic(
+        [
+            Exposure("A", 0, 9, 0, 20, 10, 100.0, 0.0, 50.0, "time", 0.1, gone=3),
+            Exposure("A", 1, 9, 0, 20, 5, 200.0, 0.0, 500.0, "time", 0.4),
+            Exposure("B", 0, 9, 0, 9, 0, made_again=True),
+        ]
+    )
+    a = found["A"]
+    assert (a.behind, a.age_s, a.loss_in_s, a.partition, a.gone) == (15, 200.0, 50.0, 0, 3)
+    lost, endangered = a.told()
+    assert lost == "A: 3 offsets were deleted before they were copied: they are lost"
+    assert endangered == "A: 15 offsets behind, the oldest 3.3 min old; the source may delete them by time in 50 s"
+    (again,) = found["B"].told()
+    assert "delete its offsets of this topic" in again
+    assert [span(seconds) for seconds in (None, 5, 90, 7200, 200_000)] == ["-", "5 s", "1.5 min", "2.0 h", "2.3 d"]

@@ -1,0 +1,128 @@
+"""How long a switch took: counted from the right moment, by what the ledgers say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loosehanger.ledger import LedgerEntry
+from loosehanger.model.marks import (
+    Fence,
+    Loss,
+    Marks,
+    Rearmed,
+    Wipe,
+    is_marked,
+    is_rearmed,
+    is_wiped,
+    keep_fence,
+    keep_loss,
+    keep_rearmed,
+    keep_wipe,
+    last_wipe_ms,
+    put_away,
+    read_marks,
+)
+from loosehanger.model.recovery import recovery
+from loosehanger.model.topology import Mirror
+
+OLD, NEW = "cluster-of-a", "cluster-of-b"
+FENCE = Fence(
+    "ab/regiona",
+    "region-a",
+    "region-b",
+    NEW,
+    12_000,
+    {"LH.T": {0: 10, 1: 0}},
+    {"LH.T": {0: 9}},
+    {"g": {"LH.T": {0: 8}}},
+)
+
+
+def entry(kind: str, cluster: str, run: str, first: int, last: int, since: int, until: int) -> LedgerEntry:
+    return LedgerEntry(kind, run, cluster, "LH.T", 0, first, last, since, until, "g" if kind == "processed" else "")  # type: ignore[arg-type]
+
+
+LEDGERS = [
+    entry("acked", OLD, "one", 0, 9, 1000, 9900),
+    entry("processed", OLD, "one", 0, 8, 1100, 9950),
+    entry("acked", NEW, "two", 0, 5, 15_000, 16_000),
+    # The first record is one that was read before; with the next, the first of the new ones comes.
+    entry("processed", NEW, "one", 8, 9, 14_000, 14_100),
+    entry("processed", NEW, "two", 0, 3, 15_500, 15_900),
+]
+
+
+def legs(marks: Marks, ledgers: list[LedgerEntry]) -> dict[str, float | None]:
+    found = recovery(marks, ledgers)
+    assert found is not None
+    return {leg.name: leg.seconds for leg in found.legs}
+
+
+def test_after_a_death_the_first_kill_starts_the_clock() -> None:
+    marks = Marks((Loss("region-a", 10_000),), (FENCE,))
+    assert legs(marks, LEDGERS) == {
+        "mirror held": 2.0,
+        "consumer's first record": 4.0,
+        "producer's first acknowledgement": 5.0,
+        "consumer's first new event": 5.5,
+    }
+
+
+def test_in_a_planned_switch_the_last_acknowledgement_before_it_does() -> None:
+    assert legs(Marks((), (FENCE,)), LEDGERS)["producer's first acknowledgement"] == 5.1
+
+
+def test_where_only_consumers_move_their_last_record_before_it_starts_the_clock() -> None:
+    goes_on = entry("acked", OLD, "one", 10, 99, 10_000, 20_000)
+    found = recovery(Marks((), (FENCE,)), [*LEDGERS[:2], goes_on, LEDGERS[3]])
+    assert found is not None
+    assert found.begins == "the consumer's last record before it"
+    assert {leg.name: leg.seconds for leg in found.legs} == {"mirror held": 2.05, "consumer's first record": 4.05}
+
+
+def test_where_consumers_have_moved_before_only_the_producer_has_legs() -> None:
+    earlier = entry("processed", NEW, "one", 8, 9, 2000, 9960)
+    found = legs(Marks((), (FENCE,)), [LEDGERS[0], earlier, LEDGERS[2], LEDGERS[4]])
+    assert found == {
+        "mirror held": 2.1,
+        "producer's first acknowledgement": 5.1,
+        "consumer's first new event": 5.6,
+    }
+
+
+def test_what_has_not_come_yet_has_no_time() -> None:
+    marks = Marks((Loss("region-a", 10_000),), (FENCE,))
+    found = recovery(marks, LEDGERS[:3])
+    assert found is not None
+    assert not found.complete
+    assert legs(marks, LEDGERS[:3])["consumer's first record"] is None
+
+
+def test_without_a_switch_there_is_nothing_to_tell() -> None:
+    assert recovery(Marks(), LEDGERS) is None
+
+
+def test_marks_are_read_as_they_were_kept_and_a_second_death_does_not_count(tmp_path: Path) -> None:
+    mirror = Mirror("ab", "regiona", "regionb", "region-a", "region-b", "identity", ".", "LH.*", "", "connector")
+    assert not is_marked(tmp_path, "failover", mirror)
+    keep_fence(tmp_path, "failover", FENCE)
+    for died_ms in (10_000, 20_000):
+        keep_loss(tmp_path, "failover", Loss("region-a", died_ms))
+    assert read_marks(tmp_path, "failover") == Marks((Loss("region-a", 10_000),), (FENCE,))
+    assert is_marked(tmp_path, "failover", mirror)
+    assert read_marks(tmp_path, "setup") == Marks()
+
+
+def test_a_stage_that_begins_anew_keeps_marks_of_its_own_and_wipes_are_remembered(tmp_path: Path) -> None:
+    mirror = Mirror("ab", "regiona", "regionb", "region-a", "region-b", "identity", ".", "LH.*", "", "connector")
+    assert last_wipe_ms(tmp_path) is None
+    put_away(tmp_path, "rebuild")
+    for wiped_ms in (7000, 9000):
+        keep_wipe(tmp_path, "rebuild", Wipe("region-a", wiped_ms))
+        keep_rearmed(tmp_path, "rebuild", Rearmed("ab/regiona", {"LH.T": {0: 9}}))
+        assert is_wiped(tmp_path, "rebuild", "region-a")
+        assert not is_wiped(tmp_path, "rebuild", "region-b")
+        assert is_rearmed(tmp_path, "rebuild", mirror)
+        put_away(tmp_path, "rebuild")
+        assert read_marks(tmp_path, "rebuild") == Marks()
+    assert last_wipe_ms(tmp_path) == 9000

@@ -1,0 +1,95 @@
+"""A mirror that fails, and fails again as soon as it is started: nobody calls that running, and everybody says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loosehanger.platforms.connector_states import connector_problems
+from loosehanger.platforms.local.auto_restart import Watched
+from loosehanger.platforms.local.status import restarted
+from loosehanger.traces import innermost_cause
+
+TRACE = """\
+org.apache.kafka.common.KafkaException: Cannot execute transactional method because we are in an error state
+\tat org.apache.kafka.clients.producer.internals.TransactionManager.maybeFailWithError(TransactionManager.java:1)
+Caused by: org.apache.kafka.common.errors.RecordTooLargeException: The message is 10000088 bytes
+"""
+REASON = "task 1 failed: org.apache.kafka.common.errors.RecordTooLargeException: The message is 10000088 bytes"
+
+
+def status(*tasks: str) -> dict[str, Any]:
+    """Connect's status of a connector with tasks in these states."""
+    return {
+        "connector": {"state": "RUNNING"},
+        "tasks": [
+            {"id": number, "state": state} | ({"trace": TRACE} if state == "FAILED" else {})
+            for number, state in enumerate(tasks)
+        ],
+    }
+
+
+def problems(found: dict[str, Any]) -> list[str]:
+    """What status says of a connector that should run."""
+    return [said for _, said in connector_problems({"a->b": "RUNNING"}, {"a->b": found})]
+
+
+@pytest.mark.parametrize(
+    ("trace", "said"),
+    [
+        (TRACE, "org.apache.kafka.common.errors.RecordTooLargeException: The message is 10000088 bytes"),
+        (
+            "a.B: no\n\tat x\nCaused by: c.D: why\n\tat y\nCaused by: e.F: that is why\n\t... 3 more\n",
+            "e.F: that is why",
+        ),
+        ("\n\n  a.B: no\n\tat x", "a.B: no"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_the_innermost_cause_is_told(trace: str | None, said: str) -> None:
+    assert innermost_cause(trace) == said
+
+
+def test_what_fails_again_and_again_is_never_healthy() -> None:
+    watched, now, restarts = Watched(), 1000.0, 0
+    while now < 1200:
+        # It fails a second after each start.
+        restarts += watched.look(status("RUNNING", "FAILED"), None, now)
+        now += 2
+        watched.look(status("RUNNING", "RESTARTING"), None, now)
+        watched.look(status("RUNNING", "RUNNING"), None, now)
+        if watched.restarts > 1:
+            told = watched.told(now)
+            problem = restarted("a->b", status("RUNNING", "RUNNING"), told)
+            assert problem == f"a->b was restarted {restarts} times and has run for 0 s since {REASON}"
+            restarting = status("RUNNING", "RESTARTING")
+            assert problems(restarting) == ["a->b task 1 is RESTARTING"]
+            assert restarted("a->b", restarting, told).endswith(f"the last time because {REASON}")
+        assert REASON.removeprefix("task 1 failed: ") in problems(status("RUNNING", "FAILED"))[0]
+    assert restarts > 3
+
+
+def test_a_task_that_hangs_on_its_start_is_not_forgotten() -> None:
+    watched = Watched()
+    assert watched.look(status("RUNNING", "FAILED"), None, 1000)
+    for now in range(1002, 1300, 2):
+        assert not watched.look(status("RUNNING", "RESTARTING"), None, now)
+    assert watched.told(1300)["reason"] == REASON
+    watched.look(status("RUNNING", "RUNNING"), None, 1302)
+    assert watched.restarts == 1, "it counts from the start when it has been running for a minute, not earlier"
+    watched.look(status("RUNNING", "RUNNING"), None, 1360)
+    assert (watched.restarts, watched.reason) == (0, "")
+
+
+def test_a_restart_that_helped_is_no_problem() -> None:
+    watched = Watched()
+    watched.look(status("FAILED"), None, 1000)
+    assert problems(status("RUNNING")) == []
+    assert restarted("a->b", status("RUNNING"), watched.told(1002)) == ""
+
+
+def test_it_gives_up_and_says_why() -> None:
+    watched = Watched()
+    assert [watched.look(status("FAILED"), 2, 1000 + 100 * n) for n in range(4)] == [True, True, False, False]

@@ -1,0 +1,52 @@
+"""Records that have what they must not have: found by Spark, and told by topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from loosehanger.model.claims import Forbidden
+from pipeline.forbidden import scan
+from pipeline.records import RECORD_SCHEMA
+
+pytestmark = [
+    pytest.mark.spark,
+    # PySpark leaves it to the garbage collector to close the sockets that results come through.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+FORBIDDEN = Forbidden(topics=("LH.CUSTOMERS",), headers=("name",), fields=("customer",))
+SYNCS = "mm2-offset-syncs.regiona.internal"
+
+
+def found(spark: SparkSession, *records: tuple[str, int, bytes | None, bytes | None, Any]) -> set[tuple[Any, ...]]:
+    """What is found in records: topic, offset, key, value, headers."""
+    rows = [(key, value, topic, 0, offset, None, headers) for topic, offset, key, value, headers in records]
+    return {tuple(row) for row in scan(spark.createDataFrame(rows, RECORD_SCHEMA), FORBIDDEN).collect()}
+
+
+def test_a_field_a_header_and_a_name_are_found(spark: SparkSession) -> None:
+    assert found(
+        spark,
+        ("ORDERS", 3, None, b'{"id": 1, "customer" : "A"}', []),
+        ("ORDERS", 4, None, b'{"order": {"customer":"A"}}', [("name", b"A"), ("other", None)]),
+        (SYNCS, 9, b"\x00\x0cLH.CUSTOMERS\x00\x00\x00\x01", b"\x00", None),
+    ) == {
+        ("field", "customer", "ORDERS", 2, 0, 3),
+        ("header", "name", "ORDERS", 1, 0, 4),
+        ("name", "LH.CUSTOMERS", SYNCS, 1, 0, 9),
+    }
+
+
+def test_what_only_looks_like_it_is_not(spark: SparkSession) -> None:
+    assert (
+        found(
+            spark,
+            ("ORDERS", 0, b"customer", b'{"note": "customer", "customers": 3}', [("lh-name", b"name")]),
+            ("ORDERS", 1, None, None, None),
+            ("ORDERS", 2, b"LH.CUSTOMERS", b"\xff\xfe", []),
+            (SYNCS, 3, b"\x00\x08LH.STOCK\x00\x00\x00\x01", b'"customer": 1', []),
+        )
+        == set()
+    )

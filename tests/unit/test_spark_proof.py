@@ -1,0 +1,458 @@
+"""One flow that cannot be told leaves the others to be compared, and no failure is taken for a disproof."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import TopicAuthorizationFailedError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+import prove
+from loosehanger.clients.connection import Connection
+from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
+from loosehanger.model.record import Lab, Region
+from loosehanger.model.topology import Mirror
+from pipeline import files, proof
+from pipeline.clusters import Cluster, Config, NoAnswerError
+from pipeline.comparison import Counts
+from pipeline.flows import Flow, FlowId
+from pipeline.mirrors import MirrorProgress
+from pipeline.proof import Proof
+from pipeline.session import SparkEndedError, cause
+from pipeline.spark_log import SparkLog
+from pipeline.verdict import judge
+
+PLACES = {topic: TopicPartition(topic, 0) for topic in "abcd"}
+MIRROR = Mirror("to-na", "europe", "na", "europe", "na", "identity", ".", "[a-d]", "", "c", {})
+MIRRORS = (MIRROR, replace(MIRROR, name="to-sa", target="sa", target_alias="sa"))
+
+
+class StubCluster:
+    """A cluster with four topics of ten records, as far as the proof asks."""
+
+    away: ClassVar[set[str]] = set()
+    unread: ClassVar[dict[TopicPartition, str]] = {}
+
+    def __init__(self, region: str) -> None:
+        self.region = region
+        self.connection = Connection(("x:1",), username="prover")
+
+    @classmethod
+    def of(cls, region: Region) -> StubCluster:
+        return cls(region.name)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def topics(self) -> dict[str, int]:
+        if self.region in self.away:
+            raise NoAnswerError(f"{self.region}: the cluster does not answer (gone)")
+        return dict.fromkeys(PLACES, 1)
+
+    def start_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        if self.region in self.away:
+            raise NoAnswerError(f"{self.region}: the cluster does not answer (gone)")
+        return dict.fromkeys(partitions, 10)
+
+    def hidden(self, _: Any) -> set[str]:
+        return set()
+
+    def transactional(self, _: Any) -> set[TopicPartition]:
+        return set()
+
+    def written_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return self.end_offsets(partitions)
+
+    def configs(self, topics: Sequence[str]) -> dict[str, dict[str, Config]]:
+        return {topic: {} for topic in topics}
+
+    def last_records(self, ranges: Mapping[TopicPartition, Any], _: float) -> Any:
+        return {place: 9 for place in ranges if place not in self.unread}, self.unread
+
+
+class Comparing:
+    """Stands for the comparison: fails if one of these is among the flows, or when it is told to."""
+
+    def __init__(self, bad: Mapping[str, Exception]) -> None:
+        self.bad = bad
+        self.runs = 0
+
+    def __call__(self, _: Any, flows: Sequence[Flow], *__: Any) -> dict[FlowId, Counts]:
+        self.runs += 1
+        for flow in flows:
+            if flow.topic in self.bad:
+                raise self.bad[flow.topic]
+        return {flow.id: Counts(source_records=10, target_records=10) for flow in flows}
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """Europe and two targets, with clusters that are none, and a comparison that finds nothing."""
+    monkeypatch.setattr(proof, "Cluster", StubCluster)
+    monkeypatch.setattr(proof, "LatencySampler", lambda *_: SimpleNamespace(start=lambda: None, finish=dict))
+    monkeypatch.setattr(proof, "config_differences", lambda *_: ({}, {}))
+    monkeypatch.setattr(
+        proof, "wait_for_mirror", lambda *_: MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
+    )
+    monkeypatch.setattr(proof, "is_alive", lambda _: True)
+    monkeypatch.setattr(proof, "compare", Comparing({}))
+    monkeypatch.setattr(StubCluster, "away", set())
+    monkeypatch.setattr(StubCluster, "unread", {})
+    mirrors = [replace(mirror, connect={"url": "x"}) for mirror in MIRRORS]
+    regions = {
+        name: Region(name, name, {}, {}, tuple(mirror for mirror in mirrors if mirror.target == name))
+        for name in ("europe", "na", "sa")
+    }
+    return Lab("test", "local", "", regions)
+
+
+SPARK: Any = SimpleNamespace(catalog=SimpleNamespace(clearCache=lambda: None))
+
+
+def run(lab: Lab) -> tuple[dict[str, Any], dict[str, set[str]]]:
+    """The document, and the topics of each verdict (of single flows)."""
+    document = judge(Proof(lab, lambda: SPARK, 1, 5, lambda _: None).run(), "test", 1.0)
+    verdicts: dict[str, set[str]] = {}
+    for flow in document["flows"]:
+        verdicts.setdefault(flow["verdict"], set()).add(f"{flow['topic']} {flow['target']}")
+    return document, verdicts
+
+
+ALL = {f"{topic} {target}" for topic in PLACES for target in ("na", "sa")}
+
+
+def test_everything_is_compared_at_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparing = Comparing({})
+    monkeypatch.setattr(proof, "compare", comparing)
+    document, verdicts = run(lab)
+    assert (document["verdict"], verdicts, comparing.runs) == ("proved", {"proved": ALL}, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            Py4JError("An error occurred while calling o1.x.\n: java.io.IOException: no\nCaused by: odd record"),
+            "odd record",
+        ),
+        (ValueError("year 12000 is out of range"), "ValueError: year 12000 is out of range"),
+    ],
+)
+def test_a_topic_that_cannot_be_read_hides_no_other(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    monkeypatch.setattr(proof, "compare", Comparing({"c": error}))
+    document, verdicts = run(lab)
+    assert document["verdict"] == "inconclusive"
+    assert verdicts == {"inconclusive": {"c na", "c sa"}, "proved": ALL - {"c na", "c sa"}}
+    assert [reason.partition(": ")[0] for reason in document["reasons"]] == ["c, europe → na", "c, europe → sa"]
+    assert all(reason.endswith(said) for reason in document["reasons"])
+
+
+def test_a_partition_whose_last_record_cannot_be_read_hides_no_other(lab: Lab) -> None:
+    StubCluster.unread = {PLACES["b"]: "not within 60 s"}
+    document, verdicts = run(lab)
+    assert verdicts == {"inconclusive": {"b na", "b sa"}, "proved": ALL - {"b na", "b sa"}}
+    assert "partition 0 at the source could not be read: not within 60 s" in document["reasons"][0]
+
+
+def test_a_target_that_goes_away_hides_no_other(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(*_: Any) -> MirrorProgress:
+        StubCluster.away = {"sa"}
+        return MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
+
+    monkeypatch.setattr(proof, "wait_for_mirror", wait)
+    document, _ = run(lab)
+    assert document["verdict"] == "inconclusive"
+    assert document["reasons"] == ["sa: the cluster does not answer (gone)"]
+    assert {flow["target"] for flow in document["flows"] if flow["source_records"]} == {"na"}
+
+
+def test_a_topic_of_which_arrival_cannot_be_told_hides_no_other(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def arrival(_: Mirror, __: Any, last_records: Mapping[TopicPartition, int], *___: Any) -> MirrorProgress:
+        if PLACES["c"] in last_records:
+            raise NoAnswerError("na: the cluster does not answer (TopicAuthorizationFailedError: c)")
+        return MirrorProgress("UNKNOWN", last_records)
+
+    monkeypatch.setattr(proof, "wait_for_arrival", arrival)
+    regions = {**lab.regions, "na": replace(lab.regions["na"], mirrors=(MIRROR,))}
+    document, verdicts = run(replace(lab, regions=regions))
+    assert verdicts == {"inconclusive": {"c na"}, "proved": ALL - {"c na"}}
+    (reason,) = document["reasons"]
+    assert reason.startswith("c, europe → na: na: the cluster does not answer")
+
+    def away(*_: Any) -> MirrorProgress:
+        raise NoAnswerError("na: the cluster does not answer (gone)")
+
+    monkeypatch.setattr(proof, "wait_for_arrival", away)
+    document, verdicts = run(replace(lab, regions=regions))
+    assert document["reasons"] == ["na: the cluster does not answer (gone)"]
+
+
+def test_many_flows_that_cannot_be_read_are_not_tried_for_ever(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "_MOST_FAILURES", 3)
+    comparing = Comparing(dict.fromkeys(PLACES, Py4JError("no")))
+    monkeypatch.setattr(proof, "compare", comparing)
+    document, verdicts = run(lab)
+    assert verdicts == {"inconclusive": ALL}
+    assert len(document["reasons"]) == len(ALL)
+    assert comparing.runs < len(ALL)
+
+
+def test_without_spark_the_reason_is_told_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start() -> Any:
+        raise SparkEndedError("Spark did not start: x")
+
+    document = judge(Proof(lab, start, 1, 5, lambda _: None).run(), "test", 1.0)
+    assert (document["verdict"], document["reasons"]) == ("inconclusive", ["Spark did not start: x"])
+    monkeypatch.setattr(proof, "is_alive", lambda _: False)
+    monkeypatch.setattr(proof, "compare", Comparing({"a": Py4JError("gone")}))
+    document, _ = run(lab)
+    (reason,) = document["reasons"]
+    assert reason.startswith("Spark ended: gone; see ")
+
+
+def test_a_defect_is_no_disproof(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise KeyError("nobody thought of it")
+
+    monkeypatch.setattr(proof, "config_differences", broken)
+    document, _ = run(lab)
+    assert document["verdict"] == "inconclusive"
+    assert "mirror to-na: the settings could not be compared: KeyError: 'nobody thought of it'" in document["reasons"]
+    monkeypatch.setattr(Proof, "_wait_for_mirrors", broken)
+    document, _ = run(lab)
+    assert document["reasons"] == ["the proof broke off: KeyError: 'nobody thought of it'"]
+
+
+def test_topics_that_match_nothing_name_the_pattern(lab: Lab) -> None:
+    mirrors = (replace(MIRROR, topics="orders[.].*"),)
+    regions = {
+        **lab.regions,
+        "na": replace(lab.regions["na"], mirrors=mirrors),
+        "sa": replace(lab.regions["sa"], mirrors=()),
+    }
+    document, _ = run(replace(lab, regions=regions))
+    assert document["reasons"] == [
+        "mirror to-na: europe has no topic that matches 'orders[.].*' and that the user 'prover' may see"
+    ]
+
+
+class TestMain:
+    """The ways out of ``prove.py``."""
+
+    @pytest.fixture(autouse=True)
+    def _no_lab(self, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(prove, "load_lab", lambda: lab)
+        monkeypatch.setattr(sys, "argv", ["prove", "--json"])
+        monkeypatch.setattr(prove, "start_session", lambda _: SPARK)
+
+    def test_a_crash_is_inconclusive_and_has_its_document(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for error, said in ((BrokenPipeError("a socket"), "BrokenPipeError: a socket"), (LabError("no"), "no")):
+
+            def broken(*_: Any, error: Exception = error) -> Any:
+                raise error
+
+            monkeypatch.setattr(prove, "judge", broken)
+            assert prove.main() == ExitCode.INCONCLUSIVE
+            document = json.loads(capsys.readouterr().out)
+            assert document["verdict"] == "inconclusive"
+            assert document["reasons"] == [f"the proof broke off: {said}"]
+
+    def test_wrong_use_stays_wrong_use(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def wrong(*_: Any) -> Any:
+            raise WrongUseError("no list of regular expressions")
+
+        monkeypatch.setattr(Proof, "run", wrong)
+        with pytest.raises(WrongUseError):
+            prove.main()
+
+    def test_a_report_that_cannot_be_written_takes_no_verdict_away(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        def full(*_: Any) -> None:
+            raise LabError("report: cannot be written: no space left on device")
+
+        monkeypatch.setattr(files, "write", full)
+        monkeypatch.setattr(sys, "argv", ["prove", "--json", "--junit", str(tmp_path / "x.xml")])
+        assert prove.main() == ExitCode.INCONCLUSIVE
+        shown = capsys.readouterr()
+        assert json.loads(shown.out)["verdict"] == "proved"
+        assert shown.err.endswith("error: report: cannot be written: no space left on device\n")
+        monkeypatch.setattr(
+            proof, "compare", lambda _, flows, *__: {flow.id: Counts(source_records=1, missing=1) for flow in flows}
+        )
+        assert prove.main() == ExitCode.FAILED
+
+
+@pytest.mark.parametrize("raised", ["LabError('x')", "ValueError('x')", "OSError('x')"])
+def test_a_failure_has_the_exit_code_that_is_wanted(raised: str) -> None:
+    program = (
+        "import sys\nfrom loosehanger.errors import ExitCode, LabError, run_command\n"
+        f"def main():\n    raise {raised}\n"
+        "sys.exit(run_command(main, failed=ExitCode.INCONCLUSIVE))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.rstrip().endswith("x")
+
+
+def test_a_failure_is_else_a_failure() -> None:
+    def main() -> int:
+        raise LabError("x")
+
+    assert run_command(main) == ExitCode.FAILED
+
+
+def test_a_verdict_is_the_exit_code_though_nobody_reads_on(tmp_path: Path) -> None:
+    program = (
+        "import os, sys\nfrom loosehanger.errors import nobody_reads\n"
+        "try:\n    print('x' * 100000, flush=True)\nexcept BrokenPipeError:\n    nobody_reads()\nsys.exit(1)"
+    )
+    pipe = f'"$0" -c "$1" 2>{tmp_path}/err | head -c 1 >/dev/null; exit "${{PIPESTATUS[0]}}"'
+    paths = {"PYTHONPATH": ":".join(sys.path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(["bash", "-c", pipe, sys.executable, program], env=paths, check=False)
+    assert done.returncode == 1
+    assert (tmp_path / "err").read_text() == ""
+
+
+class Tail:
+    """A consumer of partitions whose last records are followed by offsets without records; pauses as kafka-python."""
+
+    def __init__(self, records: Mapping[TopicPartition, tuple[int, ...]], ends: Mapping[TopicPartition, int]) -> None:
+        self.records, self.ends = records, ends
+        self.refused: dict[TopicPartition, Exception] = {}
+        self.stuck: set[TopicPartition] = set()
+        self.positions: dict[TopicPartition, int] = {}
+        self.paused: set[TopicPartition] = set()
+
+    def __enter__(self) -> Tail:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        self.positions = {place: self.positions.get(place, 0) for place in partitions}
+        self.paused &= set(partitions)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.positions[partition] = offset
+
+    def position(self, partition: TopicPartition) -> int:
+        return self.positions[partition]
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        self.paused |= set(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self.paused -= set(partitions)
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        del timeout_ms
+        found = {}
+        for place in self.positions.keys() - self.paused - self.stuck:
+            if place in self.refused:
+                raise self.refused[place]
+            found[place] = [SimpleNamespace(offset=o) for o in self.records[place] if o >= self.positions[place]]
+            self.positions[place] = self.ends[place]
+        return {place: records for place, records in found.items() if records}
+
+
+def last_records(monkeypatch: pytest.MonkeyPatch, tail: Tail, timeout_s: float = 5) -> Any:
+    cluster = Cluster("europe", Connection(("x:1",)))
+    monkeypatch.setattr(cluster, "_consumer", lambda: tail)
+    return cluster.last_records({place: (0, end) for place, end in tail.ends.items()}, timeout_s)
+
+
+A, B, C = (PLACES[topic] for topic in "abc")
+
+
+def test_the_last_record_is_found_before_any_number_of_aborted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    tail = Tail({A: (0, 1), B: (98,), C: ()}, {A: 5000, B: 100, C: 300})
+    assert last_records(monkeypatch, tail) == ({A: 1, B: 98}, {})
+
+
+def test_a_partition_that_cannot_be_read_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    tail = Tail({A: (0, 1), B: (98,), C: (3,)}, {A: 5000, B: 100, C: 300})
+    tail.refused = {B: TopicAuthorizationFailedError({"b"})}
+    found, unread = last_records(monkeypatch, tail)
+    assert found == {A: 1, C: 3}
+    assert unread.keys() == {B}
+    assert "lacks Read on topic b in europe" in unread[B]
+    tail.refused, tail.stuck = {}, {B}
+    assert last_records(monkeypatch, tail, 0.3) == ({A: 1, C: 3}, {B: "not within 0 s"})
+    tail.stuck = {A, B, C}
+    with pytest.raises(NoAnswerError, match=r"europe: a-0, b-0, c-0 could not be read in 0 s"):
+        last_records(monkeypatch, tail, 0.1)
+
+
+def test_a_time_before_1970_is_none_of_kafkas_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def offsets(_: Any, partitions: Any, spec: Any) -> dict[TopicPartition, int]:
+        asked.append(spec)
+        return dict.fromkeys(partitions, 0)
+
+    monkeypatch.setattr(Cluster, "_offsets", offsets)
+    cluster = Cluster("europe", Connection(("x:1",)))
+    cluster.offsets_since([A], datetime.fromisoformat("1969-12-31T23:59:59.999+00:00"))
+    assert asked[1] == 0
+
+
+KILLED = """\
+2026-11-22T07:54:27,698 WARN StandaloneAppClient$ClientEndpoint: Failed to connect to master 127.0.0.1:1
+org.apache.spark.SparkException: Exception thrown in awaitResult:
+Caused by: java.io.IOException: Failed to connect to /127.0.0.1:1
+Caused by: java.net.ConnectException: Connection refused
+\tat java.base/sun.nio.ch.Net.pollConnect(Native Method)
+2026-11-22T07:54:47,702 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: {reason}
+2026-11-22T07:54:48,567 WARN StandaloneAppClient$ClientEndpoint: Drop UnregisterApplication(null)
+"""
+EXECUTOR = """\
+2026-11-22T07:56:05,000 INFO StandaloneAppClient$ClientEndpoint: Executor updated: app-1/9 is now RUNNING
+2026-11-22T07:56:05,446 INFO StandaloneAppClient$ClientEndpoint: Executor updated: app-1/9 is now FAILED \
+(Error running executor: java.lang.IllegalStateException: Cannot find any build directories.)
+"""
+
+
+def test_a_cluster_that_ends_the_application_is_asked_why(tmp_path: Path) -> None:
+    path = tmp_path / "spark.log"
+    path.write_text("2026-11-22T07:00:00,000 ERROR X: of another job\n")
+    log = SparkLog(path)
+    assert log.ended() == ""
+    with path.open("a") as file:
+        file.write(KILLED.format(reason="All masters are unresponsive! Giving up."))
+    assert log.ended() == "All masters are unresponsive! Giving up. (java.net.ConnectException: Connection refused)"
+    assert str(path) in log.place()
+    # A full log is moved away.
+    path.write_text(EXECUTOR + KILLED.format(reason="Master removed our application: FAILED"))
+    assert log.ended() == (
+        "Master removed our application: FAILED "
+        "(Error running executor: java.lang.IllegalStateException: Cannot find any build directories.)"
+    )
+    path.unlink()
+    assert log.ended() == SparkLog(None).ended() == ""
+
+
+def test_the_innermost_cause_of_a_java_error() -> None:
+    stopped = "An error occurred while calling None.org.X.\n: java.lang.IllegalStateException: stopped\n\tat x"
+    assert cause(Exception(stopped)) == "java.lang.IllegalStateException: stopped"
+    assert cause(Exception(f"{stopped}\nCaused by: java.io.IOException: a\nCaused by: b")) == "b"
+    assert cause(ValueError()) == "ValueError"

@@ -1,0 +1,41 @@
+"""Ranges of sequence numbers from a cluster's records: what lies where, what is missing, what is there twice."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.records import RECORD_SCHEMA
+from pipeline.switches import AFTER, BEFORE, BETWEEN, Island, Key, islands
+
+pytestmark = pytest.mark.spark
+KEY = Key("run", "LH.T", 0)
+
+
+def test_records_become_ranges_with_their_places(spark: SparkSession) -> None:
+    # Sequence numbers 0 to 9 at offsets 0, 2, 4 …: a marker follows each. 3 is missing, 5 is there again at the end.
+    offsets = [(number, 2 * number) for number in range(10) if number != 3] + [(5, 40)]
+    rows = [
+        (None, b"v", "LH.T", 0, offset, None, [("lh-run", b"run"), ("lh-seq", str(number).encode())])
+        for number, offset in offsets
+    ]
+    rows.append((None, b"somebody else's", "LH.T", 0, 100, None, []))
+    records = spark.createDataFrame(rows, RECORD_SCHEMA)
+    found = islands(records, {"LH.T": {0: 4}}, {"LH.T": {0: 15}})
+    assert sorted(found, key=lambda island: (island.place, island.first)) == [
+        Island(KEY, 8, 9, AFTER),
+        Island(KEY, 0, 1, BEFORE),
+        Island(KEY, 2, 2, BETWEEN),
+        Island(KEY, 4, 7, BETWEEN, twice=1),
+    ]
+
+
+def test_without_a_fence_everything_is_one(spark: SparkSession) -> None:
+    rows = [
+        (None, b"v", "LH.T", number % 2, number, None, [("lh-run", b"run"), ("lh-seq", str(number // 2).encode())])
+        for number in range(20)
+    ]
+    found = islands(spark.createDataFrame(rows, RECORD_SCHEMA))
+    assert sorted(found, key=lambda island: island.key) == [
+        Island(Key("run", "LH.T", partition), 0, 9) for partition in (0, 1)
+    ]

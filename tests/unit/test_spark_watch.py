@@ -1,0 +1,338 @@
+"""The watch counts each event once, in its minute, names the records that differ, and leaves tables for anybody."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from rich.console import Console
+
+from loosehanger.errors import LabError
+from loosehanger.model.topology import Mirror
+from pipeline import aggregates
+from pipeline.activity import Activity
+from pipeline.audit_table import AuditTable
+from pipeline.balance import DIFFERENT, KINDS, MISSING, NEVER_MIRRORED, Books, Bucket, Judged, OpenBucket
+from pipeline.continuity import Folder
+from pipeline.flows import Flow
+from pipeline.naming import name_records
+from pipeline.outlines import CONTENT
+from pipeline.reading import Ranges
+from pipeline.records import RECORD_SCHEMA
+from pipeline.tallies import tally
+from pipeline.watch_display import as_line, lines, screen
+from tests.odd_records import ODD_VALUES
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+START = 1_800_000_000
+"""A full minute, in epoch seconds."""
+EVENT_TOPICS = {f"LH.{name}": name for name in aggregates.EVENTS}
+
+
+def at(second: float) -> datetime:
+    """A time so many seconds after the start."""
+    return datetime.fromtimestamp(START + second, UTC)
+
+
+def record(topic: str, value: bytes, second: float, offset: int = 0, key: bytes | None = None) -> tuple[Any, ...]:
+    """A row of records, of partition 0."""
+    return key, value, topic, 0, offset, at(second), None
+
+
+def event(topic: str, body: dict[str, Any] | None, second: float) -> tuple[Any, ...]:
+    """A row of records: an event."""
+    return record(topic, b"no json" if body is None else json.dumps(body).encode(), second)
+
+
+def order(product: str, price: float, quantity: int) -> dict[str, Any]:
+    """An order."""
+    return {"description": product, "price": price, "quantity": quantity, "region": "EU"}
+
+
+def tallied(
+    spark: SparkSession, rows: Iterable[tuple[Any, ...]], events: Mapping[str, str] = EVENT_TOPICS
+) -> list[Row]:
+    """What a round makes of these records."""
+    return tally(spark.createDataFrame(list(rows), RECORD_SCHEMA).coalesce(1), events).collect()
+
+
+def activity_in(spark: SparkSession, folder: Path) -> Activity:
+    """The minutes, of which the newest five count."""
+    return Activity(spark, folder / "activity", shown=5, lateness_s=300, kept_s=3600)
+
+
+def test_events_count_in_their_minute_even_late_and_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    batches: list[dict[str, list[tuple[Any, ...]]]] = [
+        {
+            "europe": [
+                event("LH.ORDERS", order("Wide", 10.5, 2), 100),
+                event("LH.ORDERS", order("Wide", 0.1, 3), 119.9),
+                event("LH.ORDERS", None, 110),
+                event("LH.STOCK", {"warehouse": "Antwerp", "product": "x", "quantity": 7}, 100),
+                event("LH.DOORS", {"door": "A"}, 100),
+                event("LH.SENSORS", {"temperature": 20, "humidity": 40}, 100),
+                event("LH.OTHER", {}, 100),
+            ],
+            "na": [event("europe.LH.ORDERS", order("Wide", 10.5, 2), 100)],
+        },
+        # A timestamp of next year must not make everything else late.
+        {
+            "europe": [event("LH.ORDERS", order("Slim", 5, 1), 3e7)],
+            "na": [event("LH.ORDERS", order("Slim", 5, 1), 130)],
+        },
+        # Late, but not too late; and too late.
+        {
+            "europe": [
+                event("LH.ORDERS", order("Wide", 1, 1), 70),
+                event("LH.SENSORS", {"temperature": 22, "humidity": 41}, 110),
+                event("LH.ORDERS", order("Wide", 1, 1), -400),
+            ]
+        },
+    ]
+    kept: dict[str, Any] | None = None
+    for batch in batches:
+        activity = activity_in(spark, tmp_path)
+        if kept:
+            activity.load(kept)
+        for region, rows in batch.items():
+            found = tallied(spark, rows, EVENT_TOPICS | {"europe.LH.ORDERS": "ORDERS"})
+            activity.take(region, found, (START + 300) * 1000)
+        activity.write()
+        kept = json.loads(json.dumps(activity.dump()))
+    regions = activity.document(["europe", "na", "sa"], products=1)
+    minutes = {(row["minute"] // 1000 - START) // 60: row for row in regions["europe"]["minutes"]}
+    assert sorted(minutes) == [1, 5]
+    assert minutes[1] == {
+        "minute": (START + 60) * 1000,
+        "orders": 4,
+        "cancellations": 0,
+        "customers": 0,
+        "doors": 1,
+        "units": 6,
+        "revenue": Decimal("22.30"),
+        "movements": 1,
+        "stock_units": 7,
+        "readings": 2,
+        "temperature": 21.0,
+        "humidity": 40.5,
+        "unreadable": 1,
+    }
+    assert minutes[5]["orders"] == 1
+    assert regions["europe"]["by_product"] == [
+        {"name": "Wide", "events": 3, "units": 6, "revenue": Decimal("22.30")},
+    ]
+    assert regions["europe"]["by_warehouse"] == [{"name": "Antwerp", "events": 1, "units": 7}]
+    assert [row["orders"] for row in regions["na"]["minutes"]] == [1, 1]
+    assert regions["sa"]["minutes"] == []
+    activity.write(everything=True)
+    table = spark.read.parquet(str(tmp_path / "activity"))
+    assert table.where("event = 'ORDERS'").agg(F.sum("revenue")).head() == (Decimal("53.30"),)
+    assert table.where("event = 'SENSORS'").select("temperature").head() == (21.0,)
+    assert not list((tmp_path / "activity").glob("_*"))
+
+
+def test_minutes_that_no_event_can_reach_are_let_go_and_deleted_when_their_time_is_over(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    activity = activity_in(spark, tmp_path)
+    for second in (0, 600, 3661):
+        rows = tallied(spark, [event("LH.DOORS", {"door": "A"}, second)])
+        activity.take("europe", rows, (START + second) * 1000)
+        activity.write()
+    assert [row[0] for row in activity.dump()["minutes"]] == [(START + 3660) * 1000]
+    assert len(list((tmp_path / "activity").glob("*.parquet"))) == 1
+
+
+def test_odd_events_are_counted_as_unreadable_and_end_no_watch(spark: SparkSession, tmp_path: Path) -> None:
+    extreme = [
+        json.dumps({"warehouse": "w", "product": "p", **order("x", 1, quantity)}).encode()
+        for quantity in (2**63 - 1, -(2**63), *[9 * 10**17] * 12)
+    ]
+    good = json.dumps(order("\x1b[2J[bold]" + "x" * 5000, 1.5, 2)).encode()
+    values = [*ODD_VALUES, *extreme, good]
+    activity = activity_in(spark, tmp_path)
+    activity.take(
+        "na", tallied(spark, [record(topic, value, 100) for topic in EVENT_TOPICS for value in values]), START * 2000
+    )
+    regions = activity.document(["na"], products=3)
+    (minute,) = regions["na"]["minutes"]
+    assert (minute["orders"], minute["units"], minute["revenue"]) == (len(values), 2, Decimal("3.00"))
+    assert minute["unreadable"] > len(aggregates.EVENTS) * len(extreme)
+    document = document_of(regions)
+    json.loads(as_line(document), parse_constant=pytest.fail)
+    output = Console(file=io.StringIO(), width=100)
+    output.print(screen(document))
+    assert "\x1b" not in output.file.getvalue()  # type: ignore[attr-defined]
+    assert "[bold]x" in output.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_both_sides_of_a_copy_give_the_same_sums_and_anything_else_gives_others(spark: SparkSession) -> None:
+    def sums(*rows: tuple[Any, ...]) -> list[int]:
+        found = tallied(spark, rows)
+        return [sum(row[name] for row in found) for name in ("records", *CONTENT)]
+
+    here = [record("A", value, 3, offset, b"k") for offset, value in enumerate((b"1", b"2", b"2"))]
+    there = [record("europe.A", value, 3, offset + 9, b"k") for offset, value in enumerate((b"2", b"1", b"2"))]
+    assert sums(*here) == sums(*there)
+    assert sums(*here) != sums(*here[:2], record("A", b"3", 3, 2, b"k"))
+    assert sums(*here) != sums(*here[:2], record("A", b"2", 3.001, 2, b"k"))
+    assert sums(*here) != sums(*here[:2], record("A", b"2", 3, 2))
+    (row,) = tallied(spark, here)
+    assert (row.bucket, row.first, row.last, row.records) == (START // 10, 0, 2, 3)
+
+
+MIRROR = Mirror("m", "europe", "na", "europe", "na", "default", ".", ".*", "", "c")
+
+
+def named(spark: SparkSession, here: list[tuple[Any, ...]], there: list[tuple[Any, ...]], verdict: str) -> OpenBucket:
+    """The account of a bucket with these records, after they were named."""
+    flow = Flow(MIRROR, "A", "europe.A")
+    sides = {"europe": here, "na": there}
+
+    def read(region: str, ranges: Ranges) -> DataFrame:
+        frame = spark.createDataFrame(sides[region], RECORD_SCHEMA)
+        ((_, (first, end)),) = ranges.items()
+        return frame.where((F.col("offset") >= first) & (F.col("offset") < end))
+
+    account = OpenBucket(0, len(here), len(there), verdict=verdict)
+    account.sources = {"europe A": [here[0][4], here[-1][4]]} if here else {}
+    account.target = [there[0][4], there[-1][4]] if there else []
+    name_records(spark, read, Books([flow]), {Bucket("na", "europe.A", 0, START // 10): account}, 5)
+    return account
+
+
+def test_the_records_of_a_bucket_that_does_not_balance_are_named(spark: SparkSession) -> None:
+    here = [record("A", value.encode(), 1, offset, value.encode()) for offset, value in enumerate("abcde")]
+    there = [
+        record("europe.A", value.encode(), 1, offset, key.encode())
+        for offset, (key, value) in enumerate(zip("aabcdx", "aabCdx", strict=True))
+    ]
+    account = named(spark, here, there, DIFFERENT)
+    assert account.kinds == {"missing": 1, "duplicates": 1, "altered": 1, "unexpected": 1}
+    examples = {example["kind"]: example for example in account.examples}
+    assert examples["missing"]["source_offset"] == 4
+    assert examples["missing"]["key"] == "e"
+    assert examples["duplicates"]["target_offset"] == 1
+    assert (examples["altered"]["source_offset"], examples["altered"]["target_offset"]) == (2, 3)
+
+
+def test_records_of_other_buckets_between_them_are_no_difference(spark: SparkSession) -> None:
+    here = [record("A", b"1", 1, 0), record("A", b"other", 11, 1), record("A", b"2", 1, 2)]
+    assert named(spark, here, [record("europe.A", b"1", 1, 0)], MISSING).kinds == {"missing": 1}
+
+
+def test_what_the_source_does_not_have_any_more_is_counted(spark: SparkSession) -> None:
+    here = [record("A", b"3", 1, 2), record("A", b"4", 1, 3)]
+    flow = Flow(MIRROR, "A", "europe.A")
+    account = OpenBucket(0, 4, 0, verdict=NEVER_MIRRORED, sources={"europe A": [0, 3]})
+
+    def read(_region: str, _ranges: Ranges) -> DataFrame:
+        return spark.createDataFrame(here, RECORD_SCHEMA)
+
+    name_records(spark, read, Books([flow]), {Bucket("na", "europe.A", 0, START // 10): account}, 5)
+    assert account.kinds == {"missing": 2, "never_mirrored": 2}
+
+
+def test_verdicts_are_a_table_that_anybody_can_read(spark: SparkSession, tmp_path: Path) -> None:
+    table = AuditTable(spark, tmp_path / "audit", kept_s=3600)
+    books = Books([Flow(MIRROR, "A", "europe.A")])
+    account = OpenBucket(0, 5, 3, verdict=MISSING, kinds={"missing": 2})
+    judged = [Judged(Bucket("na", "europe.A", 0, START // 10), MISSING, account)]
+    now = (START + 30) * 1000
+    table.take(judged, books, now)
+    again = AuditTable(spark, tmp_path / "audit", kept_s=3600)
+    again.load(json.loads(json.dumps(table.dump())))
+    again.take(judged, books, now + 1000)
+    again.write(now + 60_000)
+    assert again.dump() == []
+    rows = spark.read.parquet(str(tmp_path / "audit")).collect()
+    assert len(rows) == 2
+    assert rows[0].bucket.timestamp() == START
+    assert (rows[0].sources, rows[0].target, rows[0].verdict, rows[0].missing) == ("europe", "na", MISSING, 2)
+    again.take(judged, books, now + 7_200_000)
+    again.write(now + 7_300_000)
+    assert len(list((tmp_path / "audit").glob("*.parquet"))) == 1, "what is older than it shall be kept is deleted"
+
+
+def test_what_was_kept_holds_for_the_same_clusters_only(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    assert folder.open({"europe": "1"}) == (None, "")
+    folder.store({"clusters": {"europe": "1"}, "books": [1]})
+    folder.table("audit").mkdir()
+    kept, reason = folder.open({"europe": "1"})
+    assert (kept or {})["books"] == [1]
+    assert not reason
+    kept, reason = folder.open({"europe": "2"})
+    assert kept is None
+    assert "the cluster of europe is another one" in reason
+    assert not folder.table("audit").exists()
+    (tmp_path / "state.json").write_text("{")
+    assert "cannot be read" in folder.open({"europe": "1"})[1]
+
+
+def test_a_second_watch_is_kept_out(tmp_path: Path) -> None:
+    with Folder(tmp_path).locked(), pytest.raises(LabError, match="another watch"), Folder(tmp_path).locked():
+        pass
+    with Folder(tmp_path).locked():
+        pass
+
+
+def document_of(regions: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A document of the watch."""
+    numbers = dict.fromkeys(("copies", "in_flight", "late", *KINDS), 0)
+    flow = {"source": "europe", "target": "na", "topic": "A", "records": 1000, "loss": None, **numbers, **changes}
+    return {
+        "scenario": "s",
+        "at": START * 1000,
+        "since": START * 1000,
+        "regions": regions,
+        "flows": [flow, flow | {"topic": "B"}],
+        **{name: [] for name in ("findings", "not_judged", "notes", "problems")},
+    }
+
+
+def test_a_document_is_one_line_of_json_or_a_line_for_each_region_and_pair() -> None:
+    minute = dict.fromkeys(("orders", "cancellations", "stock_units", "doors", "readings", "unreadable"), 1)
+    activity = {
+        "minutes": [{"minute": START * 1000, "revenue": Decimal("1234.50"), "temperature": None, **minute}],
+        "by_product": [],
+        "by_warehouse": [],
+    }
+    document = document_of({"europe": activity}, missing=2)
+    document["findings"] = [
+        {
+            "target": "na",
+            "topic": "A",
+            "partition": 3,
+            "bucket": "2027-01-15T08:00:00.000+00:00",
+            "verdict": MISSING,
+            **dict.fromkeys(KINDS, 0),
+            "missing": 2,
+            "examples": [{"kind": "missing", "source_offset": 7, "target_offset": None}],
+        }
+    ]
+    document["problems"] = ["na: the cluster does not answer"]
+    found = json.loads(as_line(document))
+    assert "\n" not in as_line(document)
+    assert found["at"] == "2027-01-15T08:00:00.000+00:00"
+    assert found["regions"]["europe"]["minutes"][0]["revenue"] == "1234.50"
+    region, pair, problem, finding = lines(document)
+    assert "08:00: 1 orders" in region
+    assert "1,234.50 revenue" in region
+    assert "europe → na: 2,000 records" in pair
+    assert "4 missing" in pair
+    assert "altered" not in pair
+    assert problem.endswith("na: the cluster does not answer")
+    assert finding.endswith("na: A-3, 2027-01-15 08:00:00: missing: 2 missing (missing source offset 7)")

@@ -1,0 +1,171 @@
+"""Status: what is as its manifest and its stage want is healthy; what somebody stopped by hand is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loosehanger.clients.groups import Group
+from loosehanger.model.manifests import check_document
+from loosehanger.model.resources import Deployment, KafkaMirrorMaker2
+from loosehanger.model.scenario import with_life
+from loosehanger.paths import ROOT
+from loosehanger.platforms.local import status as local_status
+from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
+from loosehanger.platforms.local.region import LocalRegion
+from loosehanger.platforms.local.status import mirror_health
+from tests.topologies import documents
+
+HERE = LocalRegion(Path("/nowhere"), ROOT, "west", 20000)
+SOURCE, CHECKPOINT = "east->west.MirrorSourceConnector", "east->west.MirrorCheckpointConnector"
+
+
+def mirror(life: str = "running", *, replicas: int = 1, checkpoints: str = "running") -> KafkaMirrorMaker2:
+    """A mirror with two connectors, as a stage wants it."""
+
+    def end(alias: str) -> dict[str, Any]:
+        return {
+            "alias": alias,
+            "bootstrapServers": f"{alias}-kafka-bootstrap.{alias}.svc:9098",
+            "tls": {"trustedCertificates": [{"secretName": f"{alias}-cluster-ca-cert", "pattern": "*.crt"}]},
+            "authentication": {
+                "type": "scram-sha-512",
+                "username": "mm2",
+                "passwordSecret": {"secretName": "mm2", "password": "password"},
+            },
+        }
+
+    storage = {f"{kind}StorageTopic": f"__mm2_{kind}" for kind in ("config", "offset", "status")}
+    checkpoint = {"state": checkpoints} if checkpoints != "running" else {}
+    content = {
+        "apiVersion": "kafka.strimzi.io/v1",
+        "kind": "KafkaMirrorMaker2",
+        "metadata": {"name": "mm2", "namespace": "west"},
+        "spec": {
+            "version": "4.3.1",
+            "replicas": replicas,
+            "target": {**end("west"), "groupId": "mm2", **storage},
+            "mirrors": [{"source": end("east"), "sourceConnector": {}, "checkpointConnector": checkpoint}],
+        },
+    }
+    found = check_document(with_life(documents(content)[0], life)).resource  # type: ignore[arg-type]
+    assert isinstance(found, KafkaMirrorMaker2)
+    return found
+
+
+def present(source: str, checkpoint: str, *tasks: str) -> dict[str, Any]:
+    """What Connect says of both connectors, each with these tasks."""
+    each = [{"id": number, "state": state} for number, state in enumerate(tasks)]
+    return {
+        name: {"connector": {"state": state}, "tasks": each}
+        for name, state in ((SOURCE, source), (CHECKPOINT, checkpoint))
+    }
+
+
+@pytest.mark.parametrize(
+    ("resource", "found", "healthy", "state", "detail"),
+    [
+        (
+            mirror(),
+            present("RUNNING", "RUNNING", "RUNNING"),
+            True,
+            "Running",
+            "from east: 2 connectors, 2 tasks on 1 worker",
+        ),
+        # By the stage, or by the manifest.
+        (mirror("stopped"), present("STOPPED", "STOPPED"), True, "Stopped", f"as it should be: {SOURCE} is STOPPED"),
+        (mirror("paused"), present("PAUSED", "PAUSED", "PAUSED"), True, "Paused", f"{CHECKPOINT} is PAUSED"),
+        # By hand.
+        (mirror(), present("STOPPED", "STOPPED"), False, "Stopped", f"{SOURCE} is STOPPED"),
+        (mirror(), present("PAUSED", "PAUSED", "PAUSED"), False, "Paused", f"{CHECKPOINT} task 0 is PAUSED"),
+        (
+            mirror("stopped"),
+            present("RUNNING", "RUNNING", "RUNNING"),
+            False,
+            "Degraded",
+            "is RUNNING and should be STOPPED",
+        ),
+        (mirror("paused"), present("STOPPED", "PAUSED"), False, "Stopped", f"{SOURCE} is STOPPED and should be PAUSED"),
+        # One of two.
+        (
+            mirror(checkpoints="stopped"),
+            present("RUNNING", "STOPPED", "RUNNING"),
+            False,
+            "Degraded",
+            "task 0 is RUNNING",
+        ),
+        (mirror(), present("RUNNING", "STOPPED", "RUNNING"), False, "Stopped", f"{CHECKPOINT} is STOPPED"),
+        # What should run and has nothing to do, and what is not there at all.
+        (mirror(), present("RUNNING", "RUNNING"), False, "Degraded", f"{SOURCE} has no task"),
+        (mirror("stopped"), {}, False, "Degraded", f"{SOURCE} is not there"),
+    ],
+)
+def test_a_mirror_is_healthy_when_it_is_as_it_should_be(
+    resource: KafkaMirrorMaker2, found: dict[str, Any], healthy: bool, state: str, detail: str
+) -> None:
+    health = mirror_health(resource, LocalMirrorMaker(HERE, resource).states(), found, {})
+    assert (health.healthy, health.state) == (healthy, state)
+    assert detail in health.detail
+
+
+def test_a_mirror_of_which_one_connector_is_held_runs() -> None:
+    resource = mirror(checkpoints="stopped")
+    found = present("RUNNING", "STOPPED", "RUNNING")
+    found[CHECKPOINT]["tasks"] = []
+    health = mirror_health(resource, LocalMirrorMaker(HERE, resource).states(), found, {})
+    assert (health.healthy, health.state) == (True, "Running")
+
+
+def test_a_process_that_does_not_run_is_told() -> None:
+    resource = mirror("stopped")
+    found = present("STOPPED", "STOPPED")
+    health = mirror_health(resource, LocalMirrorMaker(HERE, resource).states(), found, {}, ["process mm2-1 is FATAL"])
+    assert (health.healthy, health.state, health.detail) == (False, "Degraded", "process mm2-1 is FATAL")
+
+
+def test_without_replicas_is_stopped_and_healthy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    region = LocalRegion(tmp_path, ROOT, "west", 20000)
+    region.store(mirror(replicas=0).model_dump(by_alias=True, exclude_none=True, exclude_defaults=False))
+    region.store(program(0))
+    monkeypatch.setattr(local_status, "states", lambda _: [])
+    found = {
+        entry["kind"]: (entry["healthy"], entry["state"], entry["detail"]) for entry in local_status.status(region)
+    }
+    assert found == {
+        "KafkaMirrorMaker2": (True, "Stopped", "as it should be: spec.replicas is 0"),
+        "Deployment": (True, "Stopped", "as it should be: spec.replicas is 0"),
+    }
+    region.store(program(1))
+    assert [entry["healthy"] for entry in local_status.status(region)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("state", "members", "partitions", "topics", "lacks"),
+    [
+        ("Stable", 2, 6, 2, None),
+        ("Stable", 2, 0, 0, None),
+        ("Empty", 0, 0, 2, "0 of 2 are in group 'readers', which is Empty"),
+        ("Stable", 1, 6, 2, "1 of 2 are in group 'readers', which is Stable"),
+        ("PreparingRebalance", 2, 0, 2, "group 'readers' is PreparingRebalance"),
+        ("Stable", 2, 0, 2, "group 'readers' holds no partition of the 2 topics that match ^LH"),
+    ],
+)
+def test_what_two_consumers_of_a_group_lack(
+    state: str, members: int, partitions: int, topics: int, lacks: str | None
+) -> None:
+    group = Group("readers", "^LH", state, members=members, partitions=partitions, topics=topics)
+    assert group.lacks(2) == lacks
+
+
+def program(replicas: int) -> dict[str, Any]:
+    container = {"name": "clock", "image": "clock", "command": ["date"]}
+    document = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "clock", "namespace": "west"},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [container]}}},
+    }
+    Deployment.model_validate(document)
+    return document

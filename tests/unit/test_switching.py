@@ -1,0 +1,396 @@
+"""The gate of a planned switch: what it asks, when it refuses and with which numbers, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import pytest
+from kafka import TopicPartition
+
+from loosehanger.clients.positions import Looker, Positions
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.ledger import LedgerEntry
+from loosehanger.model.applications import Consumer
+from loosehanger.model.marks import Rearmed, Silence, read_marks
+from loosehanger.model.topic_rules import selected_groups
+from loosehanger.model.topology import Mirror
+from loosehanger.platforms import switching
+
+from ..topologies import documents
+
+ORDERS, STOCK = TopicPartition("LH.ORDERS", 0), TopicPartition("LH.STOCK", 0)
+MIRROR = Mirror(
+    *("ab", "a", "b", "region-a", "region-b", "identity", "."),
+    topics=r"LH\..*",
+    topics_exclude="",
+    connector="source",
+    region="region-b",
+    groups="consumer-.*",
+    checkpoint_connector="checkpoints",
+)
+
+
+class Record(NamedTuple):
+    """A record as kafka-python has it."""
+
+    topic: str
+    partition: int
+    offset: int
+    headers: list[tuple[str, bytes]]
+
+
+class Cluster:
+    """A cluster in the way of ``Looker``, whose transactions leave a marker behind each partition's last record."""
+
+    def __init__(self, ends: Positions, committed: dict[str, Positions], members: int = 0, markers: int = 0) -> None:
+        self._ends = ends
+        self._committed = committed
+        self._members = members
+        self._markers = markers
+        self.users = ["admin"]
+        self.deleted: list[str] = []
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def cluster_id(self) -> str:
+        return "an-id"
+
+    def topics(self) -> dict[str, int]:
+        return {part.topic: 1 for part in self._ends} | {"__mm2_offsets": 1, "other": 1}
+
+    def ends(self, topics: list[str]) -> Positions:
+        return {part: end for part, end in self._ends.items() if part.topic in topics}
+
+    def groups(self) -> list[str]:
+        return [*self._committed, "connect-mm2"]
+
+    def committed(self, group: str, topics: list[str]) -> Positions:
+        return {part: at for part, at in self._committed.get(group, {}).items() if part.topic in topics}
+
+    def writers(self, _topics: list[str]) -> list[str]:
+        return self.users
+
+    def written(self, starts: Positions) -> dict[str, int]:
+        return {
+            f"{part.topic} by somebody": end - starts[part] for part, end in self._ends.items() if end > starts[part]
+        }
+
+    def set_committed(self, group: str, offsets: Positions) -> None:
+        self._committed[group] = self._committed.get(group, {}) | offsets
+
+    def delete_topics(self, names: list[str], _bound: float) -> None:
+        self.deleted += names
+
+    def members(self, _group: str) -> int:
+        return self._members
+
+    def records(self, starts: Positions, ends: Positions) -> Iterator[Record]:
+        """Each partition has one run's records in order, from sequence number 0 on."""
+        for part, end in ends.items():
+            for offset in range(starts.get(part, 0), end):
+                yield Record(part.topic, part.partition, offset, [("lh-run", b"run"), ("lh-seq", b"%d" % offset)])
+
+    def records_from(self, starts: Positions, ends: Positions) -> int:
+        return sum(max(0, end - self._markers - starts.get(part, 0)) for part, end in ends.items())
+
+
+class Lab:
+    """Two clusters and the mirror between them; by default everything has arrived."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.states = ["RUNNING", "RUNNING"]
+        self.positions = {ORDERS: 99, STOCK: 9}
+        self.source = Cluster({ORDERS: 100, STOCK: 10}, {"consumer-x": {ORDERS: 100, STOCK: 10}}, members=1)
+        self.target = Cluster({ORDERS: 121, STOCK: 12}, {"consumer-x": {ORDERS: 120, STOCK: 11}}, markers=1)
+        monkeypatch.setattr(
+            switching, "_looker", lambda _, region: self.source if region == "region-a" else self.target
+        )
+        self.told: dict[TopicPartition, int | None] = {}
+        monkeypatch.setattr(switching, "_rest", lambda *_: self)
+        monkeypatch.setattr(switching, "connector_states", lambda *_: self.states)
+        monkeypatch.setattr(switching, "mirror_positions", lambda *_: self.positions)
+
+    def check(self) -> None:
+        switching.check(switching.conditions(cast(Any, self), [MIRROR]))
+
+    def set_positions(self, _connector: str, alias: str, positions: dict[TopicPartition, int | None]) -> None:
+        assert alias == "a"
+        self.told = positions
+
+    def rearm(self) -> list[Rearmed]:
+        return switching.rearm(cast(Any, self), [MIRROR])
+
+    def drain(self) -> None:
+        switching.drain(cast(Any, self), [MIRROR], 0.3)
+
+    mirrors: tuple[Mirror, ...] = (MIRROR,)
+    lost: tuple[str, ...] = ()
+
+    def settle(self, seconds: float = 0.3) -> None:
+        switching.settle(cast(Any, self), [MIRROR], seconds)
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
+    return Lab(monkeypatch)
+
+
+def test_where_everything_has_arrived_the_switch_may_begin_and_has_nothing_to_wait_for(lab: Lab) -> None:
+    lab.check()
+    lab.drain()
+    assert [(c.what, c.value) for c in switching.conditions(cast(Any, lab), [MIRROR])] == [
+        ("ab: connectors and tasks", "RUNNING"),
+        ("ab: records behind", "0"),
+        ("consumer-x: records that it has not read", "0"),
+        ("consumer-x: members in region-b", "0"),
+    ]
+
+
+def test_a_mirror_that_does_not_run_refuses(lab: Lab) -> None:
+    lab.states = ["RUNNING", "FAILED"]
+    with pytest.raises(WrongUseError, match=r"FAILED, RUNNING; it must be RUNNING, each of them; nothing was changed"):
+        lab.check()
+
+
+def test_a_mirror_far_behind_refuses_with_the_numbers(lab: Lab) -> None:
+    lab.source = Cluster({ORDERS: 50_100, STOCK: 10}, {})
+    with pytest.raises(WrongUseError, match=r"ab: records behind: 50,000; it must be 20,000 or less"):
+        lab.check()
+
+
+def test_a_group_far_behind_refuses_with_the_numbers(lab: Lab) -> None:
+    lab.source = Cluster({ORDERS: 100, STOCK: 30_000}, {"consumer-x": {ORDERS: 100}})
+    lab.positions = {ORDERS: 99, STOCK: 29_999}
+    with pytest.raises(WrongUseError, match=r"consumer-x: records that it has not read: 30,000"):
+        lab.check()
+
+
+def test_a_member_at_the_target_refuses_since_its_group_would_not_follow(lab: Lab) -> None:
+    lab.target = Cluster({ORDERS: 121, STOCK: 12}, {"consumer-x": {ORDERS: 120, STOCK: 11}}, members=1, markers=1)
+    with pytest.raises(WrongUseError, match=r"consumer-x: members in region-b: 1; it must be 0"):
+        lab.check()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "position", "missing"),
+    [
+        (100, 120, 95, "ab is 4 records behind"),
+        (90, 120, 99, r"consumer-x has 10 records to read in region-a"),
+        (100, 117, 99, r"consumer-x is 3 records behind in region-b"),
+    ],
+)
+def test_what_does_not_arrive_is_told_with_the_numbers(
+    lab: Lab, source: int, target: int, position: int, missing: str
+) -> None:
+    lab.source = Cluster({ORDERS: 100, STOCK: 10}, {"consumer-x": {ORDERS: source, STOCK: 10}})
+    lab.target = Cluster({ORDERS: 121, STOCK: 12}, {"consumer-x": {ORDERS: target, STOCK: 11}}, markers=1)
+    lab.positions = {ORDERS: position, STOCK: 9}
+    with pytest.raises(LabError, match=rf"^draining \(producers stay stopped, .*\): not within 0 seconds: {missing}"):
+        lab.drain()
+
+
+def test_groups_settle_when_their_offsets_grow_no_more(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switching, "_SETTLED_SECONDS", 0.1)
+    lab.source = Cluster({ORDERS: 200, STOCK: 10}, {"consumer-x": {ORDERS: 90, STOCK: 10}})
+    lab.settle()
+
+
+@pytest.mark.parametrize(
+    ("position", "there", "missing"),
+    [
+        (80, {ORDERS: 80, STOCK: 11}, "LH.ORDERS-0 is not in region-b as far as consumer-x has read it"),
+        (99, {STOCK: 11}, "consumer-x has no offset in region-b for LH.ORDERS-0"),
+        (99, {ORDERS: 80, STOCK: 11}, "offsets of groups grow still"),
+    ],
+)
+def test_what_a_group_would_miss_is_told(lab: Lab, position: int, there: Positions, missing: str) -> None:
+    lab.source = Cluster({ORDERS: 200, STOCK: 10}, {"consumer-x": {ORDERS: 90, STOCK: 10}})
+    lab.target = Cluster({ORDERS: 121, STOCK: 12}, {"consumer-x": there})
+    lab.positions = {ORDERS: position, STOCK: 9}
+    with pytest.raises(LabError, match=rf"^waiting for the groups' offsets .*: not within 0 seconds: {missing}"):
+        lab.settle()
+
+
+FENCED = Silence("region-a", 1, {"LH.ORDERS": {0: 100}, "LH.STOCK": {0: 10}})
+
+
+def test_a_fence_that_holds_says_so(lab: Lab) -> None:
+    found = switching.fence_conditions(cast(Any, lab), "region-a", FENCED)
+    assert [(condition.value, condition.holds) for condition in found] == [("none", True), ("none", True)]
+
+
+def test_who_gets_round_the_fence_is_named_with_numbers(lab: Lab) -> None:
+    lab.source = Cluster({ORDERS: 107, STOCK: 10}, {})
+    lab.source.users = ["admin", "backdoor"]
+    found = switching.fence_conditions(cast(Any, lab), "region-a", FENCED)
+    assert [str(condition) for condition in found] == [
+        "region-a: users that may write events: backdoor; it must be none",
+        "region-a: records written since the fence: 7 in LH.ORDERS by somebody; it must be none",
+    ]
+    assert switching.fence_conditions(cast(Any, lab), "region-a", None)[1].holds is False
+
+
+def test_a_fence_with_a_hole_is_not_kept(lab: Lab, tmp_path: Path) -> None:
+    lab.source.users = ["admin", "backdoor"]
+    with pytest.raises(LabError, match="region-a: the fence has a hole: backdoor may still write events there"):
+        switching.keep_silence(cast(Any, lab), tmp_path, "fence", "region-a")
+    lab.source.users = ["admin"]
+    switching.keep_silence(cast(Any, lab), tmp_path, "fence", "region-a")
+    (kept,) = read_marks(tmp_path, "fence").silences
+    assert kept.ends == FENCED.ends
+
+
+READER = Consumer("consumer-x", "region-c", "region-b", "consumer-x", r"^(.+\.)?LH\..*", "consumer-x")
+
+
+def processed(topic: str, last: int) -> LedgerEntry:
+    return LedgerEntry("processed", "run", "old", topic, 0, 0, last, 1, 2, "consumer-x", 0, last)
+
+
+def test_a_group_begins_behind_what_its_ledger_has(lab: Lab, tmp_path: Path) -> None:
+    ledger = [processed("LH.ORDERS", 99), replace(processed("LH.STOCK", 11), group="another")]
+    switching.start_group(cast(Any, lab), tmp_path, "rollback", READER, ledger, translated=False)
+    assert lab.target.committed("consumer-x", ["LH.ORDERS", "LH.STOCK"]) == {ORDERS: 100, STOCK: 0}
+    (fence,) = read_marks(tmp_path, "rollback").fences
+    assert fence.ends == {"LH.ORDERS": {0: 121}, "LH.STOCK": {0: 12}}
+    assert fence.groups == {"consumer-x": {"LH.ORDERS": {0: 100}, "LH.STOCK": {0: 0}}}
+
+
+def test_after_a_death_it_begins_where_a_mirror_has_translated_it_and_else_by_the_ledger(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """What it read of this region as a copy, before, tells how far it is in the original."""
+    copy = TopicPartition("a.LH.ORDERS", 0)
+    lab.target = Cluster({ORDERS: 50, copy: 70}, {"consumer-x": {copy: 60}})
+    default = replace(MIRROR, policy="default")
+    back = replace(default, source="region-b", target="region-a", source_alias="b", target_alias="a")
+    lab.mirrors = (default, back)
+    ledger = [processed("b.LH.ORDERS", 40), processed("LH.ORDERS", 66)]
+    switching.start_group(cast(Any, lab), tmp_path, "failover", READER, ledger, translated=True)
+    (fence,) = read_marks(tmp_path, "failover").fences
+    # Of both origins' events the ledger speaks by the same names, but runs tell them apart.
+    assert fence.groups["consumer-x"]["a.LH.ORDERS"] == {0: 60}
+    assert fence.groups["consumer-x"]["LH.ORDERS"] == {0: 50}
+
+
+def test_a_group_with_members_is_not_set(lab: Lab, tmp_path: Path) -> None:
+    lab.target = Cluster({ORDERS: 121}, {}, members=2)
+    with pytest.raises(LabError, match="region-b: consumer-x has 2 members still"):
+        switching.start_group(cast(Any, lab), tmp_path, "rollback", READER, [], translated=False)
+
+
+def test_a_group_does_not_begin_before_mirrors_have_brought_what_it_has_read(lab: Lab) -> None:
+    lab.lost = ()
+    switching.await_arrival(cast(Any, lab), "consumer-x", "region-b", 0.2)
+    lab.positions = {ORDERS: 80, STOCK: 9}
+    with pytest.raises(LabError, match=r"LH.ORDERS-0 is not in region-b as far as consumer-x has read it"):
+        switching.await_arrival(cast(Any, lab), "consumer-x", "region-b", 0.2)
+
+
+def test_a_mirror_that_goes_takes_its_own_topics_with_it(lab: Lab) -> None:
+    target = {f"{kind}StorageTopic": f"__ab_{kind}" for kind in ("config", "offset", "status")}
+    (document,) = documents(
+        {
+            "apiVersion": "kafka.strimzi.io/v1",
+            "kind": "KafkaMirrorMaker2",
+            "metadata": {"name": "ab", "namespace": "region-b"},
+            "spec": {"target": target},
+        }
+    )
+    lab.mirrors = (replace(MIRROR, offset_syncs="target"),)
+    switching.forget_mirrors(cast(Any, lab), [document])
+    internal = ["a.checkpoints.internal", "mm2-offset-syncs.a.internal"]
+    assert lab.target.deleted == ["__ab_config", "__ab_offset", "__ab_status", *internal]
+
+
+def test_marks_tell_how_far_everything_was(lab: Lab, tmp_path: Path) -> None:
+    lab.states = ["STOPPED"]
+    switching.keep_marks(cast(Any, lab), tmp_path, "failover", [MIRROR])
+    (fence,) = read_marks(tmp_path, "failover").fences
+    assert (fence.mirror, fence.target, fence.cluster) == ("ab/a", "region-b", "an-id")
+    assert fence.ends == {"LH.ORDERS": {0: 121}, "LH.STOCK": {0: 12}}
+    assert fence.positions == {"LH.ORDERS": {0: 99}, "LH.STOCK": {0: 9}}
+    assert fence.groups == {"consumer-x": {"LH.ORDERS": {0: 120}, "LH.STOCK": {0: 11}}}
+
+
+def test_a_mirror_that_has_tasks_still_is_not_held(lab: Lab, tmp_path: Path) -> None:
+    lab.states = ["STOPPED", "RUNNING"]
+    with pytest.raises(LabError, match="region-b: source has tasks still: RUNNING"):
+        switching.keep_marks(cast(Any, lab), tmp_path, "failover", [replace(MIRROR, state="stopped")])
+    # Of one that goes on copying, only what translates groups is held.
+    with pytest.raises(LabError, match="region-b: checkpoints has tasks still: RUNNING"):
+        switching.keep_marks(cast(Any, lab), tmp_path, "failover", [replace(MIRROR, checkpoint_state="stopped")])
+
+
+def test_a_cluster_that_does_not_answer_is_named() -> None:
+    from loosehanger.clients.connection import Connection
+
+    with pytest.raises(LabError, match="region-a: the cluster does not answer"):
+        Looker("region-a", Connection(("127.0.0.1:1",)))
+
+
+@pytest.mark.parametrize(
+    ("groups", "excluded", "selected"),
+    [
+        (".*", "", ["consumer-x", "shop"]),
+        ("consumer-.*, shop", "sh.*", ["consumer-x"]),
+        ("", "", []),
+    ],
+)
+def test_the_groups_that_a_mirror_translates(groups: str, excluded: str, selected: list[str]) -> None:
+    mirror = replace(MIRROR, groups=groups, groups_exclude=excluded)
+    there = ["shop", "consumer-x", "connect-mm2", "console-consumer-77", "__strimzi"]
+    assert selected_groups(mirror, there) == selected
+
+
+GONE = TopicPartition("LH.GONE", 0)
+
+
+def made_again(lab: Lab, **of_source: Any) -> Lab:
+    """The source was made again and filled from the target; of one partition that the mirror knew, nothing is left."""
+    lab.states = ["STOPPED"]
+    lab.positions = {ORDERS: 4711, GONE: 5}
+    lab.source = Cluster({ORDERS: 130, STOCK: 0}, {"consumer-x": {ORDERS: of_source.pop("read", 130)}})
+    lab.target = Cluster({ORDERS: 151, STOCK: 0}, {"consumer-x": {ORDERS: 120}}, **of_source)
+    return lab
+
+
+def test_a_mirror_is_re_armed_at_the_end_of_what_both_sides_have(lab: Lab) -> None:
+    (done,) = made_again(lab).rearm()
+    assert lab.told == {ORDERS: 129, GONE: None}
+    assert done == Rearmed("ab/a", {"LH.ORDERS": {0: 129}})
+    assert (lab.source.deleted, lab.target.deleted) == (["mm2-offset-syncs.b.internal"], ["a.checkpoints.internal"])
+    assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 151}
+
+
+def test_a_group_that_has_not_read_everything_stays_where_it_is(lab: Lab) -> None:
+    made_again(lab, read=125).rearm()
+    assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 120}
+
+
+def test_a_mirror_that_runs_is_not_re_armed(lab: Lab) -> None:
+    made_again(lab).states = ["STOPPED", "RUNNING"]
+    with pytest.raises(LabError, match="region-b: ab is not stopped: STOPPED, RUNNING"):
+        lab.rearm()
+    assert lab.told == {}
+
+
+def test_a_group_with_members_at_the_target_is_named_before_anything_changes(lab: Lab) -> None:
+    with pytest.raises(LabError, match="region-b: consumer-x has 1 members still"):
+        made_again(lab, members=1).rearm()
+    assert lab.told == {}
+
+
+@pytest.mark.parametrize(
+    ("states", "holds"), [(["STOPPED"], True), (["RUNNING"], False), (["STOPPED", "PAUSED"], False)]
+)
+def test_before_its_source_is_wiped_a_mirror_has_to_be_stopped(lab: Lab, states: list[str], holds: bool) -> None:
+    lab.states = states
+    (condition,) = switching.standstill(cast(Any, lab), [MIRROR])
+    assert (condition.what, condition.holds) == ("ab: connectors", holds)

@@ -1,0 +1,355 @@
+"""The watch's rounds: what is new comes in, what was made again or deleted is said, and a restart changes nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+
+from loosehanger.clients.connection import Connection
+from loosehanger.model.claims import claims_of
+from loosehanger.model.topology import Mirror
+from pipeline import watching
+from pipeline.clusters import NoAnswerError
+from pipeline.continuity import Folder
+from pipeline.mirror_positions import Positions
+from pipeline.outlines import CONTENT
+from pipeline.watching import Options, Reading, Scope, Watch, scope_of
+
+MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", "", "c")
+OPTIONS = Options(every_s=0.01, late_after_s=10, lateness_s=600, kept_s=3600, minutes=5, products=5)
+NOW = 1_800_000_005_000
+
+
+class Row(SimpleNamespace):
+    """What Spark gives: by attribute and by name."""
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+
+@dataclass
+class Topic:
+    """A topic of one partition: values, of which the first may have been deleted."""
+
+    id: str = "1"
+    start: int = 0
+    values: list[str] = field(default_factory=list)
+
+
+class World:
+    """Two clusters and a mirror, in memory."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, dict[str, Topic]] = {"europe": {"LH.A": Topic()}, "na": {"LH.A": Topic()}}
+        self.away: set[str] = set()
+        self.positions: dict[str, dict[TopicPartition, int]] = {MIRROR.id: {}}
+        self.deleted: dict[str, dict[TopicPartition, int]] = {}
+        self.settings: dict[str, dict[str, str]] = {}
+
+    def write(self, region: str, values: str, topic: str = "LH.A") -> None:
+        """A record for each letter."""
+        self.topics[region][topic].values += values
+
+    def copy(self, values: str, topic: str = "LH.A") -> None:
+        """The mirror has copied everything; what has arrived may be something else."""
+        self.write("na", values, topic)
+        self.positions[MIRROR.id][TopicPartition(topic, 0)] = len(self.topics["europe"][topic].values) - 1
+
+
+class StubCluster:
+    """A cluster of the world."""
+
+    def __init__(self, world: World, region: str) -> None:
+        self.world, self.region = world, region
+
+    def of(self, place: TopicPartition) -> Topic:
+        """A topic."""
+        if self.region in self.world.away:
+            raise NoAnswerError(f"{self.region}: the cluster does not answer")
+        return self.world.topics[self.region][place.topic]
+
+    def inventory(self) -> dict[str, tuple[str, int]]:
+        if self.region in self.world.away:
+            raise NoAnswerError(f"{self.region}: the cluster does not answer")
+        return {name: (topic.id, 1) for name, topic in self.world.topics[self.region].items()}
+
+    def start_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {place: self.of(place).start for place in partitions}
+
+    def written_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {place: len(self.of(place).values) for place in partitions}
+
+    def offsets_from(self, partitions: Iterable[TopicPartition], _: int) -> dict[TopicPartition, int]:
+        return self.start_offsets(partitions)
+
+    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, Any]]:
+        self.inventory()
+        return {
+            topic: {name: SimpleNamespace(value=value) for name, value in self.world.settings.get(topic, {}).items()}
+            for topic in topics
+        }
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class StubReader(watching.RegionReader):
+    """Reads the world without Spark."""
+
+    world: World
+
+    def __init__(self, _: Any, region: Any) -> None:
+        super().__init__(None, region)
+        self.guard = SimpleNamespace(look=lambda *_: self.world.deleted.get(self.name, {}))  # type: ignore[assignment]
+
+    def read(self, wanted: Mapping[TopicPartition, int], _: Mapping[str, str]) -> Reading:
+        rows, until, lost, back, starts = [], {}, {}, [], {}
+        self.cluster.inventory()
+        for place, offset in wanted.items():
+            topic = self.world.topics[self.name][place.topic]
+            starts[place] = topic.start
+            if offset > len(topic.values):
+                back.append(place)
+                continue
+            first = max(offset, topic.start)
+            until[place] = len(topic.values)
+            if first > offset:
+                lost[place] = first - offset
+            for number, value in enumerate(topic.values[first:], first):
+                content = dict.fromkeys(CONTENT, zlib.crc32(value.encode()))
+                rows.append(
+                    Row(
+                        topic=place.topic, partition=0, bucket=NOW // 10_000, event="", records=1, first=number,
+                        last=number, bytes=1, **content,
+                    )
+                )  # fmt: skip
+        return Reading(starts, until, lost, tuple(back), rows)  # type: ignore[arg-type]
+
+
+class StubLab:
+    """What the watch wants of a lab."""
+
+    scenario = "s"
+    mirrors = (MIRROR,)
+    claims = claims_of(mirrors)
+    clusters: Mapping[str, str] = {"europe": "1", "na": "2"}
+
+    def region(self, name: str) -> Any:
+        """A region."""
+        return SimpleNamespace(name=name, connection=lambda _: Connection(("x:1",)))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    found = World()
+    StubReader.world = found
+    monkeypatch.setattr(watching, "RegionReader", StubReader)
+    monkeypatch.setattr(watching, "Cluster", SimpleNamespace(of=lambda region: StubCluster(found, region.name)))
+    monkeypatch.setattr(watching, "name_records", lambda *_: None)
+    monkeypatch.setattr(watching, "is_alive", lambda _: False)
+    monkeypatch.setattr(watching, "_LOOK_S", 0.0)
+    monkeypatch.setattr(time, "time", lambda: NOW / 1000)
+    monkeypatch.setattr(Positions, "start", lambda _: None)
+    monkeypatch.setattr(Positions, "positions", lambda _: found.positions)
+    return found
+
+
+def watch_of(world: World, folder: Path, said: list[str] | None = None) -> Watch:
+    """A watch of the world as it is."""
+    inventories = {name: StubCluster(world, name).inventory() for name in world.topics}
+    scope = scope_of(StubLab(), StubLab.clusters, inventories)  # type: ignore[arg-type]
+    report = said.append if said is not None else pytest.fail
+    return Watch(None, StubLab(), scope, OPTIONS, Folder(folder), report)  # type: ignore[arg-type]
+
+
+def numbers(watch: Watch, topic: str = "LH.A") -> dict[str, int]:
+    """What a flow's newest numbers are, without zeros."""
+    (flow,) = [flow for flow in watch.document()["flows"] if flow["topic"] == topic]
+    names = ("records", "copies", "older", *watching._NUMBERS)
+    return {name: flow[name] for name in names if flow[name] and not name.endswith("buckets")}
+
+
+def rounds(watch: Watch, count: int = 2) -> None:
+    """So many of them."""
+    for _ in range(count):
+        watch.round()
+
+
+def test_records_are_in_flight_until_they_are_copied_and_missing_if_they_were_passed(
+    world: World, tmp_path: Path
+) -> None:
+    with watch_of(world, tmp_path) as watch:
+        world.write("europe", "abc")
+        rounds(watch, 3)
+        assert numbers(watch) == {"records": 3, "in_flight": 3}
+        world.copy("ac")
+        rounds(watch)
+        assert numbers(watch) == {"records": 3, "copies": 2, "missing": 1}
+        (finding,) = watch.document()["findings"]
+        assert (finding["target"], finding["topic"], finding["verdict"]) == ("na", "LH.A", "missing")
+        world.write("na", "b")
+        rounds(watch)
+        assert numbers(watch) == {"records": 3, "copies": 3}
+        assert watch.document()["findings"] == []
+
+
+def test_records_are_named_beside_the_rounds_and_only_while_they_are_what_was_judged(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def name(_spark: Any, _read: Any, _books: Any, found: Mapping[Any, Any], _count: int) -> None:
+        begun.set()
+        assert go_on.wait(10)
+        for account in found.values():
+            account.kinds, account.examples = {"missing": account.records - account.copies}, [{"kind": "missing"}]
+
+    monkeypatch.setattr(watching, "name_records", name)
+    with watch_of(world, tmp_path) as watch:
+        world.write("europe", "abc")
+        world.copy("a")
+        rounds(watch)
+        assert begun.wait(10)
+        rounds(watch)
+        assert watch.document()["findings"][0]["examples"] == [], "a round does not wait for it"
+        world.write("na", "b")
+        go_on.set()
+        deadline = time.monotonic() + 10
+        while not (found := watch.document()["findings"]) or not found[0]["examples"]:
+            assert time.monotonic() < deadline
+            watch.round()
+        assert found[0]["missing"] == 1, "what was named of the bucket as it was before is no longer true"
+
+
+def test_a_watch_that_was_ended_anywhere_goes_on_where_it_was(world: World, tmp_path: Path) -> None:
+    with watch_of(world, tmp_path) as watch:
+        world.write("europe", "ab")
+        world.copy("a")
+        rounds(watch)
+    world.write("europe", "c")
+    for _ in range(2):
+        with watch_of(world, tmp_path) as watch:
+            rounds(watch)
+            assert numbers(watch) == {"records": 3, "copies": 1, "in_flight": 2}
+    world.copy("bc")
+    with watch_of(world, tmp_path) as watch:
+        rounds(watch)
+        assert numbers(watch) == {"records": 3, "copies": 3}
+    StubLab.clusters = {"europe": "1", "na": "3"}
+    said: list[str] = []
+    try:
+        with watch_of(world, tmp_path, said):
+            assert "starting anew: the cluster of na is another one" in said[0]
+    finally:
+        StubLab.clusters = {"europe": "1", "na": "2"}
+
+
+def test_a_topic_that_is_made_later_is_judged_from_its_first_record_on(world: World, tmp_path: Path) -> None:
+    with watch_of(world, tmp_path) as watch:
+        rounds(watch)
+        world.topics["europe"]["LH.B"] = Topic(values=list("abc"))
+        rounds(watch, 3)
+        assert numbers(watch, "LH.B") == {"records": 3, "in_flight": 3}
+        world.topics["na"]["LH.B"] = Topic()
+        world.copy("ac", "LH.B")
+        rounds(watch, 3)
+        assert numbers(watch, "LH.B") == {"records": 3, "copies": 2, "missing": 1}
+
+
+def test_a_region_that_does_not_answer_is_no_loss(world: World, tmp_path: Path) -> None:
+    with watch_of(world, tmp_path) as watch:
+        world.write("europe", "ab")
+        world.copy("ab")
+        world.away = {"na"}
+        rounds(watch, 3)
+        assert watch.document()["problems"] == ["na: the cluster does not answer"]
+        assert numbers(watch).get("missing") is None
+        world.away = set()
+        rounds(watch, 3)
+        assert watch.document()["problems"] == []
+        assert numbers(watch) == {"records": 2, "copies": 2}
+
+
+def test_a_topic_that_was_made_again_is_said_and_judged_anew(world: World, tmp_path: Path) -> None:
+    with watch_of(world, tmp_path) as watch:
+        world.write("europe", "abc")
+        rounds(watch)
+        world.topics["europe"]["LH.A"] = Topic("2", values=list("d"))
+        rounds(watch)
+        assert "made again" in watch.document()["notes"][0]["says"]
+        assert not any(numbers(watch).get(name) for name in ("missing", "unexpected", "in_flight"))
+
+
+def test_a_partition_that_ends_before_what_was_read_of_it_is_said(world: World, tmp_path: Path) -> None:
+    with watch_of(world, tmp_path) as watch:
+        world.write("europe", "abc")
+        rounds(watch)
+        world.topics["europe"]["LH.A"].values = ["x"]
+        rounds(watch)
+        (note,) = watch.document()["notes"]
+        assert (note["topic"], note["partition"]) == ("LH.A", 0)
+        assert "ends before what was read" in note["says"]
+
+
+def test_what_was_deleted_before_it_was_read_is_not_judged(world: World, tmp_path: Path) -> None:
+    with watch_of(world, tmp_path) as watch:
+        rounds(watch)
+        world.write("europe", "abcde")
+        world.topics["europe"]["LH.A"].start = 3
+        world.copy("de")
+        rounds(watch, 3)
+        (note,) = watch.document()["notes"]
+        assert (note["offsets"], note["region"]) == (3, "europe")
+        assert "not judged" in note["says"]
+        assert watch.document()["findings"] == []
+
+
+def test_what_was_deleted_at_a_target_is_said(world: World, tmp_path: Path) -> None:
+    with watch_of(world, tmp_path) as watch:
+        rounds(watch)
+        world.deleted = {"na": {TopicPartition("LH.A", 0): 7}}
+        watch.round()
+        world.deleted = {}
+        watch.round()
+        (note,) = watch.document()["notes"]
+        assert (note["offsets"], note["region"]) == (7, "na")
+        assert "deleted at the target" in note["says"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("cleanup.policy", "compact,delete", "LH.B in europe is compacted"),
+        ("message.timestamp.type", "LogAppendTime", "LH.B in na has the time of arrival"),
+    ],
+)
+def test_a_topic_whose_records_cannot_be_compared_is_said(
+    world: World, tmp_path: Path, name: str, value: str, why: str
+) -> None:
+    world.topics["europe"]["LH.B"] = Topic(values=list("abc"))
+    world.topics["na"]["LH.B"] = Topic(values=list("x"))
+    world.settings["LH.B"] = {name: value}
+    with watch_of(world, tmp_path) as watch:
+        rounds(watch)
+        assert [(entry["topic"], entry["why"]) for entry in watch.document()["not_judged"]] == [("LH.B", why)]
+        assert [flow["topic"] for flow in watch.document()["flows"]] == ["LH.A"]
+        assert watch.document()["findings"] == []
+
+
+def test_a_mirror_of_which_nothing_is_claimed_is_not_judged() -> None:
+    lab = SimpleNamespace(mirrors=(MIRROR,), claims=())
+    inventories = {"europe": {"LH.A": ("1", 2)}, "na": {"LH.A": ("1", 2)}}
+    scope: Scope = scope_of(lab, {"europe": "1", "na": "2"}, inventories)  # type: ignore[arg-type]
+    assert scope.flows == ()
+    ((flow, reason),) = scope.excused.values()
+    assert flow.topic == "LH.A"
+    assert "claims" in reason
