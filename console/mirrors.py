@@ -13,8 +13,8 @@ from console.cluster import UnreachableError
 from console.models import Connector, Health, Mirror, Position, Task
 from console.settings import ConnectAccess
 from loosehanger.errors import WrongUseError
+from loosehanger.model.mirror import Mirror as Described
 from loosehanger.model.topic_rules import DEFAULT_EXCLUDED, IDENTITY_POLICY
-from loosehanger.model.topology import Mirror as Described
 from loosehanger.traces import innermost_cause
 
 if TYPE_CHECKING:

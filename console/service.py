@@ -30,7 +30,7 @@ from console.models import (
 )
 from console.settings import RegionSettings, Settings
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.topology import Mirror as Route
+from loosehanger.model.mirror import Mirror as Route
 
 if TYPE_CHECKING:
     from loosehanger.model.origins import Place

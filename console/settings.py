@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from console.geography import MOST_NORTHERN, Coordinates
 from loosehanger.clients.connection import Connection
 from loosehanger.errors import WrongUseError
-from loosehanger.model.topology import Mirror, read_routes
+from loosehanger.model.mirror import Mirror, read_routes
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 

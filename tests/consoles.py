@@ -43,7 +43,7 @@ from console.settings import ConnectAccess, RegionSettings, Settings
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.loss import Danger
 from loosehanger.errors import WrongUseError
-from loosehanger.model.topology import Mirror as Route
+from loosehanger.model.mirror import Mirror as Route
 
 HOSTILE = '</pre><script>document.title="taken"</script><img src=x onerror=alert(1)>\x1b[31m\u202e"\'&'
 PASSWORD = "a password of the tests"

@@ -25,9 +25,9 @@ from loosehanger.model.marks import (
     mark_of_group,
     read_marks,
 )
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.plan import Part, Plan, steps
 from loosehanger.model.record import Lab, check_stage, load_lab, read_progress
-from loosehanger.model.topology import Mirror
 from loosehanger.platforms import switching
 from loosehanger.platforms.entry_points import EntryPoints, Parameters, Plans, Result
 from loosehanger.platforms.proving import prove

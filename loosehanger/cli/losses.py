@@ -10,9 +10,9 @@ from loosehanger.clients.connect import Rest
 from loosehanger.clients.loss import Danger, LossWatch, by_topic
 from loosehanger.clients.positions import Looker, mirror_positions
 from loosehanger.errors import LabError
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import PROVER, Lab
 from loosehanger.model.topic_rules import selected_topics
-from loosehanger.model.topology import Mirror
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from .mirror import Mirror
 from .origins import Place, writers
 from .topic_rules import selected_topics, target_topic
-
-if TYPE_CHECKING:
-    from .topology import Mirror
 
 
 def chain_of(mirrors: Iterable[Mirror], names: Sequence[str]) -> tuple[Mirror, ...]:

@@ -19,10 +19,11 @@ from .claims import (
     DeclaredWhole,
     kind_of,
 )
+from .mirror import Mirror
 from .origins import Place, copies
 from .scenario import Scenario
 from .topic_rules import selected_topics, target_topic
-from .topology import Mirror, Topology
+from .topology import Topology
 
 
 def check_claims(scenario: Scenario, topology: Topology) -> None:

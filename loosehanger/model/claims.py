@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from .chains import as_mirror, chain_of
+from .mirror import Mirror
 from .validation import Entry
-
-if TYPE_CHECKING:
-    from .topology import Mirror
 
 Kind = Literal["copy", "contains", "through", "absent", "whole", "kept", "groups"]
 """``copy``: the target topics are the source's, exactly, and have no other writer. ``contains``: every record of the

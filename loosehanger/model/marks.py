@@ -14,7 +14,7 @@ from typing import Any
 
 from loosehanger.files import write_file
 
-from .topology import Mirror
+from .mirror import Mirror
 
 Offsets = dict[str, dict[int, int]]
 """An offset for each partition of topics."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from .mirror import Mirror
 from .topic_rules import selected_topics, source_topic, target_topic
-
-if TYPE_CHECKING:
-    from .topology import Mirror
 
 
 class Place(NamedTuple):

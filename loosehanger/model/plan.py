@@ -14,8 +14,9 @@ from .claim_checks import check_claims, check_writers
 from .claims import claims_of
 from .documents import Document
 from .link_settings import OneWay
+from .mirror import Mirror
 from .scenario import COPYING, DROPPED, HELD, MIRROR, REARMED, Life, Scenario, Stage, is_held
-from .topology import Mirror, SecretCopy, Topology, identity_of
+from .topology import SecretCopy, Topology, identity_of
 
 
 class Part(StrEnum):

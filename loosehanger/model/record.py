@@ -20,11 +20,12 @@ from loosehanger.paths import lab_home
 from .claims import Claim, DeclaredClaim, Window, chains_of, claims_of, from_record
 from .documents import Document
 from .marks import Marks, mark_of, read_marks
+from .mirror import Mirror
 from .progress import Progress as Progress
 from .progress import read_progress as read_progress
 from .progress import required_progress, unreadable
 from .scenario import Scenario
-from .topology import Mirror, Topology
+from .topology import Topology
 
 ADMINISTRATOR, PROVER = "admin", "prover"
 """The kit's own users in every region with a cluster."""

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from loosehanger.errors import WrongUseError
 
-if TYPE_CHECKING:
-    from .topology import Mirror
+from .mirror import Mirror
 
 IDENTITY_POLICY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 DEFAULT_EXCLUDED = r"mm2.*\.internal, .*\.replica, __.*"

@@ -19,9 +19,9 @@ from loosehanger.clients.positions import Looker
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
 from loosehanger.model.marks import Fence, Rescue, mark_of
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import ADMINISTRATOR, Lab
 from loosehanger.model.topic_rules import target_topic
-from loosehanger.model.topology import Mirror
 
 from .switching import beyond, fence_ends
 

@@ -23,6 +23,7 @@ from loosehanger.model import marks
 from loosehanger.model.applications import Consumer
 from loosehanger.model.documents import Document
 from loosehanger.model.marks import Fence, Offsets, Rearmed, Silence, keep_fence, mark_of, mark_of_group
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.origins import event_topic
 from loosehanger.model.record import ADMINISTRATOR, Lab
 from loosehanger.model.scenario import COPYING, DROPPED, HELD, REARMED, Scenario
@@ -35,7 +36,6 @@ from loosehanger.model.topic_rules import (
     selected_topics,
     target_topic,
 )
-from loosehanger.model.topology import Mirror
 from loosehanger.waiting import wait_for
 
 T = TypeVar("T")

@@ -31,7 +31,7 @@ from bench.common import configure, machine, percentiles, sandbox, table
 from bench.latency import run as latencies
 from bench.mirroring import mirrored
 from loosehanger.clients.links import ask, relay_folders
-from loosehanger.model.topology import Mirror
+from loosehanger.model.mirror import Mirror
 from loosehanger.waiting import wait_for
 from sandbox import Kit
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loosehanger.model.claims import Claim
-from loosehanger.model.topology import Mirror
+from loosehanger.model.mirror import Mirror
 from pipeline.comparison import Counts
 from pipeline.configurations import Difference
 from pipeline.cuts import Cut

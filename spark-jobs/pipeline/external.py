@@ -10,9 +10,9 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from loosehanger.clients.connection import Connection
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import Lab, Region
 from loosehanger.model.topic_rules import selected_topics, target_topic
-from loosehanger.model.topology import Mirror
 from pipeline.clusters import USER, Cluster, NoAnswerError, consumer_settings
 from pipeline.mirrors import UNKNOWN, MirrorProgress
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loosehanger.model.topology import Mirror
+from loosehanger.model.mirror import Mirror
 
 FlowId = str
 MirrorId = str

@@ -14,7 +14,7 @@ from kafka import TopicPartition
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.loss import Exposure, LossWatch
 from loosehanger.errors import LabError
-from loosehanger.model.topology import Mirror
+from loosehanger.model.mirror import Mirror
 from pipeline.flows import MirrorId
 from pipeline.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress
 

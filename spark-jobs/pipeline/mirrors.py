@@ -10,7 +10,7 @@ from typing import Any
 from kafka import TopicPartition
 
 from loosehanger.clients.connect import ConnectError, Rest, parts
-from loosehanger.model.topology import Mirror
+from loosehanger.model.mirror import Mirror
 
 _HTTP_TIMEOUT_S = 10
 _POLL_S = 0.5

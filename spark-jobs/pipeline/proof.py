@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from loosehanger.errors import LabError
 from loosehanger.model.chains import begins_with
 from loosehanger.model.claims import OF_LEDGERS, Forbidden
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import Lab
 from loosehanger.model.rights import readers_from
 from loosehanger.model.topic_rules import named_topics, selected_topics, source_topic, target_topic
-from loosehanger.model.topology import Mirror
 from loosehanger.paths import lab_home
 from pipeline.clusters import Cluster, NoAnswerError
 from pipeline.comparison import compare

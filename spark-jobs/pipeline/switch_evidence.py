@@ -15,10 +15,10 @@ from loosehanger.errors import LabError
 from loosehanger.ledger import LedgerEntry, ledger_files, read_entries
 from loosehanger.model.claims import Claim
 from loosehanger.model.marks import Fence, Marks, last_wipe_ms, mark_of_group, read_marks
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.origins import event_topic
 from loosehanger.model.record import ADMINISTRATOR, Lab
 from loosehanger.model.recovery import Recovery, recovery
-from loosehanger.model.topology import Mirror
 from pipeline.clusters import Cluster
 from pipeline.cuts import freeze
 from pipeline.reading import Ranges, read_records

@@ -24,10 +24,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.loss import WARN_S, by_topic
 from loosehanger.errors import LabError
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.origins import counted
 from loosehanger.model.record import ADMINISTRATOR, Lab, Region
 from loosehanger.model.topic_rules import selected_topics, target_topic
-from loosehanger.model.topology import Mirror
 from pipeline import aggregates
 from pipeline.activity import Activity
 from pipeline.audit_table import AuditTable

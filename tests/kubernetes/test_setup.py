@@ -233,4 +233,10 @@ def test_three_files_are_a_scenario(kit: Kit, operators: StandIn, api_server: Ap
     applied = present(api_server, STRIMZI, "KafkaMirrorMaker2", "mm2", "north-america")
     assert applied["spec"]["mirrors"][0]["source"]["bootstrapServers"] == "europe-kafka-bootstrap.europe.svc:9098"
     shown = json.loads(kit.run("status", "--json").stdout)
-    assert (shown["scenario"], shown["stage"]) == (NAME, "setup")
+    assert (shown["scenario"], shown["stage"], shown["healthy"]) == (NAME, "setup", True)
+    used = {name for name, components in shown["regions"].items() if components}
+    assert used == {"europe", "north-america"}
+    assert api_server.get(namespace_document("south-america")) is None
+    again = kit.run("setup", NAME, "-i", "inventories/strimzi")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert recap(again.stdout) == {}

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from kafka import TopicPartition
 
-from loosehanger.model.topology import Mirror
+from loosehanger.model.mirror import Mirror
 from pipeline.balance import (
     DIFFERENT,
     EQUAL,

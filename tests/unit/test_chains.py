@@ -12,8 +12,9 @@ from loosehanger.errors import WrongUseError
 from loosehanger.model.chains import as_mirror, begins_with, chain_of, stations
 from loosehanger.model.claim_checks import check_claims
 from loosehanger.model.claims import DeclaredThrough, claims_of, from_record, recorded
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.topic_rules import target_topic
-from loosehanger.model.topology import Mirror, Topology
+from loosehanger.model.topology import Topology
 from pipeline.comparison import Counts
 from pipeline.evidence import Evidence
 from pipeline.flows import Flow

@@ -9,7 +9,7 @@ import pytest
 
 from console.models import Connector, Mirror, Position, Task
 from console.settings import ConnectAccess, RegionSettings, Settings
-from loosehanger.model.topology import Mirror as Route
+from loosehanger.model.mirror import Mirror as Route
 
 from ..consoles import NOWHERE, MadeUpMirror, MadeUpService, route, running, settings
 

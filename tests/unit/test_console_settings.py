@@ -11,7 +11,7 @@ from console.__main__ import listen
 from console.geography import Coordinates
 from console.settings import Settings
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.topology import routes_text
+from loosehanger.model.mirror import routes_text
 from tests.consoles import route, secret
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loosehanger.model.claims import DeclaredContains, DeclaredWhole, claims_of
-from loosehanger.model.topology import Mirror
+from loosehanger.model.mirror import Mirror
 from pipeline.comparison import Counts
 from pipeline.evidence import Evidence
 from pipeline.flows import Flow

@@ -8,7 +8,7 @@ import pytest
 
 from loosehanger.cli.losses import Standing
 from loosehanger.clients.loss import Danger
-from loosehanger.model.topology import Mirror
+from loosehanger.model.mirror import Mirror
 
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", "", "c")
 

@@ -22,8 +22,8 @@ from loosehanger.model.marks import (
     put_away,
     read_marks,
 )
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.recovery import recovery
-from loosehanger.model.topology import Mirror
 
 OLD, NEW = "cluster-of-a", "cluster-of-b"
 FENCE = Fence(

@@ -12,7 +12,7 @@ from kafka import TopicPartition
 
 from loosehanger.errors import LabError
 from loosehanger.model.marks import Fence, Rescue, keep_fence, keep_rescue, last_fence, read_marks
-from loosehanger.model.topology import Mirror
+from loosehanger.model.mirror import Mirror
 from loosehanger.platforms import rescue as module
 from loosehanger.platforms.rescue import HEADER, rescue
 

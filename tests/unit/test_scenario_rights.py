@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from loosehanger.model.documents import Document
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.outline import SETUP
 from loosehanger.model.scenario import MIRROR, read_scenario, scenario_names
 from loosehanger.model.topic_rules import target_topic
-from loosehanger.model.topology import Mirror, Topology
+from loosehanger.model.topology import Topology
 
 from ..topologies import documents, kafka
 

@@ -16,7 +16,7 @@ from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from loosehanger.model.topology import Mirror
+from loosehanger.model.mirror import Mirror
 from pipeline import differences, records
 from pipeline.clusters import Config
 from pipeline.comparison import Comparison, Counts

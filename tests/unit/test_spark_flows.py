@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.model.claims import DeclaredContains, claims_of
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.topic_rules import selected_topics, target_topic
-from loosehanger.model.topology import Mirror
 from pipeline.comparison import Comparison
 from pipeline.cuts import Cut, Frozen
 from pipeline.evidence import Evidence

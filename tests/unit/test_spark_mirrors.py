@@ -13,8 +13,8 @@ import pytest
 from kafka import TopicPartition
 
 from loosehanger.errors import WrongUseError
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.topic_rules import named_topics, selected_topics, target_topic
-from loosehanger.model.topology import Mirror
 from pipeline.clusters import Config
 from pipeline.configurations import Difference, compare_configs
 from pipeline.latency import percentiles

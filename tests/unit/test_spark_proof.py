@@ -21,8 +21,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 import prove
 from loosehanger.clients.connection import Connection
 from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import Lab, Region
-from loosehanger.model.topology import Mirror
 from pipeline import files, proof
 from pipeline.clusters import Cluster, Config, NoAnswerError
 from pipeline.comparison import Counts

@@ -12,8 +12,8 @@ from kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from loosehanger.model.claims import claims_of
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.topic_rules import source_topic
-from loosehanger.model.topology import Mirror
 from pipeline import records, shortfall
 from pipeline.comparison import Beginning, Counts
 from pipeline.configurations import config_differences

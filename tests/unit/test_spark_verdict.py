@@ -16,7 +16,7 @@ from rich.console import Console
 
 from loosehanger.errors import WrongUseError
 from loosehanger.model.claims import claims_of
-from loosehanger.model.topology import Mirror
+from loosehanger.model.mirror import Mirror
 from pipeline import submit
 from pipeline.clusters import Config
 from pipeline.comparison import Counts

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from rich.console import Console
 
 from loosehanger.errors import LabError
-from loosehanger.model.topology import Mirror
+from loosehanger.model.mirror import Mirror
 from pipeline import aggregates
 from pipeline.activity import Activity
 from pipeline.audit_table import AuditTable

@@ -10,9 +10,9 @@ import pytest
 from loosehanger.cli import commands
 from loosehanger.ledger import Ledger
 from loosehanger.model.marks import Fence, Loss, Rescue, Wipe, keep_fence, keep_loss, keep_rescue, keep_wipe
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import Lab, Progress, Region
 from loosehanger.model.scenario import Scenario, read_scenario
-from loosehanger.model.topology import Mirror
 from loosehanger.platforms import switching
 from loosehanger.platforms.switching import Condition
 

@@ -15,8 +15,8 @@ from loosehanger.errors import LabError, WrongUseError
 from loosehanger.ledger import LedgerEntry
 from loosehanger.model.applications import Consumer
 from loosehanger.model.marks import Rearmed, Silence, read_marks
+from loosehanger.model.mirror import Mirror
 from loosehanger.model.topic_rules import selected_groups
-from loosehanger.model.topology import Mirror
 from loosehanger.platforms import switching
 
 from ..topologies import documents

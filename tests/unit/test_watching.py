@@ -16,7 +16,7 @@ from kafka import TopicPartition
 
 from loosehanger.clients.connection import Connection
 from loosehanger.model.claims import claims_of
-from loosehanger.model.topology import Mirror
+from loosehanger.model.mirror import Mirror
 from pipeline import watching
 from pipeline.clusters import NoAnswerError
 from pipeline.continuity import Folder

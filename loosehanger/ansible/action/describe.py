@@ -18,7 +18,8 @@ from ansible.template import trust_as_template
 from loosehanger.ansible.described import FACT, described, scenario_of
 from loosehanger.ansible.kit_action import KitAction
 from loosehanger.model.documents import read_file
-from loosehanger.model.topology import Topology, routes_text
+from loosehanger.model.mirror import routes_text
+from loosehanger.model.topology import Topology
 
 
 class ActionModule(KitAction):

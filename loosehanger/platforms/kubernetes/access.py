@@ -25,7 +25,7 @@ from . import event_streams, services
 from .apply import RegionNamespace
 from .cluster import KubernetesCluster
 from .resources import ASKS_CONNECT, CLUSTERS, LABELS, MIRROR_PODS, content, labelled
-from .rights import list_own
+from .rights import list_own, may_read
 from .services import ClusterContext
 
 HOME_IN_POD: Final = "/opt/lab"
@@ -116,7 +116,8 @@ def forget(region: RegionNamespace, home: Path, *, dry_run: bool = False) -> boo
     found = [
         (cluster, secret)
         for namespace, place in places.items()
-        if (secret := (cluster := place.cluster()).get("v1", "Secret", name, namespace)) is not None
+        if may_read(cluster := place.cluster(), namespace)
+        and (secret := cluster.get("v1", "Secret", name, namespace)) is not None
     ]
     there = path.exists() or bool(found)
     if not dry_run:

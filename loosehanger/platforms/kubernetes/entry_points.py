@@ -19,6 +19,7 @@ from .bundle import collect, take_secrets_out
 from .carrying_out import carry_out, delete_described
 from .event_streams import EventStreams
 from .resources import check_documents
+from .rights import may_read
 from .services import ClusterContext
 from .status import status
 
@@ -93,16 +94,23 @@ class EntryPoints(entry_points.EntryPoints):
 
     def status(self) -> list[dict[str, Any]]:
         """Reads what operators report."""
+        if self._out_of_reach:
+            return []
         recorded = recorded_documents(self.home, self.name)
         described = {document.reference: document.content for document in recorded}
         return status(self.region.cluster, self.name, described)
 
     def stop_clients(self) -> bool:
         """Deletes everything but the Kafka clusters."""
+        if self._out_of_reach:
+            return False
         return bool(apply.stop_clients(self.region, bound=self.parameters["delete_seconds"], dry_run=self.check_mode))
 
     def delete_region(self) -> bool:
         """Deletes the kit's resources, and the namespace if it is the kit's."""
+        if self._out_of_reach:
+            self.report(f"{self.name}: nothing is recorded of it, and the account may not read it: left alone")
+            return False
         recorded = access.forget(self.region, self.home, dry_run=self.check_mode)
         bound = self.parameters["delete_seconds"]
         return bool(apply.delete_region(self.region, bound=bound, dry_run=self.check_mode)) or recorded
@@ -114,6 +122,11 @@ class EntryPoints(entry_points.EntryPoints):
     def scrub(self, bundle: Path, folder: Path) -> None:
         """Takes the region's secrets out."""
         take_secrets_out(self.region.cluster, self.name, bundle, folder)
+
+    @cached_property
+    def _out_of_reach(self) -> bool:
+        """Whether the scenario does not use the region: nothing is recorded, and the account has no rights there."""
+        return not recorded_documents(self.home, self.name) and not may_read(self.region.cluster, self.name)
 
     @property
     def _event_streams(self) -> EventStreams | None:

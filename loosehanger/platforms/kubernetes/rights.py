@@ -64,6 +64,11 @@ def rights(dialect: str, *, create_namespace: bool) -> list[Right]:
     return [*NAMESPACED, OF_OPERATOR[dialect], *([NAMESPACES] if create_namespace else [])]
 
 
+def may_read(cluster: KubernetesCluster, namespace: str) -> bool:
+    """Whether the account may read the kit's records in a namespace, which it may wherever it has set something up."""
+    return cluster.allowed({"resource": "secrets", "verb": "list", "namespace": namespace})
+
+
 def own_kinds(cluster: KubernetesCluster, namespace: str) -> list[tuple[str, str]]:
     """The kinds that the kit makes, in their order, as ``apiVersion`` and ``kind``.
 
