@@ -93,6 +93,19 @@ def test_a_loop_of_identity_mirrors_is_refused(fresh: Kit) -> None:
     assert "loop" in message
 
 
+def test_two_mirrors_that_would_write_one_topic_are_refused(fresh: Kit) -> None:
+    second = fresh.manifest("mm2-second.yaml")
+    text = fresh.manifest("mm2-na.yaml").read_text()
+    second.write_text(text.replace(" mm2-na\n", " mm2-second\n").replace("__mm2_na_", "__mm2_second_"))
+    try:
+        message = refused(fresh)
+    finally:
+        second.unlink()
+    assert "mm2-second.yaml" in message
+    assert re.search(r" into (LH\.\w+) in north-america, .* copies europe's \1: ", message)
+    assert "neither is an exact copy" in message
+
+
 @pytest.mark.parametrize("offset", [200, 171], ids=["a broker's", "the control room's"])
 def test_a_port_in_use_is_named_with_the_variable_to_change(fresh: Kit, offset: int) -> None:
     with socket.socket() as other:
