@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hmac
-from typing import Annotated, Any
+import time
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 
 from console.context import Context, context_of, session_of
+from console.history import Subject
 from console.live import Wanted
 from console.mirrors import Action
 from console.models import (
@@ -22,6 +24,7 @@ from console.models import (
     Links,
     Messages,
     Mirrors,
+    Past,
     Problem,
     Scenario,
     SessionInfo,
@@ -133,6 +136,26 @@ async def groups(context: ContextOf) -> Groups:
 async def brokers(context: ContextOf) -> Brokers:
     """Every node."""
     return await context.service.brokers()
+
+
+@router.get("/history", summary="The last hour", response_model=Past)
+async def history(
+    context: ContextOf,
+    kind: Annotated[Literal["", "flow", "topic"], Query(description="Flows or topics only; empty for both")] = "",
+    region: Annotated[str, Query(max_length=63, description="Where the topic is, or where the flow goes")] = "",
+    topic: Annotated[str, Query(max_length=249)] = "",
+) -> Response:
+    """Every flow and topic: a sample each ten seconds while somebody looks at the console, one a minute otherwise."""
+
+    def wanted(subject: Subject) -> bool:
+        return (
+            (not kind or (kind == "topic") == bool(subject.topic))
+            and (not region or subject.region == region)
+            and (not topic or subject.topic == topic)
+        )
+
+    past = context.last_hour.past(wanted, time.time())
+    return Response(past.model_dump_json(), media_type="application/json")
 
 
 @router.get("/mirrors", summary="Mirrors, their connectors and tasks")

@@ -18,6 +18,7 @@ from console import api, events, pages
 from console.cluster import UnreachableError
 from console.context import Context
 from console.guard import Guard
+from console.history import LastHour, Sampler
 from console.jobs import BusyError, Jobs
 from console.links import LinkView
 from console.service import Service, UnknownError
@@ -42,13 +43,16 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     jobs = Jobs(settings.lab_home if settings.control_room else None)
     links = LinkView(settings.lab_home if settings.control_room else None)
     sessions = Sessions(settings.name, settings.username, settings.password, settings.session_minutes * 60)
-    context = Context(settings, sessions, service, jobs, Views(settings, service, jobs, links), links)
+    history = LastHour()
+    views = Views(settings, service, jobs, links, history)
+    context = Context(settings, sessions, service, jobs, views, links, history)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        tidying = asyncio.create_task(_tidy(context))
+        tasks = [asyncio.create_task(_tidy(context)), asyncio.create_task(Sampler(service, history).run())]
         yield
-        tidying.cancel()
+        for task in tasks:
+            task.cancel()
         context.stopping.set()
         await jobs.close()
         await asyncio.to_thread(service.close)

@@ -128,6 +128,10 @@ class ClusterView:
         await self._run(lambda: self._change(topic, changes))
         self._answers.clear()
 
+    def told(self, name: str) -> float:
+        """When the latest answer to a shared question came, such as ``topics``, on the monotonic clock."""
+        return self._answers[name][0] if name in self._answers else time.monotonic()
+
     def warm(self) -> None:
         """Connects ahead of the first question; once, however many want it: they need not even have signed in."""
         if self._client is None and (self._warming is None or self._warming.done()):

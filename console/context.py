@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fastapi import HTTPException, Request
 
 from console.channels import Channels
+from console.history import LastHour
 from console.jobs import Jobs
 from console.links import LinkView
 from console.service import Service
@@ -29,6 +30,7 @@ class Context:
     jobs: Jobs
     views: Views
     links: LinkView
+    last_hour: LastHour
     attempts: Attempts = field(default_factory=Attempts)
     channels: Channels = field(default_factory=Channels)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

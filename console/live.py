@@ -196,13 +196,22 @@ class Live:
         self.problem = ""
         """Why it cannot read, or what it had to skip; empty while all is well."""
 
-    def keep_going(self) -> None:
-        """Somebody looks: reads, or reads on."""
+    def keep_going(self, seconds: float = LINGER_S) -> None:
+        """Somebody looks: reads, or reads on.
+
+        Args:
+            seconds: for how long at least.
+        """
         with self._lock:
-            self._wanted_until = time.monotonic() + LINGER_S
+            self._wanted_until = max(self._wanted_until, time.monotonic() + seconds)
             if self._thread is None and not self._closing.is_set():
                 self._thread = threading.Thread(target=self._run, name=f"live-{self.region}", daemon=True)
                 self._thread.start()
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody follows its records."""
+        return bool(self._viewers)
 
     def watch(self, wanted: Wanted) -> Viewer:
         """A new viewer; what was read a moment ago waits for him already."""

@@ -47,6 +47,10 @@ class Losses:
             self._looks[mirror] = self._asked, self._thread.submit(self._look, mirror, list(positions))
         return self._known.get(mirror, {})
 
+    def looks(self) -> list[Future[None]]:
+        """The looks that are under way."""
+        return [look for _, look in self._looks.values() if not look.done()]
+
     def close_if_idle(self) -> None:
         """Closes the clients when nobody has asked for a while."""
         if self._source is not None and time.monotonic() - self._asked > IDLE_S:

@@ -69,6 +69,11 @@ class MirrorMakerView:
             return self._known
         return await asyncio.shield(self._look)
 
+    @property
+    def told(self) -> float:
+        """When the last look ended, on the monotonic clock."""
+        return self._looked
+
     async def act(self, connector: str, action: Action) -> None:
         """Pauses, resumes or restarts a connector, its tasks too.
 
@@ -123,7 +128,11 @@ class MirrorMakerView:
         # The end first: what is written in between is not counted as lag.
         ends = self._ends(self._named(source))
         positions = self._positions(name, source) if kind == SOURCE_CONNECTOR else []
-        lags = [ends[p.topic, p.partition] - 1 - p.offset for p in positions if (p.topic, p.partition) in ends]
+        lags: dict[str, int] = {}
+        for p in positions:
+            if (p.topic, p.partition) in ends:
+                behind = max(0, ends[p.topic, p.partition] - 1 - p.offset)
+                lags[p.topic] = lags.get(p.topic, 0) + behind
         return Connector(
             name=name,
             kind=kind,
@@ -149,7 +158,8 @@ class MirrorMakerView:
             separator=config.get("replication.policy.separator", "."),
             positions=positions,
             records_per_s=self._rate(name, positions),
-            lag=sum(max(0, lag) for lag in lags) if lags else None,
+            lag=sum(lags.values()) if lags else None,
+            lags=lags,
         )
 
     def _trace(self, part: tuple[str, int | None], status: dict[str, Any], now: float) -> str:

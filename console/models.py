@@ -164,6 +164,7 @@ class Connector(Model):
         default=None,
         description="Records at the source that it has not copied; None where the console may not look there",
     )
+    lags: dict[str, int] = Field(default_factory=dict, description="The same, by the source's topics")
 
 
 class Mirror(Model):
@@ -197,6 +198,35 @@ class Flow(Model):
     latency_ms_p99: int | None
     health: Health
     explanation: str
+
+
+class Series(Model):
+    """What was measured of a flow, or of a topic: a value for each of `times`, None where there was nothing to tell."""
+
+    kind: Literal["flow", "topic"]
+    region: str = Field(description="Where the topic is, or where the flow goes")
+    topic: str = Field(description="Empty for a flow")
+    source: str = Field(description="Where the flow comes from; empty for a topic")
+    mirror: str = Field(description="Empty for a topic")
+    records_per_s: list[float | None] = Field(
+        description="Since the sample before, by how far offsets have grown: of a flow and of what it copies, those of "
+        "the source that were copied; of any other topic its own"
+    )
+    bytes_per_s: list[float | None] = Field(
+        description="Since the sample before, by what the logs have grown on their leaders: compressed as they are"
+    )
+    lag: list[float | None] = Field(description="Records at the source that were not copied")
+    lag_s: list[float | None] = Field(description="How old the oldest of them was")
+    latency_ms_p50: list[float | None] = Field(description="From production to this console, of records that it read")
+    latency_ms_p99: list[float | None]
+
+
+class Past(Model):
+    """The last hour."""
+
+    times: list[float] = Field(description="When samples were taken, in seconds since the epoch, the oldest first")
+    series: list[Series]
+    left_out: int = Field(description="Flows and topics that the console has no room for")
 
 
 class RegionState(Model):

@@ -24,7 +24,7 @@ from loosehanger.errors import LabError
 
 PATIENCE_S = 0.1
 """How long a page waits for its data; then it comes without, says so, and its stream brings it."""
-WITH_MORE = ("topic", "proof", "aggregates", "messages", "scenario")
+WITH_MORE = ("charts", "topic", "proof", "aggregates", "messages", "scenario")
 """The pages that are more than their view."""
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -140,6 +140,12 @@ async def home(context: ContextOf, session: SessionOf) -> Response:
     return await _page(context, session, "overview", "Overview")
 
 
+@router.get("/charts")
+async def charts(context: ContextOf, session: SessionOf, of: Annotated[str, Query(max_length=249)] = "") -> Response:
+    """The last hour: of the flows, of a region's topics, or of a topic and its copies."""
+    return await _page(context, session, "charts", "The last hour", of)
+
+
 @router.get("/topics")
 async def topics(context: ContextOf, session: SessionOf) -> Response:
     """Every topic."""
@@ -210,8 +216,7 @@ async def messages(
     key: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """Records as they arrive."""
-    for one in context.service.regions.values():
-        one.live.keep_going()
+    context.service.look()
     known: list[str] = []
     try:
         answer = await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(context.service.topics())), PATIENCE_S)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from console.cluster import ClusterView, UnreachableError
-from console.live import Live, Wanted
+from console.live import LINGER_S, Live, Wanted
 from console.losses import Losses
 from console.mirrors import SOURCE_CONNECTOR, Action, Ends, MirrorMakerView, described, explain
 from console.models import (
@@ -33,6 +35,7 @@ from loosehanger.errors import LabError, WrongUseError
 from loosehanger.model.mirror import Mirror as Route
 
 if TYPE_CHECKING:
+    from loosehanger.clients.loss import Danger
     from loosehanger.model.origins import Place
 
 T = TypeVar("T")
@@ -41,6 +44,33 @@ PER_PARTITION = "partitions"
 
 class UnknownError(LabError):
     """There is no such thing here."""
+
+
+@dataclass(frozen=True)
+class FlowNow:
+    """A flow, and what it is made from."""
+
+    flow: Flow
+    connector: Connector | None
+    """None of a mirror that does not answer."""
+    copies: Mapping[str, str]
+    """The topics that it copies: the name in the source, and that in the target."""
+    dangers: Mapping[str, Danger]
+    """What the source's retention threatens, by the source's topics."""
+    at: float
+    """When its positions were asked for, on the monotonic clock."""
+
+
+@dataclass(frozen=True)
+class Now:
+    """What can be told of a moment."""
+
+    flows: Sequence[FlowNow]
+    topics: Sequence[Topic]
+    told: Mapping[str, float]
+    """When each region told its topics, on the monotonic clock."""
+    latencies: Mapping[tuple[str, str], tuple[int | None, int | None]]
+    """Median and 99th percentile, in ms, by region and topic."""
 
 
 class RegionView:
@@ -76,6 +106,7 @@ class Service:
         self._aliases = {mirror.source_alias: mirror.source for mirror in self.routes}
         self._aliases |= {mirror.target_alias: mirror.target for mirror in self.routes}
         self.regions = {region.name: self.region_of(region) for region in settings.regions}
+        self._looked = -LINGER_S
 
     def region_of(self, settings: RegionSettings) -> RegionView:
         """Makes a region."""
@@ -90,6 +121,22 @@ class Service:
         """Somebody is about to look: connects."""
         for region in self.regions.values():
             region.cluster.warm()
+
+    def look(self) -> None:
+        """Somebody looks: has the regions read, and goes on for a while."""
+        self._looked = time.monotonic()
+        self.glance(LINGER_S)
+
+    def glance(self, seconds: float) -> None:
+        """Has the regions read, for so many seconds at least."""
+        for region in self.regions.values():
+            region.live.keep_going(seconds)
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether somebody looks, or did a moment ago."""
+        recently = time.monotonic() - self._looked < LINGER_S
+        return recently or any(region.live.watched for region in self.regions.values())
 
     def tidy(self) -> None:
         """Lets go of what nobody has used for a while."""
@@ -117,11 +164,11 @@ class Service:
 
     async def topics(self) -> Topics:
         """Every topic, with rates while somebody looks."""
+        self.look()
         found, problems = await self._everywhere(self._topics_of)
         return Topics(topics=[topic for topics in found for topic in topics], problems=problems)
 
     async def _topics_of(self, region: RegionView) -> list[Topic]:
-        region.live.keep_going()
         mirrors = asyncio.gather(*(self._mirrors_of(other) for other in self._beside(region)))
         topics, found = await asyncio.gather(region.cluster.topics(), mirrors)
         writers = self._writers(region, [mirror for of_region in found for mirror in of_region])
@@ -150,7 +197,8 @@ class Service:
         Raises:
             UnknownError: no region that answers has a topic of this name.
         """
-        wanted = {place for family in self._families(name) for place in family}
+        self.look()
+        wanted = {place for family in self.families(name) for place in family}
 
         async def one(region: RegionView) -> list[Topic]:
             topics = [topic for topic in await self._topics_of(region) if (region.name, topic.name) in wanted]
@@ -179,11 +227,11 @@ class Service:
         by_place = {(topic.region, topic.name): topic for topic in topics}
         return [
             compare(family, [by_place.get(place) for place in family], problems)
-            for family in self._families(name)
+            for family in self.families(name)
             if any(place in by_place for place in family)
         ]
 
-    def _families(self, name: str) -> list[list[Place]]:
+    def families(self, name: str) -> list[list[Place]]:
         """Each topic that the name may mean: where applications write it, and where it is copied to."""
         from loosehanger.model.origins import Place, copies, origin
 
@@ -227,6 +275,7 @@ class Service:
 
     async def mirrors(self) -> Mirrors:
         """Every mirror."""
+        self.look()
         found = await asyncio.gather(*(self._mirrors_of(region) for region in self.regions.values()))
         mirrors = [mirror for mirrors in found for mirror in mirrors]
         return Mirrors(mirrors=mirrors, problems=[mirror.explanation for mirror in mirrors if not mirror.answers])
@@ -245,7 +294,6 @@ class Service:
         topics = [topic for connector in connectors for topic in _copies(mirror, connector)]
         if target is None or not topics:
             return None, None
-        target.live.keep_going()
         return target.live.percentiles(topics)
 
     def _beside(self, region: RegionView) -> list[RegionView]:
@@ -269,8 +317,28 @@ class Service:
 
     async def flows(self) -> Flows:
         """What every mirror carries, and the regions at its ends."""
-        for region in self.regions.values():
-            region.live.keep_going()
+        self.look()
+        flows = [one.flow for one in await self._flows()]
+        states, problems = await self._everywhere(self._region_state)
+        return Flows(flows=flows, regions=states, problems=problems)
+
+    async def now(self) -> Now:
+        """What the past is made from; that it is asked for does not count as somebody's looking."""
+        flows = await self._flows()
+        looks = [look for region in self.regions.values() for look in region.losses.looks()]
+        if looks:
+            # How old the oldest record is that waits, they find out beside what others wait for.
+            await asyncio.gather(*map(asyncio.wrap_future, looks), return_exceptions=True)
+            flows = await self._flows()
+        found, _ = await self._everywhere(lambda region: region.cluster.topics())
+        topics = [topic for topics in found for topic in topics]
+        latencies = {
+            (topic.region, topic.name): self.regions[topic.region].live.percentiles([topic.name]) for topic in topics
+        }
+        told = {name: region.cluster.told("topics") for name, region in self.regions.items()}
+        return Now(flows, topics, told, latencies)
+
+    async def _flows(self) -> list[FlowNow]:
         found = await asyncio.gather(*(self._mirrors_of(region) for region in self.regions.values()))
         flows = []
         for mirrors in found:
@@ -279,23 +347,25 @@ class Service:
                 flows += [self._flow(mirror, connector) for connector in sources]
                 if not sources:
                     # A mirror that does not answer is shown as well: it is what somebody will look for.
-                    flows += [_lost(mirror, route) for route in self.routes if _is_of(route, mirror)]
-        states, problems = await self._everywhere(self._region_state)
-        return Flows(flows=flows, regions=states, problems=problems)
+                    lost = [_lost(mirror, route) for route in self.routes if _is_of(route, mirror)]
+                    flows += [FlowNow(flow, None, {}, {}, time.monotonic()) for flow in lost]
+        return flows
 
-    def _flow(self, mirror: Mirror, connector: Connector) -> Flow:
-        copied, target = _copies(mirror, connector), self.regions.get(connector.writes)
+    def _flow(self, mirror: Mirror, connector: Connector) -> FlowNow:
+        copies, target = _copied(mirror, connector), self.regions.get(connector.writes)
+        copied = list(copies.values())
         rates = target.live.rates(copied) if target and copied else None
         p50, p99 = self._latency(mirror, [connector])
         # Of this flow only: another source of the same mirror may be ill.
         health, explanation = explain(mirror.region, mirror.name, [connector])
         source = self.regions.get(connector.reads)
-        dangers = source.losses.of(f"{mirror.region}/{connector.name}", connector.positions).values() if source else ()
+        threats = source.losses.of(f"{mirror.region}/{connector.name}", connector.positions) if source else {}
+        dangers = threats.values()
         told = [said for danger in dangers for said in danger.told()]
         if told:
             health = "bad" if any(danger.gone or danger.made_again for danger in dangers) else "warning"
             explanation = ". ".join(filter(None, [explanation, *told]))
-        return Flow(
+        flow = Flow(
             source=connector.reads,
             target=connector.writes,
             mirror=mirror.name,
@@ -310,6 +380,8 @@ class Service:
             health=health,
             explanation=explanation,
         )
+        at = self.regions[mirror.region].mirrors[mirror.name].told
+        return FlowNow(flow, connector, copies, dict(threats), at)
 
     async def _region_state(self, region: RegionView) -> RegionState:
         rates = region.live.rates()
@@ -339,8 +411,7 @@ class Service:
 
     async def messages(self, wanted: Wanted, most: int) -> Messages:
         """The latest records, those that came last at the end."""
-        for region in self.regions.values():
-            region.live.keep_going()
+        self.look()
         found = [one for region in self.regions.values() for one in region.live.recent(wanted, most)]
         found.sort(key=lambda one: one.at_ms)
         problems = [region.live.problem for region in self.regions.values() if region.live.problem]
@@ -395,16 +466,21 @@ def _lost(mirror: Mirror, route: Route) -> Flow:
 
 def _copies(mirror: Mirror, connector: Connector) -> list[str]:
     """The names, in the target, of the topics that a connector has copied."""
+    return list(_copied(mirror, connector).values())
+
+
+def _copied(mirror: Mirror, connector: Connector) -> dict[str, str]:
+    """The topics that a connector has copied: the name in the source, and that in the target."""
     from loosehanger.model.topic_rules import selected_topics, target_topic
 
     if connector.kind != SOURCE_CONNECTOR:
-        return []
+        return {}
     rules = described(mirror.name, connector)
     try:
         selected = selected_topics(rules, {position.topic for position in connector.positions})
     except WrongUseError:
-        return []
-    return [target_topic(rules, topic) for topic in selected]
+        return {}
+    return {topic: target_topic(rules, topic) for topic in selected}
 
 
 def _marked(settings: Sequence[Setting], mirror: str | None) -> list[Setting]:

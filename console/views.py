@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -16,9 +18,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from console.geography import Coordinates, Point, window
+from console.history import LastHour, Subject
 from console.jobs import Jobs
 from console.links import DELAYS, LinkView
-from console.models import JobState, Link, LinkDirection
+from console.models import JobState, Link, LinkDirection, Past, Series
 from console.service import Service, UnknownError
 from console.settings import Settings
 from consumers.render import safe
@@ -35,10 +38,13 @@ class Views:
         service: what it knows.
         jobs: what it runs.
         links: what is between the regions.
+        history: what the last hour was like.
     """
 
-    def __init__(self, settings: Settings, service: Service, jobs: Jobs, links: LinkView) -> None:
+    def __init__(self, settings: Settings, service: Service, jobs: Jobs, links: LinkView, history: LastHour) -> None:
         self._links = links
+        self._history = history
+        self._pasts: dict[str, tuple[int, Data]] = {}
         self._settings = settings
         self._service = service
         self._jobs = jobs
@@ -49,6 +55,7 @@ class Views:
             "groups": self._groups,
             "brokers": self._brokers,
             "mirrors": self._mirrors,
+            "charts": self._charts,
         }
         if settings.control_room:
             self._data |= {"map": self._map, "proof": self._proof, "aggregates": self._aggregates}
@@ -142,6 +149,32 @@ class Views:
         return {
             "flows": flows, "size": _MAP, "land": land, "places": places, "arcs": arcs,
             "links": links, "notes": settings, "delays": DELAYS,
+        }  # fmt: skip
+
+    async def _charts(self, of: str) -> Data:
+        self._service.look()
+        samples, made = self._pasts.get(of, (-1, {}))
+        if samples != self._history.samples:
+            made = self._past(of)
+            if len(self._pasts) >= _MOST_PASTS:
+                self._pasts.clear()
+            self._pasts[of] = self._history.samples, made
+        return made
+
+    def _past(self, of: str) -> Data:
+        """The charts of the flows, of a region's topics, or of a topic and its copies."""
+        if not of:
+            past = self._history.past(lambda subject: not subject.topic, time.time())
+        elif of in self._service.regions:
+            past = self._history.past(lambda subject: subject.region == of and bool(subject.topic), time.time())
+        else:
+            places = {tuple(place) for family in self._service.families(of) for place in family}
+            past = self._history.past(lambda subject: (subject.region, subject.topic) in places, time.time())
+        drawn = sorted(past.series, key=lambda one: -sum(filter(None, one.records_per_s)))[:MOST_LINES]
+        drawn.sort(key=past.series.index)
+        return {
+            "of": of, "samples": len(past.times), "charts": [plot(measure, past, drawn) for measure in PLOTS],
+            "more": len(past.series) - len(drawn), "left_out": past.left_out,
         }  # fmt: skip
 
     async def _proof(self, _: str) -> Data:
@@ -288,6 +321,43 @@ def _near(middle: tuple[float, float]) -> Iterator[tuple[float, float]]:
 def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:
     """Whether two boxes, given by their middles and sizes, have anything in common."""
     return all(abs(one[i] - other[i]) < (one[i + 2] + other[i + 2]) / 2 for i in (0, 1))
+
+
+MOST_LINES = 8
+"""Lines of a chart: as many colours can be told from each other."""
+_MOST_PASTS = 16
+PLOTS = {
+    "records_per_s": ("Events a second", "rate"),
+    "bytes_per_s": ("Bytes a second", "bytes"),
+    "lag": ("Lag in records", "count"),
+    "lag_s": ("Lag in time: the age of the oldest record that is not copied", "seconds"),
+    "latency_ms_p50": ("Latency: half of the records arrive within", "ms"),
+    "latency_ms_p99": ("Latency: 99 % of the records arrive within", "ms"),
+}
+"""The charts of the last hour: what each shows, and in which unit."""
+
+
+def plot(measure: str, past: Past, drawn: Sequence[Series]) -> dict[str, Any]:
+    """A chart of the last hour: its points for the script, and for people the latest, least and greatest values."""
+    title, unit = PLOTS[measure]
+    shown = {"rate": rate, "bytes": lambda n: size(n) + "/s", "count": thousands, "seconds": span, "ms": duration}[unit]
+    lines = []
+    for number, series in enumerate(drawn, 1):
+        values: list[float | None] = getattr(series, measure)
+        known = [value for value in values if value is not None]
+        if known:
+            told = [shown(value) if value is not None else "–" for value in (values[-1], min(known), max(known))]
+            lines.append({"number": number, "name": _name(series), "told": told, "values": values})
+    points = [past.times, *(line["values"] for line in lines)]
+    return {
+        "id": measure.replace("_", "-"), "title": title, "unit": unit, "lines": lines,
+        "colours": ",".join(str(line["number"]) for line in lines),
+        "points": json.dumps(points, separators=(",", ":")),
+    }  # fmt: skip
+
+
+def _name(series: Series) -> str:
+    return Subject(series.region, series.topic, series.source, series.mirror).name
 
 
 def sentence(job: JobState) -> str:

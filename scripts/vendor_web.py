@@ -23,7 +23,7 @@ from console.geography import Coordinates, project
 from loosehanger.errors import LabError, run_command
 from loosehanger.paths import ROOT
 
-WANTED = {"idiomorph": "0.8.0", "world-atlas": "2.0.2"}
+WANTED = {"idiomorph": "0.8.0", "uplot": "1.6.32", "world-atlas": "2.0.2"}
 VENDOR = ROOT / "console" / "static" / "vendor"
 LOCK = ROOT / "web.lock"
 _DECIMALS = 1
@@ -37,6 +37,9 @@ def main() -> int:
         made = {
             "idiomorph.js": _member(packages["idiomorph"], "dist/idiomorph.esm.js"),
             "idiomorph.LICENSE": _member(packages["idiomorph"], "LICENSE"),
+            "uplot.js": _member(packages["uplot"], "dist/uPlot.esm.js"),
+            "uplot.css": _member(packages["uplot"], "dist/uPlot.min.css"),
+            "uplot.LICENSE": _member(packages["uplot"], "LICENSE"),
             "land.svg": outline(json.loads(_member(packages["world-atlas"], "land-110m.json"))).encode(),
             "land.LICENSE": _member(packages["world-atlas"], "LICENSE"),
         }

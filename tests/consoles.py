@@ -21,7 +21,7 @@ from console.__main__ import listen
 from console.app import create_app
 from console.cluster import ClusterView, UnreachableError
 from console.geography import Coordinates
-from console.live import Live
+from console.live import LINGER_S, Live
 from console.losses import Losses
 from console.mirrors import Action, MirrorMakerView, explain
 from console.models import (
@@ -230,7 +230,7 @@ class Record:
 class FedLive(Live):
     """A reader that reads what the test feeds it."""
 
-    def keep_going(self) -> None:
+    def keep_going(self, seconds: float = LINGER_S) -> None:  # noqa: ARG002 - as the real one has it
         """Starts no thread."""
         with self._lock:
             if self._rates.since is None:
@@ -257,6 +257,7 @@ class MadeUpLosses(Losses):
         self.dangers: dict[str, Danger] = {}
 
     def of(self, _mirror: str, _positions: Sequence[Position]) -> dict[str, Danger]:
+        """As it says."""
         return self.dangers
 
 

@@ -11,6 +11,7 @@ if (live && view) {
     view(html) {
       morph(live, html);
       showTimes(live);
+      live.dispatchEvent(new Event("changed"));
     },
   });
 }

@@ -8,8 +8,14 @@ export function morph(here, html) {
     callbacks: {
       // What readers opened or closed is theirs.
       beforeAttributeUpdated: (name) => name !== "open",
-      // A time is shown in the reader's zone, and only its attribute tells whether it is another one.
-      beforeNodeMorphed: (old, wanted) => old.nodeName !== "TIME" || old.dateTime !== wanted.dateTime,
+      beforeNodeMorphed(old, wanted) {
+        // A time is shown in the reader's zone, and only its attribute tells whether it is another one.
+        if (old.nodeName === "TIME") return old.dateTime !== wanted.dateTime;
+        if (old.dataset?.points === undefined || wanted.dataset?.points === undefined) return true;
+        // What is in a plot was drawn here.
+        Object.assign(old.dataset, wanted.dataset);
+        return false;
+      },
     },
   });
 }

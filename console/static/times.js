@@ -11,6 +11,12 @@ export function showTimes(root) {
   }
 }
 
+const minutes = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+
+export function minuteOf(seconds) {
+  return minutes.format(new Date(seconds * 1000));
+}
+
 export function clockTime(milliseconds) {
   const time = document.createElement("time");
   const moment = new Date(milliseconds);

@@ -21,6 +21,7 @@ from starlette.routing import Mount
 from console import sign_in
 from console.cluster import ClusterView
 from console.guard import POLICY
+from console.history import LastHour
 from console.jobs import Jobs
 from console.links import LinkView
 from console.models import JobState
@@ -32,7 +33,17 @@ from loosehanger.platforms.local.region import LocalRegion
 from tests.consoles import HOSTILE, Browser, MadeUpService, Record, Running, running, settings
 
 REGIONS = ("europe", "north-america", "south-america")
-PAGES = ("/", "/topics", "/topics/LH.ORDERS", "/messages", "/mirrors", "/groups", "/brokers")
+PAGES = (
+    "/",
+    "/charts",
+    "/charts?of=LH.ORDERS",
+    "/topics",
+    "/topics/LH.ORDERS",
+    "/messages",
+    "/mirrors",
+    "/groups",
+    "/brokers",
+)
 CONTROL_ROOM_PAGES = (*PAGES, "/proof", "/aggregates", "/scenario", "/scenario?exercise=2&file=mm2-na.yaml")
 CHANGE = "/api/regions/{}/topics/LH.ORDERS/settings"
 
@@ -476,7 +487,7 @@ def test_a_request_that_is_too_long_is_refused(console: Running) -> None:
 
 def test_the_openapi_description_is_for_those_who_signed_in(console: Running, control_room: Running) -> None:
     document = control_room.browser().get("/api/openapi.json").json()
-    assert {"/api/topics", "/api/mirrors", "/api/flows", "/api/proof"} <= set(document["paths"])
+    assert {"/api/topics", "/api/history", "/api/mirrors", "/api/flows", "/api/proof"} <= set(document["paths"])
     assert "/api/flows" not in console.browser().get("/api/openapi.json").json()["paths"]
 
 
@@ -501,7 +512,7 @@ def test_odd_numbers_and_names_in_the_aggregates_end_no_page() -> None:
     job = JobState(name="aggregates", state="done", explanation="", started=1.0, seconds=1.0, progress=[], exit_code=0,
                    result=result)  # fmt: skip
     given = settings(*REGIONS)
-    views = Views(given, MadeUpService(given), Jobs(None), LinkView(None))
+    views = Views(given, MadeUpService(given), Jobs(None), LinkView(None), LastHour())
     data = {"job": job, "charts": charts(job), "totals": totals(job)}
     page = views.fragment("aggregates", data).encode().decode()
     assert "7.5" in page

@@ -23,7 +23,7 @@ def test_every_file_is_the_one_of_the_lock() -> None:
 def test_each_comes_with_its_licence() -> None:
     names = {name for name, _ in locked("file")}
     assert {f"{name.partition('.')[0]}.LICENSE" for name in names} <= names
-    assert len(locked("package")) == 2
+    assert len(locked("package")) == 3
 
 
 def test_the_land_is_one_path_that_loads_nothing_else() -> None:

@@ -1,0 +1,158 @@
+"""The charts of the last hour in a browser, for one flow, three, six and none; made up, so that it is an hour."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from console.history import MEASURES, POINTS, STEP_S, LastHour, Subject
+from tests.browser.people import person
+from tests.consoles import PASSWORD, Running, running, settings
+
+pytestmark = pytest.mark.browser
+
+REGIONS = ("europe", "north-america", "south-america")
+PAIRS = [(source, target) for source in REGIONS for target in REGIONS if source != target]
+
+
+def subjects(count: int) -> list[Subject]:
+    """So many flows, each with a copy of a topic."""
+    flows = [Subject(target, source=source, mirror="mm2") for source, target in PAIRS[:count]]
+    return [*flows, *(Subject(flow.region, f"{flow.source}.LH.ORDERS") for flow in flows)]
+
+
+def fill(kept: LastHour, count: int) -> None:
+    """An hour of so many flows: waves, of which each is another."""
+    began = time.time() - POINTS * STEP_S
+    for step in range(POINTS):
+        values = {
+            subject: {measure: (place + 1) * 100 * (1.1 + math.sin(step / 20 + place)) for measure in MEASURES}
+            for place, subject in enumerate(subjects(count))
+        }
+        kept.add(began + step * STEP_S, values)
+
+
+@pytest.fixture(scope="module")
+def labs() -> Iterator[dict[int, Running]]:
+    """Control rooms of labs with so many flows."""
+    with ExitStack() as stack:
+        found = {count: stack.enter_context(running(settings(*REGIONS))) for count in (0, 1, 3, 6)}
+        for count, lab in found.items():
+            if count:
+                fill(lab.app.state.context.last_hour, count)
+        yield found
+
+
+def colours(page: Page, plot: str) -> set[tuple[int, ...]]:
+    """The colours of a plot, of which there is enough to be seen."""
+    found = page.evaluate(
+        """id => {
+            const canvas = document.querySelector(`#${id} canvas`);
+            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+            const seen = {};
+            for (let i = 0; i < data.length; i += 4) {
+                if (data[i + 3] === 255) seen[data.slice(i, i + 3)] = (seen[data.slice(i, i + 3)] || 0) + 1;
+            }
+            return Object.entries(seen).filter(([, count]) => count > 100).map(([colour]) => colour);
+        }""",
+        plot,
+    )
+    return {tuple(map(int, colour.split(","))) for colour in found}
+
+
+def coloured(page: Page, number: int) -> tuple[int, ...]:
+    """A line's colour, as the style has it."""
+    text = page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--series-{number}').trim()")
+    return tuple(bytes.fromhex(text.lstrip("#")))
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_each_flow_has_its_line_in_each_chart(labs: dict[int, Running], browser: Browser, count: int) -> None:
+    somebody = person(browser, labs[count].url, "operator", PASSWORD, viewport={"width": 1280, "height": 900})
+    somebody.open("/charts")
+    page = somebody.page
+    expect(page.locator(".plot canvas")).to_have_count(len(MEASURES))
+    for number in range(1, count + 1):
+        assert coloured(page, number) in colours(page, "plot-lag"), number
+    rows = page.locator("#past-lag tbody tr")
+    expect(rows).to_have_count(count)
+    expect(rows.first).to_contain_text("europe → north-america, mm2")
+    page.locator("#plot-lag .u-over").hover()
+    assert len(page.locator("#plot-lag .tip").inner_text().splitlines()) == count + 1
+    assert somebody.said == []
+    page.context.close()
+
+
+def test_an_empty_lab_says_so(labs: dict[int, Running], browser: Browser) -> None:
+    somebody = person(browser, labs[0].url, "operator", PASSWORD)
+    somebody.open("/charts")
+    expect(somebody.page.locator("#live")).to_contain_text("No sample was taken yet")
+    assert somebody.page.locator("canvas").count() == 0
+    assert somebody.said == []
+    somebody.page.context.close()
+
+
+def test_the_first_page_names_all_that_it_needs(labs: dict[int, Running], browser: Browser) -> None:
+    somebody = person(browser, labs[1].url, "operator", PASSWORD)
+    somebody.open("/charts")
+    expect(somebody.page.locator(".plot canvas").first).to_be_visible()
+    html = somebody.page.request.get(somebody.page.url).text()
+    resources = somebody.page.evaluate(
+        "performance.getEntriesByType('resource').map(entry => new URL(entry.name).pathname)"
+    )
+    static = [path for path in resources if path.startswith("/static/")]
+    assert "/static/vendor/uplot.js" in static
+    assert [path for path in static if f'="{path}"' not in html] == []
+    somebody.page.context.close()
+
+
+def test_a_new_sample_is_drawn_into_the_chart_that_is_there(labs: dict[int, Running], browser: Browser) -> None:
+    somebody = person(browser, labs[3].url, "operator", PASSWORD)
+    somebody.open("/charts")
+    page = somebody.page
+    expect(page.locator(".plot canvas")).to_have_count(len(MEASURES))
+    page.evaluate("document.querySelector('#plot-lag canvas').marked = true")
+    before = page.locator("#plot-lag").get_attribute("data-points")
+    flow = subjects(1)[0]
+    labs[3].app.state.context.last_hour.add(time.time(), {flow: {"lag": 123456.0}})
+    expect(page.locator("#past-lag tbody tr").first).to_contain_text("123,456")
+    assert page.locator("#plot-lag").get_attribute("data-points") != before
+    assert page.evaluate("document.querySelector('#plot-lag canvas').marked"), "the chart was made anew"
+    assert somebody.said == []
+    page.context.close()
+
+
+def test_colours_follow_the_reader_at_once(labs: dict[int, Running], browser: Browser) -> None:
+    somebody = person(browser, labs[1].url, "operator", PASSWORD, color_scheme="light")
+    somebody.open("/charts")
+    page = somebody.page
+    expect(page.locator(".plot canvas")).to_have_count(len(MEASURES))
+    light = coloured(page, 1)
+    page.emulate_media(color_scheme="dark")
+    dark = coloured(page, 1)
+    assert dark != light
+    assert dark in colours(page, "plot-lag")
+    assert light not in colours(page, "plot-lag")
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 375], ids=["desk", "phone"])
+@pytest.mark.parametrize("count", [0, 1, 6])
+def test_everybody_can_read_it(labs: dict[int, Running], browser: Browser, count: int, width: int, scheme: str) -> None:
+    somebody = person(
+        browser, labs[count].url, "operator", PASSWORD, viewport={"width": width, "height": 800}, color_scheme=scheme
+    )
+    for path in ("/charts", "/charts?of=europe", "/charts?of=europe.LH.ORDERS"):
+        somebody.open(path)
+        assert somebody.page.evaluate("document.documentElement.scrollWidth") <= width, path
+        answer = Axe().run(somebody.page)
+        assert answer.response["violations"] == [], f"{path}: {answer.generate_report()}"
+    assert somebody.said == []
+    somebody.page.context.close()
