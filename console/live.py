@@ -189,6 +189,7 @@ class Live:
         self._viewers: list[Viewer] = []
         self._recent = Newest(MOST_RECENT)
         self._rates = Rates()
+        self._firsts: dict[tuple[str, int], int] = {}
         self._ends: dict[tuple[str, int], int] = {}
         self._wanted_until = 0.0
         self._thread: threading.Thread | None = None
@@ -244,10 +245,11 @@ class Live:
         with self._lock:
             return self._rates.percentiles(time.monotonic(), topics)
 
-    def ends(self) -> dict[tuple[str, int], int]:
-        """The end offsets of the partitions, as of a second ago; empty while it does not read."""
+    def offsets(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Each partition's first offset when its reading began, and its end as of a second ago; empty while nothing is
+        read."""
         with self._lock:
-            return dict(self._ends)
+            return {place: (self._firsts.get(place, end), end) for place, end in self._ends.items()}
 
     def close(self) -> None:
         """Ends the thread."""
@@ -261,7 +263,7 @@ class Live:
             if self._viewers:
                 self._wanted_until = time.monotonic() + LINGER_S
             if self._closing.is_set() or time.monotonic() > self._wanted_until:
-                self._thread, self._rates, self._ends = None, Rates(), {}
+                self._thread, self._rates, self._firsts, self._ends = None, Rates(), {}, {}
                 self._recent.clear()
                 return False
             return True
@@ -339,6 +341,8 @@ class Live:
         consumer.assign(sorted(there | known.keys()))
         ends = consumer.end_offsets(new)
         beginnings = consumer.beginning_offsets(new)
+        with self._lock:
+            self._firsts |= {(part.topic, part.partition): first for part, first in beginnings.items()}
         for partition in new:
             # A topic that is made while we look is new from its first record on.
             start = max(beginnings[partition], ends[partition] - FIRST_LOOK) if first else beginnings[partition]

@@ -20,7 +20,8 @@ from loosehanger.traces import innermost_cause
 if TYPE_CHECKING:
     from loosehanger.clients.connect import Rest
 
-Ends = Callable[[str], Mapping[tuple[str, int], int]]
+Offsets = Callable[[str], Mapping[tuple[str, int], tuple[int, int]]]
+"""The first and the end offset of each partition of a region."""
 T = TypeVar("T")
 Action = Literal["pause", "resume", "restart"]
 FRESH_S, STALE_S = 2.5, 10.0
@@ -40,17 +41,17 @@ class MirrorMakerView:
     Args:
         region: the region that it runs in.
         access: the way to its workers.
-        ends: the end offsets of a region; empty for one that this console does not see.
+        offsets: those of a region; empty for one that this console does not see.
         named: the region of an alias.
     """
 
     def __init__(
-        self, region: str, access: ConnectAccess, ends: Ends = lambda _: {}, named: Callable[[str], str] = str
+        self, region: str, access: ConnectAccess, offsets: Offsets = lambda _: {}, named: Callable[[str], str] = str
     ) -> None:
         self.region = region
         self.name = access.mirror
         self._access = access
-        self._ends = ends
+        self._offsets = offsets
         self._named = named
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"connect-{access.mirror}")
         self._rest: Rest | None = None
@@ -59,6 +60,7 @@ class MirrorMakerView:
         self._look: asyncio.Task[Mirror] | None = None
         self._seen: dict[str, deque[tuple[float, int]]] = {}
         self._failures: dict[tuple[str, int | None], tuple[float, str]] = {}
+        self._last: list[Connector] = []
 
     async def state(self) -> Mirror:
         """Connectors, tasks and positions, as of some seconds ago; that nobody answers is a state as well."""
@@ -73,6 +75,10 @@ class MirrorMakerView:
     def told(self) -> float:
         """When the last look ended, on the monotonic clock."""
         return self._looked
+
+    def last(self) -> list[Connector]:
+        """Its connectors when its workers answered last, and how far they are behind by now: nothing has moved them."""
+        return [self._measured(one, self._offsets(one.reads)) for one in self._last]
 
     async def act(self, connector: str, action: Action) -> None:
         """Pauses, resumes or restarts a connector, its tasks too.
@@ -110,6 +116,7 @@ class MirrorMakerView:
     def _state(self) -> Mirror:
         found = self._ask(lambda rest: rest.connectors())
         connectors = [self._connector(name, entry["info"]["config"], entry["status"]) for name, entry in found.items()]
+        self._last = [one.model_copy(update={"records_per_s": None}) for one in connectors]
         health, explanation = explain(self.region, self.name, connectors)
         return Mirror(
             region=self.region,
@@ -126,14 +133,9 @@ class MirrorMakerView:
         kind = config.get("connector.class", "").rpartition(".")[2]
         source = config.get("source.cluster.alias", "")
         # The end first: what is written in between is not counted as lag.
-        ends = self._ends(self._named(source))
+        offsets = self._offsets(self._named(source))
         positions = self._positions(name, source) if kind == SOURCE_CONNECTOR else []
-        lags: dict[str, int] = {}
-        for p in positions:
-            if (p.topic, p.partition) in ends:
-                behind = max(0, ends[p.topic, p.partition] - 1 - p.offset)
-                lags[p.topic] = lags.get(p.topic, 0) + behind
-        return Connector(
+        found = Connector(
             name=name,
             kind=kind,
             state=status["connector"]["state"],
@@ -158,9 +160,26 @@ class MirrorMakerView:
             separator=config.get("replication.policy.separator", "."),
             positions=positions,
             records_per_s=self._rate(name, positions),
-            lag=sum(lags.values()) if lags else None,
-            lags=lags,
         )
+        return self._measured(found, offsets)
+
+    def _measured(self, connector: Connector, offsets: Mapping[tuple[str, int], tuple[int, int]]) -> Connector:
+        """With how far it is behind, where that can be told: by all of a partition that it has copied nothing of."""
+        if connector.kind != SOURCE_CONNECTOR or not offsets:
+            return connector
+        from loosehanger.model.topic_rules import selected_topics
+
+        copied = {(p.topic, p.partition): p.offset for p in connector.positions}
+        try:
+            selected = set(selected_topics(described(self.name, connector), {topic for topic, _ in offsets}))
+        except WrongUseError:
+            selected = set()
+        lags: dict[str, int] = {}
+        for (topic, partition), (first, end) in offsets.items():
+            if topic in selected or (topic, partition) in copied:
+                behind = end - 1 - copied.get((topic, partition), first - 1)
+                lags[topic] = lags.get(topic, 0) + max(0, behind)
+        return connector.model_copy(update={"lag": sum(lags.values()), "lags": lags})
 
     def _trace(self, part: tuple[str, int | None], status: dict[str, Any], now: float) -> str:
         """Why a connector or a task failed: now, or not long ago, or before it was started again and hung."""

@@ -188,10 +188,16 @@ class Flow(Model):
     mirror: str
     records_per_s: float | None
     bytes_per_s: float | None
-    lag: int | None = Field(description="Records at the source that the mirror has not copied yet")
+    lag: int | None = Field(
+        description="Records at the source that the mirror has not copied yet; where its workers do not answer, since "
+        "they did. None while that is not known"
+    )
     lag_s: float | None = Field(default=None, description="How old the oldest of them is")
     loss_in_s: float | None = Field(
         default=None, description="In how many seconds, at the earliest, the source may have deleted one of them"
+    )
+    endangered: bool = Field(
+        default=False, description="Whether that is soon, and half of what retention allows is used up"
     )
     gone: int = Field(default=0, description="Offsets that the source deleted before they were copied")
     latency_ms_p50: int | None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from console.cluster import ClusterView, UnreachableError
 from console.live import LINGER_S, Live, Wanted
 from console.losses import Losses
-from console.mirrors import SOURCE_CONNECTOR, Action, Ends, MirrorMakerView, described, explain
+from console.mirrors import SOURCE_CONNECTOR, Action, MirrorMakerView, Offsets, described, explain
 from console.models import (
     Brokers,
     Cell,
@@ -76,13 +76,13 @@ class Now:
 class RegionView:
     """One region: its cluster, its reader, its mirrors."""
 
-    def __init__(self, settings: RegionSettings, ends: Ends, named: Callable[[str], str]) -> None:
+    def __init__(self, settings: RegionSettings, offsets: Offsets, named: Callable[[str], str]) -> None:
         self.name = settings.name
         self.cluster = ClusterView(settings.name, settings.connection)
         self.live = Live(settings.name, settings.connection)
         self.losses = Losses(settings.connection)
         self.mirrors = {
-            access.mirror: MirrorMakerView(settings.name, access, ends, named) for access in settings.mirrors
+            access.mirror: MirrorMakerView(settings.name, access, offsets, named) for access in settings.mirrors
         }
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Service:
 
     def region_of(self, settings: RegionSettings) -> RegionView:
         """Makes a region."""
-        return RegionView(settings, self.ends, self.named)
+        return RegionView(settings, self.offsets, self.named)
 
     def close(self) -> None:
         """Ends everything."""
@@ -148,9 +148,9 @@ class Service:
         """The region of an alias; one that no mirror of the lab has, as it is."""
         return self._aliases.get(alias, alias)
 
-    def ends(self, region: str) -> Mapping[tuple[str, int], int]:
-        """The end offsets of a region while it is being read; none of one that this console does not see."""
-        return self.regions[region].live.ends() if region in self.regions else {}
+    def offsets(self, region: str) -> Mapping[tuple[str, int], tuple[int, int]]:
+        """First and end offsets of a region while it is being read; none of one that this console does not see."""
+        return self.regions[region].live.offsets() if region in self.regions else {}
 
     def region(self, name: str) -> RegionView:
         """The region of this name.
@@ -343,7 +343,8 @@ class Service:
         flows = []
         for mirrors in found:
             for mirror in mirrors:
-                sources = [connector for connector in mirror.connectors if connector.kind == SOURCE_CONNECTOR]
+                known = mirror.connectors or self.regions[mirror.region].mirrors[mirror.name].last()
+                sources = [connector for connector in known if connector.kind == SOURCE_CONNECTOR]
                 flows += [self._flow(mirror, connector) for connector in sources]
                 if not sources:
                     # A mirror that does not answer is shown as well: it is what somebody will look for.
@@ -357,7 +358,11 @@ class Service:
         rates = target.live.rates(copied) if target and copied else None
         p50, p99 = self._latency(mirror, [connector])
         # Of this flow only: another source of the same mirror may be ill.
-        health, explanation = explain(mirror.region, mirror.name, [connector])
+        health, explanation = (
+            explain(mirror.region, mirror.name, [connector])
+            if mirror.answers
+            else (mirror.health, f"{mirror.explanation}. Its lag is counted from where it was when it answered last")
+        )
         source = self.regions.get(connector.reads)
         threats = source.losses.of(f"{mirror.region}/{connector.name}", connector.positions) if source else {}
         dangers = threats.values()
@@ -374,6 +379,7 @@ class Service:
             lag=connector.lag,
             lag_s=max((danger.age_s for danger in dangers if danger.age_s is not None), default=None),
             loss_in_s=min((danger.loss_in_s for danger in dangers if danger.loss_in_s is not None), default=None),
+            endangered=any(danger.endangered for danger in dangers),
             gone=sum(danger.gone for danger in dangers),
             latency_ms_p50=p50,
             latency_ms_p99=p99,

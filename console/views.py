@@ -7,6 +7,7 @@ import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -21,11 +22,13 @@ from console.geography import Coordinates, Point, window
 from console.history import LastHour, Subject
 from console.jobs import Jobs
 from console.links import DELAYS, LinkView
-from console.models import JobState, Link, LinkDirection, Past, Series
+from console.models import Flow, JobState, Link, LinkDirection, Past, Series
 from console.service import Service, UnknownError
 from console.settings import Settings
 from consumers.render import safe
 from loosehanger import times
+from loosehanger.errors import LabError
+from loosehanger.model.progress import read_progress
 
 Data = Mapping[str, Any]
 
@@ -140,15 +143,27 @@ class Views:
     async def _mirrors(self, _: str) -> Data:
         return {"answer": await self._service.mirrors()}
 
+    def _setting(self) -> Data:
+        """Which scenario is set up, its stage and the platform; empty where that is not known."""
+        progress = None
+        if self._settings.lab_home:
+            with suppress(LabError):  # Who sets a lab up with another version of the kit is told of it there.
+                progress = read_progress(self._settings.lab_home)
+        if progress is None:
+            return {"scenario": self._settings.scenario, "stage": "", "unfinished": "", "platform": ""}
+        return {name: getattr(progress, name) for name in ("scenario", "stage", "unfinished", "platform")}
+
     async def _map(self, _: str) -> Data:
         flows = await self._service.flows()
         land, places = places_of({region.name: region.place for region in self._settings.regions})
         arcs = lines(places, [(flow.source, flow.target) for flow in flows.flows])
         links = await self._links.told()
         settings = [link_note(links, flow.source, flow.target) for flow in flows.flows]
+        labels = [label(flow, note) for flow, note in zip(flows.flows, settings, strict=True)]
         return {
+            "setting": self._setting(), "labels": labels,
             "flows": flows, "size": _MAP, "land": land, "places": places, "arcs": arcs,
-            "links": links, "notes": settings, "delays": DELAYS,
+            "links": links, "delays": DELAYS,
         }  # fmt: skip
 
     async def _charts(self, of: str) -> Data:
@@ -227,6 +242,24 @@ def arc(places: Mapping[str, Point], source: str, target: str) -> dict[str, Any]
     }
 
 
+def label(flow: Flow, note: str) -> list[tuple[str, bool]]:
+    """What the map says of a flow below its rate: each line, and whether it is a warning.
+
+    Args:
+        flow: the flow.
+        note: what its link is set to; empty for nothing.
+    """
+    behind = "lag not known" if flow.lag is None else f"{flow.lag:,} behind"
+    lines = [(f"{behind}, p99 {duration(flow.latency_ms_p99)}", False)]
+    if flow.gone:
+        lines.append((f"{flow.gone:,} lost", True))
+    elif flow.endangered:
+        lines.append((f"loss possible in {span(flow.loss_in_s)}", True))
+    elif flow.lag and flow.lag_s is not None and flow.lag_s >= _OLD_S:
+        lines.append((f"the oldest is {span(flow.lag_s)} old", False))
+    return [*lines, *([(f"link: {note}", False)] if note else [])]
+
+
 def link_note(links: Iterable[Link], source: str, target: str) -> str:
     """What a link does to what flows from one region to another, in a few words; empty for nothing."""
     for link in links:
@@ -259,6 +292,8 @@ _LARGEST = 3.0
 _REGION = (150, 100)
 """What a region takes, with its name above or below."""
 _ROUNDS = 8
+_OLD_S = 10.0
+"""A record that has waited for so long is worth a word on the map; most are on their way for less."""
 
 
 def lines(places: Mapping[str, Point], flows: Sequence[tuple[str, str]]) -> list[dict[str, Any] | None]:

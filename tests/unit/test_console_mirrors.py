@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from itertools import combinations, pairwise, permutations, product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from console.geography import Coordinates
 from console.jobs import BusyError, Jobs
-from console.mirrors import MirrorMakerView, explain
-from console.models import Connector, Task
+from console.mirrors import SOURCE_CONNECTOR, MirrorMakerView, explain
+from console.models import Connector, Flow, Task
 from console.scenario import read_scenario
 from console.settings import ConnectAccess
-from console.views import LABEL, arc, charts, lines, places_of
+from console.views import LABEL, arc, charts, label, lines, places_of
+from loosehanger.clients.connect import ConnectError
+from loosehanger.model.topic_rules import IDENTITY_POLICY
 from loosehanger.paths import ROOT
 from tests.samples import aggregates
 
@@ -54,6 +57,66 @@ def test_what_is_wrong_with_a_mirror_and_what_to_do(connectors: list[Connector],
     assert found == health
     assert said in explanation
     assert "\n" not in explanation
+
+
+class Worker:
+    """A Connect worker that has copied two records of the first partition of LH.A, and nothing else."""
+
+    away = False
+
+    def connectors(self) -> dict[str, Any]:
+        """One, that takes the topics of the shop."""
+        if self.away:
+            raise ConnectError("no Connect worker answers")
+        config = {"connector.class": f"org.apache.kafka.connect.mirror.{SOURCE_CONNECTOR}", "topics": "LH.*",
+                  "source.cluster.alias": "eu", "target.cluster.alias": "na",
+                  "replication.policy.class": IDENTITY_POLICY}  # fmt: skip
+        status = {"connector": {"state": "RUNNING"}, "tasks": [{"id": 0, "state": "RUNNING"}]}
+        return {"eu->na.source": {"info": {"config": config}, "status": status}}
+
+    def positions(self, *_: str) -> dict[tuple[str, int], int]:
+        """The last offset that it has copied."""
+        return {("LH.A", 0): 1}
+
+
+def test_lag_is_a_number_at_all_times_of_what_is_not_begun_and_of_a_mirror_that_has_gone() -> None:
+    offsets = {("LH.A", 0): (0, 10), ("LH.A", 1): (5, 7), ("LH.B", 0): (0, 0), ("other", 0): (0, 99)}
+    access = ConnectAccess(mirror="mm2", urls=("https://a",), username="", password="", ca_file=None)
+    mirror = MirrorMakerView("north-america", access, lambda _: offsets)
+    worker = Worker()
+    mirror._rest = worker  # type: ignore[assignment]
+    found = asyncio.run(mirror.state()).connectors[0]
+    assert (found.lag, found.lags) == (10, {"LH.A": 10, "LH.B": 0})
+    offsets = {place: (first, first) for place, (first, _) in offsets.items()} | {("LH.A", 0): (0, 2)}
+    assert [one.lag for one in mirror.last()] == [0]
+    worker.away, mirror._look = True, None
+    mirror._known = None
+    assert asyncio.run(mirror.state()).connectors == []
+    offsets[("LH.A", 0)] = (0, 500)
+    assert [(one.lag, one.records_per_s) for one in mirror.last()] == [(498, None)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "note", "said"),
+    [
+        ({}, "", [("0 behind, p99 20 ms", False)]),
+        ({"lag": 12345, "lag_s": 3.0}, "", [("12,345 behind, p99 20 ms", False)]),
+        ({"lag": 7, "lag_s": 90.0}, "80 ms", [("7 behind, p99 20 ms", False), ("the oldest is 1.5 min old", False),
+                                              ("link: 80 ms", False)]),
+        ({"lag": 7, "lag_s": 90.0, "loss_in_s": 45.0}, "", [("7 behind, p99 20 ms", False),
+                                                            ("the oldest is 1.5 min old", False)]),
+        ({"lag": 7, "lag_s": 90.0, "loss_in_s": 45.0, "endangered": True}, "", [("7 behind, p99 20 ms", False),
+                                                                               ("loss possible in 45 s", True)]),
+        ({"lag": 7, "gone": 1500, "endangered": True}, "", [("7 behind, p99 20 ms", False), ("1,500 lost", True)]),
+        ({"lag": None}, "", [("lag not known, p99 20 ms", False)]),
+    ],
+)  # fmt: skip
+def test_what_the_map_says_of_a_flow(changes: dict[str, Any], note: str, said: list[tuple[str, bool]]) -> None:
+    flow = Flow(
+        source="europe", target="north-america", mirror="mm2", records_per_s=9.0, bytes_per_s=9.0, lag=0,
+        latency_ms_p50=10, latency_ms_p99=20, health="good", explanation="",
+    )  # fmt: skip
+    assert label(flow.model_copy(update=changes), note) == said
 
 
 def test_a_failure_is_told_until_the_task_has_been_running_for_a_while() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import threading
@@ -24,13 +25,14 @@ from console.guard import POLICY
 from console.history import LastHour
 from console.jobs import Jobs
 from console.links import LinkView
-from console.models import JobState
+from console.models import JobState, Mirror
 from console.views import Views, charts, totals
 from loosehanger.clients.loss import Danger
+from loosehanger.model.progress import Progress
 from loosehanger.paths import ROOT
 from loosehanger.platforms.local.certificates import ensure_authority, ensure_certificate
 from loosehanger.platforms.local.region import LocalRegion
-from tests.consoles import HOSTILE, Browser, MadeUpService, Record, Running, running, settings
+from tests.consoles import HOSTILE, Browser, MadeUpMirror, MadeUpService, Record, Running, running, settings
 
 REGIONS = ("europe", "north-america", "south-america")
 PAGES = (
@@ -537,3 +539,41 @@ def test_a_mirror_that_could_lose_records_is_warned_of_and_what_is_lost_is_told(
         assert "1,500 offsets were deleted before they were copied" in control_room.browser().get("/").text
     finally:
         losses.dangers = {}
+
+
+@pytest.mark.parametrize(
+    ("progress", "said"),
+    [
+        (Progress("07-active-active", "local", "i", stage="setup"),
+         "07-active-active</a>, stage <strong>setup</strong>, on the platform <strong>local</strong>"),
+        (Progress("05-active-passive", "local", "i", stage="setup", unfinished="failover"), "failover was begun"),
+        (None, "03-broadcast</a></p>"),
+    ],
+)  # fmt: skip
+def test_the_map_says_what_is_set_up_and_how_far_it_is(tmp_path: Path, progress: Progress | None, said: str) -> None:
+    if progress:
+        (tmp_path / "access").mkdir()
+        (tmp_path / "access" / "lab.json").write_text(progress.text)
+    with running(settings(*REGIONS, lab_home=tmp_path)) as found:
+        assert said in found.browser().get("/").text
+
+
+def test_the_map_keeps_the_flow_of_a_mirror_whose_workers_have_gone(
+    control_room: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = control_room.service.regions["north-america"].mirrors["mm2"]
+    assert isinstance(mirror, MadeUpMirror)
+    (connector,) = asyncio.run(mirror.state()).connectors
+    gone = Mirror(region="north-america", name="mm2", answers=False, connectors=[], latency_ms_p50=None,
+                  latency_ms_p99=None, health="bad", explanation="no Connect worker answers")  # fmt: skip
+
+    async def state() -> Mirror:
+        return gone
+
+    monkeypatch.setattr(mirror, "state", state)
+    monkeypatch.setattr(mirror, "last", lambda: [connector.model_copy(update={"lag": 4711})])
+    browser = control_room.browser()
+    flow = next(one for one in browser.get("/api/flows").json()["flows"] if one["target"] == "north-america")
+    assert (flow["lag"], flow["health"]) == (4711, "bad")
+    assert "no Connect worker answers. Its lag is counted from" in flow["explanation"]
+    assert "4,711 behind" in browser.get("/").text
