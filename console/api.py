@@ -25,6 +25,7 @@ from console.models import (
     Messages,
     Mirrors,
     Past,
+    PastProofs,
     Problem,
     Scenario,
     SessionInfo,
@@ -207,6 +208,12 @@ async def change_link(context: ContextOf, one: RegionName, other: RegionName, ch
 async def proof(context: ContextOf) -> JobState:
     """Its progress, or its document."""
     return context.jobs.state("proof")
+
+
+@control_room.get("/proof/history", summary="The proofs that were run from here")
+async def past_proofs(context: ContextOf) -> PastProofs:
+    """When, how long, and what came of each claim; the latest first. Those of the command line are not among them."""
+    return PastProofs(proofs=context.jobs.past())
 
 
 @control_room.get("/aggregates", summary="The latest aggregates")

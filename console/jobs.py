@@ -13,13 +13,22 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from console.models import JobState
+from console.models import JobState, PastProof, Step, VerdictOfClaim
 from loosehanger.errors import WrongUseError
+from loosehanger.files import write_file
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_LINES = 30
+MOST_PROOFS = 100
+"""Past proofs that are told of."""
+MOST_REPORTS = 10
+"""Of so many of them the report is kept."""
+MOST_CLAIMS, MOST_WORDS = 50, 300
+"""Of a past proof: so many claims, each in so many characters."""
 MOST_BYTES = 32 * 1024 * 1024
 BOUND_S = 1800.0
+PAST = "proofs.jsonl"
+"""In the folder of what the console's jobs leave: the proofs that were run from it, the latest first."""
 VERDICTS = {0: "done", 1: "done", 4: "done"}
 """The proof's exit codes that mean that it came to a verdict."""
 
@@ -40,6 +49,7 @@ class Jobs:
         self._folder = home / "artifacts" / "console" if home else None
         self._running: tuple[str, float, asyncio.Task[None]] | None = None
         self._progress: deque[str] = deque(maxlen=MOST_LINES)
+        self._steps: deque[Step] = deque(maxlen=MOST_LINES)
         self._states: dict[str, JobState] = {}
 
     def state(self, name: str) -> JobState:
@@ -52,7 +62,7 @@ class Jobs:
             started = self._running[1]
             return _state(
                 name, "running", "It is running", started=started, seconds=time.time() - started,
-                progress=list(self._progress),
+                progress=list(self._progress), steps=list(self._steps),
             )  # fmt: skip
         if name not in self._states:
             self._states[name] = self._recall(name)
@@ -71,12 +81,53 @@ class Jobs:
             raise BusyError(f"the {self._running[0]} job is running; wait until it has ended")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._progress.clear()
+        self._steps.clear()
         self._running = (name, time.time(), asyncio.create_task(self._run(name)))
 
-    def report(self) -> str | None:
-        """The page of the last proof, if there is one."""
-        path = self._folder / "proof.html" if self._folder else None
+    def report(self, which: str = "") -> str | None:
+        """The page of a proof, if it is still there.
+
+        Args:
+            which: its id; empty for the last one's.
+        """
+        which = which or self.state("proof").report_id
+        path = self._page(which) if self._folder and which else None
         return path.read_text(encoding="utf-8") if path and path.exists() else None
+
+    def past(self) -> list[PastProof]:
+        """The proofs that were run from here, the latest first."""
+        found = [] if self._folder is None else _read_past(self._folder / PAST)
+        return [one.model_copy(update={"report": self._page(one.id).exists()}) for one in found]
+
+    def _page(self, which: str) -> Path:
+        assert self._folder is not None
+        return self._folder / f"proof-{which}.html"
+
+    def _remember(self, which: str, state: JobState) -> None:
+        """Adds a proof to those of the past, and lets go of the oldest."""
+        assert self._folder is not None
+        document = state.result or {}
+        claims = document.get("claims")
+        told = [
+            VerdictOfClaim(**{name: str(claim.get(name, ""))[:MOST_WORDS] for name in ("id", "says", "verdict")})
+            for claim in (claims if isinstance(claims, list) else [])[:MOST_CLAIMS]
+            if isinstance(claim, dict)
+        ]
+        latest = PastProof(
+            id=which,
+            started=state.started or 0.0,
+            seconds=state.seconds or 0.0,
+            verdict=str(document.get("verdict", "failed"))[:MOST_WORDS],
+            explanation=state.explanation[:MOST_WORDS],
+            claims=told,
+            report=state.report,
+        )
+        past = [latest, *_read_past(self._folder / PAST)][:MOST_PROOFS]
+        write_file(self._folder / PAST, "".join(f"{one.model_dump_json()}\n" for one in past))
+        kept = {self._page(one.id) for one in past[:MOST_REPORTS]}
+        for path in self._folder.glob("proof-*.html"):
+            if path not in kept:
+                path.unlink(missing_ok=True)
 
     async def close(self) -> None:
         """Ends what is running."""
@@ -89,7 +140,8 @@ class Jobs:
     async def _run(self, name: str) -> None:
         assert self._folder is not None
         started = time.time()
-        page = self._folder / "proof.html"
+        which = str(round(started * 1000))
+        page = self._page(which)
         commands = {"proof": ("prove", "--json", "--report", str(page)), "aggregates": ("aggregate", "--json")}
         try:
             exit_code, output = await self._child(commands[name])
@@ -99,6 +151,7 @@ class Jobs:
             self._progress.append(f"{type(error).__name__}: {error}")
         finally:
             self._running = None
+            self._end_step(time.time() - started)
         ended = exit_code in (VERDICTS if name == "proof" else {0: "done"}) and result is not None
         last = self._progress[-1] if self._progress else "it said nothing"
         self._states[name] = state = _state(
@@ -108,13 +161,15 @@ class Jobs:
             started=started,
             seconds=time.time() - started,
             progress=list(self._progress),
+            steps=list(self._steps),
             exit_code=exit_code,
             result=result,
             report=name == "proof" and ended and page.exists(),
+            report_id=which if name == "proof" and ended and page.exists() else "",
         )
-        kept = self._folder / f"{name}.json"
-        with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
-            stream.write(state.model_dump_json())
+        write_file(self._folder / f"{name}.json", state.model_dump_json())
+        if name == "proof":
+            self._remember(which, state)
 
     async def _child(self, arguments: Sequence[str]) -> tuple[int, bytes]:
         assert self.home is not None
@@ -145,6 +200,22 @@ class Jobs:
         while chunk := await _line(stream):
             if text := chunk.decode(errors="replace").strip():
                 self._progress.append(text[:500])
+                self._step(text[:500])
+
+    def _step(self, said: str) -> None:
+        """Notes what is being done: another step, unless it says more of the one that it is at."""
+        now = time.time() - (self._running[1] if self._running else time.time())
+        last = self._steps[-1] if self._steps else None
+        if last and last.said.partition(":")[0] == said.partition(":")[0]:
+            self._steps[-1] = last.model_copy(update={"said": said})
+        else:
+            self._end_step(now)
+            self._steps.append(Step(said=said, begun=round(now, 1), seconds=None))
+
+    def _end_step(self, now: float) -> None:
+        if self._steps and self._steps[-1].seconds is None:
+            last = self._steps[-1]
+            self._steps[-1] = last.model_copy(update={"seconds": round(max(0.0, now - last.begun), 1)})
 
     def _recall(self, name: str) -> JobState:
         path = self._folder / f"{name}.json" if self._folder else None
@@ -152,6 +223,16 @@ class Jobs:
             with suppress(ValueError, OSError):
                 return JobState.model_validate_json(path.read_text(encoding="utf-8"))
         return _state(name, "never", "It has not run from here yet")
+
+
+def _read_past(path: Path) -> list[PastProof]:
+    """The proofs of a file, a line each; a line that cannot be read, as of another version, is left out."""
+    found = []
+    with suppress(OSError, UnicodeDecodeError):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with suppress(ValueError):
+                found.append(PastProof.model_validate_json(line))
+    return found
 
 
 async def _line(stream: asyncio.StreamReader) -> bytes:

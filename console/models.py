@@ -412,6 +412,40 @@ class Done(Model):
     said: str
 
 
+class Step(Model):
+    """What a job said that it does."""
+
+    said: str = Field(description="In its words; what it says again of the same step takes the place of what it said")
+    begun: float = Field(description="Seconds after the job's beginning")
+    seconds: float | None = Field(description="How long it took; None while it is doing it")
+
+
+class VerdictOfClaim(Model):
+    """A claim of a proof, and what came of it."""
+
+    id: str
+    says: str
+    verdict: str
+
+
+class PastProof(Model):
+    """A proof that was run from here."""
+
+    id: str = Field(description="Of its report: /proof/report?of=ID")
+    started: float = Field(description="Seconds since the epoch")
+    seconds: float
+    verdict: str = Field(description="proved, disproved or inconclusive; failed where it came to none")
+    explanation: str = Field(description="Why it came to none")
+    claims: list[VerdictOfClaim]
+    report: bool = Field(description="Whether its report is still there")
+
+
+class PastProofs(Model):
+    """The proofs that were run from here, the latest first."""
+
+    proofs: list[PastProof]
+
+
 class JobState(Model):
     """A job of the control room: it runs, or this came of it."""
 
@@ -421,9 +455,11 @@ class JobState(Model):
     started: float | None = Field(description="Seconds since the epoch")
     seconds: float | None
     progress: list[str] = Field(description="The last lines that it said")
+    steps: list[Step] = Field(default_factory=list, description="The last steps that it named")
     exit_code: int | None
     result: dict[str, object] | None = Field(description="Its JSON document")
     report: bool = Field(default=False, description="Whether there is a page for people")
+    report_id: str = Field(default="", description="Which: /proof/report?of=ID")
 
 
 class Manifest(Model):

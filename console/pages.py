@@ -290,11 +290,14 @@ async def proof(context: ContextOf, session: SessionOf) -> Response:
 
 
 @control_room.get("/proof/report")
-async def report(context: ContextOf, session: SessionOf) -> Response:
-    """The proof's page for people. It needs nothing but itself, and gets nothing else."""
-    html = context.jobs.report()
+async def report(
+    context: ContextOf, session: SessionOf, of: Annotated[str, Query(pattern=r"^\d{0,16}$")] = ""
+) -> Response:
+    """A proof's page for people, the last one's or another's. It needs nothing but itself, and gets nothing else."""
+    html = context.jobs.report(of)
     if html is None:
-        return _problem(context, session, 404, "There is no report yet: run the proof first")
+        reason = "This report is no longer kept" if of else "There is no report yet: run the proof first"
+        return _problem(context, session, 404, reason)
     return HTMLResponse(html, headers={"content-security-policy": REPORT_POLICY})
 
 

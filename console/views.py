@@ -193,7 +193,8 @@ class Views:
         }  # fmt: skip
 
     async def _proof(self, _: str) -> Data:
-        return {"job": self._jobs.state("proof"), "sentence": sentence(self._jobs.state("proof"))}
+        job = self._jobs.state("proof")
+        return {"job": job, "sentence": sentence(job), "past": self._jobs.past()}
 
     async def _aggregates(self, _: str) -> Data:
         job = self._jobs.state("aggregates")
