@@ -28,12 +28,14 @@ from console.models import (
     PastProofs,
     Problem,
     Scenario,
+    Search,
     SessionInfo,
     SettingsChange,
     Topic,
     Topics,
 )
 from console.scenario import read_scenario
+from console.search import MOST_FOUND, asked_for
 from console.service import UnknownError
 from console.sign_in import Session
 
@@ -121,10 +123,30 @@ async def messages(
     topic: Annotated[str, Query(max_length=249)] = "",
     text: Annotated[str, Query(max_length=200)] = "",
     key: Annotated[str, Query(max_length=200)] = "",
+    header: Annotated[str, Query(max_length=200, description="A part of name: value")] = "",
     limit: Annotated[int, Query(ge=1, le=300)] = 100,
 ) -> Messages:
     """Records that were read a moment ago. The first question starts the reading: ask again."""
-    return await context.service.messages(Wanted(topic, text, key), limit)
+    return await context.service.messages(Wanted(topic, text, key, header), limit)
+
+
+@router.get("/search", summary="Look for records that are there already", responses=_problems(400, 404, 503))
+async def search(
+    context: ContextOf,
+    region: Annotated[str, Query(max_length=63, description="Empty for everywhere")] = "",
+    topic: Annotated[str, Query(max_length=249)] = "",
+    text: Annotated[str, Query(max_length=200, description="Words in its key or value")] = "",
+    key: Annotated[str, Query(max_length=200)] = "",
+    header: Annotated[str, Query(max_length=200, description="A part of name: value")] = "",
+    since: Annotated[str, Query(max_length=40, description="A time in ISO 8601, or how long ago, as in 10m")] = "",
+    until: Annotated[str, Query(max_length=40, description="Likewise")] = "",
+    partition: Annotated[str, Query(max_length=20)] = "",
+    offset: Annotated[str, Query(max_length=20, description="Of one record; with its topic and partition")] = "",
+    limit: Annotated[int, Query(ge=1, le=MOST_FOUND)] = 100,
+) -> Search:
+    """Reads from `since` on, and at most so many records and seconds; `reached` says where to go on."""
+    asked = asked_for(Wanted(topic, text, key, header), since, until, partition, offset, limit)
+    return await context.service.search(region, asked)
 
 
 @router.get("/groups", summary="Consumer groups, with their lag")

@@ -64,9 +64,10 @@ async def messages(
     topic: Annotated[str, Query(max_length=249)] = "",
     text: Annotated[str, Query(max_length=200)] = "",
     key: Annotated[str, Query(max_length=200)] = "",
+    header: Annotated[str, Query(max_length=200)] = "",
 ) -> AsyncIterable[ServerSentEvent]:
     """Records that fit, as they arrive; where there are too many for this viewer, how many he did not get."""
-    wanted = Wanted(topic, text, key)
+    wanted = Wanted(topic, text, key, header)
     viewers = [(one, one.live.watch(wanted)) for one in chosen]
     alive = _alive(context, request)
     told = ""

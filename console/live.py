@@ -56,6 +56,8 @@ class Wanted:
     topic: str = ""
     text: str = ""
     key: str = ""
+    header: str = ""
+    """A part of ``name: value``."""
 
     def fits(self, arrived: Arrived) -> bool:
         """Whether a record is wanted."""
@@ -63,6 +65,7 @@ class Wanted:
             (not self.topic or arrived.record.topic == self.topic)
             and (not self.key or self.key in arrived.key)
             and (not self.text or folded(self.text) in arrived.words)
+            and (not self.header or any(folded(self.header) in line for line in arrived.header_lines))
         )
 
 

@@ -394,6 +394,17 @@ class Messages(Answer):
     messages: list[Message]
 
 
+class Search(Answer):
+    """Records that were found."""
+
+    messages: list[Message] = Field(description="The oldest first")
+    read: int = Field(description="How many records were looked at")
+    reached: int | None = Field(
+        description="Milliseconds since the epoch up to which everything was looked at, where there is more: "
+        "search again from there. None where all was"
+    )
+
+
 SettingName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9.]{0,99}$")]
 SettingValue = Annotated[str, StringConstraints(max_length=4000)]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -14,9 +15,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from console.api import ContextOf, MirrorName, RegionName, SessionOf, TopicName
 from console.context import Context
+from console.live import Wanted
 from console.mirrors import Action
 from console.models import LinkChange, SettingName, SettingValue
 from console.scenario import read_scenario
+from console.search import asked_for
 from console.service import UnknownError
 from console.sign_in import LONGEST_DELAY_S, Session
 from console.views import prose
@@ -24,7 +27,7 @@ from loosehanger.errors import LabError
 
 PATIENCE_S = 0.1
 """How long a page waits for its data; then it comes without, says so, and its stream brings it."""
-WITH_MORE = ("charts", "topic", "proof", "aggregates", "messages", "scenario")
+WITH_MORE = ("charts", "topic", "proof", "aggregates", "messages", "scenario", "search")
 """The pages that are more than their view."""
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -214,6 +217,7 @@ async def messages(
     topic: Annotated[str, Query(max_length=249)] = "",
     text: Annotated[str, Query(max_length=200)] = "",
     key: Annotated[str, Query(max_length=200)] = "",
+    header: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """Records as they arrive."""
     context.service.look()
@@ -223,8 +227,43 @@ async def messages(
         known = sorted({found.name for found in answer.topics})
     except TimeoutError:
         pass
-    wanted = {"region": region, "topic": topic, "text": text, "key": key}
+    wanted = {"region": region, "topic": topic, "text": text, "key": key, "header": header}
     return await _page(context, session, "messages", "Live messages", wanted=wanted, known=known)
+
+
+@router.get("/search")
+async def search(
+    request: Request,
+    context: ContextOf,
+    session: SessionOf,
+    region: Annotated[str, Query(max_length=63)] = "",
+    topic: Annotated[str, Query(max_length=249)] = "",
+    text: Annotated[str, Query(max_length=200)] = "",
+    key: Annotated[str, Query(max_length=200)] = "",
+    header: Annotated[str, Query(max_length=200)] = "",
+    since: Annotated[str, Query(max_length=40)] = "",
+    until: Annotated[str, Query(max_length=40)] = "",
+    partition: Annotated[str, Query(max_length=20)] = "",
+    offset: Annotated[str, Query(max_length=20)] = "",
+) -> Response:
+    """Records that are there already."""
+    wanted = {"region": region, "topic": topic, "text": text, "key": key, "header": header, "since": since,
+              "until": until, "partition": partition, "offset": offset}  # fmt: skip
+    answer, wrong = None, ""
+    if request.url.query:
+        try:
+            asked = asked_for(Wanted(topic, text, key, header), since, until, partition, offset)
+            answer = await context.service.search(region, asked)
+        except LabError as error:
+            wrong = str(error)
+    on = ""
+    if answer and answer.reached is not None:
+        reached = datetime.fromtimestamp(answer.reached / 1000, UTC).isoformat(timespec="milliseconds")
+        on = f"/search?{urlencode({name: value for name, value in (wanted | {'since': reached}).items() if value})}"
+    return await _page(
+        context, session, "search", "Search messages", status=400 if wrong else 200,
+        wanted=wanted, answer=answer, wrong=wrong, on=on,
+    )  # fmt: skip
 
 
 @router.get("/groups")

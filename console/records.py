@@ -68,6 +68,11 @@ class Arrived:
         return folded(f"{self.key}\n{_text(self.record.value)}")
 
     @cached_property
+    def header_lines(self) -> list[bytes]:
+        """Each header as ``name: value``, as a search compares it."""
+        return [folded(f"{safe(name)}: {_text(value)}") for name, value in self.record.headers[:MOST_HEADERS]]
+
+    @cached_property
     def json(self) -> str:
         """The message for the API and the pages."""
         return self.message.model_dump_json()

@@ -26,10 +26,12 @@ from console.models import (
     Mirrors,
     RegionState,
     Row,
+    Search,
     Setting,
     Topic,
     Topics,
 )
+from console.search import Asked, Found, Searcher
 from console.settings import RegionSettings, Settings
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.model.mirror import Mirror as Route
@@ -81,6 +83,7 @@ class RegionView:
         self.cluster = ClusterView(settings.name, settings.connection)
         self.live = Live(settings.name, settings.connection)
         self.losses = Losses(settings.connection)
+        self.searcher = Searcher(settings.name, settings.connection)
         self.mirrors = {
             access.mirror: MirrorMakerView(settings.name, access, offsets, named) for access in settings.mirrors
         }
@@ -89,6 +92,7 @@ class RegionView:
         """Ends its threads."""
         self.live.close()
         self.losses.close()
+        self.searcher.close()
         self.cluster.close()
         for mirror in self.mirrors.values():
             mirror.close()
@@ -423,6 +427,28 @@ class Service:
         problems = [region.live.problem for region in self.regions.values() if region.live.problem]
         return Messages(messages=[one.message for one in found[-most:]], problems=problems)
 
+    async def search(self, region: str, asked: Asked) -> Search:
+        """Looks for records that are there already.
+
+        Args:
+            region: where; empty for everywhere.
+            asked: what for.
+
+        Raises:
+            UnknownError: no such region here.
+        """
+        chosen = [self.region(region)] if region else list(self.regions.values())
+        found, problems = await self._everywhere(lambda one: one.searcher.find(asked) if one in chosen else _nothing())
+        records = sorted((one for part in found for one in part.records), key=lambda one: one.record.timestamp)
+        reached = [part.reached_ms for part in found if part.reached_ms is not None]
+        return Search(
+            # How long they took to get here, nobody has seen.
+            messages=[one.message.model_copy(update={"latency_ms": None}) for one in records[: asked.most]],
+            read=sum(part.read for part in found),
+            reached=min(reached, default=None),
+            problems=problems,
+        )
+
     async def _everywhere(self, ask: Callable[[RegionView], Awaitable[T]]) -> tuple[list[T], list[str]]:
         """Asks all regions at once: the answers, and why others gave none."""
 
@@ -450,6 +476,10 @@ class Service:
             if route.target == region.name and (route.region, route.name) not in asked:
                 found.append((route.name, partial(_may_write, route)))
         return found
+
+
+async def _nothing() -> Found:
+    return Found([], 0, None)
 
 
 def _may_write(route: Route, topic: str) -> bool:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -194,7 +195,7 @@ class Views:
 
     async def _proof(self, _: str) -> Data:
         job = self._jobs.state("proof")
-        return {"job": job, "sentence": sentence(job), "past": self._jobs.past()}
+        return {"job": job, "sentence": sentence(job), "examples": examples(job), "past": self._jobs.past()}
 
     async def _aggregates(self, _: str) -> Data:
         job = self._jobs.state("aggregates")
@@ -406,6 +407,35 @@ def sentence(job: JobState) -> str:
         return summary(job.result)
     except (KeyError, IndexError, TypeError):
         return "its document cannot be read; see the report"
+
+
+_MOST_EXAMPLES = 200
+
+
+def examples(job: JobState) -> list[dict[str, Any]]:
+    """The records that differ, of a proof's document, with the way to each at the source and at the target."""
+    flows = (job.result or {}).get("flows")
+    found: list[dict[str, Any]] = []
+    for flow in flows if isinstance(flows, list) else ():
+        for one in flow.get("examples", ()):
+            partition = one.get("partition")
+            places = (
+                (flow.get("source"), flow.get("topic"), partition, one.get("source_offset")),
+                (flow.get("target"), flow.get("target_topic"), one.get("target_partition", partition),
+                 one.get("target_offset")),
+            )  # fmt: skip
+            found.append({
+                "kind": str(one.get("kind", "")).replace("_", " "), "topic": str(flow.get("topic")),
+                "key": str(one.get("key") or ""), "places": [_place(*place) for place in places],
+            })  # fmt: skip
+    return found[:_MOST_EXAMPLES]
+
+
+def _place(region: object, topic: object, partition: object, offset: object) -> dict[str, object] | None:
+    if offset is None:
+        return None
+    place = {"region": region, "topic": topic, "partition": partition, "offset": offset}
+    return {**place, "href": f"/search?{urlencode(place)}"}
 
 
 _TOTALS = (

@@ -16,6 +16,7 @@ from typing import Any
 
 import requests
 from kafka import TopicPartition
+from kafka.structs import OffsetAndTimestamp
 
 from console.__main__ import listen
 from console.app import create_app
@@ -37,6 +38,7 @@ from console.models import (
     Task,
     Topic,
 )
+from console.search import Searcher
 from console.server import Server
 from console.service import RegionView, Service
 from console.settings import ConnectAccess, RegionSettings, Settings
@@ -261,6 +263,79 @@ class MadeUpLosses(Losses):
         return self.dangers
 
 
+class MadeUpLog:
+    """What a consumer finds in a region: the records of a test."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+        self._at: dict[Any, int] = {}
+        self._paused: set[Any] = set()
+
+    def topics(self) -> set[str]:
+        """Their topics, and one of Kafka's own."""
+        return {record.topic for record in self._records} | {"__consumer_offsets"}
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Of a topic; None for one that is not there."""
+        return {record.partition for record in self._records if record.topic == topic} or None
+
+    def beginning_offsets(self, places: Sequence[Any]) -> dict[Any, int]:
+        """The first of each."""
+        return {place: min(record.offset for record in self._of(place)) for place in places}
+
+    def end_offsets(self, places: Sequence[Any]) -> dict[Any, int]:
+        """That behind the last of each."""
+        return {place: max(record.offset for record in self._of(place)) + 1 for place in places}
+
+    def offsets_for_times(self, times: Mapping[Any, int]) -> dict[Any, Any]:
+        """The first of each that is not older."""
+        found = {}
+        for place, since in times.items():
+            offset = min((record.offset for record in self._of(place) if record.timestamp >= since), default=None)
+            found[place] = None if offset is None else OffsetAndTimestamp(offset, since, None)
+        return found
+
+    def assign(self, places: Sequence[Any]) -> None:
+        """Has these read."""
+        self._at = dict.fromkeys(places, 0)
+
+    def seek(self, place: Any, offset: int) -> None:
+        """Goes to an offset."""
+        self._at[place] = offset
+
+    def pause(self, place: Any) -> None:
+        """Reads a partition no further."""
+        self._paused.add(place)
+
+    def position(self, place: Any) -> int:
+        """The next offset."""
+        return self._at[place]
+
+    def poll(self, _milliseconds: int, max_records: int) -> dict[Any, list[Record]]:
+        """The next records."""
+        found: dict[Any, list[Record]] = {}
+        for place, at in self._at.items():
+            if place not in self._paused and (batch := [one for one in self._of(place) if one.offset >= at]):
+                found[place] = batch[:max_records]
+                self._at[place] = found[place][-1].offset + 1
+        return found
+
+    def close(self, **_: object) -> None:
+        """Nothing is open."""
+
+    def _of(self, place: Any) -> list[Record]:
+        return [one for one in self._records if (one.topic, one.partition) == (place.topic, place.partition)]
+
+
+class MadeUpSearcher(Searcher):
+    """Searches the records that a test has put there."""
+
+    records: Sequence[Record] = ()
+
+    def _connect(self) -> Any:
+        return MadeUpLog(self.records)
+
+
 class MadeUpRegion(RegionView):
     """A region of the above."""
 
@@ -269,6 +344,7 @@ class MadeUpRegion(RegionView):
         self.cluster: MadeUpCluster = MadeUpCluster(given.name)
         self.live: FedLive = FedLive(given.name, NOWHERE)
         self.losses: MadeUpLosses = MadeUpLosses(NOWHERE)
+        self.searcher: MadeUpSearcher = MadeUpSearcher(given.name, NOWHERE)
         self.mirrors = {access.mirror: MadeUpMirror(given.name, access) for access in given.mirrors}
 
 

@@ -8,6 +8,8 @@ const filter = document.getElementById("filter");
 const pause = document.getElementById("pause");
 const regions = Number(rows.dataset.regions);
 let paused = false;
+// Who has a record folded open reads it: nothing may push it away.
+const reading = () => rows.querySelector("details[open]") !== null;
 let seen = 0;
 let dropped = 0;
 let held = [];
@@ -84,7 +86,8 @@ function show(messages) {
 
 function count() {
   const left = dropped ? `; ${dropped.toLocaleString()} more came too fast to be shown` : "";
-  const waiting = paused ? `Paused, ${held.length} waiting. ` : "";
+  const still = paused ? "Paused" : reading() ? "Still while a message is open" : "";
+  const waiting = still ? `${still}, ${held.length} waiting. ` : "";
   counts.textContent = `${waiting}${seen.toLocaleString()} messages${left}.`;
 }
 
@@ -98,7 +101,7 @@ const restart = follow(() => `/events/messages?${query()}`, {
   messages(batch) {
     seen += batch.messages.length;
     dropped += batch.dropped;
-    if (paused) held = [...held, ...batch.messages].slice(-MOST_ROWS);
+    if (paused || reading()) held = [...held, ...batch.messages].slice(-MOST_ROWS);
     else show(batch.messages);
     count();
   },
@@ -120,12 +123,18 @@ filter.addEventListener("submit", (event) => {
   restart();
 });
 
-pause.addEventListener("click", () => {
-  paused = !paused;
-  pause.setAttribute("aria-pressed", String(paused));
-  if (!paused) {
+function goOn() {
+  if (!paused && !reading()) {
     show(held);
     held = [];
   }
   count();
+}
+
+pause.addEventListener("click", () => {
+  paused = !paused;
+  pause.setAttribute("aria-pressed", String(paused));
+  goOn();
 });
+// It does not bubble.
+rows.addEventListener("toggle", goOn, true);

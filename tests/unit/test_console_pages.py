@@ -42,6 +42,8 @@ PAGES = (
     "/topics",
     "/topics/LH.ORDERS",
     "/messages",
+    "/search",
+    "/search?topic=LH.NONE",
     "/mirrors",
     "/groups",
     "/brokers",

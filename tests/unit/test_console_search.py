@@ -1,0 +1,176 @@
+"""Records that are there already are found by topic, key, header, words, time and offset, within told bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from console import search as search_module
+from console.jobs import Jobs
+from console.live import Wanted
+from console.models import JobState
+from console.search import Asked, Found, asked_for
+from console.views import examples
+from loosehanger.errors import WrongUseError
+from tests import samples
+from tests.consoles import HOSTILE, NOWHERE, MadeUpSearcher, Record, Running, running, settings
+
+BEGAN = 1_700_000_000_000
+REGIONS = ("europe", "north-america", "south-america")
+
+
+def records() -> list[Record]:
+    """Ten orders in each of two partitions, a second apart, and one of stock; each fifth from Lisbon."""
+    found = [
+        Record(
+            value=f'{{"city": "{"Lisboa" if number % 5 == 0 else "Nîmes"}"}}'.encode(), key=f"order-{number}".encode(),
+            partition=number % 2, offset=number // 2, timestamp=BEGAN + 1000 * number,
+            headers=[("lh-origin", b"europe" if number < 10 else b"south-america")],
+        )
+        for number in range(20)
+    ]  # fmt: skip
+    return [*found, Record(value=HOSTILE.encode(), topic="LH.STOCK", timestamp=BEGAN, key=HOSTILE.encode())]
+
+
+def find(asked: Asked) -> Found:
+    """What is found."""
+    searcher = MadeUpSearcher("europe", NOWHERE)
+    searcher.records = records()
+    return asyncio.run(searcher.find(asked))
+
+
+@pytest.mark.parametrize(
+    ("asked", "keys"),
+    [
+        ({"key": "order-1"}, ["1", "10", "11", "12", "13", "14", "15", "16", "17", "18", "19"]),
+        ({"text": "LISBOA"}, ["0", "5", "10", "15"]),
+        ({"text": "lisboa", "key": "order-1"}, ["10", "15"]),
+        ({"header": "origin: south"}, [str(number) for number in range(10, 20)]),
+        ({"header": "lh-time"}, []),
+        ({"topic": "LH.STOCK"}, ["stock"]),
+        ({"topic": "LH.NONE"}, []),
+        ({"topic": "LH.ORDERS", "since": "2023-11-14T22:13:35.500+00:00"}, ["16", "17", "18", "19"]),
+        ({"topic": "LH.ORDERS", "since": "2023-11-14T22:13:25+00:00", "until": "2023-11-14T22:13:27+00:00"},
+         ["5", "6", "7"]),
+        ({"since": "2030-01-01"}, []),
+        ({"topic": "LH.ORDERS", "partition": "1", "offset": "4"}, ["9"]),
+        ({"topic": "LH.ORDERS", "partition": "1", "offset": "10"}, []),
+        ({"topic": "LH.ORDERS", "partition": "1"}, ["1", "3", "5", "7", "9", "11", "13", "15", "17", "19"]),
+    ],
+)  # fmt: skip
+def test_records_are_found(asked: dict[str, Any], keys: list[str]) -> None:
+    words = {name: asked.pop(name, "") for name in ("topic", "text", "key", "header")}
+    found = find(asked_for(Wanted(**words), **asked))
+    told = [one.key.removeprefix("order-") if one.record.topic != "LH.STOCK" else "stock" for one in found.records]
+    assert told == keys
+    assert found.reached_ms is None
+
+
+def test_one_record_is_read_alone() -> None:
+    assert find(asked_for(Wanted("LH.ORDERS"), partition="0", offset="9")).read <= 1
+
+
+@pytest.mark.parametrize("bound", ["MOST_READ", "MOST_S"])
+def test_a_search_is_bounded_and_says_from_where_to_go_on(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    monkeypatch.setattr(search_module, "_BATCH", 3)
+    monkeypatch.setattr(search_module, bound, 6 if bound == "MOST_READ" else 0)
+    seen: list[str] = []
+    asked = asked_for(Wanted("LH.ORDERS"))
+    found = find(asked)
+    if bound == "MOST_S":
+        assert (found.read, found.reached_ms) == (0, 0)
+        return
+    assert found.read == 6
+    assert found.reached_ms == BEGAN + 4000, "of the partition that was read least far"
+    while found.reached_ms is not None:
+        seen += [one.key for one in found.records]
+        found = find(Asked(asked.wanted, since_ms=found.reached_ms))
+    seen += [one.key for one in found.records]
+    assert set(seen) == {f"order-{number}" for number in range(20)}
+
+
+def test_no_more_are_found_than_are_wanted() -> None:
+    assert len(find(asked_for(Wanted(), most=3)).records) == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"since": "yesterday"}, "since: 'yesterday' is no time"),
+        ({"until": "9" * 30}, "is no time"),
+        ({"partition": "-1"}, "partition: '-1' is no number"),
+        ({"partition": "1", "offset": "9" * 30}, "offset: "),
+        ({"offset": "5"}, "an offset is one of a partition of a topic"),
+    ],
+)
+def test_what_cannot_be_looked_for_is_explained(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(WrongUseError, match=said):
+        asked_for(Wanted("LH.ORDERS"), **asked)
+
+
+@pytest.fixture(scope="module")
+def control_room() -> Iterator[Running]:
+    """Three regions, of which Europe has records."""
+    with running(settings(*REGIONS)) as found:
+        found.service.regions["europe"].searcher.records = records()
+        yield found
+
+
+def test_the_page_and_the_api_find_the_same(control_room: Running) -> None:
+    browser = control_room.browser()
+    answer = browser.get("/api/search?text=lisboa").json()
+    assert [one["key"] for one in answer["messages"]] == [f"order-{number}" for number in (0, 5, 10, 15)]
+    assert (answer["read"], answer["reached"], answer["problems"]) == (21, None, [])
+    assert {one["latency_ms"] for one in answer["messages"]} == {None}
+    page = browser.get("/search?text=lisboa").text
+    assert "4 found among 21 records" in page
+    assert "order-15" in page
+    assert 'aria-current="page">Messages' in page
+    assert browser.get("/api/search?region=south-america").json()["messages"] == []
+    assert browser.get("/api/search?region=nowhere").status_code == 404
+    assert browser.get("/api/search?since=never").status_code == 400
+    refused = browser.get("/search?since=never")
+    assert refused.status_code == 400
+    assert "since: &#39;never&#39; is no time" in refused.text
+    assert "found among" not in browser.get("/search").text
+
+
+def test_what_records_hold_is_text_in_what_was_found_too(control_room: Running) -> None:
+    page = control_room.browser().get("/search?topic=LH.STOCK").text
+    assert "1 found among" in page
+    assert "<script>document" not in page
+    assert "<img src=x" not in page
+    assert "\u202e" not in page
+
+
+def proved_wrong() -> JobState:
+    """A proof with examples."""
+    return JobState(name="proof", state="done", explanation="", started=1.0, seconds=1.0, progress=[], exit_code=1,
+                    result=samples.broken_proof())  # fmt: skip
+
+
+def test_an_example_leads_to_the_record(control_room: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing: dict[str, Any] = samples.example(source_offset=4)
+    moved = samples.example("moved", partition=1, source_offset=2, target_offset=7, target_partition=0)
+    flow = samples.flow(target_topic="europe.LH.ORDERS", examples=[missing, moved])
+    job = proved_wrong().model_copy(update={"result": samples.proof(flow, verdict="disproved")})
+    first, second = examples(job)
+    assert first["places"][1] is None
+    assert second["places"][1]["href"] == "/search?region=north-america&topic=europe.LH.ORDERS&partition=0&offset=7"
+    found = control_room.browser().get(first["places"][0]["href"]).text
+    assert "order-9" in found
+    assert "<details open>" in found
+    monkeypatch.setattr(Jobs, "state", lambda *_: job)
+    assert 'href="/search?region=europe&amp;topic=LH.ORDERS&amp;partition=1&amp;offset=4"' in (
+        control_room.browser().get("/proof").text
+    )
+
+
+def test_odd_examples_end_no_page(control_room: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Jobs, "state", lambda *_: proved_wrong())
+    page = control_room.browser().get("/proof").text
+    assert "Examples of what differs" in page
+    assert "<script>alert" not in page
