@@ -5,26 +5,52 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
+from console.jobs import PAST
+from loosehanger.files import write_file
+from tests import samples
 from tests.browser.people import Person, person
 from tests.consoles import HOSTILE, PASSWORD, Record, Running, running, settings
 
 pytestmark = pytest.mark.browser
 
 VALUES = (HOSTILE.encode(), b"\xff\xfe\x00", b"x" * 200_000, json.dumps({"a": [HOSTILE] * 100}).encode())
-RECORDS = tuple(Record(value=value, key=HOSTILE.encode(), headers=[(HOSTILE, value)]) for value in VALUES)
-PAGES = ("/", "/topics", "/topics/LH.ORDERS", "/messages", "/mirrors", "/groups", "/brokers", "/proof", "/aggregates",
+RECORDS = tuple(
+    Record(value=value, key=HOSTILE.encode(), headers=[(HOSTILE, value)], offset=offset)
+    for offset, value in enumerate(VALUES)
+)
+PAGES = ("/", "/charts", "/topics", "/topics/LH.ORDERS", "/messages", "/search?topic=LH.ORDERS", "/mirrors", "/groups",
+         "/brokers", "/proof", "/aggregates",
          "/scenario?exercise=2&file=mm2-na.yaml", "/nothing")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def control_room() -> Iterator[Running]:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of a lab whose proofs found some of everything."""
+    folder = tmp_path_factory.mktemp("home") / "artifacts" / "console"
+    state = {"name": "proof", "state": "done", "explanation": "", "started": 1.7e9, "seconds": 12.3, "exit_code": 1,
+             "progress": [HOSTILE], "steps": [{"said": HOSTILE, "begun": 0, "seconds": 1.5}],
+             "result": samples.broken_proof(), "report": True, "report_id": "1"}  # fmt: skip
+    claims = [{"id": "c", "says": HOSTILE, "verdict": verdict} for verdict in ("proved", "disproved", "inconclusive")]
+    past = [{"id": str(number), "started": 1.7e9, "seconds": 12.3, "verdict": verdict, "explanation": HOSTILE,
+             "claims": claims if number else [], "report": False}
+            for number, verdict in enumerate(("failed", "proved", "disproved", "inconclusive"))]  # fmt: skip
+    write_file(folder / "proof.json", json.dumps(state))
+    write_file(folder / "proof-1.html", "<!DOCTYPE html><title>Report</title><p>the first report</p>")
+    write_file(folder / PAST, "".join(f"{json.dumps(one)}\n" for one in past))
+    return folder.parents[1]
+
+
+@pytest.fixture(scope="module")
+def control_room(home: Path) -> Iterator[Running]:
     """A control room whose mirrors have failed, for a reason that is no good to read."""
-    with running(settings("europe", "north-america", "south-america")) as found:
+    with running(settings("europe", "north-america", "south-america", lab_home=home)) as found:
+        found.service.regions["europe"].searcher.records = RECORDS
         for region in found.service.regions.values():
             for mirror in region.mirrors.values():
                 mirror.connector_state, mirror.trace = "FAILED", f"{HOSTILE}\n\tat {HOSTILE}"  # type: ignore[attr-defined]
@@ -89,6 +115,38 @@ def test_what_is_folded_open_stays_so_when_something_comes_before_it(control_roo
     )
     assert opened == ids[:1]
     assert somebody.said == []
+    page.context.close()
+
+
+def test_live_messages_hold_still_while_one_is_open(control_room: Running, browser: Browser) -> None:
+    somebody = person(browser, control_room.url, "operator", PASSWORD)
+    page = somebody.page
+    somebody.open("/messages")
+    live = control_room.service.regions["europe"].live
+    page.wait_for_function("document.getElementById('counts').textContent !== ''")
+    live.feed(Record(value=b"the one that is read", offset=1))
+    expect(page.locator("#messages")).to_contain_text("the one that is read")
+    page.locator("#messages summary", has_text="the one that is read").click()
+    live.feed(Record(value=b"the one that comes", offset=2))
+    expect(page.locator("#counts")).to_contain_text("Still while a message is open, 1 waiting")
+    assert page.locator("#messages").get_by_text("the one that comes").count() == 0
+    page.locator("#messages summary", has_text="the one that is read").click()
+    expect(page.locator("#messages")).to_contain_text("the one that comes")
+    assert somebody.said == []
+    page.context.close()
+
+
+def test_a_proofs_past_and_its_examples_lead_on(control_room: Running, browser: Browser) -> None:
+    somebody = person(browser, control_room.url, "operator", PASSWORD)
+    page = somebody.page
+    somebody.open("/proof")
+    expect(page.locator("[id='proof-2']")).to_contain_text("1 of 3 proved")
+    page.get_by_role("link", name="Report of this proof").click()
+    expect(page.get_by_text("the first report")).to_be_visible()
+    somebody.open("/proof")
+    page.get_by_role("link", name="europe 1/1234").first.click()
+    expect(page.get_by_role("heading", name="Search messages")).to_be_visible()
+    expect(page.locator("input[name=offset]")).to_have_value("1234")
     page.context.close()
 
 

@@ -1,0 +1,116 @@
+"""What a console reads of a broker by itself: the samples of the last hour, and the search of what is there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from kafka import KafkaProducer
+from kafka.admin import NewTopic
+
+from console import history
+from console.history import LastHour, Sampler
+from console.live import Wanted
+from console.models import Past
+from console.search import Found, Searcher, asked_for
+from console.service import Service
+from console.settings import RegionSettings, Settings
+
+from .broker import Broker, running
+
+pytestmark = pytest.mark.lab
+
+TOPIC = "LH.ORDERS"
+BEGAN = 1_700_000_000_000
+COUNT = 2000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with a topic of two partitions, and a transaction in it that was given up."""
+    with running(tmp_path_factory.mktemp("broker")) as found:
+        client = found.admin()
+        client.create_topics([NewTopic(TOPIC, 2, 1), NewTopic("LH.EMPTY", 1, 1)])
+        client.close()
+        write(found, COUNT, "good")
+        write(found, 5, "aborted", given_up=True)
+        yield found
+
+
+def write(broker: Broker, count: int, key: str, *, given_up: bool = False, at: int = BEGAN) -> None:
+    """Writes records, a second apart, to the partitions in turn."""
+    more = {"transactional_id": key} if given_up else {}
+    producer = KafkaProducer(**broker.connection().kafka_python(), **more)
+    if given_up:
+        producer.init_transactions()
+        producer.begin_transaction()
+    for number in range(count):
+        producer.send(
+            TOPIC, key=f"{key}-{number}".encode(), value=os.urandom(100), partition=number % 2,
+            timestamp_ms=at + 1000 * number, headers=[("lh-origin", b"europe")],
+        )  # fmt: skip
+    producer.flush()
+    if given_up:
+        producer.abort_transaction()
+    producer.close()
+
+
+def find(broker: Broker, wanted: Wanted, **more: str) -> Found:
+    """What a search finds."""
+    searcher = Searcher("europe", broker.connection())
+    try:
+        return asyncio.run(searcher.find(asked_for(wanted, **more)))  # type: ignore[arg-type]
+    finally:
+        searcher.close()
+
+
+def test_records_are_found_by_key_time_and_offset(broker: Broker) -> None:
+    found = find(broker, Wanted(TOPIC, key="good-1999"))
+    assert [one.key for one in found.records] == ["good-1999"]
+    assert (found.read, found.reached_ms) == (COUNT, None), "what was given up is not there"
+    found = find(broker, Wanted(header="origin: EUROPE"), since="2023-11-14T22:46:30+00:00")
+    assert [one.key for one in found.records] == [f"good-{number}" for number in range(1990, 2000)]
+    assert found.read == 10, "it begins where the time does"
+    found = find(broker, Wanted(TOPIC), partition="1", offset="7")
+    assert [one.key for one in found.records] == ["good-15"]
+    assert find(broker, Wanted(TOPIC), partition="1", offset="1001").records == [], "what was given up"
+    assert find(broker, Wanted("LH.NONE")) == Found([], 0, None)
+    assert find(broker, Wanted("LH.EMPTY")) == Found([], 0, None)
+
+
+def test_samples_of_an_unwatched_region_tell_what_came_in_between(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "GLANCE_S", 4.0)
+    service = Service(Settings("europe", "u", "p", (RegionSettings("europe", broker.connection()),)))
+    kept = LastHour()
+
+    async def run() -> Past:
+        sampler = Sampler(service, kept)
+        await sampler.sample(glance=True)
+        await asyncio.to_thread(write, broker, 400, "unseen")
+        sampling = asyncio.create_task(sampler.sample(glance=True))
+        live = service.regions["europe"].live
+        async with asyncio.timeout(30):
+            while not live.offsets():
+                await asyncio.sleep(0.05)
+        await asyncio.to_thread(write, broker, 40, "seen", at=round(time.time() * 1000))
+        await sampling
+        assert not service.looked_at
+        return kept.past(lambda subject: subject.topic == TOPIC, time.time())
+
+    try:
+        (series,) = asyncio.run(run()).series
+    finally:
+        service.close()
+    passed = kept.past(lambda _: True, time.time()).times
+    assert series.records_per_s[0] is None
+    rate = series.records_per_s[1]
+    assert rate is not None
+    assert 0.5 * 440 < rate * (passed[1] - passed[0]) < 2 * 440, "those that nobody read as well"
+    assert (series.bytes_per_s[1] or 0) > 100 * rate
+    assert series.latency_ms_p50[1] is not None
+    assert series.lag == [None, None]
