@@ -121,11 +121,16 @@ class LastHour:
                     source=subject.source, mirror=subject.mirror,
                     **{measure: _told(rings.get(measure), slots) for measure in MEASURES},
                 )
-                for subject, rings in sorted(self._rings.items())
+                for subject, rings in sorted(self._rings.items(), key=lambda item: _order(item[0]))
                 if wanted(subject)
             ],
             left_out=self.left_out,
         )  # fmt: skip
+
+
+def _order(subject: Subject) -> tuple[str, ...]:
+    """Flows first, by their sources."""
+    return subject.topic, subject.source, subject.region, subject.mirror
 
 
 def _ring(points: int) -> array[float]:
