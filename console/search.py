@@ -163,18 +163,20 @@ class Searcher:
         read, deadline = 0, time.monotonic() + MOST_S
         while left and read < MOST_READ and len(found) < asked.most and time.monotonic() < deadline:
             for place, records in consumer.poll(_POLL_MS, max_records=_BATCH).items():
-                read += len(records)
-                reached[place] = records[-1].timestamp
                 now_ms = time.time_ns() // 1_000_000
+                # A batch goes on behind what was the end.
                 arrived = [Arrived(self.region, one, now_ms) for one in records if one.offset < ranges[place][1]]
                 found += [one for one in arrived if _fits(one, asked)]
+                read += len(arrived)
+                reached[place] = records[-1].timestamp
             for place in [place for place, end in left.items() if consumer.position(place) >= end]:
                 del left[place]
                 consumer.pause(place)
         found.sort(key=lambda one: one.record.timestamp)
-        # What lies before the slowest partition's last record was all read.
-        slowest = [reached.get(place, asked.since_ms or 0) for place in left]
-        return Found(found[: asked.most], read, min(slowest) if slowest and asked.offset is None else None)
+        # What lies before the slowest partition's last record was all read, and what is left out is to be found next.
+        more = [reached.get(place, asked.since_ms or 0) for place in left] if asked.offset is None else []
+        more += [one.record.timestamp for one in found[asked.most : asked.most + 1]]
+        return Found(found[: asked.most], read, min(more, default=None))
 
 
 def _fits(arrived: Arrived, asked: Asked) -> bool:

@@ -441,6 +441,7 @@ class Service:
         found, problems = await self._everywhere(lambda one: one.searcher.find(asked) if one in chosen else _nothing())
         records = sorted((one for part in found for one in part.records), key=lambda one: one.record.timestamp)
         reached = [part.reached_ms for part in found if part.reached_ms is not None]
+        reached += [one.record.timestamp for one in records[asked.most : asked.most + 1]]
         return Search(
             # How long they took to get here, nobody has seen.
             messages=[one.message.model_copy(update={"latency_ms": None}) for one in records[: asked.most]],

@@ -70,7 +70,8 @@ def test_records_are_found(asked: dict[str, Any], keys: list[str]) -> None:
 
 
 def test_one_record_is_read_alone() -> None:
-    assert find(asked_for(Wanted("LH.ORDERS"), partition="0", offset="9")).read <= 1
+    found = find(asked_for(Wanted("LH.ORDERS"), partition="0", offset="3"))
+    assert ([one.key for one in found.records], found.read) == (["order-6"], 1)
 
 
 @pytest.mark.parametrize("bound", ["MOST_READ", "MOST_S"])
@@ -94,8 +95,9 @@ def test_a_search_is_bounded_and_says_from_where_to_go_on(monkeypatch: pytest.Mo
     assert set(seen) == {f"order-{number}" for number in range(20)}
 
 
-def test_no_more_are_found_than_are_wanted() -> None:
-    assert len(find(asked_for(Wanted(), most=3)).records) == 3
+def test_no_more_are_found_than_are_wanted_and_the_next_search_begins_with_what_was_left_out() -> None:
+    found = find(asked_for(Wanted("LH.ORDERS"), most=3))
+    assert ([one.key for one in found.records], found.reached_ms) == (["order-0", "order-1", "order-2"], BEGAN + 3000)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +134,8 @@ def test_the_page_and_the_api_find_the_same(control_room: Running) -> None:
     assert "order-15" in page
     assert 'aria-current="page">Messages' in page
     assert browser.get("/api/search?region=south-america").json()["messages"] == []
+    answer = browser.get("/api/search?topic=LH.ORDERS&limit=3").json()
+    assert ([one["key"] for one in answer["messages"]][-1], answer["reached"]) == ("order-2", BEGAN + 3000)
     assert browser.get("/api/search?region=nowhere").status_code == 404
     assert browser.get("/api/search?since=never").status_code == 400
     refused = browser.get("/search?since=never")
