@@ -18,7 +18,10 @@ from tests.lab.test_resilience import kill
 
 pytestmark = [pytest.mark.browser, pytest.mark.lab]
 
-PAGES = ("/", "/topics", "/topics/LH.ORDERS", "/messages", "/mirrors", "/groups", "/brokers")
+PAGES = (
+    "/", "/charts", "/topics", "/topics/LH.ORDERS", "/messages", "/search?topic=LH.SENSORS&since=1m", "/mirrors",
+    "/groups", "/brokers",
+)  # fmt: skip
 CONTROL_ROOM_PAGES = (*PAGES, "/proof", "/aggregates", "/scenario?exercise=2&file=mm2-na.yaml")
 SERIOUS = ("serious", "critical")
 PICTURES = os.environ.get("CONSOLE_PICTURES")
@@ -82,6 +85,29 @@ def test_live_messages_appear_within_a_second(america: Person) -> None:
     assert age < 1000
     expect(rows.first).to_contain_text("LH.SENSORS")
     picture(america, "messages")
+
+
+def test_the_last_hour_is_drawn_while_it_passes(control_room: Person) -> None:
+    control_room.open("/charts")
+    page = control_room.page
+    row = page.locator("#past-records-per-s tbody tr", has_text="mm2-na")
+    # Two samples make a rate, of which there is one each ten seconds while somebody looks.
+    expect(row).to_be_visible(timeout=60_000)
+    expect(row.locator("td").first).not_to_have_text("–", timeout=60_000)
+    expect(page.locator("#past-lag tbody tr", has_text="mm2-na")).to_be_visible()
+    expect(page.locator("#past-latency-ms-p99 canvas")).to_be_visible()
+    picture(control_room, "charts")
+
+
+def test_a_record_is_found_where_it_is(control_room: Person) -> None:
+    control_room.open("/search?region=north-america&topic=LH.SENSORS&since=1m&header=lh-origin: europe")
+    page = control_room.page
+    row = page.locator(".messages tbody tr").first
+    expect(row).to_be_visible()
+    partition, offset = row.locator("td.number").inner_text().split("/")
+    control_room.open(f"/search?region=north-america&topic=LH.SENSORS&partition={partition}&offset={offset}")
+    expect(page.locator("#counts")).to_contain_text("1 found among 1 records")
+    expect(page.locator(".messages details[open]")).to_contain_text("lh-origin: europe")
 
 
 def test_messages_can_be_filtered_paused_and_shared(america: Person) -> None:
