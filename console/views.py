@@ -157,12 +157,13 @@ class Views:
     async def _map(self, _: str) -> Data:
         flows = await self._service.flows()
         land, places = places_of({region.name: region.place for region in self._settings.regions})
-        arcs = lines(places, [(flow.source, flow.target) for flow in flows.flows])
         links = await self._links.told()
         settings = [link_note(links, flow.source, flow.target) for flow in flows.flows]
         labels = [label(flow, note) for flow, note in zip(flows.flows, settings, strict=True)]
+        ends = [(flow.source, flow.target) for flow in flows.flows]
+        arcs = lines(places, ends, [len(said) - 1 for said in labels])
         return {
-            "setting": self._setting(), "labels": labels,
+            "setting": self._setting(), "labels": labels, "label": (LABEL[1], LABEL_LINE),
             "flows": flows, "size": _MAP, "land": land, "places": places, "arcs": arcs,
             "links": links, "delays": DELAYS,
         }  # fmt: skip
@@ -285,6 +286,8 @@ def settings_of(way: LinkDirection) -> list[str]:
 
 LABEL = (184, 48)
 """Width and height of what is written beside a line."""
+LABEL_LINE = 18
+"""What it becomes higher by, for each line more."""
 _MAP = (1120, 560)
 """The map's width and height."""
 _MARGIN = (200, 110)
@@ -298,12 +301,19 @@ _OLD_S = 10.0
 """A record that has waited for so long is worth a word on the map; most are on their way for less."""
 
 
-def lines(places: Mapping[str, Point], flows: Sequence[tuple[str, str]]) -> list[dict[str, Any] | None]:
+def lines(
+    places: Mapping[str, Point], flows: Sequence[tuple[str, str]], more: Sequence[int] = ()
+) -> list[dict[str, Any] | None]:
     """A line for each flow, with a place for its label that no other label and no region takes, as far as there is one.
 
     ``both`` says whether there is a way back, which a label must be told from.
+
+    Args:
+        places: where the regions are.
+        flows: from where to where each goes.
+        more: how many lines more than usual each label has; empty for none.
     """
-    spots = _labels(tuple(places.items()), tuple(flows))
+    spots = _labels(tuple(places.items()), tuple(flows), tuple(more) or (0,) * len(flows))
     found = [arc(places, source, target) for source, target in flows]
     return [
         line and {**line, "x": spot[0], "y": spot[1], "both": flow[::-1] in flows}
@@ -311,9 +321,9 @@ def lines(places: Mapping[str, Point], flows: Sequence[tuple[str, str]]) -> list
     ]
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _labels(
-    places: tuple[tuple[str, tuple[float, float]], ...], flows: tuple[tuple[str, str], ...]
+    places: tuple[tuple[str, tuple[float, float]], ...], flows: tuple[tuple[str, str], ...], more: tuple[int, ...]
 ) -> list[tuple[float, float]]:
     """Where the labels stand: each as near to the middle of its line as the others allow.
 
@@ -326,8 +336,8 @@ def _labels(
     spots = list(middles)
 
     def cost(index: int, spot: tuple[float, float]) -> float:
-        box = (*spot, *LABEL)
-        others = [(*spots[k], *LABEL) for k in range(len(flows)) if k != index and found[k]]
+        box = _box(spot, more[index])
+        others = [_box(spots[k], more[k]) for k in range(len(flows)) if k != index and found[k]]
         crossed = sum(
             _overlap(box, (*point, 0, 0))
             for k, line in enumerate(found)
@@ -345,6 +355,11 @@ def _labels(
         if spots == before:
             break
     return spots
+
+
+def _box(spot: tuple[float, float], more: int) -> tuple[float, float, float, float]:
+    """What a label takes, which grows downwards: its middle and its size."""
+    return spot[0], spot[1] + more * LABEL_LINE / 2, LABEL[0], LABEL[1] + more * LABEL_LINE
 
 
 def _near(middle: tuple[float, float]) -> Iterator[tuple[float, float]]:

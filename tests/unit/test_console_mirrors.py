@@ -16,7 +16,7 @@ from console.mirrors import SOURCE_CONNECTOR, MirrorMakerView, explain
 from console.models import Connector, Flow, Task
 from console.scenario import read_scenario
 from console.settings import ConnectAccess
-from console.views import LABEL, arc, charts, label, lines, places_of
+from console.views import LABEL, LABEL_LINE, arc, charts, label, lines, places_of
 from loosehanger.clients.connect import ConnectError
 from loosehanger.model.topic_rules import IDENTITY_POLICY
 from loosehanger.paths import ROOT
@@ -168,6 +168,14 @@ def test_the_labels_of_all_flows_can_be_read(shape: str) -> None:
         assert abs(one["x"] - other["x"]) >= LABEL[0] or abs(one["y"] - other["y"]) >= LABEL[1]
     for line, (x, y) in product(found, places.values()):
         assert abs(line["x"] - x) > LABEL[0] / 2 + 30 or abs(line["y"] - y) > LABEL[1] / 2 + 30
+    # A warning, or what a link is set to, takes a line more each, and then so much more room.
+    more = [number % 3 for number in range(len(flows))]
+    higher = [line for line in lines(places, flows, more) if line]
+    for (one, here), (other, there) in combinations(zip(higher, more, strict=True), 2):
+        above, below = sorted(((one["y"], here), (other["y"], there)))
+        assert abs(one["x"] - other["x"]) >= LABEL[0] or below[0] - above[0] >= LABEL[1] + above[1] * LABEL_LINE, (
+            "one label lies on another"
+        )
     (alone,) = lines(places, flows[:1])
     assert alone
     assert not alone["both"]
