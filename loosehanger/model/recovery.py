@@ -58,7 +58,9 @@ def recovery(marks: Marks, entries: Iterable[LedgerEntry]) -> Recovery | None:
         old = [entry.until for entry in acked if entry.cluster not in targets]
         read_before = [entry.until for entry in processed if entry.cluster not in targets]
         producers_move = not any(until > max(held) for until in old)
-        consumers_move = not any(entry.cluster in targets and entry.since < min(held) for entry in processed)
+        # Where they were at last: they may have been at the target before, and left it again.
+        before = [entry for entry in processed if entry.since < min(held)]
+        consumers_move = not before or max(before, key=lambda entry: entry.since).cluster not in targets
         begins, last = (
             ("the producer's last acknowledgement before it", old)
             if producers_move

@@ -90,6 +90,11 @@ def test_where_consumers_have_moved_before_only_the_producer_has_legs() -> None:
     }
 
 
+def test_who_was_at_the_target_once_and_left_it_again_moves() -> None:
+    stay = entry("processed", NEW, "zero", 0, 5, 100, 900)
+    assert "consumer's first record" in legs(Marks((), (FENCE,)), [stay, *LEDGERS])
+
+
 def test_what_has_not_come_yet_has_no_time() -> None:
     marks = Marks((Loss("region-a", 10_000),), (FENCE,))
     found = recovery(marks, LEDGERS[:3])
