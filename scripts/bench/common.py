@@ -8,8 +8,10 @@ import platform
 import re
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import yaml
@@ -30,6 +32,8 @@ TUNED = (
 )
 """What the lab's manifests may set for speed; a benchmark of the defaults takes it away."""
 Variant = tuple[dict[str, object], dict[str, object]]
+_LOOK_S = 0.2
+"""From one look at a command's processes to the next."""
 TARGETS = ("north-america", "south-america")
 MIRRORS = ("mm2-na.yaml", "mm2-sa.yaml")
 
@@ -60,6 +64,42 @@ def succeed(kit: Kit, command: str, *arguments: str) -> None:
     done = kit.run(command, *arguments, timeout=600)
     if done.returncode:
         raise LabError(f"{command} ended with {done.returncode}: {done.stderr.strip()}")
+
+
+class Cost(NamedTuple):
+    """What a command took, and what it said."""
+
+    seconds: float
+    processor: float
+    """Seconds of processor of all its processes, which other work on the machine hardly changes."""
+    memory: int
+    """The most bytes that its processes had together."""
+    code: int
+    output: str
+    """Its standard output."""
+
+
+def cost(kit: Kit, command: Sequence[str]) -> Cost:
+    """Runs a command, and looks at its processes until it ends."""
+    most, processor = 0, dict[int, float]()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        started = time.monotonic()
+        process = subprocess.Popen(
+            command, cwd=kit.root, env=kit.variables(), stdout=output, stderr=subprocess.DEVNULL, text=True
+        )
+        tree = psutil.Process(process.pid)
+        while process.poll() is None:
+            resident = 0
+            for member in (tree, *tree.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    resident += member.memory_info().rss
+                    times = member.cpu_times()
+                    processor[member.pid] = times.user + times.system
+            most = max(most, resident)
+            time.sleep(_LOOK_S)
+        seconds = time.monotonic() - started
+        output.seek(0)
+        return Cost(seconds, sum(processor.values()), most, process.returncode, output.read())
 
 
 def configure(kit: Kit, worker: Mapping[str, object], connector: Mapping[str, object], tasks: int = 1) -> None:

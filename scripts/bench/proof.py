@@ -17,16 +17,14 @@ import itertools
 import json
 import shlex
 import statistics
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 
-import psutil
 from kafka import KafkaConsumer, TopicPartition
 
-from bench.common import admin, configure, end_offsets, finished, kafka_tool, machine, produce, sandbox, table
+from bench.common import admin, configure, cost, end_offsets, finished, kafka_tool, machine, produce, sandbox, table
 from bench.mirroring import create, delete
 from sandbox import Kit
 
@@ -124,33 +122,17 @@ def wait_until_mirrored(kit: Kit, topic: str, records: int) -> None:
 def prove(kit: Kit, topic: str, command: Sequence[str] = PROVE) -> tuple[float, int]:
     """Seconds of a whole proof, start of Spark and all, and the most memory (bytes) that its processes had together."""
     clients = {region: str(kit.lab.region(region).clients["prover"]) for region in ("europe", TARGET)}
-    process = subprocess.Popen(
+    found = cost(
+        kit,
         [
             *(*command, "--json", "--topics", topic.replace(".", r"\.")),
             *("--source-config", clients["europe"], "--target-config", clients[TARGET]),
         ],
-        cwd=kit.root,
-        env=kit.variables(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
     )
-    started, most = time.monotonic(), 0
-    tree = psutil.Process(process.pid)
-    while process.poll() is None:
-        resident = 0
-        for member in (tree, *tree.children(recursive=True)):
-            try:
-                resident += member.memory_info().rss
-            except psutil.NoSuchProcess:
-                continue
-        most = max(most, resident)
-        time.sleep(LOOK_S)
-    seconds = time.monotonic() - started
-    document = json.loads(process.stdout.read() if process.stdout else "")
+    document = json.loads(found.output)
     if document["verdict"] != "proved":
         raise AssertionError(document["reasons"])
-    return seconds, most
+    return found.seconds, found.memory
 
 
 def read(kit: Kit, region: str, topic: str, records: int) -> float:
