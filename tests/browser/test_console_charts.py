@@ -134,7 +134,9 @@ def test_colours_follow_the_reader_at_once(labs: dict[int, Running], browser: Br
     page = somebody.page
     expect(page.locator(".plot canvas")).to_have_count(len(MEASURES))
     light = coloured(page, 1)
+    page.evaluate("document.querySelectorAll('canvas').forEach((canvas) => { canvas.className = 'light'; })")
     page.emulate_media(color_scheme="dark")
+    expect(page.locator("canvas.light")).to_have_count(0)
     dark = coloured(page, 1)
     assert dark != light
     assert dark in colours(page, "plot-lag")
