@@ -45,7 +45,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Cost:
+class KindCost:
     """What a kind of process took in a run."""
 
     cores: float
@@ -88,7 +88,7 @@ def main() -> None:
 
 def run(
     kit: Kit, rate: int, seconds: int, viewers: int, *, restless: bool
-) -> tuple[dict[str, Cost], int, tuple[float, float, float]]:
+) -> tuple[dict[str, KindCost], int, tuple[float, float, float]]:
     """Has events written and people look: each kind of process's cost, the mirrors' lag, and how often views come."""
     ending = threading.Event()
     gaps: list[float] = [0.0]
@@ -112,7 +112,7 @@ def run(
     for person in people:
         person.join(timeout=15)
     costs = {
-        kind: Cost((after[kind][0] - before[kind][0]) / seconds, after[kind][1], after[kind][1] - before[kind][1])
+        kind: KindCost((after[kind][0] - before[kind][0]) / seconds, after[kind][1], after[kind][1] - before[kind][1])
         for kind in KINDS
     }
     return costs, max(0, ends[0] - min(ends[1:])), percentiles(gaps)
