@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -256,30 +257,42 @@ def set_cleaner(kit: Kit, region: str, backoff_ms: int | None) -> None:
     assert set(answers["broker"].values()) == {"OK"}, answers
 
 
+def arrived(kit: Kit, topic: str, records: int, last: Record) -> bool:
+    """Whether so many records are in South America, and the last of them, if not all, in North America."""
+    there = [(found.partition, found.value) for found in read(kit, "north-america", [topic])[topic]]
+    return count(kit, "south-america", topic) == records and (last.partition, last.value) in there
+
+
 @pytest.fixture(scope="module")
 def cleaned(kit: Kit) -> Iterator[dict[tuple[str, str], dict[str, Any]]]:
     """The flows of compacted topics: North America has cleaned its copies, South America has one foreign value."""
     # Segments are closed by the records' own times.
     begin = int(time.time() * 1000) - 3_600_000
-    records = [
-        Record(key % 3, b"key-%d" % key, b"version %d" % version, begin + version * 600_000 + key)
+    versions = [
+        [
+            Record(key % 3, b"key-%d" % key, b"version %d" % version, begin + version * 600_000 + key)
+            for key in range(KEYS)
+        ]
         for version in range(3)
-        for key in range(KEYS)
     ]
-    each = sum(record.partition == 0 for record in records)
+    each = sum(record.partition == 0 for records in versions for record in records)
     config = {"retention.ms": "-1", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.01"}
     try:
         for region in kit.lab.regions:
             set_cleaner(kit, region, 100 if region == "north-america" else 3_600_000)
         create(kit, "europe", {topic: {"cleanup.policy": policy} | config for topic, policy in CLEANED.items()})
         with KafkaProducer(**arguments(kit, "europe")) as producer:
-            for topic in CLEANED:
-                send(producer, topic, records)
+            # One after the other: of what comes in one batch, however far apart its times are, no segment is closed.
+            for number, records in enumerate(versions, 1):
+                for topic in CLEANED:
+                    send(producer, topic, records)
+                for topic in CLEANED:
+                    done = partial(arrived, kit, topic, each * number // len(versions), records[0])
+                    wait_until(done, 60, f"version {number} of {topic} in both Americas")
         for topic in CLEANED:
-            wait_until(lambda t=topic: count(kit, "south-america", t) == each, 60, f"{topic} in South America")  # type: ignore[misc]
             wait_until(lambda t=topic: 0 < count(kit, "north-america", t) < each, 60, f"a clean {topic}")  # type: ignore[misc]
         with KafkaProducer(**arguments(kit, "south-america")) as producer:
-            send(producer, "LH.CLEANED", [records[-1]._replace(value=b"of nobody's")])
+            send(producer, "LH.CLEANED", [versions[-1][-1]._replace(value=b"of nobody's")])
         code, document = prove(kit)
         assert (code, document["verdict"]) == (1, "disproved"), document["reasons"]
         yield {(flow["topic"], flow["target"]): flow for flow in document["flows"] if flow["topic"] in CLEANED}
