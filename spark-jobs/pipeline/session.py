@@ -20,6 +20,10 @@ from pipeline.spark_log import SparkLog
 
 _RECORDS_A_PARTITION = 500_000
 _MOST_PARTITIONS = 400
+_FEW_RECORDS = 50_000
+_COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Expressions are evaluated as they are, without classes made for them: the same results, begun sooner."""
 ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 """What a Spark action raises when records cannot be read."""
 _PATIENCE_S = 300.0
@@ -112,15 +116,18 @@ def small_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str)
 def fit(spark: SparkSession, records: int) -> None:
     """Fits the session to the amount of work, unless whoever submitted the job has said otherwise.
 
-    Where there is little to do, a task for each of many empty partitions, and planning anew after each stage, would
-    cost more than the work itself.
+    Where there is little to do, a task for each of many empty partitions, planning anew after each stage, and compiling
+    what runs once would cost more than the work itself.
     """
     given = {name for name, _ in spark.sparkContext.getConf().getAll()}
     partitions = min(max(records // _RECORDS_A_PARTITION, 2), _MOST_PARTITIONS)
-    if "spark.sql.shuffle.partitions" not in given:
-        spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
-    if "spark.sql.adaptive.enabled" not in given:
-        spark.conf.set("spark.sql.adaptive.enabled", "false" if partitions == 2 else "true")
+    wanted = {
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.adaptive.enabled": "false" if partitions == 2 else "true",
+        **(INTERPRETED if records < _FEW_RECORDS else _COMPILED),
+    }
+    for name in wanted.keys() - given:
+        spark.conf.set(name, wanted[name])
 
 
 def cause(error: Exception) -> str:

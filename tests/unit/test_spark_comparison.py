@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -25,6 +25,7 @@ from pipeline.flows import Flow
 from pipeline.mirrors import MirrorProgress
 from pipeline.reading import Ranges
 from pipeline.records import BUCKET_MS
+from pipeline.session import INTERPRETED
 
 pytestmark = [
     pytest.mark.spark,
@@ -511,6 +512,19 @@ def worlds(draw: st.DrawFn) -> World:
     return World(source, target, cut=draw(st.integers(0, len(source))))
 
 
+@pytest.fixture(params=["compiled", "interpreted"])
+def plan(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
+    """Both ways in which Spark evaluates: many records, and few."""
+    before = {name: str(spark.conf.get(name)) for name in INTERPRETED}
+    if request.param == "interpreted":
+        for name, value in INTERPRETED.items():
+            spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+@pytest.mark.usefixtures("plan")
 @settings(
     # Each example is a batch: a run of Spark costs the same for one world as for a hundred.
     max_examples=2,
