@@ -173,6 +173,15 @@ class Rest:
         """
         self.call("PUT", _path(connector, "config"), configuration)
 
+    def make_stopped(self, connector: str, configuration: Mapping[str, str]) -> None:
+        """Makes a connector that is stopped from the beginning: not for a moment does it run.
+
+        Raises:
+            ConnectError: no worker answers, or Connect refuses.
+        """
+        body = {"name": connector, "config": configuration, "initial_state": "STOPPED"}
+        self.call("POST", "/connectors", body)
+
     def delete(self, connector: str) -> None:
         """Deletes a connector.
 
@@ -202,6 +211,8 @@ class Rest:
                 if not self.patient:
                     raise
                 return str(error)
+            if _is_there_already(answer):
+                return None
             return _REBALANCING if answer.status_code == requests.codes.conflict and self.rebalance_s else None
 
         # Every request of the kit's may be sent twice.
@@ -209,6 +220,8 @@ class Rest:
         assert answer is not None
         if missing_ok and answer.status_code == requests.codes.not_found:
             return None
+        if _is_there_already(answer):
+            return None  # It was made when this was asked for the first time.
         if answer.status_code == requests.codes.conflict:
             raise ConnectError(f"Connect: {method} {path}: {_REBALANCING}; try again in a moment")
         if not answer.ok:
@@ -256,6 +269,11 @@ def parts(name: str, status: Mapping[str, Any]) -> Iterator[ConnectorPart]:
     yield ConnectorPart(name, None, connector["state"], innermost_cause(connector.get("trace")))
     for task in status.get("tasks") or ():
         yield ConnectorPart(name, task.get("id"), task["state"], innermost_cause(task.get("trace")))
+
+
+def _is_there_already(answer: requests.Response) -> bool:
+    """Whether Connect refuses to make a connector for there being one: it says so as it says that it is rebalancing."""
+    return answer.status_code == requests.codes.conflict and "already exists" in answer.text
 
 
 def _path(connector: str, what: str = "") -> str:

@@ -156,7 +156,9 @@ class LiveMirror:
         mirror, topics = self._mirror, self.topics()
         if set(self.states()) != {"STOPPED"}:
             raise LabError(f"{mirror.region}: {mirror.name} is not stopped: {', '.join(self.states())}")
-        groups = self.groups
+        # Also those of a mirror that goes on standing ready: of topics in which nothing is written until it runs, it
+        # would never translate anything.
+        groups = selected_groups(mirror, self._source.groups())
         for group in groups:
             if members := self._target.members(group):
                 raise LabError(f"{mirror.target}: {group} has {members} members still")

@@ -49,3 +49,29 @@ def test_another_worker_answers_for_one_that_is_down(rest: Rest) -> None:
     Session.failures = [requests.ConnectionError()]
     found = replace(rest, urls=("https://down", "https://up/")).call("GET", "/connectors")
     assert found == ["GET https://up/connectors"]
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [("Connector ab already exists", None), ("Cannot complete request momentarily due to rebalance", ConnectError)],
+)
+def test_a_connector_that_was_made_when_it_was_first_asked_for_is_made(
+    said: str, outcome: type[Exception] | None, rest: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def refuse(_: Session, method: str, url: str, **options: object) -> requests.Response:
+        asked.append((method, url, options["json"]))
+        answer = requests.Response()
+        answer.status_code, answer._content = 409, f'{{"error_code": 409, "message": "{said}"}}'.encode()
+        return answer
+
+    monkeypatch.setattr(Session, "request", refuse)
+    impatient = replace(rest, rebalance_s=0)
+    if outcome is None:
+        impatient.make_stopped("ab", {"tasks.max": "1"})
+    else:
+        with pytest.raises(outcome, match="the worker group is rebalancing"):
+            impatient.make_stopped("ab", {"tasks.max": "1"})
+    body = {"name": "ab", "config": {"tasks.max": "1"}, "initial_state": "STOPPED"}
+    assert asked == [("POST", "https://worker/connectors", body)]

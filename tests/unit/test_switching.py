@@ -369,6 +369,12 @@ def test_a_mirror_is_re_armed_at_the_end_of_what_both_sides_have(lab: Lab) -> No
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 151}
 
 
+def test_a_mirror_that_goes_on_standing_ready_is_re_armed_with_its_groups(lab: Lab) -> None:
+    ready = replace(MIRROR, state="stopped", checkpoint_state="stopped")
+    switching.rearm(cast(Any, made_again(lab)), [ready])
+    assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 151}
+
+
 def test_a_group_that_has_not_read_everything_stays_where_it_is(lab: Lab) -> None:
     made_again(lab, read=125).rearm()
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 120}

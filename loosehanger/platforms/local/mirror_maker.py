@@ -288,6 +288,10 @@ class LocalMirrorMaker:
             changed = True
         states = self.states()
         for name, configuration in desired.items():
+            if name not in present and states[name] == "STOPPED":
+                rest.make_stopped(name, configuration)
+                changed = True
+                continue
             if present.get(name, {}).get("info", {}).get("config") != configuration:
                 rest.configure(name, configuration)
                 changed = True
