@@ -28,6 +28,7 @@ from loosehanger.model.marks import (
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.plan import Part, Plan, steps
 from loosehanger.model.record import Lab, check_stage, load_lab, read_progress
+from loosehanger.model.scenario import MIRROR
 from loosehanger.platforms import switching
 from loosehanger.platforms.entry_points import EntryPoints, Parameters, Plans, Result
 from loosehanger.platforms.proving import prove
@@ -100,7 +101,8 @@ class PlatformAction(KitAction):
             return self._rescue(here, home, stage, write=write) if here and not only_told else {"changed": False}
         if part is Part.WIPES and here and is_wiped(home, stage, here.region):
             return {"changed": False}
-        goes = here.leaving if here and part is Part.FLOWS and not only_told else ()
+        leaving = here.leaving if here and part is Part.FLOWS and not only_told else ()
+        goes = [document for document in leaving if document.kind == MIRROR]
         before = load_lab(home) if goes else None
         done = self._run(parameters, lambda: every)
         if here and not only_told:

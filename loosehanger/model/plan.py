@@ -16,7 +16,7 @@ from .documents import Document
 from .link_settings import OneWay
 from .mirror import Mirror
 from .scenario import COPYING, DROPPED, HELD, MIRROR, REARMED, Life, Scenario, Stage, is_held
-from .topology import SecretCopy, Topology, identity_of
+from .topology import SecretCopy, Topology, identity_of, secrets_of
 
 
 class Part(StrEnum):
@@ -54,6 +54,7 @@ class Part(StrEnum):
     """What is claimed of the stage is proved."""
 
 
+USER = "KafkaUser"
 _OF_CLUSTERS = ("Namespace", "ConfigMap", "Secret", "KafkaNodePool", "Kafka", "KafkaTopic", "KafkaUser")
 
 
@@ -102,6 +103,8 @@ class Plan:
     """Whether nothing is here yet."""
     gone: bool = False
     """Whether the region goes with all that it has."""
+    leftovers: tuple[str, ...] = ()
+    """The names of secrets that it has copies of, from regions that go, and has no use for any more."""
     silence: bool = False
     """Whether the stage puts up a fence here: nobody may write any more."""
     proof: bool = False
@@ -193,6 +196,8 @@ class Plan:
                 return self.proof
             case Part.FENCES:
                 return bool(self.part(part) or (self.mark and self.holds))
+            case Part.CONSOLES:
+                return bool(self.part(part) or self.leftovers)
             case Part.CLUSTERS:
                 # The region itself is no reason for a step of its own, once it is there.
                 # But a way to another region must be there before programs are sent along it.
@@ -260,6 +265,7 @@ def plan_stage(
     absent = scenario.absent(stage) if scenario else frozenset()
     lost, rebuilt, gone = (frozenset(named) for named in ((at.lost, at.rebuilt, at.gone) if at else ((), (), ())))
     regions = dict.fromkeys([*described, *recorded])
+    unused = scenario.users_that_go(stage) if scenario else frozenset()
     changes: dict[str, dict[tuple[str, str], Document]] = {}
     documents: dict[str, dict[tuple[str, str], Document]] = {}
     leaving: dict[str, list[Document]] = {}
@@ -271,7 +277,11 @@ def plan_stage(
             key = manifest.kind, manifest.name
             if manifest.namespace == region and key in before and before[key].content != manifest.content:
                 new.setdefault(key, manifest)
-        leaving[region] = [document for (kind, name), document in before.items() if kind == MIRROR and name in absent]
+        leaving[region] = [
+            document
+            for (kind, name), document in before.items()
+            if (kind == MIRROR and name in absent) or (kind == USER and name in unused and (kind, name) not in new)
+        ]
         kept = {key: document for key, document in before.items() if document not in leaving[region]}
         namespace = _namespace(region)
         if new and ("Namespace", region) not in new:
@@ -287,6 +297,7 @@ def plan_stage(
             and here
             and region not in (*lost, *gone)
             and (manifest.kind, manifest.name) not in documents.get(manifest.namespace, {})
+            and not (manifest.kind == USER and manifest.name in unused)
         ):
             raise WrongUseError(
                 f"{manifest.where()}: no play describes it: {manifest.namespace or 'its region'} needs the role that "
@@ -348,6 +359,7 @@ def plan_stage(
             mark=bool(at and at.mark),
             is_new=region in rebuilt or not recorded.get(region),
             gone=region in gone,
+            leftovers=() if region in gone else _leftovers(documents[region].values(), copies, region, recorded, gone),
             silence=bool(scenario and at and region in at.fenced and scenario.fence_of(stage, region) == stage),
             proof=bool(at and at.proof and region == prover_region(topology)),
             links=scenario.link_directions if scenario else {},
@@ -374,6 +386,20 @@ def _leaving(recorded: Iterable[Document], changes: Mapping[tuple[str, str], Doc
         if new and old_address and (old_address != new_address or ends):
             found.append(with_replicas(before, 0))
     return tuple(found)
+
+
+def _leftovers(
+    documents: Iterable[Document],
+    copies: Iterable[SecretCopy],
+    region: str,
+    recorded: Mapping[str, Iterable[Document]],
+    gone: Collection[str],
+) -> tuple[str, ...]:
+    """What a region has no use for any more of the secrets that regions made that go."""
+    used = {secret for document in documents for secret in secrets_of(document)}
+    used |= {copy.as_name for copy in copies if copy.region == region}
+    made = [secret for name in gone for document in recorded.get(name, ()) for secret in secrets_of(document)]
+    return tuple(dict.fromkeys(secret for secret in made if secret not in used))
 
 
 def _with_life(documents: Iterable[Document], at: Stage | None, wanted: Collection[Life]) -> frozenset[str]:

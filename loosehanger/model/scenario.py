@@ -222,6 +222,18 @@ class Scenario(Entry):
         used = {name for stage in self.stages for name in _hosts(self.folder / f"{stage}.yaml", names)}
         return tuple(name for name in names if name in used)
 
+    def users_that_go(self, stage: str) -> frozenset[str]:
+        """The users that only mirrors need which are absent in a stage in which a region goes: they never return."""
+        if not self.stage(stage).gone:
+            return frozenset()
+        mirrors = [document for document in _read_folder(self.folder / "manifests") if document.kind == MIRROR]
+        absent = self.absent(stage)
+        going, staying = (
+            {user for mirror in mirrors if (mirror.name in absent) is gone for user in _users_of(mirror)}
+            for gone in (True, False)
+        )
+        return frozenset(going - staying)
+
     def absent(self, stage: str) -> frozenset[str]:
         """The mirrors that must not be there in a stage."""
         return frozenset(name for name, life in self.stage(stage).mirrors.items() if life == "absent")
@@ -239,6 +251,14 @@ COPYING: Life = "copying"
 """The life in which its source connector runs, and its checkpoint connector does not."""
 REARMED: tuple[Life, ...] = ("rearmed", ARMED)
 """The lives in which it is told where its source ends."""
+
+
+def _users_of(mirror: Document) -> Iterator[str]:
+    """The users as which a mirror signs in at either end: the secret of a password has its user's name."""
+    spec = mirror.content.get("spec") or {}
+    for end in (spec.get("target"), *(entry.get("source") for entry in spec.get("mirrors") or ())):
+        if name := (((end or {}).get("authentication") or {}).get("passwordSecret") or {}).get("secretName"):
+            yield str(name)
 
 
 def is_held(mirror: Document, life: Life = "stopped") -> bool:

@@ -230,7 +230,7 @@ class Topology:
         made: dict[str, Document] = {}
         for document in self._documents:
             if document.namespace == region:
-                made |= dict.fromkeys(_secrets_of(document), document)
+                made |= dict.fromkeys(secrets_of(document), document)
         return made
 
     def _copies_of_mirrors(self) -> Iterator[SecretCopy]:
@@ -371,7 +371,7 @@ def _environment(document: Document) -> dict[str, str]:
     }
 
 
-def _secrets_of(document: Document) -> Sequence[str]:
+def secrets_of(document: Document) -> Sequence[str]:
     """The names of the secrets that come with a resource, by the operators' rules."""
     match document.kind:
         case "Secret" | "KafkaUser":
@@ -387,7 +387,7 @@ def _secrets_of(document: Document) -> Sequence[str]:
 
 def identity_of(document: Document) -> Sequence[str]:
     """The names of the secrets by which clients and a cluster know each other, of those that come with a resource."""
-    return _secrets_of(document) if document.kind in ("Kafka", "KafkaUser") else ()
+    return secrets_of(document) if document.kind in ("Kafka", "KafkaUser") else ()
 
 
 def _named_by_end(end: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str | int, ...]]]:

@@ -214,12 +214,15 @@ def stage_conditions(lab: Lab, home: Path, scenario: Scenario, stage: str) -> li
         if mirror.state == "running" and ((life in HELD and life != DROPPED) or (life == COPYING and mirror.translates))
     ]
     found = []
-    for region in at.fenced:
+    # A stage that was interrupted while a region went finds it dead, or gone: it has held when the stage was begun.
+    going = [region for region in at.gone if region in lab.regions and stage != lab.unfinished]
+    for region in (region for region in at.fenced if region in going or region not in at.gone):
         begun = scenario.fence_of(stage, region)
         if begun != stage:
             kept = marks.read_marks(home, begun).silences
             since = next((silence for silence in kept if silence.region == region), None)
             found += fence_conditions(lab, region, since)
+    found += [use_condition(lab, region) for region in going]
     # Of a stage that begins anew, what an earlier run has kept does not count.
     again = stage in (lab.stage, lab.unfinished)
     wiped = [region for region in at.rebuilt if not (again and marks.is_wiped(home, stage, region))]
@@ -321,6 +324,18 @@ def fence_conditions(lab: Lab, region: str, since: Silence | None) -> list[Condi
         written = looker.written({**dict.fromkeys(looker.ends(topics), 0), **starts})
         told = "; ".join(f"{number:,} in {who}" for who, number in written.items())
         return [*found, Condition(f"{region}: records written since the fence", told or "none", "none", not written)]
+
+
+def use_condition(lab: Lab, region: str) -> Condition:
+    """Whether nobody reads in a region that is going to go, as a member of a group.
+
+    Raises:
+        LabError: the cluster does not answer.
+    """
+    with _looker(lab, region) as looker:
+        used = {group: members for group in looker.groups() if (members := looker.members(group))}
+    told = ", ".join(f"{group} ({members})" for group, members in used.items())
+    return Condition(f"{region}: groups with members", told or "none", "none", not used)
 
 
 def keep_silence(lab: Lab, home: Path, stage: str, region: str) -> None:

@@ -14,7 +14,13 @@ from loosehanger.model.topology import SecretCopy
 from loosehanger.paths import ROOT
 from loosehanger.platforms.kubernetes import apply, copied_secrets, services
 from loosehanger.platforms.local.region import LocalRegion
-from loosehanger.platforms.local.secret_store import copy_secrets, delete_secret, read_secret, write_secret
+from loosehanger.platforms.local.secret_store import (
+    copy_secrets,
+    delete_copies,
+    delete_secret,
+    read_secret,
+    write_secret,
+)
 
 
 def copied(origin: str, name: str, as_name: str) -> SecretCopy:
@@ -72,6 +78,17 @@ def test_locally_a_copy_of_before_there_were_notes_is_one(europe: LocalRegion, a
     assert copy_secrets(europe, america, [same]) == []
     write_secret(europe, "mm2-europe", {"password": b"two"})
     assert copy_secrets(europe, america, [same]) == ["mm2-europe"]
+
+
+def test_locally_only_copies_are_left_over(europe: LocalRegion, america: LocalRegion) -> None:
+    write_secret(america, "its-own", {"password": b"its own"})
+    copy_secrets(europe, america, [EUROPES])
+    names = ["mm2-source", "its-own", "never-there"]
+    assert delete_copies(america, names, dry_run=True) == ["mm2-source"]
+    assert read_secret(america, "mm2-source") == {"password": b"one"}
+    assert delete_copies(america, names) == ["mm2-source"]
+    assert [path.name for path in america.secrets.iterdir()] == ["its-own"]
+    assert delete_copies(america, names) == []
 
 
 def test_locally_a_secret_that_is_not_there_is_told(europe: LocalRegion, america: LocalRegion) -> None:

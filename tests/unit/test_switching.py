@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -16,10 +17,12 @@ from loosehanger.ledger import LedgerEntry
 from loosehanger.model.applications import Consumer
 from loosehanger.model.marks import Rearmed, Silence, read_marks
 from loosehanger.model.mirror import Mirror
+from loosehanger.model.scenario import read_scenario
 from loosehanger.model.topic_rules import selected_groups
 from loosehanger.platforms import switching
 
 from ..topologies import documents
+from .test_scenario import TEXT, folder
 
 ORDERS, STOCK = TopicPartition("LH.ORDERS", 0), TopicPartition("LH.STOCK", 0)
 MIRROR = Mirror(
@@ -131,6 +134,8 @@ class Lab:
 
     mirrors: tuple[Mirror, ...] = (MIRROR,)
     lost: tuple[str, ...] = ()
+    regions: Mapping[str, Cluster] = MappingProxyType({})
+    stage, unfinished = "setup", ""
 
     def settle(self, seconds: float = 0.3) -> None:
         switching.settle(cast(Any, self), [MIRROR], seconds)
@@ -277,6 +282,29 @@ def test_after_a_death_it_begins_where_a_mirror_has_translated_it_and_else_by_th
     # Of both origins' events the ledger speaks by the same names, but runs tell them apart.
     assert fence.groups["consumer-x"]["a.LH.ORDERS"] == {0: 60}
     assert fence.groups["consumer-x"]["LH.ORDERS"] == {0: 50}
+
+
+def test_a_region_in_which_somebody_reads_still_does_not_go(lab: Lab) -> None:
+    found = switching.use_condition(cast(Any, lab), "region-a")
+    assert not found.holds
+    assert str(found) == "region-a: groups with members: consumer-x (1), connect-mm2 (1); it must be none"
+    lab.source = Cluster({ORDERS: 100}, {"consumer-x": {ORDERS: 90}})
+    assert switching.use_condition(cast(Any, lab), "region-a").holds, "what a group has committed is no use of it"
+
+
+def test_of_a_region_that_has_gone_already_nothing_is_asked(lab: Lab, tmp_path: Path) -> None:
+    """A stage may be interrupted while a region goes, and is run again."""
+    table = "failover: {after: [setup], fenced: [region-a], gone: [region-a], mirrors: {ab: absent}}"
+    folder(tmp_path, TEXT.replace("failover: {after: [setup], mirrors: {ab: stopped}}", table))
+    scenario = read_scenario("99-test", tmp_path)
+    lab.mirrors = ()
+    lab.regions, lab.stage = {"region-b": lab.target}, "failover"
+    assert switching.stage_conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
+    lab.regions, lab.stage, lab.unfinished = {**lab.regions, "region-a": lab.source}, "setup", "failover"
+    assert switching.stage_conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
+    lab.unfinished = ""
+    asked = [condition.what for condition in switching.stage_conditions(cast(Any, lab), tmp_path, scenario, "failover")]
+    assert asked == ["region-a: groups with members"]
 
 
 def test_a_group_with_members_is_not_set(lab: Lab, tmp_path: Path) -> None:

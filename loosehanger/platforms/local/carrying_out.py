@@ -14,7 +14,7 @@ from .apply import apply, delete
 from .links import apply_links
 from .processes import is_supervised
 from .region import LocalRegion
-from .secret_store import copy_secrets
+from .secret_store import copy_secrets, delete_copies
 
 
 def carry_out(region: LocalRegion, plan: Plan, part: Part, *, ready_seconds: float, dry_run: bool) -> Outcome:
@@ -39,6 +39,8 @@ def carry_out(region: LocalRegion, plan: Plan, part: Part, *, ready_seconds: flo
     if wanted:
         manifests = [check_document(document, region.name) for document in wanted]
         outcome = apply(region, manifests, ready_seconds=ready_seconds, dry_run=dry_run)
+    if part is Part.CONSOLES:
+        deleted += [f"Secret/{name}" for name in delete_copies(region, plan.leftovers, dry_run=dry_run)]
     outcome.changed = [*deleted, *copied, *outcome.changed]
     if not dry_run:
         # Nothing may bring a region back to life that is dead.

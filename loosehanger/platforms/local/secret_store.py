@@ -70,6 +70,14 @@ def copy_secrets(
     return copied
 
 
+def delete_copies(region: LocalRegion, names: Iterable[str], *, dry_run: bool = False) -> list[str]:
+    """Deletes those of these secrets that are copies; returns their names. With ``dry_run`` they stay."""
+    found = [name for name in names if _copied_from(region, name) is not None]
+    for name in () if dry_run else found:
+        delete_secret(region, name)
+    return found
+
+
 def _note(region: LocalRegion, name: str) -> Path:
     return region.folder / "copied-secrets" / name
 
