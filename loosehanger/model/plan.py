@@ -315,6 +315,7 @@ def plan_stage(
         if scenario:
             check_claims(scenario, topology)
         check_writers(topology, claims_of(topology.mirrors, scenario.claims if scenario else (), stage))
+    standing = _standing(scenario, at)
     copies = topology.secret_copies() if fits else ()
     old_ways = Topology(document for region in regions for document in recorded.get(region, ())).crossings
     new_ways = not set(topology.crossings) <= set(old_ways)
@@ -329,7 +330,9 @@ def plan_stage(
             leaves[region],
             producers_leave=producers_leave,
             holds=(
-                holds := frozenset() if region in lost else _with_life(documents[region].values(), at, (*HELD, COPYING))
+                holds := frozenset()
+                if region in lost
+                else _with_life(documents[region].values(), at, (*HELD, COPYING)) - standing
             ),
             dropped=holds & _with_life(documents[region].values(), at, (DROPPED,)),
             starts=tuple(
@@ -386,6 +389,16 @@ def _leaving(recorded: Iterable[Document], changes: Mapping[tuple[str, str], Doc
         if new and old_address and (old_address != new_address or ends):
             found.append(with_replicas(before, 0))
     return tuple(found)
+
+
+def _standing(scenario: Scenario | None, at: Stage | None) -> frozenset[str]:
+    """The mirrors that a stage does not hold, since all that it may follow have held them: they only stand ready."""
+    before = [scenario.stages[name].mirrors for name in at.after] if scenario and at else []
+    return frozenset(
+        name
+        for name, life in (at.mirrors if at else {}).items()
+        if life in HELD and before and all(lives.get(name) in HELD for lives in before)
+    )
 
 
 def _leftovers(

@@ -428,6 +428,25 @@ def test_a_fence_stands_from_the_first_stage_that_says_so(tmp_path: Path) -> Non
     assert [found.fence_of(stage, A) for stage in ("failover", "failback")] == ["failover", "failover"]
 
 
+def test_a_mirror_that_only_stands_ready_is_held_by_no_stage(tmp_path: Path) -> None:
+    """It leaves no mark: how long a switch took is not told of a mirror that took no part in it."""
+    setup, failover = "setup: {mirrors: {ba: absent}}", "failover: {after: [setup], mirrors: {ab: stopped}}"
+    text = TEXT.replace(setup, "setup: {mirrors: {ba: stopped}}")
+    text = text.replace(failover, "failover: {after: [setup], mark: true, mirrors: {ab: stopped, ba: armed}}")
+    folder(tmp_path, text)
+    scenario = read_scenario("99-test", tmp_path)
+    described = {region: [d for d in DESCRIBED if d.namespace == region] for region in (A, B)}
+    ready = mirror("ba", A, A, B)
+    ready["spec"]["mirrors"][0]["sourceConnector"]["state"] = "stopped"
+    described[A] += documents(ready, user(A, "ba-writes"))
+    described[B] += documents(user(B, "ba-reads-region-b"))
+    first = plan_stage(described, {}, scenario, "setup")
+    second = plan_stage({}, {name: plan.documents for name, plan in first.items()}, scenario, "failover")
+    assert [[mirror.name for mirror in second[name].held] for name in (A, B)] == [[], ["ab"]]
+    assert [mirror.name for mirror in second[A].rearmed] == ["ba"]
+    assert second[A].topology.mirrors[0].state == "stopped"
+
+
 def test_a_mirror_that_its_manifest_stops_is_not_drained(tmp_path: Path) -> None:
     """Only the stage's table switches; what a learner writes into a manifest is carried out as it stands."""
     folder(tmp_path, TEXT.replace("mirrors: {ab: stopped}", "mirrors: {ab: running}"))
