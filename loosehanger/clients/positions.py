@@ -77,10 +77,11 @@ class Looker:
         return {partition: offset.offset for partition, offset in found.items()}
 
     def groups(self) -> list[str]:
-        """The ids of its consumer groups."""
+        """The ids of its consumer groups; the workers of Connect have groups, too, and are no consumers."""
         with self._reaching():
             found = self._client.list_groups()
-        return sorted({str(group["group_id"]) for group in found})
+        # Without a protocol is a group that has only committed, and never had a member.
+        return sorted({str(group["group_id"]) for group in found if group["protocol_type"] in ("consumer", "")})
 
     def committed(self, group: str, topics: Iterable[str]) -> Positions:
         """What a group has committed in these topics; nothing for a group that is not there."""
