@@ -61,11 +61,11 @@ def picture(person: Person, name: str) -> None:
         person.page.screenshot(path=Path(PICTURES) / f"console-{name}.png")
 
 
-def test_the_first_page_comes_whole_and_names_all_that_it_needs(america: Person) -> None:
-    # How long that takes, bench.console measures.
+def test_the_first_page_names_all_that_it_needs(america: Person) -> None:
+    # How long it takes, bench.console measures.
     america.open("/")
     html = america.page.request.get(america.page.url).text()
-    assert "mm2-na" in html, "what it shows does not wait for a script"
+    assert 'data-view="overview"' in html
     resources = america.page.evaluate("performance.getEntriesByType('resource').map(entry => entry.name)")
     found = [path for path in (urlsplit(address).path for address in resources) if path.startswith("/static/")]
     assert found
