@@ -259,8 +259,10 @@ def set_cleaner(kit: Kit, region: str, backoff_ms: int | None) -> None:
 
 def arrived(kit: Kit, topic: str, records: int, last: Record) -> bool:
     """Whether so many records are in South America, and the last of them, if not all, in North America."""
-    there = [(found.partition, found.value) for found in read(kit, "north-america", [topic])[topic]]
-    return count(kit, "south-america", topic) == records and (last.partition, last.value) in there
+    if count(kit, "south-america", topic) != records or not count(kit, "north-america", topic):
+        return False
+    there = read(kit, "north-america", [topic])[topic]
+    return (last.partition, last.value) in [(found.partition, found.value) for found in there]
 
 
 @pytest.fixture(scope="module")
