@@ -66,17 +66,17 @@ class Watching:
         document: dict[str, Any] = json.loads(lines[-1]) if lines else {}
         return document
 
-    def flow(self, target: str, topic: str = TOPIC) -> dict[str, Any]:
-        """What the newest document has of a flow from Europe."""
+    def flow(self, target: str, topic: str = TOPIC, source: str = "europe") -> dict[str, Any]:
+        """What the newest document has of a flow."""
         for flow in self.document.get("flows", ()):
-            if (flow["source"], flow["target"], flow["topic"]) == ("europe", target, topic):
+            if (flow["source"], flow["target"], flow["topic"]) == (source, target, topic):
                 found: dict[str, Any] = flow
                 return found
         return {}
 
-    def counts(self, target: str, topic: str = TOPIC) -> dict[str, int]:
+    def counts(self, target: str, topic: str = TOPIC, source: str = "europe") -> dict[str, int]:
         """Its counts of records that are not 0."""
-        flow = self.flow(target, topic)
+        flow = self.flow(target, topic, source)
         return {name: flow[name] for name in COUNTS if flow.get(name)}
 
     def examples(self, target: str, topic: str = TOPIC) -> set[tuple[str, int | None, int | None]]:
@@ -88,18 +88,20 @@ class Watching:
             for example in finding["examples"]
         }
 
-    def wait_for(self, target: str, counts: dict[str, int], seconds: float = UNTIL_SHOWN_S) -> list[float]:
+    def wait_for(
+        self, target: str, counts: dict[str, int], seconds: float = UNTIL_SHOWN_S, source: str = "europe"
+    ) -> list[float]:
         """Waits until a flow has exactly these counts besides zeros; tells how many seconds that took."""
         started = time.monotonic()
 
         def there() -> bool:
             assert self.process.poll() is None, self.errors
-            return self.counts(target) == counts
+            return self.counts(target, source=source) == counts
 
         try:
             wait_until(there, seconds, f"{target}: {counts}")
         except AssertionError as error:
-            raise AssertionError(f"{error}; shown: {self.counts(target)}; {self.errors}") from error
+            raise AssertionError(f"{error}; shown: {self.counts(target, source=source)}; {self.errors}") from error
         return [round(time.monotonic() - started, 1)]
 
     def end(self, number: int = signal.SIGINT) -> int:
