@@ -53,6 +53,14 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--topic-in", metavar="REGION", help="write each verdict to the topic lab.audit of this region, too"
     )
+    parser.add_argument(
+        "--canary",
+        type=_seconds,
+        nargs="?",
+        const=120,
+        metavar="SECONDS",
+        help="send a marked record into every source now and then (default each 120), and say if it does not arrive",
+    )
     parser.add_argument("--minutes", type=_count, default=5, metavar="N", help="how many minutes to show (default 5)")
     parser.add_argument("--products", type=_count, default=5, metavar="N", help="how many products (default 5)")
     parser.add_argument(
@@ -80,6 +88,7 @@ def main() -> int:
         products=given.products,
         warn_s=given.warn,
         topic_in=given.topic_in or "",
+        canary_s=given.canary,
     )
     lab = load_lab()
     if options.topic_in:

@@ -7,19 +7,16 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaProducer
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import KafkaError
 
 from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import explain
-from loosehanger.errors import LabError
 from pipeline.times import iso
+from pipeline.topic_writer import BLOCK_MS, open_topic
 
 TOPIC = "lab.audit"
 _SETTINGS = {"cleanup.policy": "compact,delete", "retention.ms": str(7 * 24 * 3600 * 1000)}
 """The latest verdict on a bucket holds, and none for ever."""
 _TIMES = ("minute", "judged", "bucket")
-_BLOCK_MS = 2000
 
 
 class AuditTopic:
@@ -42,17 +39,7 @@ class AuditTopic:
         Raises:
             LabError: the cluster does not answer, or refuses.
         """
-        try:
-            client = KafkaAdminClient(**self._connection.kafka_python())
-            try:
-                client.create_topics({TOPIC: {"num_partitions": 1, "replication_factor": -1, "configs": _SETTINGS}})
-            except TopicAlreadyExistsError:
-                pass
-            finally:
-                client.close()
-            self._producer = KafkaProducer(**self._connection.kafka_python(), acks="all", max_block_ms=_BLOCK_MS)
-        except (KafkaError, OSError) as error:
-            raise LabError(f"{TOPIC}: the cluster {explain(error, self._connection.username)}") from error
+        self._producer = open_topic(self._connection, TOPIC, _SETTINGS)
 
     def publish(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Sends these rows of the table, and those that were not acknowledged before."""
@@ -71,7 +58,7 @@ class AuditTopic:
     def close(self) -> None:
         """Waits a moment for what is on its way."""
         if self._producer:
-            self._producer.close(timeout=_BLOCK_MS / 1000)
+            self._producer.close(timeout=BLOCK_MS / 1000)
 
     def dump(self) -> list[dict[str, Any]]:
         """What was not acknowledged, as JSON knows it."""

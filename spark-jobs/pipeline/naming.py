@@ -15,7 +15,7 @@ from pipeline.balance import NEVER_MIRRORED, Books, Bucket, OpenBucket
 from pipeline.comparison import Read, example
 from pipeline.reading import no_records
 from pipeline.records import BUCKET_MS, FLOW_PARTITION
-from pipeline.session import small_frame
+from pipeline.session import fit, small_frame
 
 _MOST_OFFSETS = 1_000_000
 """So much is read at most for the buckets of one round; of the others only numbers are told."""
@@ -28,7 +28,7 @@ def name_records(spark: SparkSession, read: Read, books: Books, found: Mapping[B
     """Finds out which records make the difference, and notes their kinds and examples in the accounts.
 
     Args:
-        spark: the session.
+        spark: a session that nobody else uses meanwhile; it is fitted to the work.
         read: reads these offsets in a region, as far as its log still has them.
         books: whose accounts they are.
         found: those that were judged and do not balance.
@@ -37,7 +37,8 @@ def name_records(spark: SparkSession, read: Read, books: Books, found: Mapping[B
     Raises:
         PySparkException: the records cannot be read.
     """
-    chosen = _within_bounds(found)
+    chosen, total = _within_bounds(found)
+    fit(spark, total)
     topics = sorted({key[:2] for key in chosen})
     number = {topic: index for index, topic in enumerate(topics)}
     wanted = small_frame(spark, [(number[key[:2]], key.partition, key.bucket) for key in chosen], _schema(_BUCKET))
@@ -82,14 +83,16 @@ def _kinds(account: OpenBucket, named: Mapping[str, int]) -> dict[str, int]:
     return dict(named) | ({"never_mirrored": gone} if gone else {})
 
 
-def _within_bounds(found: Mapping[Bucket, OpenBucket]) -> dict[Bucket, OpenBucket]:
+def _within_bounds(found: Mapping[Bucket, OpenBucket]) -> tuple[dict[Bucket, OpenBucket], int]:
+    """What is read, and how many offsets that is."""
     chosen, offsets = {}, 0
     for key, account in found.items():
         spans = [span for span in (*account.sources.values(), account.target) if span]
-        offsets += sum(last - first + 1 for first, last in spans)
-        if offsets <= _MOST_OFFSETS:
+        more = sum(last - first + 1 for first, last in spans)
+        if offsets + more <= _MOST_OFFSETS:
             chosen[key] = account
-    return chosen
+            offsets += more
+    return chosen, offsets
 
 
 def _add(

@@ -64,6 +64,13 @@ def start_session(name: str, patience_s: float = _PATIENCE_S) -> SparkSession:
     return spark
 
 
+def session_beside(spark: SparkSession) -> SparkSession:
+    """A session of the same application with settings of its own, so that threads can fit theirs to different work."""
+    beside = spark.newSession()
+    beside.conf.set("spark.sql.session.timeZone", "UTC")
+    return beside
+
+
 def _end_without_executors(spark: SparkSession, patience_s: float) -> None:
     """Ends the application when a job waits too long for a first executor: Spark itself would wait for ever."""
     global _stopped_for

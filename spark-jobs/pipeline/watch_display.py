@@ -89,6 +89,12 @@ def told_of(document: Mapping[str, Any]) -> list[str]:
     for flow in document["flows"]:
         if flow["loss"]:
             found += [f"{flow['source']} → {flow['target']}: {told}" for told in Danger(**flow["loss"]).told()]
+    for entry in document["canaries"]:
+        if entry["missing"] or entry["late"]:
+            counts = ", ".join(f"{entry[name]:,} {name}" for name in ("missing", "late") if entry[name])
+            found.append(
+                f"{entry['source']} → {entry['target']}: canaries do not arrive: {counts} of {entry['sent']:,}"
+            )
     for entry in document["findings"][:_MOST]:
         kinds = ", ".join(f"{entry[kind]:,} {_label(kind)}" for kind in KINDS if entry[kind]) or "moved elsewhere"
         place = f"{entry['target']}: {entry['topic']}-{entry['partition']}, {plain(entry['bucket'])}"

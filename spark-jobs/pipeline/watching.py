@@ -28,7 +28,7 @@ from loosehanger.model.mirror import Mirror
 from loosehanger.model.origins import counted
 from loosehanger.model.record import ADMINISTRATOR, Lab, Region
 from loosehanger.model.topic_rules import selected_topics, target_topic
-from pipeline import aggregates
+from pipeline import aggregates, canary
 from pipeline.activity import Activity
 from pipeline.audit_table import AuditTable
 from pipeline.audit_topic import AuditTopic
@@ -45,6 +45,7 @@ from pipeline.balance import (
     bucket_of,
     findings,
 )
+from pipeline.canary import Canary
 from pipeline.clusters import USER, Cluster, NoAnswerError
 from pipeline.continuity import Folder
 from pipeline.flows import Flow
@@ -54,7 +55,7 @@ from pipeline.outlines import CONTENT
 from pipeline.reading import Ranges, read_records
 from pipeline.records import BUCKET_MS
 from pipeline.retention import RetentionGuard
-from pipeline.session import ERRORS, SparkEndedError, cause, ended, is_alive
+from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive, session_beside
 from pipeline.tallies import tally
 from pipeline.times import iso
 
@@ -101,6 +102,8 @@ class Options:
     """A loss that can come within this time is warned of."""
     topic_in: str = ""
     """The region that gets the verdicts as records of a topic; empty for none."""
+    canary_s: float | None = None
+    """From one canary to the next; None for none."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,7 @@ class RegionReader:
         self.name = region.name
         self.cluster = Cluster.of(region)
         self.guard = RetentionGuard()
-        self._spark = spark
+        self._spark = session_beside(spark) if spark else None
         self._consumers = f"watch-{region.name}-{uuid4()}"
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._last: Future[Any] | None = None
@@ -228,6 +231,7 @@ class RegionReader:
         ranges = {place: (start, until[place]) for place, start in first.items() if until[place] > start}
         rows: list[Row] = []
         if ranges:
+            fit(self._spark, sum(end - start for start, end in ranges.values()))
             records = read_records(self._spark, self.cluster.connection, ranges, self._consumers, **_OPTIONS)
             # A task for each of many small partitions costs more than the reading, and one needs no shuffle.
             rows = tally(records.coalesce(1), events).collect()
@@ -265,6 +269,7 @@ class Watch:
         self._activity = Activity(spark, folder.table("activity"), options.minutes, options.lateness_s, options.kept_s)
         self._audit = AuditTable(spark, folder.table("audit"), options.kept_s)
         self._published = AuditTopic(publisher(lab, options.topic_in)) if options.topic_in else None
+        self._canary = None if options.canary_s is None else Canary(lab, options.canary_s)
         self._topics: dict[str, dict[str, Topic]] = {name: {} for name in scope.clusters}
         self._there: dict[str, Mapping[str, tuple[str, int]]] = {}
         """Every topic of the regions that have answered, with id and number of partitions."""
@@ -278,6 +283,7 @@ class Watch:
         self._gone: dict[str, int] = {}
         """Offsets that were deleted before a mirror had copied them and that were told of, by flow and partition."""
         self._namer = ThreadPoolExecutor(max_workers=1)
+        self._namers_spark = session_beside(spark)
         self._naming: tuple[Mapping[Bucket, OpenBucket], Future[None]] | None = None
         self._unnamed: set[tuple[str, str]] = set()
         """The topics with findings whose records are still to be named."""
@@ -291,6 +297,8 @@ class Watch:
     def __enter__(self) -> Watch:
         if self._published:
             self._published.open()
+        if self._canary:
+            self._canary.open()
         self._positions.start()
         return self
 
@@ -303,6 +311,8 @@ class Watch:
             self._write_tables(everything=True)
         if self._published:
             self._published.close()
+        if self._canary:
+            self._canary.close()
         for reader in self._readers.values():
             reader.close()
 
@@ -314,6 +324,8 @@ class Watch:
         """
         while not ended.is_set():
             due = time.monotonic() + self._options.every_s
+            if self._canary:
+                self._canary.send()
             self.round()
             yield self.document()
             self._write_tables()
@@ -417,6 +429,15 @@ class Watch:
                 for note in self._notes
             ],
             "problems": sorted(self._problems.values()),
+            "canaries": [
+                canary.standing(
+                    flow,
+                    numbers[flow.target, flow.target_topic],
+                    self._books.records.get((flow.source, flow.topic), 0),
+                )
+                for flow in self._scope.flows
+                if self._canary and flow.topic == canary.TOPIC
+            ],
         }
 
     # What a round is made of.
@@ -640,10 +661,10 @@ class Watch:
             cluster = clusters[region]
             starts, ends = cluster.start_offsets(ranges), cluster.end_offsets(ranges)
             left = {place: (max(first, starts[place]), min(end, ends[place])) for place, (first, end) in ranges.items()}
-            return read_records(self._spark, cluster.connection, left)
+            return read_records(self._namers_spark, cluster.connection, left)
 
         try:
-            name_records(self._spark, read, self._books, found, _EXAMPLES)
+            name_records(self._namers_spark, read, self._books, found, _EXAMPLES)
         finally:
             for cluster in clusters.values():
                 cluster.close()

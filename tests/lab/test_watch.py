@@ -15,10 +15,11 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from kafka import KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from loosehanger.clients.connect import Rest
+from pipeline import canary
 from pipeline.balance import KINDS
 from sandbox import Kit
 
@@ -149,8 +150,8 @@ def put(kit: Kit, region: str, *keys: str, value: str = "", timestamp: int | Non
 
 
 @contextmanager
-def moved_position(kit: Kit, to: int) -> Iterator[None]:
-    """Stops North America's mirror, and lets it go on as if it had copied partition 0 up to this offset."""
+def moved_position(kit: Kit, to: int | None = None, topic: str = TOPIC) -> Iterator[None]:
+    """Stops North America's mirror, and lets it go on as if it had copied partition 0 up to this offset, or its end."""
     (mirror,) = kit.lab.region("north-america").mirrors
     rest = Rest.of(mirror.connect)
     path = f"/connectors/{quote(mirror.connector, safe='')}"
@@ -162,7 +163,10 @@ def moved_position(kit: Kit, to: int) -> Iterator[None]:
     rest.act(mirror.connector, "stop")
     wait_until(lambda: state() == "STOPPED", 60, "the mirror has stopped")
     yield
-    place = {"cluster": mirror.source_alias, "topic": TOPIC, "partition": 0}
+    if to is None:
+        with KafkaConsumer(**kit.lab.region(mirror.source).connection("admin").kafka_python()) as consumer:
+            (to,) = consumer.end_offsets([TopicPartition(topic, 0)]).values()
+    place = {"cluster": mirror.source_alias, "topic": topic, "partition": 0}
     rest.call("PATCH", f"{path}/offsets", {"offsets": [{"partition": place, "offset": {"offset": to}}]})
     rest.act(mirror.connector, "resume")
     wait_until(lambda: state().startswith("RUNNINGRUNNING"), 60, "the mirror runs again")
@@ -275,6 +279,26 @@ def test_every_kind_of_fault_is_found_and_its_records_are_named(kit: Kit, watche
         wait_until(
             lambda: any("deleted" in note["says"] for note in watching.document["notes"]), 60, "what was deleted"
         )
+    finally:
+        assert watching.end() == 0, watching.errors
+
+
+def test_a_canary_that_does_not_arrive_raises_the_alarm(kit: Kit, tmp_path: Path) -> None:
+    watching = Watching(kit, tmp_path / "watch.json", "--canary", "3")
+
+    def verdicts() -> dict[str, str]:
+        return {entry["target"]: entry["verdict"] for entry in watching.document.get("canaries", ())}
+
+    fine = dict.fromkeys(TARGETS, "arriving")
+    try:
+        wait_until(lambda: verdicts() == fine, UNTIL_SHOWN_S, "canaries in both Americas")
+        wait_until(lambda: watching.flow("north-america", canary.TOPIC)["copies"] > 3, 60, "four of them")
+        assert not watching.document["findings"]
+        with moved_position(kit, topic=canary.TOPIC):
+            # Nothing else need be written for it to show.
+            wait_until(lambda: verdicts() == fine | {"north-america": "late"}, 60, "canaries that are late")
+        wait_until(lambda: verdicts() == fine | {"north-america": "missing"}, 60, "canaries that were swallowed")
+        assert {finding["target"] for finding in watching.document["findings"]} == {"north-america"}
     finally:
         assert watching.end() == 0, watching.errors
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +18,12 @@ from kafka import TopicPartition
 from loosehanger.clients.connection import Connection
 from loosehanger.model.claims import claims_of
 from loosehanger.model.mirror import Mirror
-from pipeline import watching
+from pipeline import canary, watching
 from pipeline.clusters import NoAnswerError
 from pipeline.continuity import Folder
 from pipeline.mirror_positions import Positions
 from pipeline.outlines import CONTENT
+from pipeline.watch_display import told_of
 from pipeline.watching import Options, Reading, Scope, Watch, scope_of
 
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", "", "c")
@@ -155,6 +157,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(watching, "RegionReader", StubReader)
     monkeypatch.setattr(watching, "Cluster", SimpleNamespace(of=lambda region: StubCluster(found, region.name)))
     monkeypatch.setattr(watching, "name_records", lambda *_: None)
+    monkeypatch.setattr(watching, "session_beside", lambda spark: spark)
     monkeypatch.setattr(watching, "is_alive", lambda _: False)
     monkeypatch.setattr(watching, "_LOOK_S", 0.0)
     monkeypatch.setattr(time, "time", lambda: NOW / 1000)
@@ -163,12 +166,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return found
 
 
-def watch_of(world: World, folder: Path, said: list[str] | None = None) -> Watch:
+def watch_of(world: World, folder: Path, said: list[str] | None = None, options: Options = OPTIONS) -> Watch:
     """A watch of the world as it is."""
     inventories = {name: StubCluster(world, name).inventory() for name in world.topics}
     scope = scope_of(StubLab(), StubLab.clusters, inventories)  # type: ignore[arg-type]
     report = said.append if said is not None else pytest.fail
-    return Watch(None, StubLab(), scope, OPTIONS, Folder(folder), report)  # type: ignore[arg-type]
+    return Watch(None, StubLab(), scope, options, Folder(folder), report)  # type: ignore[arg-type]
 
 
 def numbers(watch: Watch, topic: str = "LH.A") -> dict[str, int]:
@@ -353,3 +356,57 @@ def test_a_mirror_of_which_nothing_is_claimed_is_not_judged() -> None:
     ((flow, reason),) = scope.excused.values()
     assert flow.topic == "LH.A"
     assert "claims" in reason
+
+
+class Sending:
+    """A producer whose records are in the world at once."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.sent: list[tuple[str, str, list[tuple[str, bytes]]]] = []
+
+    def send(self, topic: str, value: bytes, key: bytes, headers: list[tuple[str, bytes]]) -> None:
+        self.sent.append((topic, json.loads(value)["region"], headers))
+        self.world.write(key.decode(), "c", topic)
+
+    def close(self, timeout: float) -> None:
+        """Nothing is on its way."""
+
+
+def test_a_canary_that_is_swallowed_or_late_is_told_of(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = Sending(world)
+    monkeypatch.setattr(canary, "open_topic", lambda *_: producer)
+    for region in world.topics:
+        world.topics[region][canary.TOPIC] = Topic()
+    watch = watch_of(world, tmp_path, options=replace(OPTIONS, canary_s=1e6))
+    updates = watch.updates(threading.Event())
+
+    def standing() -> tuple[str, int]:
+        document = next(updates)
+        (entry,) = document["canaries"]
+        told = [line for line in told_of(document) if "canaries do not arrive" in line]
+        assert len(told) == (entry["verdict"] in ("late", "missing"))
+        return entry["verdict"], entry["sent"]
+
+    with watch:
+        assert standing() == ("arriving", 1)
+        assert producer.sent == [("LH.CANARY", "europe", [("lab-canary", b"1")])]
+        monkeypatch.setattr(time, "time", lambda: NOW / 1000 + OPTIONS.late_after_s + 1)
+        assert standing()[0] == "late"
+        world.positions[MIRROR.id][TopicPartition(canary.TOPIC, 0)] = 1
+        rounds(watch)
+        assert standing() == ("missing", 1)
+
+
+def test_a_canary_begins_where_no_mirror_writes_its_topic() -> None:
+    chain = [
+        replace(MIRROR, name=name, source=source, target=target, topics=topics)
+        for name, source, target, topics in (
+            ("m", "a", "b", "LH.*"),
+            ("n", "b", "c", "LH.*"),
+            ("o", "d", "a", "SHOP.*"),
+        )
+    ]
+    assert canary.sources(chain) == ["a"], "in b it would be a second writer, and from d nobody copies it"
