@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import pytest
 from kafka import TopicPartition
 
+from loosehanger.clients import positions
+from loosehanger.clients.connection import Connection
 from loosehanger.clients.positions import Looker, Positions
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.ledger import LedgerEntry
@@ -357,10 +359,20 @@ def test_a_mirror_that_has_tasks_still_is_not_held(lab: Lab, tmp_path: Path) -> 
 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:
-    from loosehanger.clients.connection import Connection
-
     with pytest.raises(LabError, match="region-a: the cluster does not answer"):
         Looker("region-a", Connection(("127.0.0.1:1",)))
+
+
+def test_the_groups_of_connects_workers_are_no_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [
+        {"group_id": "shop", "protocol_type": "consumer"},
+        {"group_id": "mm2", "protocol_type": "connect"},
+        {"group_id": "has only committed", "protocol_type": ""},
+    ]
+    client = SimpleNamespace(list_groups=lambda: found, close=lambda: None)
+    monkeypatch.setattr(positions, "KafkaAdminClient", lambda **_: client)
+    with Looker("region-a", Connection(("x:1",))) as looker:
+        assert looker.groups() == ["has only committed", "shop"]
 
 
 @pytest.mark.parametrize(
