@@ -55,7 +55,7 @@ def _topic(parser: Parser) -> None:
     change = commands.add_parser("set", help="change settings of a topic, and wait until the mirrors have followed")
     change.add_argument("region")
     change.add_argument("topic")
-    change.add_argument("settings", nargs="+", metavar="NAME=VALUE", help="as in retention.ms=3600000")
+    change.add_argument("settings", nargs="+", metavar="NAME=VALUE", help="as in retention.ms=3600000, or partitions=6")
     unset = commands.add_parser("unset", help="give settings of a topic their defaults again, and wait likewise")
     unset.add_argument("region")
     unset.add_argument("topic")

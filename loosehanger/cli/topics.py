@@ -21,6 +21,8 @@ from loosehanger.model.topic_rules import selected_topics, target_topic
 
 from .command_line import COMMANDS
 
+PARTITIONS = "partitions"
+"""What is changed like a setting, and is none: a topic can get more of them, and never fewer."""
 MIRRORED_SECONDS = 60
 _WIDEST = 10_000
 
@@ -39,7 +41,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             wanted = "NAME=VALUE" if options.command == "set" else "NAME"
             raise WrongUseError(f"'{setting}' is not {wanted}, as in retention.ms{'=3600000' if equals == '' else ''}")
         options.changes[name] = value if equals else None
+    if PARTITIONS in options.changes:
+        _check_number(options.changes[PARTITIONS])
     return options
+
+
+def _check_number(value: str | None) -> None:
+    if value is None:
+        raise WrongUseError("a topic has no default number of partitions, and none can be removed")
+    if not (value.isascii() and value.isdecimal() and int(value)):
+        raise WrongUseError(f"'{PARTITIONS}={value}': a topic has a whole number of partitions, as in {PARTITIONS}=6")
 
 
 def run(lab: Lab, options: argparse.Namespace) -> int:
@@ -66,7 +77,7 @@ def describe(region: Region) -> dict[str, dict[str, Any]]:
                 raise LabError(f"{region.name}: the settings of {name} cannot be read: {error}")
         return {
             topic["name"]: {
-                "partitions": len(topic["partitions"]),
+                PARTITIONS: len(topic["partitions"]),
                 **{key: entry["value"] for key, entry in sorted(configs[topic["name"]].items())},
             }
             for topic in found
@@ -131,11 +142,22 @@ def _change(lab: Lab, region: Region, topic: str, changes: Mapping[str, str | No
 
 def _alter(region: Region, topic: str, changes: Mapping[str, str | None]) -> None:
     with _admin(region) as admin:
-        present = [found["name"] for found in admin.describe_topics() if not found["is_internal"]]
+        present = {
+            found["name"]: len(found["partitions"]) for found in admin.describe_topics() if not found["is_internal"]
+        }
         if topic not in present:
             known = ", ".join(sorted(name for name in present if not name.startswith("__")))
             raise WrongUseError(f"unknown topic '{topic}' in {region.name}; the topics are: {known or 'none'}")
-        alter_topic(admin, topic, changes, f"{region.name}: {topic}")
+        settings = {name: value for name, value in changes.items() if name != PARTITIONS}
+        partitions = int(changes.get(PARTITIONS) or present[topic])
+        if partitions < present[topic]:
+            raise WrongUseError(
+                f"{region.name}: {topic} has {present[topic]} partitions, and partitions cannot be removed"
+            )
+        if settings:
+            alter_topic(admin, topic, settings, f"{region.name}: {topic}")
+        if partitions > present[topic]:
+            admin.create_partitions({topic: partitions})
 
 
 def _wait_until_there(
@@ -144,7 +166,7 @@ def _wait_until_there(
     pause = 0.1
     while True:
         there = describe(region).get(topic, {})
-        if all(there.get(key) == value for key, value in changes.items()):
+        if all(value == (str(there[key]) if key in there else None) for key, value in changes.items()):
             return
         if time.monotonic() - started > MIRRORED_SECONDS:
             raise LabError(f"{region.name}: {topic} has not followed within {MIRRORED_SECONDS} s; {advice}")

@@ -75,6 +75,30 @@ def test_a_change_that_the_operator_refuses_is_taken_back(
     assert config(api_server, orders) == orders["spec"]["config"]
 
 
+def test_partitions_are_changed_and_taken_back(
+    api_server: ApiServer, operator: StandIn, region: Region, orders: dict[str, Any]
+) -> None:
+    def spec() -> dict[str, Any]:
+        found = api_server.get(orders)
+        assert found
+        wanted: dict[str, Any] = found["spec"]
+        return wanted
+
+    assert topics.change(region, "LH.ORDERS", {"partitions": "5"})
+    assert spec() == orders["spec"] | {"partitions": 5}
+
+    def says(topic: dict[str, Any]) -> dict[str, Any]:
+        wrong = topic["spec"]["partitions"] < 5
+        said = {"reason": "NotSupported", "message": "Decreasing partitions not supported"} if wrong else {}
+        condition = {"type": "Ready", "status": "False" if wrong else "True", **said}
+        return {"observedGeneration": topic["metadata"]["generation"], "conditions": [condition]}
+
+    operator.says["KafkaTopic"] = says
+    with pytest.raises(WrongUseError, match="Decreasing partitions not supported"):
+        topics.change(region, "LH.ORDERS", {"partitions": "4", "retention.ms": "3600000"})
+    assert spec() == orders["spec"] | {"partitions": 5}
+
+
 def test_a_change_that_no_operator_looks_at_is_told(
     region: Region, orders: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

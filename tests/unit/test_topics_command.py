@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,3 +56,49 @@ def test_a_copy_is_found_by_its_own_name(lab: Any, capsys: pytest.CaptureFixture
     assert len(lines) == 3
     with pytest.raises(WrongUseError, match=r"unknown topic 'LH\.NONE'"):
         topics._show(lab, "LH.NONE")
+
+
+class Admin:
+    """A cluster with one topic of three partitions."""
+
+    def __init__(self) -> None:
+        self.partitions = 3
+
+    def describe_topics(self) -> list[dict[str, Any]]:
+        return [{"name": "LH.ORDERS", "is_internal": False, "partitions": list(range(self.partitions))}]
+
+    def create_partitions(self, wanted: dict[str, int]) -> None:
+        self.partitions = wanted["LH.ORDERS"]
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
+    found = Admin()
+    monkeypatch.setattr(topics, "_admin", lambda _: nullcontext(found))
+    monkeypatch.setattr(topics, "topic_configs", lambda _, names, __: ({name: {} for name in names}, {}))
+    return found
+
+
+def test_a_topic_gets_more_partitions_like_a_setting(admin: Admin, capsys: pytest.CaptureFixture[str]) -> None:
+    regions = {name: Region(name, name, {}, {"log": Path()}, ()) for name in ("europe", "north-america")}
+    lab: Any = SimpleNamespace(
+        mirrors=(route("mm2", "north-america", "europe", "north-america", "identity"),), region=regions.__getitem__
+    )
+    topics.run(lab, topics.parse(["set", "europe", "LH.ORDERS", "partitions=5"]))
+    assert admin.partitions == 5
+    assert capsys.readouterr().out.startswith("europe: LH.ORDERS: partitions=5 set\nnorth-america: ")
+    topics.run(lab, topics.parse(["set", "europe", "LH.ORDERS", "partitions=5"]))
+    with pytest.raises(WrongUseError, match=r"LH\.ORDERS has 5 partitions, and partitions cannot be removed"):
+        topics.run(lab, topics.parse(["set", "europe", "LH.ORDERS", "partitions=4"]))
+    assert admin.partitions == 5
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "1.5", "many", "²"])
+def test_an_odd_number_of_partitions_is_refused(number: str) -> None:
+    with pytest.raises(WrongUseError, match="a topic has a whole number of partitions"):
+        topics.parse(["set", "europe", "LH.ORDERS", f"partitions={number}"])
+
+
+def test_partitions_cannot_be_unset() -> None:
+    with pytest.raises(WrongUseError, match="no default number of partitions"):
+        topics.parse(["unset", "europe", "LH.ORDERS", "partitions"])

@@ -13,6 +13,7 @@ from .cluster import KubernetesCluster
 from .readiness import unseen, waiting_for
 from .rights import list_own
 
+_PARTITIONS = "partitions"
 SEEN_SECONDS = 60.0
 """How long the operator may take to look at a change."""
 
@@ -23,7 +24,7 @@ def change(region: Region, topic: str, changes: Mapping[str, str | None]) -> boo
     Args:
         region: whose topic.
         topic: its name in Kafka.
-        changes: setting → value; None for its default.
+        changes: setting → value; None for its default. ``partitions`` counts as one.
 
     Returns:
         Whether there is such a resource: a mirror's copies have none.
@@ -45,12 +46,21 @@ def change(region: Region, topic: str, changes: Mapping[str, str | None]) -> boo
     )
     if declared is None:
         return False
-    before = declared["spec"].get("config") or {}
-    cluster.change(declared, {"spec": {"config": dict(changes)}})
+    spec = declared["spec"]
+    before = {**(spec.get("config") or {}), **({_PARTITIONS: spec[_PARTITIONS]} if _PARTITIONS in spec else {})}
+    cluster.change(declared, _patch(changes))
     if refusal := _refusal(cluster, declared):
-        cluster.change(declared, {"spec": {"config": {name: before.get(name) for name in changes}}})
+        cluster.change(declared, _patch({name: before.get(name) for name in changes}))
         raise WrongUseError(f"{region.name}: {topic}: the operator refuses the change: {refusal}")
     return True
+
+
+def _patch(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes a resource have these settings; the number of partitions stands beside them."""
+    spec: dict[str, Any] = {"config": {name: value for name, value in values.items() if name != _PARTITIONS}}
+    if _PARTITIONS in values:
+        spec[_PARTITIONS] = None if values[_PARTITIONS] is None else int(values[_PARTITIONS])
+    return {"spec": spec}
 
 
 def _refusal(cluster: KubernetesCluster, declared: Mapping[str, Any]) -> str | None:

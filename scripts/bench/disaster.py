@@ -1,0 +1,88 @@
+"""What a disaster costs: North America dies in the active/passive scenario, again and again, while events are written.
+
+    .lab/venv/bin/python -P -m bench.disaster [--rounds N] [--rate N] [--held-back RATE]
+
+Each round is a lab of its own. Its ``failover`` tells how long each leg took, and its proof which acknowledged records
+are lost, how old the oldest of them was, and what the group read again. With ``--held-back`` the link that the mirror
+reads through is that narrow in a second series.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bench.common import admin, cost, end_offsets, machine, sandbox, succeed, table
+from loosehanger.errors import LabError
+from loosehanger.waiting import wait_for
+from sandbox import Kit
+
+SCENARIO = "05-active-passive"
+SOURCE, TARGET = "north-america", "europe"
+TOPIC = "LH.ORDERS"
+COPIED = 2_000
+"""So many orders are in Europe before North America dies."""
+
+
+def main() -> None:
+    """Measures, and prints a table for each series."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10, help="how often (10)")
+    parser.add_argument("--rate", type=int, default=1_000, help="events a second (1000)")
+    parser.add_argument("--held-back", metavar="RATE", help="of the link in a second series, as in 200kB/s")
+    options = parser.parse_args()
+    for link_rate in ("", *([options.held_back] if options.held_back else [])):
+        figures: dict[str, list[float]] = defaultdict(list)
+        for _ in range(options.rounds):
+            with sandbox(31000) as kit:
+                for name, value in one_round(kit, options.rate, link_rate):
+                    figures[name].append(value)
+                    print(f"{name}: {value:,.1f}", flush=True)
+        held = f", mirror held back by a link of {link_rate}" if link_rate else ""
+        print(f"\n{options.rate:,} events/s, {options.rounds} rounds{held}; {machine()}\n")
+        print(table(("What", "least", "median", "most"), [_row(*found) for found in figures.items()]), "\n")
+
+
+def one_round(kit: Kit, rate: int, link_rate: str) -> Iterator[tuple[str, float]]:
+    """Lets North America die; yields what that took and cost."""
+    succeed(kit, "setup", SCENARIO, "-e", f"producer_rate={rate}")
+    if link_rate:
+        succeed(kit, "link", SOURCE, TARGET, "--rate", link_rate)
+    client = admin(kit, TARGET)
+    try:
+        wait_for(
+            lambda: None if end_offsets(client, TOPIC) > COPIED else f"fewer than {COPIED} orders in {TARGET}",
+            300,
+            TOPIC,
+        )
+    finally:
+        client.close()
+    succeed(kit, "stage", "failover", "-e", f"producer_rate={rate}")
+    proved = cost(kit, (sys.executable, "-P", "-m", "loosehanger.cli", "prove", "--json", "--timeout", "120"))
+    document = json.loads(proved.output)
+    # Records that died with their region are lost: that is disproved, and what this measures.
+    if proved.code not in (0, 1):
+        raise LabError(f"{SCENARIO}: {document['reasons']}")
+    found = {finding["kind"]: finding for claim in document["claims"] for finding in claim["findings"]}
+    for leg, seconds in found["recovery"]["details"]["legs"].items():
+        yield f"{leg}, s", seconds
+    yield "acknowledged records", found["acknowledged"]["count"]
+    lost: Mapping[str, Any] = found.get("lost", {"count": 0, "details": {"rpo_seconds": 0}})
+    yield "lost records", lost["count"]
+    yield "the oldest of them before the death, s", lost["details"]["rpo_seconds"]
+    yield "read again", found["read_again"]["count"]
+    yield "read again, as predicted", found["read_again"]["details"]["predicted"]
+    yield "proof, s", proved.seconds
+
+
+def _row(name: str, values: list[float]) -> tuple[str, ...]:
+    return name, *(f"{value:,.1f}" for value in (min(values), statistics.median(values), max(values)))
+
+
+if __name__ == "__main__":
+    main()
