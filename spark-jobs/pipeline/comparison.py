@@ -16,7 +16,7 @@ from pipeline.clusters import Config
 from pipeline.cuts import Cut, Frozen, is_compacted
 from pipeline.flows import Flow, FlowId, MirrorId
 from pipeline.mirrors import MirrorProgress
-from pipeline.reading import Ranges, no_records
+from pipeline.reading import Ranges, no_records, read_regions
 from pipeline.records import FLOW, FLOW_PARTITION, PLACE
 from pipeline.session import fit, small_frame
 from pipeline.times import iso
@@ -188,9 +188,7 @@ class Comparison:
         return {flow.id: count for flow, count in zip(self._numbered, self._counts, strict=True)}
 
     def _read(self, ranges: Mapping[str, Ranges]) -> DataFrame:
-        frames = [
-            self._read_region(region, wanted).withColumn("region", F.lit(region)) for region, wanted in ranges.items()
-        ]
+        frames = read_regions(self._read_region, ranges, "region")
         nothing = no_records(self._spark).withColumn("region", F.lit(""))
         return reduce(DataFrame.unionByName, frames or [nothing])
 

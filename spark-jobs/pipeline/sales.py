@@ -7,7 +7,6 @@ from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.errors import LabError
 from loosehanger.model.origins import counted
@@ -15,7 +14,7 @@ from loosehanger.model.record import Lab
 from pipeline import aggregates
 from pipeline.clusters import Cluster, NoAnswerError
 from pipeline.cuts import freeze
-from pipeline.reading import Ranges, read_records
+from pipeline.reading import Ranges, read_records, read_regions
 from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
 from pipeline.times import iso
 
@@ -53,10 +52,9 @@ def sum_up(spark: SparkSession, lab: Lab, products: int) -> dict[str, Any]:
 def _document(
     spark: SparkSession, lab: Lab, clusters: dict[str, Cluster], ranges: dict[str, Ranges], products: int
 ) -> dict[str, Any]:
-    frames = [
-        read_records(spark, clusters[region].connection, wanted).withColumn("consumed_in", F.lit(region))
-        for region, wanted in ranges.items()
-    ]
+    frames = read_regions(
+        lambda region, wanted: read_records(spark, clusters[region].connection, wanted), ranges, "consumed_in"
+    )
     events = aggregates.parse(reduce(DataFrame.unionByName, frames)).persist()
     summaries = {row.consumed_in: row for row in aggregates.summary(events).collect()}
     by_product = aggregates.best(aggregates.orders_by(events, "description"), products).collect()

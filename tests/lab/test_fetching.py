@@ -1,0 +1,120 @@
+"""Few records come into Spark by one client, and are to the last byte what Spark's own source gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kafka import KafkaProducer, OffsetSpec, TopicPartition
+from kafka.admin import NewTopic
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from pipeline import fetching, scratch
+from pipeline.fetching import DoubtError
+from pipeline.reading import read_records
+from pipeline.records import fingerprint, hashes
+from tests.batches import Odd
+
+from .broker import Broker, running
+
+pytestmark = pytest.mark.lab
+
+TOPIC = "MIXED"
+PARTITIONS = [TopicPartition(TOPIC, number) for number in range(3)]
+PAYLOADS: tuple[bytes | None, ...] = (None, b"", b"\x00", b"\xff\xfe", "Größe\n\u2028".encode(), b"x" * 100_000)
+HEADERS: tuple[list[tuple[str, Any]], ...] = (
+    [],
+    [("lh-run", b"run"), ("lh-seq", b"7")],
+    [("", b""), ("twice", None), ("twice", b"\xff"), ('"\\\t\u0000ü😀', b"1")],
+    [(f"name-{number % 7}", b"%d" % number) for number in range(300)],
+)
+TIMES = (1, 1000, 1_800_000_000_123, 253_402_300_800_000)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One that has the topic: a partition of everything, one that ends in an aborted transaction, and an empty one."""
+    with running(tmp_path_factory.mktemp("broker")) as found:
+        client = found.admin()
+        client.create_topics([NewTopic(TOPIC, 3, 1, topic_configs={"message.timestamp.after.max.ms": str(2**63 - 1)})])
+        client.wait_for_topics([TOPIC])
+        client.close()
+        arguments = found.connection().kafka_python()
+        # kafka-python sends no header without a value.
+        writer = Producer(librdkafka(found))
+        for time_ms in TIMES:
+            for part in PAYLOADS:
+                for headers in HEADERS:
+                    writer.produce(TOPIC, part, b"k", 0, timestamp=time_ms, headers=headers)
+                    writer.produce(TOPIC, b"v", part, 0, timestamp=time_ms, headers=headers)
+        assert writer.flush(60) == 0
+        with KafkaProducer(**arguments, transactional_id="t") as producer:
+            producer.init_transactions()
+            for end in (producer.commit_transaction, producer.abort_transaction) * 2:
+                producer.begin_transaction()
+                for number in range(20):
+                    producer.send(TOPIC, b"%d" % number, partition=1)
+                producer.flush()
+                end()
+        yield found
+
+
+def librdkafka(broker: Broker) -> dict[str, Any]:
+    """Its administrator's settings for librdkafka."""
+    connection = broker.connection()
+    return {
+        "bootstrap.servers": ",".join(connection.bootstrap_servers),
+        "security.protocol": connection.security_protocol,
+        "sasl.mechanism": connection.sasl_mechanism,
+        "sasl.username": connection.username,
+        "sasl.password": connection.password,
+    }
+
+
+def everything(spark: SparkSession, broker: Broker) -> list[Any]:
+    """All records of the topic, with what stands for their contents."""
+    records = read_records(spark, broker.connection(), ranges(broker))
+    shown = records.withColumn("millis", F.unix_millis("timestamp")).select(
+        *("topic", "partition", "offset", "key", "value", "headers", "millis"),
+        fingerprint().alias("fingerprint"),
+        *(hashed.alias(f"hash_{number}") for number, hashed in enumerate(hashes())),
+    )
+    return shown.orderBy("partition", "offset").collect()
+
+
+def ranges(broker: Broker) -> dict[TopicPartition, tuple[int, int]]:
+    """All of it, markers included."""
+    with KafkaProducer(**broker.connection().kafka_python()) as producer:
+        assert producer.partitions_for(TOPIC) == {0, 1, 2}
+    client = broker.admin()
+    ends = client.list_partition_offsets(dict.fromkeys(PARTITIONS, OffsetSpec.LATEST))
+    client.close()
+    return {place: (0, end.offset) for place, end in ends.items()}
+
+
+def test_both_ways_give_the_same_records(
+    spark: SparkSession, broker: Broker, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv(scratch.VARIABLE, str(tmp_path))
+    few = everything(spark, broker)
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o077 == 0
+    monkeypatch.setattr(fetching, "_MOST_OFFSETS", 1)
+    many = everything(spark, broker)
+    assert list(tmp_path.iterdir()) == [file], "the second time Spark has read"
+    assert len(many) == 2 * len(TIMES) * len(PAYLOADS) * len(HEADERS) + 40
+    assert few == many
+
+
+def test_what_is_unusual_or_much_is_left_to_spark(broker: Broker) -> None:
+    with pytest.raises(DoubtError, match="more than 1000 bytes"):
+        fetching.fetch(broker.connection(), ranges(broker), 1000)
+    with pytest.raises(DoubtError, match="OffsetOutOfRange"):
+        fetching.fetch(broker.connection(), {PARTITIONS[2]: (5, 9)}, 1000)
+    with KafkaProducer(**broker.connection().kafka_python()) as producer:
+        producer.send(TOPIC, b"", None, [(Odd("n\xe4me \xff"), b"")], 2).get(30)
+    with pytest.raises(DoubtError, match="not UTF-8"):
+        fetching.fetch(broker.connection(), {PARTITIONS[2]: (0, 1)}, 1000)
