@@ -418,6 +418,8 @@ class ClientLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Writes the complaint, unless one of its kind was written a short time ago."""
         cause = record.exc_info[1] if record.exc_info else None
+        if isinstance(cause, AttributeError) and (cause.name, cause.obj) == ("recv", None):
+            return  # Something arrived while the client was closed, and kafka-python 3.0.12 reads on from no socket.
         for part in (cause, *(record.args if isinstance(record.args, tuple) else ())):
             if isinstance(part, SaslAuthenticationFailedError):
                 self.refused = part

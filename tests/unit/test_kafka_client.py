@@ -71,6 +71,18 @@ def test_what_the_client_breaks_off_itself_is_no_complaint(logger: logging.Logge
     assert lines == []
 
 
+def test_what_arrives_while_a_client_is_closed_is_no_complaint() -> None:
+    lines: list[str] = []
+    prepare(lines.append)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        transport = KafkaTCPTransport(None, ours)
+        transport._sock = None  # As it is when a client is closed.
+        _, error = transport._sock_recv()
+        assert isinstance(error, KafkaConnectionError)
+    assert lines == []
+
+
 def test_a_refusal_is_noticed(logger: logging.Logger) -> None:
     client_log = ClientLog(lambda _: None)
     logger.addHandler(client_log)
