@@ -17,6 +17,8 @@ from .inventories import DEFAULT_INVENTORY, given_inventories, with_inventory
 from .playbook import run_playbook
 
 INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "molecule-ansible")
+FOUND = ("experiments",)
+"""What was measured on a lab outlives it."""
 MADE = ("regions", "access", "artifacts", "logs", "ansible", "spark", "watch", "rescued", "playbook.lock")
 
 
@@ -37,7 +39,7 @@ def cleanup(arguments: Sequence[str]) -> int:
     else:
         print("There is nothing to clean up.")
     if options.all:
-        _remove(home, INSTALLED)
+        _remove(home, (*INSTALLED, *FOUND))
         with contextlib.suppress(OSError):
             home.rmdir()
         print(f"What was installed into {home} is removed.")

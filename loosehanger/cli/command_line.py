@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from loosehanger.errors import WrongUseError
+from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.model.link_settings import parse_rate, parse_time
 
 ANSIBLE = "ANSIBLE-ARGUMENT"
 OPTION = "OPTION"
+MOST_ROUNDS = 20
 
 
 class Parser(argparse.ArgumentParser):
@@ -98,6 +100,32 @@ def _check_link(options: argparse.Namespace) -> None:
         raise WrongUseError(
             f"--{options.action} ends connections, and each has two directions; --silent --one-way stops one of them"
         )
+
+
+def _experiment(parser: Parser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="which one; left out, they are listed")
+    parser.add_argument("--source", metavar="REGION", help="the region where records are written (the first mirror's)")
+    parser.add_argument("--target", metavar="REGION", help="the region that has a copy (the first mirror's)")
+    parser.add_argument("--rounds", metavar="N", type=_rounds, help="how often everything is repeated (3)")
+    parser.add_argument("--quick", action="store_true", help="one round with fewer steps: within 3 minutes")
+    parser.add_argument("--output", metavar="FOLDER", help="where NAME.html and NAME.json go (.lab/experiments)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def _rounds(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_ROUNDS:
+        raise WrongUseError(f"'{text}' is not a number of rounds from 1 to {MOST_ROUNDS}")
+    return int(text)
+
+
+def _check_experiment(options: argparse.Namespace) -> None:
+    if options.name is None:
+        if options.quick or any(getattr(options, name) for name in ("source", "target", "rounds", "output")):
+            raise WrongUseError(f"name an experiment: {', '.join(EXPERIMENTS)}")
+    elif options.name not in EXPERIMENTS:
+        raise WrongUseError(f"there is no experiment '{options.name}'; there are {', '.join(EXPERIMENTS)}")
+    if options.source and options.source == options.target:
+        raise WrongUseError(f"{options.source} cannot be both source and target; name two regions")
 
 
 def _cleanup(parser: Parser) -> None:
@@ -279,6 +307,18 @@ GROUPS = {
             description="Compares, record by record, what the mirrors had to copy with what is there.",
             further=OPTION,
             exit_codes="0 proved, 1 disproved, 4 inconclusive",
+        ),
+    ),
+    "Measure it": (
+        Command(
+            name="experiment",
+            arguments="[NAME]",
+            summary="what distance costs: readers, writers and compression across the ocean",
+            description="Measures what distance costs on the lab that is set up, and says in a sentence what was "
+            "found. Without NAME it lists the experiments. It changes the link between two regions while it runs, and "
+            "leaves it as it was; its topics are its own, and are deleted.",
+            options=_experiment,
+            check=_check_experiment,
         ),
     ),
     "End it": (

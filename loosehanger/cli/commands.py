@@ -233,6 +233,13 @@ def link(arguments: Sequence[str]) -> int:
     return links.run(load_lab(), COMMANDS["link"].parse(arguments))
 
 
+def experiment(arguments: Sequence[str]) -> int:
+    """Measures what distance costs: see ``experiment --help``."""
+    from . import experiments  # what it needs takes a while to load
+
+    return experiments.run(load_lab(), COMMANDS["experiment"].parse(arguments))
+
+
 def consume(arguments: Sequence[str]) -> int:
     """Shows the events of a region: ``consume REGION [OPTION …]``."""
     from consumers.__main__ import main as show_events  # what it needs takes a while to load
@@ -383,6 +390,7 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "aggregate": aggregate,
     "topic": topic,
     "link": link,
+    "experiment": experiment,
     "prove": prove,
     "cleanup": cleanup,
 }

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from loosehanger.errors import LabError
+from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.model.outline import read_outline, scenario_names
 from loosehanger.model.progress import read_progress, recorded_regions
 from loosehanger.paths import ROOT
@@ -60,6 +61,10 @@ def _following(before: Sequence[str], typed: str) -> Iterable[Candidate]:
             progress = read_progress()
             return [(stage, "") for stage in read_outline(progress.scenario).playbooks] if progress else []
         case ("consume", []) | ("topic", ["set" | "unset"]) | ("link", [] | [_]):
+            return [(region, "") for region in recorded_regions() if region not in given]
+        case "experiment", []:
+            return [(experiment.name, experiment.shows) for experiment in EXPERIMENTS.values()]
+        case "experiment", [*_, "--source" | "--target"]:
             return [(region, "") for region in recorded_regions() if region not in given]
         case "topic", []:
             return [("show", ""), ("set", ""), ("unset", "")]

@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Sequence
 
 from loosehanger.errors import ExitCode, WrongUseError, run_command
+from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.model.outline import read_outline, scenario_file, scenario_names
 from loosehanger.model.progress import Progress, read_progress, required_progress
 from loosehanger.paths import lab_home
@@ -60,6 +61,10 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
             return None if is_anything_to_delete(passed_on) else cleanup(rest)
         case "setup":
             scenario_file(command.take_name(rest, f"a scenario: {', '.join(scenario_names())}")[0])
+        case "experiment":
+            options = command.parse(rest)
+            if options.name is None:
+                return _experiments(as_json=options.json)
         case "status" | "topic" | "link":
             command.parse(rest)
     # Two clusters of the user's own need no lab.
@@ -109,6 +114,17 @@ def _scenarios(*, as_json: bool) -> int:
         about = f"{outline.title}. {outline.teaches}" if outline.title else "its scenario.yaml cannot be read"
         print(textwrap.indent(textwrap.fill(about, width - 4, break_on_hyphens=False), "    "), end="\n\n")
     print("./lab setup NAME sets one up; playbooks/NAME/README.md is its lab, step by step.")
+    return ExitCode.DONE
+
+
+def _experiments(*, as_json: bool) -> int:
+    if as_json:
+        found = [{"name": experiment.name, "shows": experiment.shows} for experiment in EXPERIMENTS.values()]
+        print(json.dumps({"experiments": found}, indent=1))
+        return ExitCode.DONE
+    for experiment in EXPERIMENTS.values():
+        print(f"{experiment.name:<13}{experiment.shows}")
+    print("\n./lab experiment NAME runs one on the lab that is set up; --quick shows it within 3 minutes.")
     return ExitCode.DONE
 
 

@@ -15,7 +15,7 @@ from loosehanger.paths import ROOT
 
 PACKAGE = "loosehanger"
 BASE = ("errors", "paths", "files", "ledger", "times", "traces", "waiting")
-LAYERS = ("cli", "ansible", "platforms", "model", "clients", *BASE)
+LAYERS = ("cli", "ansible", "experiments", "platforms", "model", "clients", *BASE)
 """From the top down. A layer may use those below it; the modules of the base may use each other."""
 PROGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "producer": ("producer", ("clients", *BASE), ()),

@@ -1,0 +1,209 @@
+"""The clients of an experiment, in a process of their own: a link tells by the process whose bytes it carries.
+
+It takes commands on standard input and answers each on standard output, one line of JSON for each. It ends with its
+standard input, so it does not outlive who started it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+from loosehanger.clients.connection import Connection
+from loosehanger.errors import LabError
+
+PARTITION = 0
+"""Topics of experiments have one partition."""
+_POLL_MS = 200
+_FETCH_MS = 100
+"""How long a broker waits for more to come: a reader that rewinds has to wait for the answer that is under way."""
+
+
+class _Reading:
+    """One consumer of a topic, which belongs to no group."""
+
+    def __init__(self, access: dict[str, Any], topic: str, *, beginning: bool) -> None:
+        self._consumer = KafkaConsumer(
+            **_connection(access).kafka_python(),
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            max_poll_records=5000,
+            fetch_max_wait_ms=_FETCH_MS,
+        )
+        self._place = TopicPartition(topic, PARTITION)
+        self._consumer.assign([self._place])
+        (self._consumer.seek_to_beginning if beginning else self._consumer.seek_to_end)(self._place)
+        self._start = self._consumer.position(self._place)
+
+    def read(self, records: int, mark: str | None, bound: float) -> tuple[list[float], float]:
+        """Reads so many records that have this mark as their key; any, without one.
+
+        Returns:
+            The milliseconds from the production of each to its arrival, and the seconds that all took.
+        """
+        latencies: list[float] = []
+        key = None if mark is None else mark.encode()
+        started = time.monotonic()
+        while len(latencies) < records:
+            if time.monotonic() - started > bound:
+                raise LabError(f"{len(latencies)} of {records} records arrived within {bound:.0f} seconds")
+            for batch in self._consumer.poll(_POLL_MS).values():
+                now = time.time() * 1000
+                latencies += [now - record.timestamp for record in batch if key is None or record.key == key]
+        return latencies, time.monotonic() - started
+
+    def rewind(self) -> None:
+        """Goes back to where it began."""
+        self._consumer.seek(self._place, self._start)
+
+    def close(self) -> None:
+        """Ends it."""
+        self._consumer.close()
+
+
+class _Clients:
+    """What the process has open, and what it can do."""
+
+    def __init__(self) -> None:
+        self._readings: list[_Reading] = []
+        self._producers: dict[str, KafkaProducer] = {}
+        self._threads = ThreadPoolExecutor(max_workers=64)
+
+    def open_readers(self, access: dict[str, Any], topic: str, consumers: int, *, beginning: bool = False) -> Any:
+        """Connects consumers, each of which will read all."""
+
+        def connect(_: int) -> _Reading:
+            return _Reading(access, topic, beginning=beginning)
+
+        self._readings = list(self._threads.map(connect, range(consumers)))
+        return {}
+
+    def read(self, records: int, mark: str | None, bound: float, *, again: bool = False) -> Any:
+        """Has every consumer read so many records, maybe again from where it began."""
+
+        def run(reading: _Reading) -> tuple[list[float], float]:
+            if again:
+                reading.rewind()
+            return reading.read(records, mark, bound)
+
+        found = list(self._threads.map(run, self._readings))
+        latencies = [latency for of_one, _ in found for latency in of_one]
+        return {"latencies": latencies, "seconds": max(seconds for _, seconds in found)}
+
+    def close_readers(self) -> Any:
+        """Disconnects the consumers."""
+        list(self._threads.map(_Reading.close, self._readings))
+        self._readings = []
+        return {}
+
+    def open_writer(self, access: dict[str, Any], topic: str, name: str) -> Any:
+        """Connects a producer; its first record is acknowledged."""
+        producer = KafkaProducer(**_connection(access).kafka_python(), acks="all", allow_auto_create_topics=False)
+        self._producers[name] = producer
+        producer.send(topic, b"{}", key=b"first", partition=PARTITION).get(timeout=30)
+        return {}
+
+    def write(self, name: str, topic: str, mark: str, records: int, rate: float, size: int, bound: float) -> Any:
+        """Writes records at a rate, and waits for their acknowledgements.
+
+        Returns:
+            For each record, when it was sent, in seconds since the epoch, and the milliseconds to its
+            acknowledgement; None where there is none.
+        """
+        producer, values = self._producers[name], _values(size)
+        acknowledged: list[float | None] = [None] * records
+        sent_at: list[float] = []
+        pause, started = threading.Event(), time.monotonic()
+        for number in range(records):
+            pause.wait(max(0.0, started + number / rate - time.monotonic()))
+            now, clock = time.time(), time.perf_counter()
+
+            def done(_: Any, number: int = number, clock: float = clock) -> None:
+                acknowledged[number] = (time.perf_counter() - clock) * 1000
+
+            sent_at.append(now)
+            producer.send(
+                topic,
+                values[number % len(values)],
+                key=mark.encode(),
+                partition=PARTITION,
+                timestamp_ms=int(now * 1000),
+            ).add_callback(done)
+        producer.flush(timeout=bound)
+        return {"sent": sent_at, "acknowledged": acknowledged}
+
+
+def value(size: int, chance: random.Random) -> bytes:
+    """An event of so many bytes, as compressible as orders are: names repeat, identities and amounts do not."""
+    items: list[dict[str, Any]] = []
+    while True:
+        event = {
+            "id": f"{chance.getrandbits(64):016x}",
+            "type": "experiment",
+            "customer": chance.choice(("Avery", "Blake", "Casey", "Drew", "Emery", "Finley", "Gray", "Harper")),
+            "items": items,
+        }
+        text = json.dumps(event).encode()
+        if len(text) >= size:
+            return text[:size]
+        items.append(
+            {
+                "product": chance.choice(("slim jeans", "wide jeans", "belt", "jacket", "shirt", "socks")),
+                "sku": f"LH-{chance.randrange(10**6):06d}",
+                "quantity": chance.randrange(1, 9),
+                "price": round(chance.uniform(5, 200), 2),
+            }
+        )
+
+
+def _values(size: int, number: int = 500) -> list[bytes]:
+    chance = random.Random(size)  # noqa: S311 (no secret)
+    return [value(size, chance) for _ in range(number)]
+
+
+def _connection(access: dict[str, Any]) -> Connection:
+    ca_file, servers = access["ca_file"], access["bootstrap_servers"]
+    given = {**access, "bootstrap_servers": tuple(servers), "ca_file": Path(ca_file) if ca_file else None}
+    return Connection(**given)
+
+
+def _commands() -> SimpleQueue[str]:
+    """The lines of standard input; whatever the process does, it ends with them."""
+    lines: SimpleQueue[str] = SimpleQueue()
+
+    def take() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        os._exit(0)
+
+    threading.Thread(target=take, daemon=True).start()
+    return lines
+
+
+def main() -> None:
+    """Does what it is told, one command after the other."""
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    clients, lines = _Clients(), _commands()
+    while True:
+        wanted = json.loads(lines.get())
+        try:
+            answer = getattr(clients, wanted.pop("do"))(**wanted)
+        except (KafkaError, LabError, OSError) as error:
+            answer = {"error": f"{type(error).__name__}: {error}" if not isinstance(error, LabError) else str(error)}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,291 @@
+"""``compress``: who has to compress, and how, for fewer bytes to cross the ocean."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from loosehanger.clients.connect import Rest
+from loosehanger.clients.kafka_client import alter_topic, topic_configs
+from loosehanger.errors import LabError
+from loosehanger.model.link_settings import size_text
+from loosehanger.model.record import ADMINISTRATOR
+from loosehanger.model.resources import JvmOptions
+from loosehanger.platforms.local.java import Java
+from loosehanger.waiting import wait_for
+
+from .client import value
+from .clients import ClientProcess, access
+from .ground import Ground, administration, stored, uninterrupted
+from .measures import Spread, carried
+from .telling import Telling
+
+PRODUCER, TOPIC, MIRROR = "producer", "topic", "mirror"
+NONE = "none"
+SETTING = "compression.type"
+MIRROR_SETTING = f"producer.override.{SETTING}"
+Step = tuple[int, str, str]
+"""Round, who compresses, and how."""
+FULL = (
+    *((PRODUCER, codec) for codec in (NONE, "gzip", "snappy", "lz4", "zstd")),
+    (TOPIC, "gzip"),
+    (MIRROR, "gzip"),
+)
+QUICK = ((PRODUCER, NONE), (PRODUCER, "gzip"), (PRODUCER, "zstd"), (TOPIC, "gzip"), (MIRROR, "gzip"))
+RECORDS, SIZE, BATCH, LINGER_MS = 10_000, 1000, 65_536, 20
+_DIFFERENT = 2000
+STEP_S, BEFORE_S, BOUND_S = 10, 25, 120
+_IDLE_S = 5
+_FOLLOW_S = 30
+
+
+def sweep(rounds: int, *, quick: bool) -> list[Step]:
+    """Every step."""
+    return [(number, who, codec) for number in range(rounds) for who, codec in (QUICK if quick else FULL)]
+
+
+@dataclass(frozen=True)
+class CompressStep:
+    """One step, in bytes."""
+
+    round: int
+    who: str
+    codec: str
+    at_source: int
+    """What the source's broker stored."""
+    ocean: float
+    """What the mirror had carried, less what it carries at rest."""
+    at_target: int
+    """What the target's broker stored."""
+
+
+def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[CompressStep]:
+    """Measures.
+
+    Raises:
+        LabError: something does not answer, or records do not arrive.
+    """
+    source, target = ground.mirror.source, ground.mirror.target
+    found = []
+    # The bytes do not depend on how slow they are.
+    ground.link({"delay": 0, "jitter": 0, "rate": 0})
+    copies = {"access": access(ground.at_home(target)), "topic": ground.copy, "consumers": 1}
+    with (
+        tempfile.TemporaryDirectory(prefix="lab-") as folder,
+        ClientProcess() as reader,
+        administration(ground, source) as at_source,
+        administration(ground, target) as at_target,
+    ):
+        payload = Path(folder) / "events"
+        chance = random.Random(SIZE)  # noqa: S311 (no secret)
+        payload.write_bytes(b"\n".join(value(SIZE, chance) for _ in range(_DIFFERENT)))
+        reader.ask("open_readers", **copies)
+        idle = _idle_rate(ground)
+        for number, who, codec in steps:
+            telling.step(f"{codec}, set at the {who}" if codec != NONE else "no compression")
+            with _set(ground, at_source, at_target, who, codec):
+                sizes = stored(at_source, ground.mirrored), stored(at_target, ground.copy)
+                before = carried(ground.link(), ground.mirror_client)
+                reader.tell("read", records=RECORDS, mark=None, bound=BOUND_S)
+                _produce(ground, payload, codec if who == PRODUCER else NONE)
+                seconds = reader.answer(BOUND_S + 10)["seconds"]
+                ocean = carried(ground.link(), ground.mirror_client) - before - idle * seconds
+                found.append(
+                    CompressStep(
+                        number,
+                        who,
+                        codec,
+                        stored(at_source, ground.mirrored) - sizes[0],
+                        max(0.0, ocean),
+                        stored(at_target, ground.copy) - sizes[1],
+                    )
+                )
+    return found
+
+
+def _idle_rate(ground: Ground) -> float:
+    """Bytes a second that the mirror carries while nothing is written here."""
+    before = carried(ground.link(), ground.mirror_client)
+    threading.Event().wait(_IDLE_S)  # What is measured is a time.
+    return (carried(ground.link(), ground.mirror_client) - before) / _IDLE_S
+
+
+def _produce(ground: Ground, payload: Path, codec: str) -> None:
+    """Writes at home, as Kafka's own clients do: kafka-python has gzip only."""
+    java = Java(ground.home)
+    command = java.command(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", ground.mirrored, "--num-records", str(RECORDS), "--throughput", "-1"),
+        *("--payload-file", str(payload)),
+        *("--command-config", str(ground.lab.region(ground.mirror.source).clients[ADMINISTRATOR])),
+        *("--command-property", "acks=all", f"batch.size={BATCH}", f"linger.ms={LINGER_MS}", f"{SETTING}={codec}"),
+        options=JvmOptions(),
+        heap="256m",
+        system={"log4j2.level": "ERROR"},
+    )
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **java.environment},
+            capture_output=True,
+            text=True,
+            timeout=BOUND_S,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"the producer did not end within {BOUND_S} seconds") from error
+    if done.returncode:
+        raise LabError(f"the producer failed: {''.join((done.stdout + done.stderr).strip().splitlines()[-1:])}")
+
+
+@contextlib.contextmanager
+def _set(ground: Ground, at_source: Any, at_target: Any, who: str, codec: str) -> Iterator[None]:
+    """Has topic or mirror compress for as long as a step takes."""
+    if who == TOPIC:
+        with _topic(ground, at_source, at_target, codec):
+            yield
+    elif who == MIRROR:
+        with _mirror(ground, codec):
+            yield
+    else:
+        yield
+
+
+@contextlib.contextmanager
+def _topic(ground: Ground, at_source: Any, at_target: Any, codec: str) -> Iterator[None]:
+    where = f"{ground.mirror.source}: {ground.mirrored}"
+
+    def change(value: str | None) -> None:
+        alter_topic(at_source, ground.mirrored, {SETTING: value}, where)
+
+        def differs() -> str | None:
+            # The mirror follows: what the target stores would change at some time in the middle otherwise.
+            for admin, topic in ((at_source, ground.mirrored), (at_target, ground.copy)):
+                if set_on_topic(admin, topic) != value:
+                    return f"{topic} does not have it"
+            return None
+
+        with contextlib.suppress(LabError):  # A mirror need not synchronise settings.
+            wait_for(differs, _FOLLOW_S, f"{SETTING} of {ground.mirrored}")
+
+    change(codec)
+    yield
+    # Not where it failed: then the topic is deleted.
+    change(None)
+
+
+def set_on_topic(admin: Any, topic: str) -> str | None:
+    """The compression that a topic has of its own; None where it has the broker's."""
+    found, _ = topic_configs(admin, [topic], "modified")
+    return cast("str | None", found.get(topic, {}).get(SETTING, {}).get("value"))
+
+
+@contextlib.contextmanager
+def _mirror(ground: Ground, codec: str) -> Iterator[None]:
+    """Has the mirror's own producer compress: its connector gets another configuration, and then that of before."""
+    rest, connector = Rest.of(ground.mirror.connect), ground.mirror.connector
+    before = rest.connectors()[connector]["info"]["config"]
+
+    def configure(configuration: dict[str, str]) -> None:
+        rest.configure(connector, configuration)
+        wait_for(lambda: _not_running(rest, connector), BOUND_S, f"the connector {connector}")
+
+    try:
+        configure({**before, MIRROR_SETTING: codec})
+        yield
+    finally:
+        with uninterrupted():
+            configure(before)
+
+
+def _not_running(rest: Rest, connector: str) -> str | None:
+    status = rest.status(connector)
+    states = [status["connector"]["state"], *(task["state"] for task in status["tasks"])] if status else []
+    return (
+        None if len(states) > 1 and set(states) == {"RUNNING"} else f"its states are {', '.join(states) or 'unknown'}"
+    )
+
+
+def result(found: Sequence[CompressStep], source: str, target: str) -> dict[str, Any]:
+    """What was found: the sentence, tables and charts, and every step."""
+    kinds = list(dict.fromkeys((one.who, one.codec) for one in found))
+
+    def spread(value: Callable[[CompressStep], float], who: str, codec: str) -> Spread:
+        return Spread.of(value(one) for one in found if (one.who, one.codec) == (who, codec))
+
+    def ocean(one: CompressStep) -> float:
+        return one.ocean
+
+    plain = spread(ocean, PRODUCER, NONE).median
+
+    def share(who: str, codec: str) -> str:
+        return Spread.of(one.ocean / plain for one in found if (one.who, one.codec) == (who, codec)).text(
+            "{:.0%}".format
+        )
+
+    rows = [
+        [
+            codec,
+            who if codec != NONE else "–",
+            *(spread(value, who, codec).text(size_text) for value in (lambda one: one.at_source, ocean)),
+            share(who, codec),
+            spread(lambda one: one.at_target, who, codec).text(size_text),
+        ]
+        for who, codec in kinds
+    ]
+    best = min((codec for who, codec in kinds if who == PRODUCER), key=lambda c: spread(ocean, PRODUCER, c).median)
+    finding = (
+        f"Of {size_text(plain)} without compression, {best} at the producer leaves {share(PRODUCER, best)} to cross "
+        f"from {source} to {target} (gzip: {share(PRODUCER, 'gzip')}), gzip at the topic {share(TOPIC, 'gzip')}, and "
+        f"gzip at the mirror's own producer {share(MIRROR, 'gzip')}: what the mirror fetches is what the source's "
+        "broker stores, so it is the producer or the topic that has to compress."
+    )
+    return {
+        "finding": finding,
+        "tables": [
+            {
+                "title": f"{RECORDS:,} records of {SIZE:,} bytes",
+                "head": [
+                    "compression",
+                    "set at",
+                    "stored at the source",
+                    "across the ocean",
+                    "of plain",
+                    "stored at the target",
+                ],
+                "rows": rows,
+            }
+        ],
+        "charts": [
+            {
+                "title": "Bytes across the ocean, and on disk",
+                "unit": "bytes",
+                "series": ["at the source", "across the ocean", "at the target"],
+                "groups": {
+                    f"{codec}, {who}" if codec != NONE else NONE: [
+                        round(spread(value, who, codec).median)
+                        for value in (lambda one: one.at_source, ocean, lambda one: one.at_target)
+                    ]
+                    for who, codec in kinds
+                },
+            }
+        ],
+        "notes": [
+            f"Written at home by Kafka's ProducerPerformance in batches of {BATCH:,} bytes (linger.ms={LINGER_MS}); "
+            f"{_DIFFERENT:,} different events, made up.",
+            "Bytes across the ocean are the link's, in both directions, with TLS, less what the mirror carries at "
+            "rest.",
+            "The mirror unpacks what it reads and writes as its own producer is set: without "
+            f"{MIRROR_SETTING}, or {SETTING} on the topic, the copy is stored whole.",
+        ],
+        "steps": [asdict(one) for one in found],
+    }

@@ -1,0 +1,62 @@
+"""The arithmetic of experiments: quantiles, the spread of repeated runs, and what a link's counters say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What repeated runs gave."""
+
+    median: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread:
+        """The spread of these values, of which there is at least one."""
+        ordered = sorted(values)
+        half = len(ordered) // 2
+        median = ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+        return cls(median, ordered[0], ordered[-1])
+
+    def text(self, shown: Callable[[float], str]) -> str:
+        """For people: ``median (least to most)``, and the median alone where that says no more."""
+        middle, least, most = shown(self.median), shown(self.least), shown(self.most)
+        return middle if least == middle == most else f"{middle} ({least} to {most})"
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The least of the values that a share of them does not exceed (nearest rank).
+
+    Args:
+        values: at least one, in any order.
+        share: from 0 to 1.
+    """
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def carried(told: Mapping[str, Any], client: str) -> int:
+    """The bytes that a link has carried for a client, in both directions.
+
+    Args:
+        told: what its relay says.
+        client: the client's name.
+    """
+    return sum(
+        int(entry["bytes"]) for way in told["directions"] for entry in way["clients"] if entry["client"] == client
+    )
+
+
+def times(ratio: float) -> str:
+    """How many times as much."""
+    return f"{ratio:.1f}" if ratio < 100 else f"{ratio:.0f}"
+
+
+def milliseconds(value: float) -> str:
+    """A time in milliseconds for people; longer ones in seconds."""
+    return f"{value / 1000:.1f} s" if value >= 1000 else f"{value:.0f} ms"

@@ -1,0 +1,58 @@
+"""An experiment on a real lab: it finds what the texts claim, and leaves the lab as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from loosehanger.experiments.ground import is_own
+from sandbox import Kit
+
+from .conftest import admin
+
+pytestmark = pytest.mark.lab
+
+LINK = ("europe", "north-america")
+
+
+def settings(kit: Kit) -> list[dict[str, Any]]:
+    """What is set of the link, by direction."""
+    (told,) = json.loads(kit.run("link", *LINK, "--json").stdout)["links"]
+    return [{name: way[name] for name in ("delay", "jitter", "rate", "silent")} for way in told["directions"]]
+
+
+def test_who_reads_directly_pays_for_each_reader_and_for_rewinding(kit: Kit, tmp_path: Path) -> None:
+    kit.run("link", *LINK, "--delay", "7ms", "--jitter", "1ms", "--one-way")
+    before = settings(kit)
+    try:
+        done = kit.run("experiment", "read-where", "--quick", "--json", "--output", str(tmp_path), timeout=400)
+        assert done.returncode == 0, done.stderr
+        assert settings(kit) == before
+    finally:
+        kit.run("link", *LINK, "--delay", "0ms", "--jitter", "0ms")
+    found = json.loads(done.stdout)
+    assert json.loads((tmp_path / "read-where.json").read_text(encoding="utf-8")) == found
+    assert found["finding"] in (tmp_path / "read-where.html").read_text(encoding="utf-8")
+
+    def ocean(mode: str, consumers: int, what: str = "ocean_bytes") -> float:
+        of_steps = [s[what] for s in found["steps"] if (s["mode"], s["consumers"]) == (mode, consumers)]
+        return float(median(of_steps))
+
+    of_one = ocean("direct", 1)
+    assert 4 < ocean("direct", 5) / of_one < 6
+    assert 4 < ocean("direct", 5, "again_ocean_bytes") / ocean("direct", 1, "again_ocean_bytes") < 6
+    for consumers in (1, 5):
+        assert ocean("mirrored", consumers) == pytest.approx(of_one, rel=0.5)
+        assert ocean("mirrored", consumers, "again_ocean_bytes") < 0.2 * of_one
+    # What the readers of the step before say as they end arrives late.
+    assert all(step["readers"] < 2000 for step in found["steps"] if step["mode"] == "mirrored")
+    for region in (*LINK, "south-america"):
+        client = admin(kit, region)
+        try:
+            assert not [topic for topic in client.list_topics() if is_own(topic)]
+        finally:
+            client.close()
