@@ -39,11 +39,13 @@ class Forbidden(Entry):
     """Names of records' headers."""
     fields: tuple[str, ...] = ()
     """Names of fields in records' values."""
+    groups: tuple[str, ...] = ()
+    """Consumer groups of other regions, in what mirrors note of them."""
 
     @model_validator(mode="after")
     def _is_something(self) -> Forbidden:
-        if not (self.topics or self.headers or self.fields):
-            raise ValueError("names nothing; give topics, headers or fields")
+        if not (self.topics or self.headers or self.fields or self.groups):
+            raise ValueError("names nothing; give topics, headers, fields or groups")
         return self
 
 

@@ -44,7 +44,7 @@ def says(claim: Claim) -> str:
                 f"what {subject['source']} writes goes through {subject['by']} to {subject['target']}, each record once"
             )
         case "absent":
-            kinds = (("topics", "topic"), ("headers", "header"), ("fields", "field"))
+            kinds = (("topics", "topic"), ("headers", "header"), ("fields", "field"), ("groups", "trace of group"))
             what = ", ".join(f"no {name} {subject[kind]}" for kind, name in kinds if kind in subject)
             return f"{subject['region']} has {what}, and nobody there could read such a topic at its origin"
         case "whole":
@@ -226,6 +226,7 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     "field_present": (
         "{region}: {count:,} records of {topic} have a field {name}, the first one {topic}-{partition} at {offset}"
     ),
+    "group_present": "{region}: {topic} tells that there is a group {name}, in {count:,} records",
     "header_present": (
         "{region}: {count:,} records of {topic} have a header {name}, the first one {topic}-{partition} at {offset}"
     ),

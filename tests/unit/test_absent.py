@@ -20,7 +20,7 @@ from ..topologies import mirror, resource, user, with_users
 from .test_claims import scenario
 from .test_scenario import A, B
 
-FORBIDDEN = {"topics": ["LH.CUSTOMERS"], "headers": ["name"], "fields": ["customer"]}
+FORBIDDEN = {"topics": ["LH.CUSTOMERS"], "headers": ["name"], "fields": ["customer"], "groups": ["buyers"]}
 DECLARED = DeclaredAbsent.model_validate({"absent": FORBIDDEN, "in": B})
 
 
@@ -74,8 +74,10 @@ def test_who_may_not_read_it_is_not_named(acl: dict[str, Any]) -> None:
 def test_a_copy_under_any_name_counts_and_another_topic_does_not() -> None:
     topics = ["LH.CUSTOMERS", "regiona.LH.CUSTOMERS", "b.a.LH.CUSTOMERS", "LH.CUSTOMERS.CLEARED", "XLH.CUSTOMERS"]
     assert named_like(topics, ["LH.CUSTOMERS"]) == ("LH.CUSTOMERS", "b.a.LH.CUSTOMERS", "regiona.LH.CUSTOMERS")
-    assert to_scan(["LH.STOCK", "__state", "a.checkpoints.internal", "mm2-offset-syncs.a.internal"]) == [
+    there = ["LH.STOCK", "__state", "a.checkpoints.internal", "a.other.internal", "mm2-offset-syncs.a.internal"]
+    assert to_scan(there) == [
         "LH.STOCK",
+        "a.checkpoints.internal",
         "mm2-offset-syncs.a.internal",
     ]
 
@@ -83,7 +85,7 @@ def test_a_copy_under_any_name_counts_and_another_topic_does_not() -> None:
 @pytest.mark.parametrize(
     ("claims", "message"),
     [
-        ("  - {absent: {}, in: region-b}\n", "names nothing; give topics, headers or fields"),
+        ("  - {absent: {}, in: region-b}\n", "names nothing; give topics, headers, fields or groups"),
         ("  - {absent: {topics: [LH.CUSTOMER]}, in: region-b}\n", "no manifest declares a topic 'LH.CUSTOMER'"),
         ("  - {absent: {fields: [customer]}, in: region-x}\n", "'region-x' is no region with a Kafka cluster"),
     ],
@@ -109,18 +111,22 @@ def test_whatever_is_found_disproves_and_is_named() -> None:
                 {"kind": "field", "name": "customer", **record},
                 {"kind": "header", "name": "name", **record},
                 {"kind": "name", "name": "LH.CUSTOMERS", **record, "topic": "mm2-offset-syncs.regiona.internal"},
+                {"kind": "group", "name": "buyers", **record, "topic": "regiona.checkpoints.internal"},
             ),
         )
     )
     (claim,) = document["claims"]
     assert claim["verdict"] == "disproved"
-    assert claim["says"].startswith(f"{B} has no topic LH.CUSTOMERS, no header name, no field customer, and nobody")
-    assert claim["reasons"][:5] == [
+    assert claim["says"].startswith(
+        f"{B} has no topic LH.CUSTOMERS, no header name, no field customer, no trace of group buyers, and nobody"
+    )
+    assert claim["reasons"][:6] == [
         f"{B} has a topic regiona.LH.CUSTOMERS",
         f"{B} has the password of {A}'s user reader, who may read LH.CUSTOMERS there (by LH.*)",
         f"{B}: 3 records of LH.ORDERS have a field customer, the first one LH.ORDERS-1 at 7",
         f"{B}: 3 records of LH.ORDERS have a header name, the first one LH.ORDERS-1 at 7",
         f"{B}: mm2-offset-syncs.regiona.internal tells that there is a topic LH.CUSTOMERS, in 3 records",
+        f"{B}: regiona.checkpoints.internal tells that there is a group buyers, in 3 records",
     ]
 
 

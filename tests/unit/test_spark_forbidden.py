@@ -16,8 +16,15 @@ pytestmark = [
     # PySpark leaves it to the garbage collector to close the sockets that results come through.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-FORBIDDEN = Forbidden(topics=("LH.CUSTOMERS",), headers=("name",), fields=("customer",))
+FORBIDDEN = Forbidden(topics=("LH.CUSTOMERS",), headers=("name",), fields=("customer",), groups=("buyers",))
 SYNCS = "mm2-offset-syncs.regiona.internal"
+CHECKPOINTS = "regiona.checkpoints.internal"
+
+
+def note(*names: str) -> bytes:
+    """The key of a mirror's note: names, and a partition."""
+    encoded = [name.encode() for name in names]
+    return b"".join(len(name).to_bytes(2, "big") + name for name in encoded) + (1).to_bytes(4, "big")
 
 
 def found(spark: SparkSession, *records: tuple[str, int, bytes | None, bytes | None, Any]) -> set[tuple[Any, ...]]:
@@ -31,11 +38,16 @@ def test_a_field_a_header_and_a_name_are_found(spark: SparkSession) -> None:
         spark,
         ("ORDERS", 3, None, b'{"id": 1, "customer" : "A"}', []),
         ("ORDERS", 4, None, b'{"order": {"customer":"A"}}', [("name", b"A"), ("other", None)]),
-        (SYNCS, 9, b"\x00\x0cLH.CUSTOMERS\x00\x00\x00\x01", b"\x00", None),
+        ("ORDERS", 5, None, b'{"text": "{\\"customer\\": 1}"}', []),
+        (SYNCS, 9, note("LH.CUSTOMERS"), b"\x00", None),
+        (CHECKPOINTS, 4, note("buyers", "regiona.LH.CUSTOMERS"), b"\x00", None),
+        (CHECKPOINTS, 5, note("others", "LH.CUSTOMERS"), b"\x00", None),
     ) == {
-        ("field", "customer", "ORDERS", 2, 0, 3),
+        ("field", "customer", "ORDERS", 3, 0, 3),
         ("header", "name", "ORDERS", 1, 0, 4),
         ("name", "LH.CUSTOMERS", SYNCS, 1, 0, 9),
+        ("name", "LH.CUSTOMERS", CHECKPOINTS, 2, 0, 4),
+        ("group", "buyers", CHECKPOINTS, 1, 0, 4),
     }
 
 
@@ -46,7 +58,13 @@ def test_what_only_looks_like_it_is_not(spark: SparkSession) -> None:
             ("ORDERS", 0, b"customer", b'{"note": "customer", "customers": 3}', [("lh-name", b"name")]),
             ("ORDERS", 1, None, None, None),
             ("ORDERS", 2, b"LH.CUSTOMERS", b"\xff\xfe", []),
-            (SYNCS, 3, b"\x00\x08LH.STOCK\x00\x00\x00\x01", b'"customer": 1', []),
+            (SYNCS, 3, note("LH.STOCK"), b'"customer": 1', []),
+            # What may leave in its place has its name within its own.
+            (SYNCS, 4, note("LH.CUSTOMERS.CLEARED"), b"", []),
+            (SYNCS, 5, b"\x7f", None, []),
+            (SYNCS, 6, None, None, []),
+            (CHECKPOINTS, 7, note("buyers-not", "LH.STOCK"), b"", []),
+            (CHECKPOINTS, 8, note("LH.CUSTOMERS", "buyers"), b"", []),
         )
         == set()
     )
