@@ -10,7 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
@@ -41,12 +43,14 @@ _stopped_for = ""
 """Why this module has ended the application itself."""
 
 
-def start_session(name: str, patience_s: float = _PATIENCE_S) -> SparkSession:
+def start_session(name: str, patience_s: float = _PATIENCE_S, *, in_order: bool = False) -> SparkSession:
     """The session; everything about it is up to whoever submits the job, except that its time is UTC.
 
     Args:
         name: the application's.
         patience_s: how long a job may wait without any executor before the application is ended, in seconds.
+        in_order: whether the application is going to end what it has begun when it is told to end by a signal to its
+            whole group of processes. Otherwise the Java machine takes the signal as well, and is gone first.
 
     Raises:
         SparkEndedError: the Java machine does not start, or a cluster refuses or ends the application.
@@ -54,6 +58,10 @@ def start_session(name: str, patience_s: float = _PATIENCE_S) -> SparkSession:
     global _log
     _log = SparkLog.of_this_job()
     try:
+        if in_order:
+            # It ends with this process all the same, of which it has a pipe.
+            gateway = launch_gateway(popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+            SparkContext._ensure_initialized(gateway=gateway)
         spark = SparkSession.builder.appName(name).getOrCreate()
         scratch.delete_with(spark)
         spark.conf.set("spark.sql.session.timeZone", "UTC")

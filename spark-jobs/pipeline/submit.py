@@ -17,7 +17,7 @@ from loosehanger.paths import lab_home
 from pipeline import scratch
 
 JOBS = Path(__file__).resolve().parents[1]
-NAMES = ("prove", "aggregate", "watch")
+NAMES = ("prove", "aggregate", "watch", "clear")
 # What a job wants besides conf/; --conf beats it.
 _CONF = {
     "watch": (
@@ -31,6 +31,20 @@ _CONF = {
         # A round is small: planning it anew after each stage, or for many partitions, costs more than it.
         "spark.sql.adaptive.enabled=false",
         "spark.sql.shuffle.partitions=1",
+    ),
+    "clear": (
+        # As for a watch: small rounds, for days.
+        "spark.ui.retainedJobs=10",
+        "spark.ui.retainedStages=10",
+        "spark.ui.retainedTasks=100",
+        "spark.sql.ui.retainedExecutions=10",
+        "spark.sql.streaming.ui.enabled=false",
+        "spark.sql.adaptive.enabled=false",
+        "spark.sql.shuffle.partitions=1",
+        "spark.sql.codegen.wholeStage=false",
+        "spark.sql.codegen.factoryMode=NO_CODEGEN",
+        # Rounds that have come and gone tell nothing any more.
+        "spark.sql.streaming.minBatchesToRetain=10",
     ),
 }
 _JAVA_OPTIONS = (
@@ -47,6 +61,12 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="submit", add_help=False, allow_abbrev=False)
     parser.add_argument("job", choices=NAMES)
     parser.add_argument("--master", default="local[*]", help="where Spark runs (default local[*])")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        metavar="FOLDER",
+        help="where Spark writes what it needs on its way, and its log (default the lab's home)",
+    )
     parser.add_argument("--driver-memory", default="1g", metavar="SIZE", help="Java heap of the driver (default 1g)")
     parser.add_argument(
         "--conf", action="append", default=[], metavar="NAME=VALUE", help="any Spark setting; can be given repeatedly"
@@ -54,7 +74,9 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def environment(home: Path, master: str, driver_memory: str, conf: list[str]) -> dict[str, str]:
+def environment(
+    home: Path, master: str, driver_memory: str, conf: list[str], work: Path | None = None
+) -> dict[str, str]:
     """The environment in which a plain Python process finds Spark.
 
     Args:
@@ -62,6 +84,7 @@ def environment(home: Path, master: str, driver_memory: str, conf: list[str]) ->
         master: Spark's master.
         driver_memory: heap of the driver, in Spark's notation.
         conf: further settings, ``name=value``. No secret belongs here: the list shows in the process table.
+        work: the folder to write in; None for the home.
 
     Raises:
         WrongUseError: a part is not installed, or a setting is none.
@@ -72,7 +95,8 @@ def environment(home: Path, master: str, driver_memory: str, conf: list[str]) ->
         raise WrongUseError(f"{home}: Spark's Java runtime or jars are missing; run the set-up, it installs them")
     if wrong := [setting for setting in conf if "=" not in setting]:
         raise WrongUseError(f"--conf {wrong[0]}: expected NAME=VALUE")
-    own = scratch.make(home)
+    work = work or home
+    own = scratch.make(work)
     options = ["--master", master, "--driver-memory", driver_memory]
     options += ["--properties-file", str(JOBS / "conf" / "spark-defaults.conf")]
     if master.startswith("local"):
@@ -92,7 +116,7 @@ def environment(home: Path, master: str, driver_memory: str, conf: list[str]) ->
     else:
         options += ["--jars", ",".join(map(str, jars))]
     options += ["--driver-java-options", f"{java_options} {logging}"]
-    logs = home / "logs"
+    logs = work / "logs"
     logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     added = {
         "JAVA_HOME": str(java),
@@ -117,7 +141,8 @@ def main() -> int:
         os.execv(job[0], job)  # noqa: S606 - help needs no Spark
     conf = [*_CONF.get(own.job, ()), *own.conf]
     try:
-        os.execve(job[0], job, environment(lab_home(), own.master, own.driver_memory, conf))  # noqa: S606
+        given = environment(lab_home(), own.master, own.driver_memory, conf, own.work)
+        os.execve(job[0], job, given)  # noqa: S606
     except OSError as error:
         failure = LabError(f"{error.filename or job[0]}: {error.strerror}")
         if own.job == "prove":

@@ -270,6 +270,20 @@ def test_names_on_the_same_cluster_stay() -> None:
     assert services.resolve(MIRROR, here, {"europe": here, "north-america": here}) == MIRROR
 
 
+@pytest.mark.parametrize(
+    ("command", "replicas", "refused"),
+    [("pipeline.submit", 1, True), ("pipeline.submit", 0, False), ("producer", 1, False)],
+)
+def test_a_stock_python_image_runs_no_spark(command: str, replicas: int, refused: bool) -> None:
+    containers = [{"name": "stream", "command": ["python", "-P", "-m", command, "clear"]}]
+    spec = {"replicas": replicas, "template": {"spec": {"containers": containers}}}
+    document = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "stream"}, "spec": spec}
+    told = list(preflight._without_spark([ManifestEntry("stream.yaml:1", document)]))
+    assert bool(told) == refused
+    if told:
+        assert told[0].startswith("stream.yaml:1: Deployment/stream: needs Spark, which the image of platform_kub")
+
+
 def test_the_code_for_a_stock_python_image_is_whole_and_small(tmp_path: Path) -> None:
     code = programs.code_map(ROOT, "europe")
     assert len(str(code)) < 1_000_000  # the most that a ConfigMap may hold, in bytes

@@ -18,6 +18,8 @@ from .rights import rights
 
 OLDEST: Final = (1, 30)
 """The oldest Kubernetes that the kit is for."""
+SPARK: Final = "pipeline.submit"
+"""The module in the command of a program that is a Spark job."""
 _HELM_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 _UNITS: Final[Mapping[str, Decimal | int]] = {
     "": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
@@ -45,7 +47,7 @@ def check(region: RegionNamespace, manifests: Sequence[ManifestEntry], *, dialec
         *_namespace(cluster, region),
         *(() if operator_comes else _kinds(cluster, own)),
     ]
-    missing += _unnamed_nodes(own)
+    missing += [*_unnamed_nodes(own), *(_without_spark(own) if region.python_image else ())]
     # What follows reads resources; without the right to do so it would only repeat what was said.
     if not missing:
         missing += [*_strangers(cluster, own), *_storage(cluster, own), *_quotas(cluster, region, own)]
@@ -112,6 +114,18 @@ def _unnamed_nodes(manifests: Sequence[ManifestEntry]) -> Iterator[str]:
                     f"{manifest.where}: listener '{listener.get('name')}' is reached at the nodes' addresses, and its "
                     "certificate has none of them: name them in configuration.bootstrap.alternativeNames "
                     "(kafka_cluster_external_configuration)"
+                )
+
+
+def _without_spark(manifests: Sequence[ManifestEntry]) -> Iterator[str]:
+    """Programs that a stock Python image does not have."""
+    for manifest in manifests:
+        if manifest.kind == ("apps/v1", "Deployment") and manifest.document["spec"].get("replicas", 1):
+            containers = manifest.document["spec"]["template"]["spec"]["containers"]
+            if any(SPARK in (container.get("command") or ()) for container in containers):
+                yield (
+                    f"{manifest.where}: needs Spark, which the image of platform_kubernetes_python_image does not have: "
+                    "leave that out, and have the kit's own image where the cluster finds it (LAB_IMAGE)"
                 )
 
 

@@ -46,7 +46,7 @@ class Program:
         python = Path(sys.executable)
         path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
         own = {"PATH": path, "PYTHONPATH": self.region.python_path, "PYTHONUNBUFFERED": "1"}
-        own[CLIENT] = self.deployment.reference
+        own |= {CLIENT: self.deployment.reference, "LAB_HOME": str(self.region.home)}
         process = Process(
             name=self.name,
             command=[self._local(word) for word in (*container.command, *container.args)],
