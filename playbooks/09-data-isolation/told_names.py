@@ -1,0 +1,92 @@
+"""Tells which names the mirror's notes in North America have: of topics, and of consumer groups.
+
+To be run from the root of the kit while the scenario is set up; README.md says how.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from kafka import KafkaConsumer, TopicPartition
+
+from loosehanger.clients.kafka_client import prepare
+from loosehanger.errors import ExitCode, run_command
+from loosehanger.model.record import load_lab
+from loosehanger.waiting import wait_for
+
+REGION, USER = "north-america", "prover"
+NOTES = {"mm2-offset-syncs.europe.internal": ("topic",), "europe.checkpoints.internal": ("group", "topic")}
+"""The mirror's topics of notes, and what the keys of their records name, before the number of a partition."""
+BOUND_S = 60.0
+
+
+def main() -> int:
+    """Reads all there is, and tells each name once.
+
+    Raises:
+        LabError: the name that was to be waited for is told nowhere.
+    """
+    parser = argparse.ArgumentParser(prog="told_names", description="Tells which names the mirror's notes have.")
+    parser.add_argument("--until", default="", metavar="NAME", help="wait until they have this one")
+    wanted = parser.parse_args().until
+    prepare(lambda line: print(line, file=sys.stderr))
+    settings = load_lab().region(REGION).connection(USER).kafka_python()
+    consumer = KafkaConsumer(
+        **settings,
+        group_id=None,
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        allow_auto_create_topics=False,
+        metadata_max_age_ms=1000,
+    )
+    told: dict[str, set[tuple[str, str]]] = {}
+
+    def missing() -> str | None:
+        told.update({topic: _told(consumer, topic, kinds) for topic, kinds in NOTES.items()})
+        names = {name for found in told.values() for _, name in found}
+        return f"nothing tells of {wanted}" if wanted and wanted not in names else None
+
+    wait_for(missing, BOUND_S, REGION)
+    for topic, found in told.items():
+        print(f"{topic}: {', '.join(' '.join(one) for one in sorted(found)) or 'nothing'}")
+    consumer.close(autocommit=False)
+    return ExitCode.DONE
+
+
+def _told(consumer: KafkaConsumer, topic: str, kinds: tuple[str, ...]) -> set[tuple[str, str]]:
+    """Kind and name of what a topic tells; nothing where it is not there."""
+    if topic not in consumer.topics():
+        return set()
+    places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+    consumer.assign(places)
+    consumer.seek_to_beginning()
+    ends = consumer.end_offsets(places)
+    return {
+        named
+        for place in places
+        for key in _keys(consumer, place, ends[place])
+        for named in zip(kinds, _names(key), strict=False)
+    }
+
+
+def _keys(consumer: KafkaConsumer, place: TopicPartition, end: int) -> list[bytes]:
+    found = []
+    while consumer.position(place) < end:
+        for records in consumer.poll(timeout_ms=200).values():
+            found += [record.key for record in records if record.key]
+    return found
+
+
+def _names(key: bytes) -> list[str]:
+    """The texts of a key, each after two bytes with its length; the last four bytes are a partition's number."""
+    names = []
+    while len(key) > 4:
+        length = int.from_bytes(key[:2], "big")
+        names.append(key[2 : 2 + length].decode())
+        key = key[2 + length :]
+    return names
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
