@@ -11,10 +11,6 @@ if TYPE_CHECKING:
     from .topology import Topology
 
 
-_OF_ONE_CLUSTER = {"producer", "consumers", "clear"}
-"""What the commands of programs have that read or write events of one cluster."""
-
-
 @dataclass(frozen=True)
 class Consumer:
     """A program of a region that reads events."""
@@ -52,11 +48,11 @@ def is_producer(document: Document) -> bool:
 
 
 def cluster_address(document: Document) -> str:
-    """The address of the cluster that a producer, a consumer or a stream uses; empty for any other resource."""
+    """The address of the cluster that a producer or a consumer uses; empty for any other resource."""
     if document.kind != "Deployment":
         return ""
     command, variables = _program(document)
-    return variables.get("KAFKA_BOOTSTRAP_SERVERS", "") if _OF_ONE_CLUSTER & set(command) else ""
+    return variables.get("KAFKA_BOOTSTRAP_SERVERS", "") if {"producer", "consumers"} & set(command) else ""
 
 
 def ledgers(topology: Topology) -> dict[tuple[str, str], str]:

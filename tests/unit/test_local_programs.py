@@ -34,7 +34,15 @@ spec:
       containers:
         - name: writer
           image: none
-          command: [python, -c, "import os, time; open(os.environ['NOTES'] + '/note', 'a').write('x'); time.sleep(600)"]
+          command:
+            - python
+            - -c
+            - >-
+              import os, sys, time;
+              open(sys.argv[1] + '/home', 'w').write(os.environ['LAB_HOME']);
+              open(os.environ['NOTES'] + '/note', 'a').write('x');
+              time.sleep(600)
+            - /var/lib/notes
           env: [{name: NOTES, value: /var/lib/notes}]
           volumeMounts: [{name: notes, mountPath: /var/lib/notes}]
       volumes: [{name: notes, persistentVolumeClaim: {claimName: notes}}]
@@ -56,6 +64,8 @@ def test_what_a_program_writes_into_its_claim_outlives_it(region: LocalRegion) -
     apply(region, manifests(), ready_seconds=20)
     note = region.volumes / "notes" / "note"
     assert note.read_text() == "x"
+    # What is installed is where the lab says, and not where the program would look for it.
+    assert note.with_name("home").read_text() == str(region.home)
     assert note.parent.stat().st_mode & 0o777 == 0o700
     deployment = [m for m in manifests() if m.resource.kind == "Deployment"]
     assert delete(region, deployment) == ["Deployment/writer"]

@@ -124,8 +124,8 @@ def _without_spark(manifests: Sequence[ManifestEntry]) -> Iterator[str]:
             containers = manifest.document["spec"]["template"]["spec"]["containers"]
             if any(SPARK in (container.get("command") or ()) for container in containers):
                 yield (
-                    f"{manifest.where}: needs Spark, which the image of platform_kubernetes_python_image does not have: "
-                    "leave that out, and have the kit's own image where the cluster finds it (LAB_IMAGE)"
+                    f"{manifest.where}: needs Spark, which the image of platform_kubernetes_python_image does not "
+                    "have: leave that out, and have the kit's own image where the cluster finds it (LAB_IMAGE)"
                 )
 
 
