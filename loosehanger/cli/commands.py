@@ -38,6 +38,8 @@ from .next_steps import next_steps
 from .playbook import run_playbook
 
 _LOOPBACK = "127.0.0.1"
+_HEALTHY = ("Kafka", MIRROR, "Deployment")
+"""The kinds of which each platform tells how they are."""
 _DRY_RUN, _FORCE = "--dry-run", "--force"
 _RECOVERY_SECONDS = 20
 """How long to wait for what a switch leads to, before it is said how long that took."""
@@ -163,7 +165,9 @@ def status(arguments: Sequence[str]) -> int:
         name: answer["resources"] for name, answer in found.items() if answer["resources"] or name in lab.regions
     }
     for name in lab.lost:
-        regions[name] = [{**resource, **_as_it_should_be(lab)} for resource in regions.get(name, ())]
+        # Of a region that was deleted, only the record tells what it had.
+        had = [{"kind": kind, "name": found.name} for kind in _HEALTHY for found in lab.topology.of_kind(kind, name)]
+        regions[name] = [{**resource, **_as_it_should_be(lab)} for resource in regions.get(name) or had]
     behind = _losses(lab, regions)
     healthy = all(resources and all(resource["healthy"] for resource in resources) for resources in regions.values())
     if options.json:

@@ -16,7 +16,7 @@ from .documents import Document
 from .link_settings import OneWay
 from .mirror import Mirror
 from .scenario import COPYING, DROPPED, HELD, MIRROR, REARMED, Life, Scenario, Stage, is_held
-from .topology import SecretCopy, Topology, identity_of, secrets_of
+from .topology import OF_IDENTITY, SecretCopy, Topology, identity_of, secrets_of
 
 
 class Part(StrEnum):
@@ -93,8 +93,13 @@ class Plan:
     """Its mirrors beyond which their sources' records are rescued."""
     lost: bool = False
     """Whether everything here dies."""
+    deleted: bool = False
+    """Whether nothing is left of it then."""
     rebuilt: frozenset[str] = frozenset()
     """The regions, anywhere, that are wiped and made again."""
+    returns: tuple[SecretCopy, ...] = ()
+    """What others have copies of, by which clients know it: what is missing of it, when it is made again, comes back
+    from there."""
     planned: bool = True
     """Whether nothing dies anywhere, so that what is on its way can be waited for."""
     mark: bool = False
@@ -264,6 +269,7 @@ def plan_stage(
     manifests = scenario.manifests(stage) if scenario else []
     absent = scenario.absent(stage) if scenario else frozenset()
     lost, rebuilt, gone = (frozenset(named) for named in ((at.lost, at.rebuilt, at.gone) if at else ((), (), ())))
+    deleted = frozenset(at.deleted) if at else frozenset()
     regions = dict.fromkeys([*described, *recorded])
     unused = scenario.users_that_go(stage) if scenario else frozenset()
     changes: dict[str, dict[tuple[str, str], Document]] = {}
@@ -325,7 +331,7 @@ def plan_stage(
             tuple(documents[region].values()),
             tuple(changes[region].values()),
             tuple(leaving[region]),
-            tuple(copy for copy in copies if copy.region == region),
+            tuple(copy for copy in copies if copy.region == region and copy.origin not in deleted),
             topology,
             leaves[region],
             producers_leave=producers_leave,
@@ -357,7 +363,9 @@ def plan_stage(
             rescues=frozenset(at.rescues if at else ())
             & {document.name for document in documents[region].values() if document.kind == MIRROR},
             lost=region in lost,
+            deleted=region in deleted,
             rebuilt=rebuilt,
+            returns=_returns(copies, region) if region in rebuilt else (),
             planned=not lost,
             mark=bool(at and at.mark),
             is_new=region in rebuilt or not recorded.get(region),
@@ -399,6 +407,16 @@ def _standing(scenario: Scenario | None, at: Stage | None) -> frozenset[str]:
         for name, life in (at.mirrors if at else {}).items()
         if life in HELD and before and all(lives.get(name) in HELD for lives in before)
     )
+
+
+def _returns(copies: Iterable[SecretCopy], region: str) -> tuple[SecretCopy, ...]:
+    """Copies turned round: each secret of a region once, from a region that has a copy of it."""
+    found = {
+        copy.name: SecretCopy(copy.region, copy.as_name, region, copy.name, copy.maker)
+        for copy in copies
+        if copy.origin == region and copy.maker in OF_IDENTITY
+    }
+    return tuple(found.values())
 
 
 def _leftovers(

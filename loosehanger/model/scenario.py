@@ -89,8 +89,11 @@ class Stage(Entry):
     """What it does with mirrors; those that are not named run as their manifests say."""
     lost: tuple[str, ...] = ()
     """Regions that are dead in it: everything that runs there is killed at once, before anything else happens."""
+    deleted: tuple[str, ...] = ()
+    """Those of them of which nothing is left: data, certificates and secrets go with them."""
     rebuilt: tuple[str, ...] = ()
-    """Regions that it wipes, and makes again with the certificate authorities and passwords that they had."""
+    """Regions that it wipes, and makes again with the certificate authorities and passwords that they had. What they
+    do not have any more of these comes back from the copies that other regions have."""
     rescues: tuple[str, ...] = ()
     """Mirrors that are held: what their sources have beyond them is exported, and written elsewhere on request."""
     mark: bool = False
@@ -110,6 +113,12 @@ class Stage(Entry):
     stage lasts."""
     next: str = ""
     """What to do after it, for the person who ran it."""
+
+    @model_validator(mode="after")
+    def _the_deleted_are_lost(self) -> Stage:
+        if alive := [region for region in self.deleted if region not in self.lost]:
+            raise ValueError(f"deleted: {alive[0]} is not lost; name it in 'lost' as well")
+        return self
 
 
 class Scenario(Entry):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from loosehanger.clients.positions import Looker, Positions, connector_states, m
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.ledger import LedgerEntry, holds, normal
 from loosehanger.model import marks
-from loosehanger.model.applications import Consumer
+from loosehanger.model.applications import Consumer, consumers
 from loosehanger.model.documents import Document
 from loosehanger.model.marks import Fence, Offsets, Rearmed, Silence, keep_fence, mark_of, mark_of_group
 from loosehanger.model.mirror import Mirror
@@ -68,11 +68,15 @@ class Condition:
 class LiveMirror:
     """A mirror between two clusters that both live."""
 
-    def __init__(self, mirror: Mirror, rest: Rest, source: Looker, target: Looker) -> None:
+    def __init__(
+        self, mirror: Mirror, rest: Rest, source: Looker, target: Looker, resting: Collection[str] = ()
+    ) -> None:
         self._mirror = mirror
         self._rest = rest
         self._source = source
         self._target = target
+        self._resting = resting
+        """Groups whose members do not read at the source: they only have offsets there, such as in a backup."""
 
     @property
     def groups(self) -> list[str]:
@@ -117,26 +121,37 @@ class LiveMirror:
         yield Condition(f"{name}: records behind", f"{behind:,}", f"{MOST_BEHIND:,} or less", behind <= MOST_BEHIND)
         groups = self.groups
         for group in groups:
-            unread = self.unread(group)
-            yield Condition(
-                f"{group}: records that it has not read",
-                f"{unread:,}",
-                f"{MOST_BEHIND:,} or less",
-                unread <= MOST_BEHIND,
-            )
+            if group in self._resting:
+                lacking = len(self.unplaced(group))
+                what = f"{group}: partitions without its offset in {self._mirror.target}"
+                yield Condition(what, str(lacking), "0", not lacking)
+            else:
+                unread = self.unread(group)
+                most, holds_ = f"{MOST_BEHIND:,} or less", unread <= MOST_BEHIND
+                yield Condition(f"{group}: records that it has not read", f"{unread:,}", most, holds_)
             members = self._target.members(group)
             yield Condition(f"{group}: members in {self._mirror.target}", str(members), "0", not members)
 
     def unsettled(self) -> Iterator[str]:
         """What is wrong with where groups would go on at the target, if their members ended now."""
         for group in self.groups:
-            if missing := self.unarrived(group):
-                yield missing
-            done = self._source.committed(group, self.topics())
-            there = self._target.committed(group, [target_topic(self._mirror, topic) for topic in self.topics()])
-            for part, offset in done.items():
-                if offset and TopicPartition(target_topic(self._mirror, part.topic), part.partition) not in there:
-                    yield f"{group} has no offset in {self._mirror.target} for {part.topic}-{part.partition}"
+            yield from self._out_of_place(group)
+
+    def _out_of_place(self, group: str) -> Iterator[str]:
+        if missing := self.unarrived(group):
+            yield missing
+        for part in self.unplaced(group):
+            yield f"{group} has no offset in {self._mirror.target} for {part.topic}-{part.partition}"
+
+    def unplaced(self, group: str) -> list[TopicPartition]:
+        """The partitions in which a group has come to something at the source, and has no offset at the target."""
+        done = self._source.committed(group, self.topics())
+        there = self._target.committed(group, [target_topic(self._mirror, topic) for topic in self.topics()])
+        return [
+            part
+            for part, offset in done.items()
+            if offset and TopicPartition(target_topic(self._mirror, part.topic), part.partition) not in there
+        ]
 
     def unarrived(self, group: str) -> str | None:
         """What a group has read at the source and is not at the target yet; None where everything is."""
@@ -180,6 +195,10 @@ class LiveMirror:
         if behind := self.behind():
             return f"{self._mirror.name} is {behind:,} records behind"
         for group in self.groups:
+            if group in self._resting:
+                if reason := next(self._out_of_place(group), None):
+                    return reason
+                continue
             if unread := self.unread(group):
                 return f"{group} has {unread:,} records to read in {self._mirror.source}"
             if left := self.untranslated(group):
@@ -519,7 +538,13 @@ def _records(cluster: Looker, starts: Positions, ends: Positions) -> int:
 def _with_flow(lab: Lab, mirror: Mirror, use: Callable[[LiveMirror], T]) -> T:
     with ExitStack() as stack:
         source, target = (stack.enter_context(_looker(lab, region)) for region in (mirror.source, mirror.target))
-        return use(LiveMirror(mirror, _rest(lab, mirror), source, target))
+        return use(LiveMirror(mirror, _rest(lab, mirror), source, target, _resting(lab, mirror)))
+
+
+def _resting(lab: Lab, mirror: Mirror) -> set[str]:
+    """The groups of the lab's consumers of which none uses a mirror's source, running or not."""
+    every = consumers(lab.topology)
+    return {one.group for one in every} - {one.group for one in every if one.cluster_region == mirror.source}
 
 
 def _looker(lab: Lab, region: str) -> Looker:

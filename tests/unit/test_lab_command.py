@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from loosehanger.cli import commands
 from loosehanger.cli.command_line import COMMANDS, GROUPS
 from loosehanger.model.documents import Document
 from loosehanger.model.outline import read_outline, scenario_names
-from loosehanger.model.progress import Progress
+from loosehanger.model.progress import Progress, read_progress
 from loosehanger.model.record import region_record
 from loosehanger.model.scenario import read_scenario
 from loosehanger.paths import ROOT
@@ -477,6 +478,18 @@ def test_a_region_of_the_lab_with_nothing_in_it_is_not_healthy(checkout: Checkou
     done = checkout.lab("status")
     assert done.returncode == 1
     assert "africa\n  Missing" in done.stdout
+
+
+def test_of_a_region_that_was_deleted_the_record_tells_what_is_lost(checkout: Checkout) -> None:
+    (checkout.root / "status.json").write_text(json.dumps({**STATUS, "asia": {"resources": []}}), encoding="utf-8")
+    checkout.set_up()
+    progress = read_progress(checkout.home)
+    assert progress
+    replace(progress, lost=("asia",)).write(checkout.home)
+    document = json.loads(checkout.lab("status", "--json").stdout)
+    told = [(one["kind"], one["name"], one["state"]) for one in document["regions"]["asia"]]
+    assert told == [("Kafka", "asia", "Lost"), ("Deployment", "reader-a", "Lost"), ("Deployment", "room", "Lost")]
+    assert document["healthy"]
 
 
 # Records of other versions, and broken ones.

@@ -11,7 +11,7 @@ import pytest
 from loosehanger.errors import LabError
 from loosehanger.model.manifests import Manifest, read_manifests
 from loosehanger.paths import ROOT
-from loosehanger.platforms.local.apply import apply, delete, delete_region
+from loosehanger.platforms.local.apply import apply, delete, delete_region, erase
 from loosehanger.platforms.local.processes import kill_everything, marked_processes, states
 from loosehanger.platforms.local.region import LocalRegion
 
@@ -91,3 +91,16 @@ def test_a_region_dies_as_a_whole_and_stays_dead(region: LocalRegion) -> None:
     assert states(region) == []
     assert region.resource("Deployment", "writer"), "what it had is still there, as after a power cut"
     assert kill_everything(region) is None
+
+
+def test_of_a_region_that_is_erased_nothing_is_left_but_the_record_of_it(region: LocalRegion) -> None:
+    apply(region, manifests(), ready_seconds=20)
+    access = region.home / "access"
+    (access / region.name).mkdir(parents=True)
+    for path in (access / region.name / "admin.properties", access / f"{region.name}.json"):
+        path.touch()
+    kill_everything(region)
+    assert erase(region, bound=10)
+    assert not region.folder.exists()
+    assert [path.name for path in access.iterdir()] == [f"{region.name}.json"]
+    assert not erase(region, bound=10)

@@ -78,6 +78,7 @@ def test_a_stage_decides_on_the_life_of_mirrors_and_replaces_whole_resources(sce
         ("after: [setup]", "after: [set-up]", "stages.failover.after: there is no stage 'set-up'"),
         ("after: [setup], ", "", "stages.failover.after: is missing"),
         ("ab: stopped", "ab: asleep", r"scenario\.yaml:6: stages\.failover\.mirrors\.ab: 'asleep' is not possible"),
+        ("after: [setup], ", "after: [setup], deleted: [region-a], ", "deleted: region-a is not lost; name it in 'lost'"),
         ("failback:", "fallback:", "there is no playbook .*fallback.yaml"),
         ("title: A test", "title: A test\ntitle: twice", "the key 'title' stands twice"),
     ],
@@ -327,6 +328,14 @@ def test_when_a_region_dies_nothing_is_waited_for(tmp_path: Path) -> None:
     assert {d.name for d in plans["region-c"].part(Part.FENCES)} == {"producer", "consumers"}
 
 
+def test_of_a_region_that_is_deleted_nothing_is_copied_any_more(tmp_path: Path) -> None:
+    plans = switch(tmp_path, f"lost: [{A}]")
+    assert (plans[A].deleted, {copy.origin for copy in plans[B].copies}) == (False, {A})
+    shutil.rmtree(tmp_path / "99-test")
+    plans = switch(tmp_path, f"lost: [{A}], deleted: [{A}]")
+    assert (plans[A].deleted, plans[B].deleted, plans[B].copies) == (True, False, ())
+
+
 def test_a_switch_that_is_run_again_has_nothing_left_to_stop(tmp_path: Path) -> None:
     plans = switch(tmp_path, "mark: true")
     again = plan_stage(
@@ -495,6 +504,11 @@ def test_a_region_that_is_made_again_begins_with_nothing_but_its_identity(tmp_pa
         "region-a-cluster-ca", "region-a-cluster-ca-cert", "region-a-clients-ca", "region-a-clients-ca-cert", "writer",
         "ab-reads-region-a",
     }  # fmt: skip
+    # What was wiped elsewhere comes back from who has copies of it, under the names that it had.
+    assert {(back.origin, back.name, back.as_name) for back in plans[A].returns} == {
+        (B, name, name) for name in ("region-a-cluster-ca-cert", "ab-reads-region-a")
+    }
+    assert plans[B].returns == ()
     assert [mirror.name for mirror in plans[B].rearmed] == ["ab"]
     assert [mirror.name for mirror in plans[B].rescued] == ["ab"]
     assert [mirror.name for mirror in plans[B].readers_of_wiped] == ["ab"]

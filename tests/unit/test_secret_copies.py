@@ -19,6 +19,7 @@ from loosehanger.platforms.local.secret_store import (
     delete_copies,
     delete_secret,
     read_secret,
+    return_secrets,
     write_secret,
 )
 
@@ -70,6 +71,30 @@ def test_locally_another_secret_is_not_overwritten(europe: LocalRegion, america:
     assert copy_secrets(europe, america, [EUROPES]) == ["mm2-source"]
     with pytest.raises(WrongUseError, match="the secret 'mm2-source' is a copy of 'europe/mm2-europe'"):
         copy_secrets(europe, america, [copied("europe", "more", "mm2-source")])
+
+
+def test_locally_nobody_makes_an_authority_for_clients_certificates(europe: LocalRegion, america: LocalRegion) -> None:
+    authority = SecretCopy("europe", "europe-clients-ca", "north-america", "kept-clients-ca", "Kafka")
+    assert copy_secrets(europe, america, [authority]) == []
+    with pytest.raises(LabError, match="europe: there is no secret 'europe-clients-ca'"):
+        copy_secrets(europe, america, [SecretCopy(*(*vars(authority).values(),)[:4], "KafkaUser")])
+
+
+def test_locally_a_secret_comes_back_from_its_copy_and_is_no_copy_itself(
+    europe: LocalRegion, america: LocalRegion
+) -> None:
+    write_secret(europe, "more", {"password": b"more"})
+    copy_secrets(europe, america, [EUROPES, copied("europe", "more", "kept-more")])
+    delete_secret(europe, "mm2-europe")
+    write_secret(europe, "more", {"password": b"another by now"})
+    returns = [
+        SecretCopy("north-america", as_name, "europe", name, "KafkaUser")
+        for name, as_name in (("mm2-europe", "mm2-source"), ("more", "kept-more"), ("unknown", "kept-unknown"))
+    ]
+    assert return_secrets(europe, returns) == ["mm2-europe"]
+    assert read_secret(europe, "mm2-europe") == {"password": b"one"}
+    assert read_secret(europe, "more") == {"password": b"another by now"}
+    assert delete_copies(europe, ["mm2-europe"]) == []
 
 
 def test_locally_a_copy_of_before_there_were_notes_is_one(europe: LocalRegion, america: LocalRegion) -> None:

@@ -21,9 +21,10 @@ from loosehanger.model.marks import Rearmed, Silence, read_marks
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.scenario import read_scenario
 from loosehanger.model.topic_rules import selected_groups
+from loosehanger.model.topology import Topology
 from loosehanger.platforms import switching
 
-from ..topologies import documents
+from ..topologies import documents, kafka, program
 from .test_scenario import TEXT, folder
 
 ORDERS, STOCK = TopicPartition("LH.ORDERS", 0), TopicPartition("LH.STOCK", 0)
@@ -135,6 +136,7 @@ class Lab:
         switching.drain(cast(Any, self), [MIRROR], 0.3)
 
     mirrors: tuple[Mirror, ...] = (MIRROR,)
+    topology = Topology(())
     lost: tuple[str, ...] = ()
     regions: Mapping[str, Cluster] = MappingProxyType({})
     stage, unfinished = "setup", ""
@@ -222,6 +224,39 @@ def test_what_a_group_would_miss_is_told(lab: Lab, position: int, there: Positio
     lab.positions = {ORDERS: position, STOCK: 9}
     with pytest.raises(LabError, match=rf"^waiting for the groups' offsets .*: not within 0 seconds: {missing}"):
         lab.settle()
+
+
+def of_consumer(cluster: str) -> Topology:
+    """A consumer of its own region, with offsets wherever mirrors bring them, that uses a region's cluster."""
+    found = program("region-c", cluster, name="consumers")
+    (container,) = found["spec"]["template"]["spec"]["containers"]
+    container["command"] = ["python", "-m", "consumers"]
+    container["env"].append({"name": "CONSUMER_GROUP", "value": "consumer-x"})
+    return Topology(documents(kafka("region-a"), kafka("region-b"), found))
+
+
+def test_a_group_that_has_only_offsets_in_a_backup_need_not_read_there(lab: Lab) -> None:
+    """When a backup was brought back: the group is behind its end, for it died before it had read everything."""
+    lab.source = Cluster({ORDERS: 100, STOCK: 10}, {"consumer-x": {ORDERS: 90, STOCK: 0}})
+    lab.target = Cluster({ORDERS: 121, STOCK: 12}, {"consumer-x": {ORDERS: 80}}, markers=1)
+    lab.topology = of_consumer("region-a")
+    with pytest.raises(LabError, match="consumer-x has 20 records to read in region-a"):
+        lab.drain()
+    lab.topology = of_consumer("region-b")
+    lab.drain()
+    told = {c.what: (c.value, c.holds) for c in switching.conditions(cast(Any, lab), [MIRROR])}
+    assert told["consumer-x: partitions without its offset in region-b"] == ("0", True)
+    assert "consumer-x: records that it has not read" not in told
+
+
+def test_a_group_that_has_no_place_where_a_backup_was_brought_back_is_named(lab: Lab) -> None:
+    lab.source = Cluster({ORDERS: 100, STOCK: 10}, {"consumer-x": {ORDERS: 90, STOCK: 3}})
+    lab.target = Cluster({ORDERS: 121, STOCK: 12}, {"consumer-x": {ORDERS: 80}}, markers=1)
+    lab.topology = of_consumer("region-b")
+    with pytest.raises(LabError, match="consumer-x has no offset in region-b for LH.STOCK-0"):
+        lab.drain()
+    with pytest.raises(WrongUseError, match="consumer-x: partitions without its offset in region-b: 1; it must be 0"):
+        lab.check()
 
 
 FENCED = Silence("region-a", 1, {"LH.ORDERS": {0: 100}, "LH.STOCK": {0: 10}})

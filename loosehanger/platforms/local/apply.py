@@ -127,6 +127,21 @@ def delete_region(region: LocalRegion, bound: float) -> bool:
     return there or stopped
 
 
+def erase(region: LocalRegion, bound: float) -> bool:
+    """Deletes what is left of a region whose processes were killed; True when there was anything.
+
+    What is known of it stays: the record says what has died.
+
+    Raises:
+        LabError: a process does not end.
+    """
+    there = region.folder.exists()
+    processes.stop_everything(region, bound)
+    remove_folder(region.folder)
+    remove_folder(region.home / "access" / region.name)
+    return there
+
+
 def wipe(region: LocalRegion, kept: Collection[str], bound: float) -> None:
     """Ends every process of a region, and deletes all that it has but some secrets.
 

@@ -11,12 +11,13 @@ from loosehanger.model.plan import Part, Plan
 from loosehanger.platforms import entry_points
 from loosehanger.platforms.outcome import Outcome
 
-from .apply import delete_region, wipe
+from .apply import delete_region, erase, wipe
 from .bundle import collect, take_secrets_out
 from .carrying_out import carry_out, delete_described
 from .preflight import check_machine, check_ports
 from .processes import kill_everything
 from .region import LocalRegion
+from .secret_store import return_secrets
 from .status import status
 
 
@@ -52,22 +53,28 @@ class EntryPoints(entry_points.EntryPoints):
     def carry_out(self, plan: Plan, part: Part) -> Outcome:
         """Makes processes, and waits until they are ready; or kills them all, in a region that is lost."""
         if part is Part.LOSSES:
-            return self._lose() if plan.lost else Outcome()
+            return self._lose(plan) if plan.lost else Outcome()
         if part is Part.WIPES:
             return self._wipe(plan) if plan.wiped else Outcome()
         return carry_out(
             self.region, plan, part, ready_seconds=self.parameters["ready_seconds"], dry_run=self.check_mode
         )
 
-    def _lose(self) -> Outcome:
-        killed = None if self.check_mode else kill_everything(self.region)
-        return Outcome([f"{killed.processes} processes"], died_ms=killed.at_ms) if killed else Outcome()
+    def _lose(self, plan: Plan) -> Outcome:
+        if self.check_mode:
+            return Outcome()
+        killed = kill_everything(self.region)
+        outcome = Outcome([f"{killed.processes} processes"], died_ms=killed.at_ms) if killed else Outcome()
+        if plan.deleted and erase(self.region, self.parameters["stop_seconds"]):
+            outcome.changed.append(f"Namespace/{self.name}")
+        return outcome
 
     def _wipe(self, plan: Plan) -> Outcome:
         there = self.region.folder.exists()
         if not self.check_mode:
             wipe(self.region, plan.identity, self.parameters["stop_seconds"])
-        return Outcome([f"Namespace/{self.name}"] if there else [])
+        returned = [] if self.check_mode else return_secrets(self.region, plan.returns)
+        return Outcome([*([f"Namespace/{self.name}"] if there else []), *(f"Secret/{name}" for name in returned)])
 
     def delete(self, plan: Plan) -> Sequence[str]:
         """Deletes what was described."""

@@ -16,6 +16,10 @@ from loosehanger.platforms.secret_copies import not_a_copy
 from .region import LocalRegion
 
 
+_CLIENTS_AUTHORITY = ("-clients-ca", "-clients-ca-cert")
+"""Secrets of a cluster that operators make, and nobody here: no client signs in with a certificate."""
+
+
 def write_secret(region: LocalRegion, name: str, data: Mapping[str, bytes]) -> bool:
     """Makes the secret hold exactly these keys; True when anything changed."""
     folder = region.secrets / name
@@ -50,7 +54,7 @@ def copy_secrets(
         WrongUseError: another secret has the name of a copy; none is copied.
         LabError: the region of origin has no such secret.
     """
-    every = list(copies)
+    every = [copy for copy in copies if not (copy.maker == "Kafka" and copy.name.endswith(_CLIENTS_AUTHORITY))]
     # In check mode the region that is going to make it may not have it yet, or may not be there itself.
     coming = [copy for copy in every if dry_run and not (origin.secrets / copy.name).is_dir()]
     wanted = [(copy, read_secret(origin, copy.name)) for copy in every if copy not in coming]
@@ -68,6 +72,23 @@ def copy_secrets(
             write_secret(region, copy.as_name, data)
             write_file(_note(region, copy.as_name), copy.source)
     return copied
+
+
+def return_secrets(region: LocalRegion, returns: Iterable[SecretCopy]) -> list[str]:
+    """Gives a region back, from the copies that others have of them, those of its secrets that it does not have.
+
+    They are its own again, and no copies. Of one that nobody has, nothing is said: who needs it says so.
+
+    Returns:
+        The names of those that came back.
+    """
+    returned = []
+    for back in returns:
+        holder = LocalRegion(region.home, region.checkout, back.origin, 0)
+        if not (region.secrets / back.as_name).is_dir() and (holder.secrets / back.name).is_dir():
+            write_secret(region, back.as_name, read_secret(holder, back.name))
+            returned.append(back.as_name)
+    return returned
 
 
 def delete_copies(region: LocalRegion, names: Iterable[str], *, dry_run: bool = False) -> list[str]:
