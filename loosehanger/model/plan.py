@@ -16,7 +16,7 @@ from .documents import Document
 from .link_settings import OneWay
 from .mirror import Mirror
 from .scenario import COPYING, DROPPED, HELD, MIRROR, REARMED, Life, Scenario, Stage, is_held
-from .topology import OF_IDENTITY, SecretCopy, Topology, identity_of, secrets_of
+from .topology import SecretCopy, Topology, identity_of, secrets_of
 
 
 class Part(StrEnum):
@@ -98,8 +98,7 @@ class Plan:
     rebuilt: frozenset[str] = frozenset()
     """The regions, anywhere, that are wiped and made again."""
     returns: tuple[SecretCopy, ...] = ()
-    """What others have copies of, by which clients know it: what is missing of it, when it is made again, comes back
-    from there."""
+    """What others have copies of: what it does not have of these, when it is made again, comes back from there."""
     planned: bool = True
     """Whether nothing dies anywhere, so that what is on its way can be waited for."""
     mark: bool = False
@@ -414,7 +413,7 @@ def _returns(copies: Iterable[SecretCopy], region: str) -> tuple[SecretCopy, ...
     found = {
         copy.name: SecretCopy(copy.region, copy.as_name, region, copy.name, copy.maker)
         for copy in copies
-        if copy.origin == region and copy.maker in OF_IDENTITY
+        if copy.origin == region
     }
     return tuple(found.values())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy as copying
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -77,7 +78,7 @@ def test_locally_nobody_makes_an_authority_for_clients_certificates(europe: Loca
     authority = SecretCopy("europe", "europe-clients-ca", "north-america", "kept-clients-ca", "Kafka")
     assert copy_secrets(europe, america, [authority]) == []
     with pytest.raises(LabError, match="europe: there is no secret 'europe-clients-ca'"):
-        copy_secrets(europe, america, [SecretCopy(*(*vars(authority).values(),)[:4], "KafkaUser")])
+        copy_secrets(europe, america, [replace(authority, maker="KafkaUser")])
 
 
 def test_locally_a_secret_comes_back_from_its_copy_and_is_no_copy_itself(

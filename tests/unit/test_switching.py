@@ -253,7 +253,7 @@ def test_a_group_that_has_no_place_where_a_backup_was_brought_back_is_named(lab:
     lab.source = Cluster({ORDERS: 100, STOCK: 10}, {"consumer-x": {ORDERS: 90, STOCK: 3}})
     lab.target = Cluster({ORDERS: 121, STOCK: 12}, {"consumer-x": {ORDERS: 80}}, markers=1)
     lab.topology = of_consumer("region-b")
-    with pytest.raises(LabError, match="consumer-x has no offset in region-b for LH.STOCK-0"):
+    with pytest.raises(LabError, match=r"consumer-x has no offset in region-b for LH\.STOCK-0"):
         lab.drain()
     with pytest.raises(WrongUseError, match="consumer-x: partitions without its offset in region-b: 1; it must be 0"):
         lab.check()

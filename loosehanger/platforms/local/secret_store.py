@@ -15,7 +15,6 @@ from loosehanger.platforms.secret_copies import not_a_copy
 
 from .region import LocalRegion
 
-
 _CLIENTS_AUTHORITY = ("-clients-ca", "-clients-ca-cert")
 """Secrets of a cluster that operators make, and nobody here: no client signs in with a certificate."""
 
