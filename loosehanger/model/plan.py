@@ -16,7 +16,7 @@ from .documents import Document
 from .link_settings import OneWay
 from .mirror import Mirror
 from .scenario import COPYING, DROPPED, HELD, MIRROR, REARMED, Life, Scenario, Stage, is_held
-from .topology import SecretCopy, Topology, identity_of, secrets_of
+from .topology import OF_IDENTITY, SecretCopy, Topology, identity_of, secrets_of
 
 
 class Part(StrEnum):
@@ -364,7 +364,7 @@ def plan_stage(
             lost=region in lost,
             deleted=region in deleted,
             rebuilt=rebuilt,
-            returns=_returns(copies, region) if region in rebuilt else (),
+            returns=turned_round(copies, region) if region in rebuilt else (),
             planned=not lost,
             mark=bool(at and at.mark),
             is_new=region in rebuilt or not recorded.get(region),
@@ -408,12 +408,17 @@ def _standing(scenario: Scenario | None, at: Stage | None) -> frozenset[str]:
     )
 
 
-def _returns(copies: Iterable[SecretCopy], region: str) -> tuple[SecretCopy, ...]:
-    """Copies turned round: each secret of a region once, from a region that has a copy of it."""
+def turned_round(copies: Iterable[SecretCopy], region: str) -> tuple[SecretCopy, ...]:
+    """The way back of copies: each secret by which clients know a region, once, from who has a copy of it.
+
+    Args:
+        copies: those of all regions.
+        region: whose secrets come back.
+    """
     found = {
         copy.name: SecretCopy(copy.region, copy.as_name, region, copy.name, copy.maker)
         for copy in copies
-        if copy.origin == region
+        if copy.origin == region and copy.maker in OF_IDENTITY
     }
     return tuple(found.values())
 

@@ -345,6 +345,8 @@ class Topology:
                 )
 
 
+OF_IDENTITY = ("Kafka", "KafkaUser")
+"""The kinds that come with secrets by which clients and a cluster know each other."""
 _CLUSTER_SECRETS = ("cluster-ca-cert", "cluster-ca", "clients-ca-cert", "clients-ca")
 _ANY_SERVICE = re.compile(r"\b[a-z0-9][a-z0-9-]*\.([a-z0-9][a-z0-9-]*)\.svc(?:\.cluster\.local)?:\d+\b")
 
@@ -387,7 +389,7 @@ def secrets_of(document: Document) -> Sequence[str]:
 
 def identity_of(document: Document) -> Sequence[str]:
     """The names of the secrets by which clients and a cluster know each other, of those that come with a resource."""
-    return secrets_of(document) if document.kind in ("Kafka", "KafkaUser") else ()
+    return secrets_of(document) if document.kind in OF_IDENTITY else ()
 
 
 def _named_by_end(end: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str | int, ...]]]:

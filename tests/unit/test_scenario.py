@@ -13,9 +13,10 @@ import yaml
 
 from loosehanger.errors import WrongUseError
 from loosehanger.model.link_settings import OneWay
-from loosehanger.model.plan import Part, Plan, plan_stage, steps
+from loosehanger.model.plan import Part, Plan, plan_stage, steps, turned_round
 from loosehanger.model.record import Progress, check_stage
 from loosehanger.model.scenario import Scenario, read_scenario, scenario_names
+from loosehanger.model.topology import SecretCopy
 from sandbox import copy_kit
 
 from ..topologies import address, documents, kafka, mirror, program, user, with_users
@@ -517,6 +518,16 @@ def test_a_region_that_is_made_again_begins_with_nothing_but_its_identity(tmp_pa
     # Once it runs again, it is not re-armed: it would pass over what was written since.
     again = plan_stage(described, {name: plan.documents for name, plan in plans.items()}, scenario, "failback")
     assert again[B].rearmed == []
+
+
+def test_copies_come_back_once_each_and_without_what_is_no_identity() -> None:
+    copies = [
+        SecretCopy(A, "writer", "region-c", "writer", "KafkaUser"),
+        SecretCopy(A, "writer", B, "kept-writer", "KafkaUser"),
+        SecretCopy(A, "ba-connect", B, "ba-connect", "KafkaMirrorMaker2"),
+        SecretCopy(B, "reader", A, "reader", "KafkaUser"),
+    ]
+    assert turned_round(copies, A) == (SecretCopy(B, "kept-writer", A, "writer", "KafkaUser"),)
 
 
 def test_a_mirror_that_goes_in_a_later_step_is_recorded_until_then(tmp_path: Path) -> None:
