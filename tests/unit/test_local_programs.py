@@ -14,6 +14,7 @@ from loosehanger.paths import ROOT
 from loosehanger.platforms.local.apply import apply, delete, delete_region, erase
 from loosehanger.platforms.local.processes import kill_everything, marked_processes, states
 from loosehanger.platforms.local.region import LocalRegion
+from loosehanger.platforms.local.services import ServiceAddresses, offer, resolve
 
 TEXT = """\
 apiVersion: v1
@@ -99,8 +100,13 @@ def test_of_a_region_that_is_erased_nothing_is_left_but_the_record_of_it(region:
     (access / region.name).mkdir(parents=True)
     for path in (access / region.name / "admin.properties", access / f"{region.name}.json"):
         path.touch()
+    name = "region-a-kafka-bootstrap.region-a.svc:9098"
+    offer(region, "region-a", {name: ServiceAddresses(["127.0.0.1:1"])})
     kill_everything(region)
     assert erase(region, bound=10)
     assert not region.folder.exists()
-    assert [path.name for path in access.iterdir()] == [f"{region.name}.json"]
+    assert (access / f"{region.name}.json").exists()
+    # Whoever used it goes on trying where it was.
+    assert [path.name for path in (access / region.name).iterdir()] == ["services.json"]
+    assert resolve(LocalRegion(region.home, ROOT, "region-b", 100), name) == "127.0.0.1:1"
     assert not erase(region, bound=10)

@@ -25,7 +25,7 @@ from loosehanger.model.resources import (
 from loosehanger.platforms.outcome import Outcome
 from loosehanger.waiting import wait_for
 
-from . import kafka_entities, processes
+from . import kafka_entities, processes, services
 from .deployment import Program
 from .kafka_cluster import LocalCluster
 from .mirror_maker import LocalMirrorMaker
@@ -130,15 +130,17 @@ def delete_region(region: LocalRegion, bound: float) -> bool:
 def erase(region: LocalRegion, bound: float) -> bool:
     """Deletes what is left of a region whose processes were killed; True when there was anything.
 
-    What is known of it stays: the record says what has died.
+    What is known of it elsewhere stays: the record says what has died, and its services' names where they were.
 
     Raises:
         LabError: a process does not end.
     """
     there = region.folder.exists()
     processes.stop_everything(region, bound)
+    if there:
+        remove_folder(region.home / "access" / region.name)
+        services.remember(region)
     remove_folder(region.folder)
-    remove_folder(region.home / "access" / region.name)
     return there
 
 

@@ -16,6 +16,7 @@ from loosehanger.files import write_file
 
 from .region import LocalRegion
 
+_FILE = "services.json"
 _SERVICE = re.compile(r"\b[a-z0-9][a-z0-9-]*\.[a-z0-9][a-z0-9-]*\.svc(?:\.cluster\.local)?:\d+\b")
 
 
@@ -66,13 +67,19 @@ def resolve(region: LocalRegion, text: str) -> str:
 def offers(home: Path) -> dict[str, ServiceAddresses]:
     """Every service that any region offers."""
     table: dict[str, ServiceAddresses] = {}
-    for path in (home / "regions").glob("*/services.json"):
+    for path in (*(home / "access").glob(f"*/{_FILE}"), *(home / "regions").glob(f"*/{_FILE}")):
         table |= _read(path)
     return table
 
 
+def remember(region: LocalRegion) -> None:
+    """Keeps the names of a region whose folder is going to be deleted: they lead to where nobody answers any more."""
+    if (path := _table(region.home, region.name)).exists():
+        write_file(region.home / "access" / region.name / _FILE, path.read_text(encoding="utf-8"))
+
+
 def _table(home: Path, region: str) -> Path:
-    return home / "regions" / region / "services.json"
+    return home / "regions" / region / _FILE
 
 
 def _read(table: Path) -> dict[str, ServiceAddresses]:
