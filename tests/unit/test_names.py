@@ -24,6 +24,7 @@ STILL = {
     "scripts/sandbox.py": "sets up the scenario that labs and benchmarks have in common",
     "scripts/bench/common.py": "measures the broadcast",
     "scripts/bench/console.py": "measures the broadcast",
+    "scripts/bench/disaster.py": "measures the disaster of active/passive",
     "scripts/bench/latency.py": "measures the broadcast",
     "scripts/bench/lifecycle.py": "measures the broadcast",
     "scripts/bench/mirroring.py": "measures the broadcast",
