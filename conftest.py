@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -22,6 +24,12 @@ class _Lanes(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         return "labs" if nodeid.startswith(_LABS) else "everything else"
+
+
+def pytest_configure() -> None:
+    """Takes Ctrl-C, which a shell has ignored by what it starts in the background: tests send it, and would wait."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Lanes:
