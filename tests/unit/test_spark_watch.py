@@ -299,7 +299,7 @@ def document_of(regions: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "since": START * 1000,
         "regions": regions,
         "flows": [flow, flow | {"topic": "B"}],
-        **{name: [] for name in ("findings", "not_judged", "notes", "problems")},
+        **{name: [] for name in ("canaries", "findings", "not_judged", "notes", "problems")},
     }
 
 
