@@ -10,7 +10,7 @@ import pytest
 
 from loosehanger.errors import LabError
 from loosehanger.model.manifests import Manifest, read_manifests
-from loosehanger.paths import ROOT
+from loosehanger.paths import ROOT, lab_home
 from loosehanger.platforms.local.apply import apply, delete, delete_region, erase
 from loosehanger.platforms.local.processes import kill_everything, marked_processes, states
 from loosehanger.platforms.local.region import LocalRegion
@@ -66,7 +66,7 @@ def test_what_a_program_writes_into_its_claim_outlives_it(region: LocalRegion) -
     note = region.volumes / "notes" / "note"
     assert note.read_text() == "x"
     # What is installed is where the lab says, and not where the program would look for it.
-    assert note.with_name("home").read_text() == str(region.home)
+    assert note.with_name("home").read_text() == str(lab_home())
     assert note.parent.stat().st_mode & 0o777 == 0o700
     deployment = [m for m in manifests() if m.resource.kind == "Deployment"]
     assert delete(region, deployment) == ["Deployment/writer"]

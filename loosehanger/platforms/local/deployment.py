@@ -9,6 +9,7 @@ from pathlib import Path
 from loosehanger.clients.links import CLIENT
 from loosehanger.errors import LabError
 from loosehanger.model.resources import Deployment
+from loosehanger.paths import lab_home
 
 from . import processes, services
 from .processes import Process
@@ -46,7 +47,7 @@ class Program:
         python = Path(sys.executable)
         path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
         own = {"PATH": path, "PYTHONPATH": self.region.python_path, "PYTHONUNBUFFERED": "1"}
-        own |= {CLIENT: self.deployment.reference, "LAB_HOME": str(self.region.home)}
+        own |= {CLIENT: self.deployment.reference, "LAB_HOME": str(lab_home())}
         process = Process(
             name=self.name,
             command=[self._local(word) for word in (*container.command, *container.args)],
