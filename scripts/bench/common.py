@@ -32,6 +32,8 @@ TUNED = (
 )
 """What the lab's manifests may set for speed; a benchmark of the defaults takes it away."""
 Variant = tuple[dict[str, object], dict[str, object]]
+_PORT_BASE = 31000
+"""Below the ports that the system gives to connections, with room for a lab."""
 _LOOK_S = 0.2
 """From one look at a command's processes to the next."""
 TARGETS = ("north-america", "south-america")
@@ -45,10 +47,10 @@ def machine() -> str:
 
 
 @contextlib.contextmanager
-def sandbox(port_base: int) -> Iterator[Kit]:
+def sandbox() -> Iterator[Kit]:
     """A copy of the kit; its lab is cleaned up afterwards."""
     with tempfile.TemporaryDirectory(prefix="lab-bench-") as folder:
-        kit = copy_kit(Path(folder), port_base)
+        kit = copy_kit(Path(folder), _PORT_BASE)
         try:
             yield kit
         finally:

@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--viewers", type=int, default=50, help="how many look at once (50)")
     options = parser.parse_args()
     rows = []
-    with sandbox(32000) as kit:
+    with sandbox() as kit:
         succeed(kit, "setup", "03-broadcast", "-e", "consumer_replicas=0", "-e", "producer_replicas=0")
         create(kit, TOPIC)
         runs = (("nobody looks", 0, 1, False), (f"{options.viewers} viewers", options.viewers, 1, False),

@@ -39,7 +39,7 @@ def main() -> None:
     for link_rate in ("", *([options.held_back] if options.held_back else [])):
         figures: dict[str, list[float]] = defaultdict(list)
         for _ in range(options.rounds):
-            with sandbox(31000) as kit:
+            with sandbox() as kit:
                 for name, value in one_round(kit, options.rate, link_rate):
                     figures[name].append(value)
                     print(f"{name}: {value:,.1f}", flush=True)

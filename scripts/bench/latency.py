@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=40, help="seconds of each run (40)")
     options = parser.parse_args()
     rows = []
-    with sandbox(32000) as kit:
+    with sandbox() as kit:
         for number, (name, (worker, source)) in enumerate(there_and_back()):
             configure(kit, worker, source)
             for region, latencies in run(kit, f"LH.LATENCY{number}", options.rate, options.seconds).items():

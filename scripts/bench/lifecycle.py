@@ -43,7 +43,7 @@ def main() -> None:
     rate = [] if arguments.rate is None else ["-e", f"producer_rate={arguments.rate}"]
     figures: dict[str, list[float]] = {}
     for _ in range(rounds):
-        with sandbox(33000) as kit:
+        with sandbox() as kit:
             for name, value in one_round(kit, arguments.scenario, rate).items():
                 figures.setdefault(name, []).append(value)
                 print(f"{name}: {value:.1f}", flush=True)

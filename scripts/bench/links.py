@@ -58,7 +58,7 @@ def main() -> None:
         return
     rates: dict[str, list[float]] = {LINK: [], DIRECT: []}
     medians: dict[str, list[float]] = {LINK: [], DIRECT: []}
-    with sandbox(33000) as kit:
+    with sandbox() as kit:
         configure(kit, {}, {})
         for number, way in enumerate(turns(options.rounds)):
             route(kit, way)

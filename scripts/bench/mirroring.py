@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000, help="records of each run (1,000,000)")
     records = parser.parse_args().records
     found: dict[str, list[float]] = {}
-    with sandbox(31000) as kit:
+    with sandbox() as kit:
         for number, (name, (worker, source)) in enumerate(there_and_back()):
             configure(kit, worker, source)
             if number == 0:

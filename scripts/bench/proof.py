@@ -43,7 +43,7 @@ def main() -> None:
     arguments = parser.parse_args()
     sizes = sorted(int(millions * 1_000_000) for millions in arguments.millions)
     rows, costs = [], []
-    with sandbox(31000) as kit:
+    with sandbox() as kit:
         configure(kit, {}, {})
         for number, records in enumerate(sizes):
             topic = f"LH.PROOF{number}"

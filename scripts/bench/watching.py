@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=60, help="seconds of each run (60)")
     options = parser.parse_args()
     rows = []
-    with sandbox(31500) as kit:
+    with sandbox() as kit:
         configure(kit, {}, {})
         for rate in options.rate:
             for region, delays in run(kit, rate, options.seconds).items():
