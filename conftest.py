@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from sandbox import forget_bytecode
 from tests.e2e.documents import collector
 from tests.e2e.places import DOCUMENTS, terminal  # noqa: F401 - the fixture in which their commands run
 
@@ -30,6 +32,13 @@ def pytest_configure() -> None:
     """Takes Ctrl-C, which a shell has ignored by what it starts in the background: tests send it, and would wait."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Leaves none of the copies' bytecode, which is kept with that of the installation."""
+    yield
+    forget_bytecode(tmp_path_factory.getbasetemp())
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Lanes:

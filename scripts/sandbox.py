@@ -16,7 +16,7 @@ from pathlib import Path
 from loosehanger.model.record import Lab, load_lab
 from loosehanger.paths import ROOT, lab_home
 
-INSTALLED = ("venv", "jars", "java", "java-spark")
+INSTALLED = ("venv", "jars", "java", "java-spark", "cache")
 
 
 @dataclass
@@ -48,8 +48,10 @@ class Kit:
     def variables(self) -> dict[str, str]:
         """The environment of its commands."""
         paths = [self.root, self.root / "scripts", self.root / "spark-jobs"]
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         return {
-            **os.environ,
+            **inherited,
+            "PYTHONPYCACHEPREFIX": str(lab_home() / "cache"),
             "LAB_HOME": str(self.home),
             "LAB_PORT_BASE": str(self.port_base),
             "PYTHONPATH": os.pathsep.join(map(str, paths)),
@@ -77,6 +79,12 @@ def copy_kit(folder: Path, port_base: int) -> Kit:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, root / name)
     home.mkdir(mode=0o700)
+    (lab_home() / "cache").mkdir(exist_ok=True)
     for name in INSTALLED:
         (home / name).symlink_to(lab_home() / name)
     return Kit(root, home, port_base)
+
+
+def forget_bytecode(folder: Path) -> None:
+    """Deletes what Python keeps of the sources of a folder's kits."""
+    shutil.rmtree(lab_home() / "cache" / folder.resolve().relative_to("/"), ignore_errors=True)

@@ -7,6 +7,9 @@ cd "${root}"
 export LAB_HOME="${LAB_HOME:-${root}/.lab}"
 scripts/bootstrap.sh --dev
 export PATH="${LAB_HOME}/venv/bin:${PATH}" ANSIBLE_HOME="${LAB_HOME}/ansible"
+# As ./lab does.
+export PYTHONPYCACHEPREFIX="${LAB_HOME}/cache"
+unset PYTHONDONTWRITEBYTECODE
 
 tests=(-m "")
 if [[ "${1:-}" == --fast ]]; then

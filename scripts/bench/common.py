@@ -20,7 +20,7 @@ from kafka.admin import KafkaAdminClient, OffsetSpec
 
 from loosehanger.errors import LabError
 from loosehanger.paths import lab_home
-from sandbox import Kit, copy_kit
+from sandbox import Kit, copy_kit, forget_bytecode
 
 TUNED = (
     "producer.override.batch.size",
@@ -55,6 +55,7 @@ def sandbox() -> Iterator[Kit]:
             yield kit
         finally:
             kit.run("cleanup")
+            forget_bytecode(Path(folder))
 
 
 def succeed(kit: Kit, command: str, *arguments: str) -> None:
