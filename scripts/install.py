@@ -42,7 +42,8 @@ for argument; do
   argument="${{argument/:"${{doubled}}":/:}}"
   [[ "${{argument}}" == --add-modules=jdk.incubator.vector ]] || set -- "$@" "${{argument}}"
 done
-exec {java} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off "$@"
+# LAB_SPARK_JAVA: options that a job finds out it wants when all the others are given already.
+exec {java} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off ${{LAB_SPARK_JAVA:-}} "$@"
 """
 
 

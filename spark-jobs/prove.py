@@ -11,6 +11,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from loosehanger.errors import ExitCode, LabError, WrongUseError, nobody_reads, run_command
 from loosehanger.model.record import Lab, load_lab
 from loosehanger.paths import caller_path
@@ -67,8 +69,7 @@ def main() -> int:
         files.check_writable(path)
     lab = _two_clusters(options) or load_lab()
     try:
-        start = partial(start_session, "prove")
-        evidence = Proof(lab, start, options.timeout, options.examples, _report, options.since).run()
+        evidence = Proof(lab, _start_spark, options.timeout, options.examples, _report, options.since).run()
         document = judge(evidence, lab.scenario, time.monotonic() - started)
     except WrongUseError:
         raise
@@ -86,6 +87,10 @@ def main() -> int:
         nobody_reads()
     code = EXIT_CODES[document["verdict"]]
     return int(code if written or code != ExitCode.DONE else ExitCode.INCONCLUSIVE)
+
+
+def _start_spark(little: bool) -> SparkSession:
+    return start_session("prove", little=little)
 
 
 def _write_files(options: argparse.Namespace, document: dict[str, Any], lab: Lab) -> bool:

@@ -175,10 +175,15 @@ class Comparison:
         partitions = self._partitions(compared)
         for row in sequences.groupBy(*FLOW).agg(F.sum("gaps").alias("gaps")).collect():
             self._counts[row.flow].source_gaps = row.gaps
-        named = None
+        named, behind = None, self._behind(partitions)
+        partitions = [known for known in partitions if known.place not in behind]
         if any(known.outline.opened or known.outline.shifted for known in partitions):
-            named = self._open(compared, partitions)
-        for known in partitions:
+            rest = compared
+            if behind:
+                places = small_frame(self._spark, list(behind), _PARTITIONS)
+                rest = compared.join(F.broadcast(places), [*FLOW_PARTITION], "left_anti")
+            named = self._open(rest, partitions)
+        for known in [*partitions, *behind.values()]:
             self._count(known)
         if named:
             self._name(named.persist(), sequences, partitions, example_count)
@@ -249,6 +254,28 @@ class Comparison:
             ),
         )
         return [_Partition(row) for row in rows.collect()]
+
+    def _behind(self, partitions: Iterable[_Partition]) -> dict[tuple[int, int], _Partition]:
+        """Those that differ only in what has been written since the cut and is still on its way.
+
+        There always is such a record where somebody writes. Few records are at hand, so that nothing has to be opened
+        for it: the target has just the first of the source's, and of those of the cut it has all.
+        """
+        until = {(flow, partition): end for flow, partition, end in self._until}
+        found = {}
+        for known in partitions:
+            row, flow, (here, there) = known.outline, self._numbered[known.flow], self._sides(known)
+            source = self._frozen.at_hand(flow.source, here, _range(self._frozen.sources[flow.source], here))
+            target = self._frozen.at_hand(flow.target, there, _range(self._frozen.targets[flow.target], there))
+            if not row.opened or source is None or target is None:
+                continue
+            rest = source[len(target) :]
+            copied = all(record.content == copy.content for record, copy in zip(source, target, strict=False))
+            if copied and len(target) <= len(source) and not (rest and rest[0].offset < until.get(known.place, 0)):
+                agreed = {"opened": 0, "in_cut": row.in_cut + row.opened_in_cut, "at_source": len(target)}
+                nothing = {"opened_in_cut": 0, "opened_at_target": 0}
+                found[known.place] = _Partition(Row(**row.asDict() | agreed | nothing))
+        return found
 
     def _open(self, compared: DataFrame, partitions: list[_Partition]) -> DataFrame | None:
         """Compares what differs record by record; notes what it finds in ``partitions``, and names the differences."""

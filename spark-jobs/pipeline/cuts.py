@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from kafka import TopicPartition
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pipeline.clusters import Cluster, Config, partitions_of
+from pipeline.fetching import Fetched, Records, fetch_few, frame_of, takes_files
 from pipeline.flows import Flow
 from pipeline.reading import Ranges, read_records
 
@@ -35,6 +37,8 @@ class Frozen:
     target_configs: Mapping[str, Mapping[str, Mapping[str, Config]]]
     since: datetime | None = None
     """Older records are left out on both sides."""
+    fetched: Mapping[str, Records] = field(default_factory=dict, repr=False)
+    """What has been read already, of regions with few records."""
 
     @classmethod
     def freeze(cls, flows: Sequence[Flow], clusters: Mapping[str, Cluster], since: datetime | None = None) -> Frozen:
@@ -71,8 +75,33 @@ class Frozen:
                 ]
         return ", ".join(names)
 
+    def fetch(self) -> Frozen:
+        """Reads what holds few records, each region at the same time as the others: for that nobody needs Spark yet."""
+        if self.since:
+            return self
+        wanted = {region: self._of_both_sides(region) for region in {*self.targets, *self.sources}}
+        with ThreadPoolExecutor(max_workers=max(len(wanted), 1)) as threads:
+            found = threads.map(lambda region: fetch_few(self.clusters[region].connection, wanted[region]), wanted)
+            few = dict(zip(wanted, found, strict=True))
+        return replace(self, fetched={region: records for region, records in few.items() if records is not None})
+
+    def at_hand(self, region: str, partition: TopicPartition, offsets: tuple[int, int]) -> list[Fetched] | None:
+        """The records of these offsets, if they have been read already."""
+        found = self.fetched.get(region, {}).get(partition)
+        return None if found is None else [record for record in found if offsets[0] <= record.offset < offsets[1]]
+
+    def _of_both_sides(self, region: str) -> Ranges:
+        ranges = dict(self.targets.get(region, {}))
+        for partition, (start, end) in self.sources.get(region, {}).items():
+            there = ranges.get(partition, (start, end))
+            ranges[partition] = (min(start, there[0]), max(end, there[1]))
+        return ranges
+
     def read(self, spark: SparkSession, region: str, ranges: Ranges) -> DataFrame:
         """Reads these offsets of a region."""
+        few = {partition: self.at_hand(region, partition, offsets) for partition, offsets in ranges.items()}
+        if ranges and takes_files(spark) and None not in few.values():
+            return frame_of(spark, {partition: records or [] for partition, records in few.items()})
         if not self.since:
             return read_records(spark, self.clusters[region].connection, ranges)
         # By the offset of the first such record less is read; older ones may still come after it.

@@ -53,33 +53,46 @@ class Fetched:
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
 
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What a mirror copies of it."""
+        return self.timestamp, self.key, self.value, self.headers
+
 
 Records = Mapping[TopicPartition, list[Fetched]]
 """By partition, in the order of their offsets."""
 
 
-def fetch_few(
-    spark: SparkSession, connection: Connection, ranges: Mapping[TopicPartition, tuple[int, int]]
-) -> DataFrame | None:
+def fetch_few(connection: Connection, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Records | None:
     """The committed records of these offsets, if they are few; None if Spark's own consumers are to read them.
 
     Args:
-        spark: the session.
         connection: the way into the cluster.
         ranges: first offset and end (exclusive) of each partition.
-
-    Returns:
-        A frame of ``RECORD_SCHEMA``.
     """
-    # Executors elsewhere do not see this machine's files, and only a job of the kit's has a folder that goes with it.
-    folder = os.environ.get(scratch.VARIABLE)
-    here = (spark.sparkContext.master or "").startswith("local")
-    if not folder or not here or sum(end - start for start, end in ranges.values()) > _MOST_OFFSETS:
+    if sum(end - start for start, end in ranges.values()) > _MOST_OFFSETS:
         return None
     try:
-        found = fetch(connection, ranges, _MOST_BYTES)
+        return fetch(connection, ranges, _MOST_BYTES)
     except DoubtError:
         return None
+
+
+def takes_files(spark: SparkSession) -> bool:
+    """Whether Spark can be handed a file: executors elsewhere do not see this machine's.
+
+    Only a job of the kit's has a folder that goes with it.
+    """
+    return scratch.VARIABLE in os.environ and (spark.sparkContext.master or "").startswith("local")
+
+
+def frame_of(spark: SparkSession, found: Records) -> DataFrame:
+    """Hands records over to Spark, which ``takes_files``.
+
+    Returns:
+        A frame of ``RECORD_SCHEMA``, each partition in the order of its offsets.
+    """
+    folder = os.environ[scratch.VARIABLE]
     with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".json", encoding="ascii", delete=False) as file:
         file.writelines(_lines(found))
     read = spark.read.schema(_FILE_SCHEMA).json(file.name, mode="FAILFAST")

@@ -31,7 +31,7 @@ from pipeline.forbidden import Present, named_like, scan, to_scan
 from pipeline.latency import LatencySampler
 from pipeline.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress, standing, wait_for_mirror
 from pipeline.reading import read_records
-from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
+from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive, is_little
 from pipeline.shortfall import shortfalls
 from pipeline.switch_evidence import look
 
@@ -48,7 +48,8 @@ class Proof:
 
     Args:
         lab: what is set up.
-        start_spark: makes the session; it is called in a thread, since starting takes seconds that can be used.
+        start_spark: makes the session, given whether there are few records; it is called in a thread, since starting
+            takes seconds that can be used.
         timeout_s: bound of the wait for the mirrors, in seconds.
         examples: how many differences of each kind and flow to show.
         report: takes a line that says what is being done.
@@ -58,7 +59,7 @@ class Proof:
     def __init__(
         self,
         lab: Lab,
-        start_spark: Callable[[], SparkSession],
+        start_spark: Callable[[bool], SparkSession],
         timeout_s: float,
         examples: int,
         report: Report,
@@ -76,13 +77,14 @@ class Proof:
         self._reached: list[Mirror] = []
         """The mirrors whose source and target answered."""
         self._threads = ThreadPoolExecutor(max_workers=16)
-        self._spark: Future[SparkSession] = self._threads.submit(start_spark)
+        self._start_spark = start_spark
         self._found = Evidence(claims=lab.claims)
 
     def run(self) -> Evidence:
         """Carries the proof out, in the order of its argument."""
         try:
             self._find_flows()
+            self._spark: Future[SparkSession] = self._threads.submit(self._start_spark, self._are_few())
             self._start_sampling()
             self._freeze_cuts()
             configs = self._start_comparing_configs()
@@ -154,6 +156,19 @@ class Proof:
             for claim in claims:
                 self._found.findings.append(Finding("undecided", "undecides", claim.id, details={"reason": str(error)}))
 
+    def _are_few(self) -> bool:
+        """Whether there are few records to compare: for them Java is started with other settings."""
+        regions = sorted({flow.source for flow in self._found.flows})
+        try:
+            frozen = [freeze(self._clusters[region], self._topics_of(region)) for region in regions]
+        except NoAnswerError:
+            return False  # It has just answered. What follows says so if it does no more.
+        records = sum(end - start for ranges in frozen for start, end in ranges.values())
+        return is_little(records * (1 + len(self._mirrors())))
+
+    def _topics_of(self, region: str) -> list[str]:
+        return sorted({flow.topic for flow in self._found.flows if flow.source == region})
+
     def _find_flows(self) -> None:
         self._found.away |= {name: f"{name} is lost, as the stage wants it" for name in self._lab.lost}
         for name, cluster in self._clusters.items():
@@ -208,7 +223,7 @@ class Proof:
         for region in sorted({flow.source for flow in self._found.flows}):
             cluster = self._clusters[region]
             flows = [flow for flow in self._found.flows if flow.source == region]
-            topics = sorted({flow.topic for flow in flows})
+            topics = self._topics_of(region)
             try:
                 at, ranges = datetime.now(UTC), freeze(cluster, topics)
                 last_records, unread = cluster.last_records(ranges, self._timeout_s)
@@ -362,6 +377,8 @@ class Proof:
         flows = [flow for flow in self._found.flows if flow.id not in self._found.untold]
         if not any(cut.last_records for cut in self._found.cuts.values()):
             return
+        # Spark is still starting: what it is going to compare can be read meanwhile.
+        first: Future[Frozen] | None = self._threads.submit(self._freeze, flows)
         try:
             spark = self._spark.result()
         except SparkEndedError as error:
@@ -371,7 +388,7 @@ class Proof:
         while groups:
             group = groups.pop()
             try:
-                reason = self._compare_with_retries(spark, group)
+                reason, first = self._compare_with_retries(spark, group, first), None
             except SparkEndedError as error:
                 self._found.tell("no_spark", None, {"reason": str(error)})
                 return
@@ -401,15 +418,26 @@ class Proof:
                         self._found.tell("unreachable", flow.mirror, {"reason": str(error)})
         return away
 
-    def _compare_with_retries(self, spark: SparkSession, flows: Sequence[Flow]) -> str:
+    def _freeze(self, flows: Sequence[Flow]) -> Frozen:
+        return Frozen.freeze(flows, self._clusters, self._since).fetch()
+
+    def _compare_with_retries(
+        self, spark: SparkSession, flows: Sequence[Flow], frozen_already: Future[Frozen] | None
+    ) -> str:
         """Compares these flows; returns why that could not be done, empty if it was.
+
+        Args:
+            spark: the session.
+            flows: which.
+            frozen_already: what is read of them at the first attempt; None if that is still to be frozen.
 
         Raises:
             SparkEndedError: there is no Spark any more.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                frozen = Frozen.freeze(flows, self._clusters, self._since)
+                ahead, frozen_already = frozen_already, None
+                frozen = ahead.result() if ahead else self._freeze(flows)
                 self._report("reading and comparing")
                 cuts, progress = self._found.cuts, self._found.progress
                 windows = {flow.id: found for flow in flows if (found := self._found.window_of(flow)) is not None}

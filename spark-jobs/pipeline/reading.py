@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.clients.connection import Connection
-from pipeline.fetching import fetch_few
+from pipeline.fetching import fetch_few, frame_of, takes_files
 from pipeline.records import RECORD_SCHEMA
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
@@ -58,9 +58,9 @@ def read_records(
     if not wanted:
         return no_records(spark)
     # Whoever reads again and again has consumers that are signed in already.
-    few = None if consumers else fetch_few(spark, connection, wanted)
+    few = fetch_few(connection, wanted) if not consumers and takes_files(spark) else None
     if few is not None:
-        return few
+        return frame_of(spark, few)
     tasks = sum(1 + (end - start) // _RECORDS_A_TASK for start, end in wanted.values())
     return (
         spark.read.format("kafka")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,9 @@ from pipeline.spark_log import SparkLog
 _RECORDS_A_PARTITION = 500_000
 _MOST_PARTITIONS = 400
 _FEW_RECORDS = 50_000
+# Only the first of Java's two compilers: the second costs a third of such a job, and has hardly begun when it ends.
+# With one compiler Java's room for code is small, and each time it fills a collection of everything is due.
+_LITTLE_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xmn300m"
 _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Expressions are evaluated as they are, without classes made for them: the same results, begun sooner."""
@@ -43,7 +47,9 @@ _stopped_for = ""
 """Why this module has ended the application itself."""
 
 
-def start_session(name: str, patience_s: float = _PATIENCE_S, *, in_order: bool = False) -> SparkSession:
+def start_session(
+    name: str, patience_s: float = _PATIENCE_S, *, in_order: bool = False, little: bool = False
+) -> SparkSession:
     """The session; everything about it is up to whoever submits the job, except that its time is UTC.
 
     Args:
@@ -51,12 +57,15 @@ def start_session(name: str, patience_s: float = _PATIENCE_S, *, in_order: bool 
         patience_s: how long a job may wait without any executor before the application is ended, in seconds.
         in_order: whether the application is going to end what it has begun when it is told to end by a signal to its
             whole group of processes. Otherwise the Java machine takes the signal as well, and is gone first.
+        little: whether there is little to do: the Java machine begins quicker then, and never gets as quick.
 
     Raises:
         SparkEndedError: the Java machine does not start, or a cluster refuses or ends the application.
     """
     global _log
     _log = SparkLog.of_this_job()
+    if little:
+        os.environ["LAB_SPARK_JAVA"] = _LITTLE_JAVA
     try:
         if in_order:
             # It ends with this process all the same, of which it has a pipe.
@@ -139,10 +148,15 @@ def fit(spark: SparkSession, records: int) -> None:
     wanted = {
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.adaptive.enabled": "false" if partitions == 2 else "true",
-        **(INTERPRETED if records < _FEW_RECORDS else _COMPILED),
+        **(INTERPRETED if is_little(records) else _COMPILED),
     }
     for name in wanted.keys() - given:
         spark.conf.set(name, wanted[name])
+
+
+def is_little(records: int) -> bool:
+    """Whether comparing so many records is little work."""
+    return records < _FEW_RECORDS
 
 
 def cause(error: Exception) -> str:

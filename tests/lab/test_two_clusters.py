@@ -84,7 +84,7 @@ def prove(
     source, target = (broker.properties(user) for user in users)
     lab = two_clusters(source, target, topics, "default", "old")
     moment = None if since is None else datetime.fromtimestamp((NOW_MS - 3_600_000 + since * 1000) / 1000, UTC)
-    evidence = Proof(lab, lambda: spark, 3, 5, lambda _: None, moment).run()
+    evidence = Proof(lab, lambda _: spark, 3, 5, lambda _: None, moment).run()
     return judge(evidence, lab.scenario, 1.0)
 
 

@@ -26,6 +26,7 @@ from loosehanger.model.record import Lab, Region
 from pipeline import files, proof
 from pipeline.clusters import Cluster, Config, NoAnswerError
 from pipeline.comparison import Counts
+from pipeline.cuts import Frozen
 from pipeline.flows import Flow, FlowId
 from pipeline.mirrors import MirrorProgress
 from pipeline.proof import Proof
@@ -108,6 +109,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setattr(
         proof, "wait_for_mirror", lambda *_: MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
     )
+    monkeypatch.setattr(Frozen, "fetch", lambda frozen: frozen)
     monkeypatch.setattr(proof, "is_alive", lambda _: True)
     monkeypatch.setattr(proof, "compare", Comparing({}))
     monkeypatch.setattr(StubCluster, "away", set())
@@ -125,7 +127,7 @@ SPARK: Any = SimpleNamespace(catalog=SimpleNamespace(clearCache=lambda: None))
 
 def run(lab: Lab) -> tuple[dict[str, Any], dict[str, set[str]]]:
     """The document, and the topics of each verdict (of single flows)."""
-    document = judge(Proof(lab, lambda: SPARK, 1, 5, lambda _: None).run(), "test", 1.0)
+    document = judge(Proof(lab, lambda _: SPARK, 1, 5, lambda _: None).run(), "test", 1.0)
     verdicts: dict[str, set[str]] = {}
     for flow in document["flows"]:
         verdicts.setdefault(flow["verdict"], set()).add(f"{flow['topic']} {flow['target']}")
@@ -214,7 +216,7 @@ def test_many_flows_that_cannot_be_read_are_not_tried_for_ever(lab: Lab, monkeyp
 
 
 def test_without_spark_the_reason_is_told_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def start() -> Any:
+    def start(_: bool) -> Any:
         raise SparkEndedError("Spark did not start: x")
 
     document = judge(Proof(lab, start, 1, 5, lambda _: None).run(), "test", 1.0)
@@ -259,7 +261,7 @@ class TestMain:
     def _no_lab(self, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(prove, "load_lab", lambda: lab)
         monkeypatch.setattr(sys, "argv", ["prove", "--json"])
-        monkeypatch.setattr(prove, "start_session", lambda _: SPARK)
+        monkeypatch.setattr(prove, "start_session", lambda *_, **__: SPARK)
 
     def test_a_crash_is_inconclusive_and_has_its_document(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
