@@ -138,7 +138,7 @@ def _aggregates(lab: Lab) -> dict[str, Any]:
     if lab.platform == EXTERNAL:
         return {}
     try:
-        return sum_up(start_session("prove"), lab, _PRODUCTS)
+        return sum_up(_start_spark, lab, _PRODUCTS)
     except Exception as error:
         _report(f"the report has no aggregates: {error}")
         return {}

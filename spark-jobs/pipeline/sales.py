@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -15,15 +16,15 @@ from pipeline import aggregates
 from pipeline.clusters import Cluster, NoAnswerError
 from pipeline.cuts import freeze
 from pipeline.reading import Ranges, read_records, read_regions
-from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
+from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive, is_little
 from pipeline.times import iso
 
 
-def sum_up(spark: SparkSession, lab: Lab, products: int) -> dict[str, Any]:
+def sum_up(start_spark: Callable[[bool], SparkSession], lab: Lab, products: int) -> dict[str, Any]:
     """Reads every region's events and sums them up.
 
     Args:
-        spark: the session.
+        start_spark: makes the session, given whether there is little to do.
         lab: what is set up.
         products: how many products to list, by revenue.
 
@@ -34,14 +35,17 @@ def sum_up(spark: SparkSession, lab: Lab, products: int) -> dict[str, Any]:
         LabError: a region cannot be read.
     """
     clusters = {name: Cluster.of(region) for name, region in lab.clusters.items()}
+    spark: SparkSession | None = None
     try:
         ranges = {name: _event_topics(lab, name, cluster) for name, cluster in clusters.items()}
-        fit(spark, sum(end - start for wanted in ranges.values() for start, end in wanted.values()))
+        records = sum(end - start for wanted in ranges.values() for start, end in wanted.values())
+        spark = start_spark(is_little(records))
+        fit(spark, records)
         return _document(spark, lab, clusters, ranges, products)
     except NoAnswerError as error:
         raise LabError(str(error)) from error
     except ERRORS as error:
-        if not is_alive(spark):
+        if spark and not is_alive(spark):
             raise SparkEndedError(ended(error)) from error
         raise LabError(f"the events could not be read: {cause(error)}") from error
     finally:
