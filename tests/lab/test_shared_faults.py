@@ -13,7 +13,7 @@ from sandbox import Kit, copy_kit
 
 from .conftest import wait_until
 from .faults import FAULTS, RECORDS, SPOILT, count, create, prove, some_records, spoil, write
-from .test_watch import TOPIC, UNTIL_SHOWN_S, Watching
+from .test_watch import TOPIC, UNTIL_SHOWN_S, Watching, topics
 
 pytestmark = pytest.mark.lab
 
@@ -177,6 +177,8 @@ def test_the_watch_tells_a_fault_of_its_flow_only(shared: Kit, tmp_path: Path) -
         for source in SOURCES:
             create(shared, source, [TOPIC])
             write(shared, source, TOPIC, originals)
+        copies = {f"{PREFIXES[source]}{TOPIC}" for source in SOURCES}
+        wait_until(lambda: copies <= topics(shared, target), 90, f"{copies} in {target}")
         for source in SOURCES:
             watching.wait_for(target, {"records": RECORDS, "copies": RECORDS}, source=source)
         write(shared, target, f"europe.{TOPIC}", [(b"nobody", b"wrote this in Europe", originals[0][2])])

@@ -102,7 +102,7 @@ class Watching:
         try:
             wait_until(there, seconds, f"{target}: {counts}")
         except AssertionError as error:
-            raise AssertionError(f"{error}; shown: {self.counts(target, source=source)}; {self.errors}") from error
+            raise AssertionError(f"{error}; shown: {self.flow(target, source=source)}; {self.errors}") from error
         return [round(time.monotonic() - started, 1)]
 
     def end(self, number: int = signal.SIGINT) -> int:
