@@ -170,10 +170,12 @@ def test_a_copy_that_was_mirrored_on_is_named(disproof: dict[str, Any]) -> None:
 
 
 def test_the_watch_tells_a_fault_of_its_flow_only(shared: Kit, tmp_path: Path) -> None:
-    target, originals = "north-america", some_records()
+    target = "north-america"
     watching = Watching(shared, tmp_path / "watch.json")
     try:
         wait_until(lambda: watching.document, UNTIL_SHOWN_S, "the first document")
+        # What is older than the watch is not judged.
+        originals = some_records()
         for source in SOURCES:
             create(shared, source, [TOPIC])
             write(shared, source, TOPIC, originals)
