@@ -127,6 +127,10 @@ class Secret(Resource):
         }
 
 
+INITIAL_HEAP = "128m"
+"""What a Java process without sizes of its own begins with: it takes more when it needs it, and not all at once."""
+
+
 class JvmOptions(ResourceModel):
     """Heap and flags of a Java process."""
 
@@ -139,6 +143,8 @@ class JvmOptions(ResourceModel):
         arguments = [f"-Xmx{self.xmx or default_heap}"]
         if self.xms:
             arguments.append(f"-Xms{self.xms}")
+        elif not self.xmx:
+            arguments.append(f"-Xms{INITIAL_HEAP}")
         for name, value in self.xx.items():
             text = as_text(value)
             switch = {"true": f"+{name}", "false": f"-{name}"}.get(text, f"{name}={text}")
