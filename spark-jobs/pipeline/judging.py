@@ -153,10 +153,12 @@ def _through(claim: Claim, evidence: Evidence, verdicts: Mapping[FlowId, Verdict
         yield from _faults(claim, flow, evidence, FAULTS)
         hops = _hops(flow, evidence)
         if len(hops) < len(flow.mirror.hops):
-            last = (hops[-1].target, hops[-1].target_topic) if hops else (flow.source, flow.topic)
-            yield Finding(
-                "ends_early", "disproves", claim.id, flow.id, details=dict(zip(("region", "topic"), last, strict=True))
-            )
+            region, topic = (hops[-1].target, hops[-1].target_topic) if hops else (flow.source, flow.topic)
+            details = {"region": region, "topic": topic}
+            if topic in evidence.topics.get(region, ()):
+                yield Finding("ends_early", "disproves", claim.id, flow.id, details=details)
+            else:
+                yield Finding("not_there_yet", "undecides", claim.id, flow.id, details=details)
         for hop in hops:
             if weight := weights.get(verdicts[hop.id]):
                 resting = {"hop": f"{hop.source} → {hop.target}", "verdict": verdicts[hop.id]}

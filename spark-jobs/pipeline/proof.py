@@ -12,7 +12,7 @@ from kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from loosehanger.errors import LabError
-from loosehanger.model.chains import begins_with
+from loosehanger.model.chains import begins_with, stations
 from loosehanger.model.claims import OF_LEDGERS, Forbidden
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import Lab
@@ -37,6 +37,7 @@ from pipeline.switch_evidence import look
 
 _CONFIG_TIMEOUT_S = 15.0
 _ATTEMPTS = 3
+_LOOK_S = 1.0
 _MOST_FAILURES = 20
 """So often flows that cannot be read together are tried apart: enough for several such flows among hundreds."""
 
@@ -176,6 +177,7 @@ class Proof:
                 self._found.topics[name] = cluster.topics()
             except NoAnswerError as error:
                 self._found.away[name] = str(error)
+        self._wait_for_stations()
         for mirror in self._lab.mirrors:
             if not self._found.claim_of(mirror):
                 self._found.tell("not_claimed", mirror, {"mirror": mirror.name}, "informs")
@@ -196,11 +198,50 @@ class Proof:
             self._found.flows += [Flow(mirror, topic, target_topic(mirror, topic)) for topic in selected]
         self._find_chains()
 
+    def _wait_for_stations(self) -> None:
+        """Waits until what chains carry has a topic at each hop.
+
+        A mirror makes a topic some seconds after it was made at the source, and only then is there anything that the
+        next mirror can take.
+        """
+        wanted: dict[str, set[str]] = {}
+        for chain in self._lab.chains:
+            hops = self._hops(chain)
+            if chain.state == "running" and chain.source not in self._found.away:
+                for topic in begins_with(self._lab.mirrors, hops, self._found.topics[chain.source]):
+                    for place in [*stations(hops, topic)][1 : len(hops)]:
+                        wanted.setdefault(place.region, set()).add(place.topic)
+        deadline, told = time.monotonic() + self._timeout_s, ""
+        while absent := self._absent(wanted):
+            if time.monotonic() > deadline:
+                return  # The claims about chains say what that means.
+            if told != (told := f"waiting until {', '.join(absent)}"):
+                self._report(told)
+            time.sleep(_LOOK_S)
+
+    def _absent(self, wanted: Mapping[str, set[str]]) -> list[str]:
+        """Where topics are not there yet; takes note of those that are."""
+        absent = []
+        for region in sorted(wanted.keys() - self._found.away.keys()):
+            cluster = self._clusters[region]
+            try:
+                there = self._found.topics[region] = cluster.topics()
+                hidden = cluster.hidden(wanted[region] - there.keys())
+            except NoAnswerError as error:
+                self._found.away[region] = str(error)
+                continue
+            if left := wanted[region] - there.keys() - hidden:
+                absent.append(f"{region} has {', '.join(sorted(left))}")
+        return absent
+
+    def _hops(self, chain: Mirror) -> list[Mirror]:
+        known = {mirror.id: mirror for mirror in self._lab.mirrors}
+        return [known[name] for name in chain.hops]
+
     def _find_chains(self) -> None:
         """Adds what goes through chains of mirrors, from end to end."""
-        known = {mirror.id: mirror for mirror in self._lab.mirrors}
         for chain in self._lab.chains:
-            hops = [known[name] for name in chain.hops]
+            hops = self._hops(chain)
             regions = dict.fromkeys([chain.source, *(hop.target for hop in hops)])
             gone = [self._found.away[name] for name in regions if name in self._found.away]
             for reason in gone:

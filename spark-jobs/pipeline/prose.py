@@ -219,6 +219,7 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     "unreachable": "{reason}",
     # Of chains.
     "ends_early": "goes no further than {region}, as {topic}: the next mirror's pattern does not take it",
+    "not_there_yet": "has not got to {region} yet, as {topic}",
     "latency_by_hop": _latency_by_hop,
     "no_chain": "{by} are not all there, or do not follow each other",
     "no_exact_hop": "goes by {hop}, which is {verdict}",

@@ -31,7 +31,7 @@ GROUP = "consumer-southamerica"
 @pytest.fixture
 def kit(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Kit]:
     """The active/passive scenario, with enough events for something to be on its way."""
-    kit = copy_kit(tmp_path_factory.mktemp("kit"), 37000)
+    kit = copy_kit(tmp_path_factory.mktemp("kit"), port_base=25000)
     options = getattr(request, "param", ("-e", "producer_rate=300"))
     try:
         done = kit.run("setup", "05-active-passive", *options)

@@ -18,7 +18,7 @@ EVERYTHING = " ".join([*PASSWORDS.values(), base64.b64encode(PASSWORDS["europe"]
 @pytest.fixture
 def kit(tmp_path: Path) -> Kit:
     """A lab of which only files are left, each of which has every region's password in it."""
-    kit = copy_kit(tmp_path, 33000)
+    kit = copy_kit(tmp_path, port_base=26000)
     Progress("03-broadcast", "local", str(kit.root / "inventories/local"), stage="setup").write(kit.home)
     for path, text in {
         "logs/spark.log": f"spark says {EVERYTHING}",

@@ -145,6 +145,10 @@ def test_a_chain_rests_on_its_hops_and_says_where_it_ends() -> None:
     found = evidence()
     found.flows.remove(found.flows[2])
     document = judge(found, "10", 1.0)
+    assert document["claims"][-1]["verdict"] == "inconclusive"
+    assert f"has not got to {C} yet, as regionb.regiona.LH.ORDERS" in document["reasons"][-1]
+    found.topics[C] = ["regionb.regiona.LH.ORDERS"]
+    document = judge(found, "10", 1.0)
     assert document["claims"][-1]["verdict"] == "disproved"
     assert f"goes no further than {C}, as regionb.regiona.LH.ORDERS" in document["reasons"][-1]
 

@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 import prove
 from loosehanger.clients.connection import Connection
 from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
+from loosehanger.model.claims import DeclaredThrough
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import Lab, Region
 from pipeline import files, proof
@@ -213,6 +214,37 @@ def test_many_flows_that_cannot_be_read_are_not_tried_for_ever(lab: Lab, monkeyp
     assert verdicts == {"inconclusive": ALL}
     assert len(document["reasons"]) == len(ALL)
     assert comparing.runs < len(ALL)
+
+
+@pytest.mark.parametrize(("looks", "verdict"), [(3, "proved"), (1000, "inconclusive")], ids=["late", "never"])
+def test_what_a_chain_carries_is_waited_for_at_each_hop(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, looks: int, verdict: str
+) -> None:
+    left = iter(range(looks))
+
+    def topics(cluster: StubCluster) -> dict[str, int]:
+        """Topic d is made in the middle of the chain while the proof looks."""
+        without = "d" if cluster.region == "na" and next(left, None) is not None else ""
+        return dict.fromkeys(PLACES.keys() - {without}, 1)
+
+    monkeypatch.setattr(StubCluster, "topics", topics)
+    monkeypatch.setattr(proof, "_LOOK_S", 0.1)
+    arrived = MirrorProgress("UNKNOWN", dict.fromkeys(PLACES.values(), 9))
+    monkeypatch.setattr(proof, "wait_for_arrival", lambda *_: arrived)
+    ends = {"source": "na", "target": "sa", "source_alias": "na", "target_alias": "sa"}
+    first, second = lab.mirrors[0], replace(lab.mirrors[0], name="to-sa", **ends)
+    regions = {
+        name: replace(region, mirrors=tuple(mirror for mirror in (first, second) if mirror.target == name))
+        for name, region in lab.regions.items()
+    }
+    through = DeclaredThrough.model_validate({"through": ["to-na", "to-sa"]})
+    said: list[str] = []
+    chained = replace(lab, regions=regions, declared_claims=(through,))
+    document = judge(Proof(chained, lambda _: SPARK, 1, 5, said.append).run(), "test", 1.0)
+    assert [line for line in said if line.startswith("waiting")] == ["waiting until na has d"]
+    (claim,) = (claim for claim in document["claims"] if claim["kind"] == "through")
+    assert claim["verdict"] == verdict
+    assert ("d, europe → sa: has not got to na yet, as d" in document["reasons"]) == (verdict == "inconclusive")
 
 
 def test_without_spark_the_reason_is_told_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
