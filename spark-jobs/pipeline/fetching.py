@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +32,12 @@ _MOST_OFFSETS = 25_000
 _MOST_BYTES = 16 * 1024 * 1024
 """Beyond either Spark's own consumers, which work side by side and in Java, are quicker."""
 _FILE_SCHEMA = RECORD_SCHEMA.replace("timestamp timestamp", "timestamp long")
-_FETCH_BYTES = 8 * 1024 * 1024
+_SETTINGS = {
+    # An offset that the log has lost must not be left out.
+    "auto_offset_reset": "none",
+    "max_partition_fetch_bytes": 8 * 1024 * 1024,
+    "max_poll_records": 5000,
+}
 _UNDECODED = "\N{REPLACEMENT CHARACTER}"
 """What kafka-python puts in a header's name where it is not UTF-8; not always as many as Java's client puts there."""
 _LATEST_MS = 2**53
@@ -70,12 +77,8 @@ def fetch_few(connection: Connection, ranges: Mapping[TopicPartition, tuple[int,
         connection: the way into the cluster.
         ranges: first offset and end (exclusive) of each partition.
     """
-    if sum(end - start for start, end in ranges.values()) > _MOST_OFFSETS:
-        return None
-    try:
-        return fetch(connection, ranges, _MOST_BYTES)
-    except DoubtError:
-        return None
+    with closing(Fetcher(connection)) as fetcher:
+        return fetcher.few(ranges)
 
 
 def takes_files(spark: SparkSession) -> bool:
@@ -86,17 +89,28 @@ def takes_files(spark: SparkSession) -> bool:
     return scratch.VARIABLE in os.environ and (spark.sparkContext.master or "").startswith("local")
 
 
-def frame_of(spark: SparkSession, found: Records) -> DataFrame:
+def frame_of(spark: SparkSession, found: Records, name: str = "") -> DataFrame:
     """Hands records over to Spark, which ``takes_files``.
+
+    Args:
+        spark: the session.
+        found: the records.
+        name: of the file, which takes the place of the last one of that name: for whoever hands over again and again,
+            and has done with the frame before. Without a name each has a file of its own.
 
     Returns:
         A frame of ``RECORD_SCHEMA``, each partition in the order of its offsets.
     """
-    folder = os.environ[scratch.VARIABLE]
-    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".json", encoding="ascii", delete=False) as file:
-        file.writelines(_lines(found))
-    read = spark.read.schema(_FILE_SCHEMA).json(file.name, mode="FAILFAST")
+    folder = Path(os.environ[scratch.VARIABLE])
+    file = folder / f"{name or uuid4()}.json"
+    with open(file, "w", encoding="ascii", opener=_private) as lines:
+        lines.writelines(_lines(found))
+    read = spark.read.schema(_FILE_SCHEMA).json(str(file), mode="FAILFAST")
     return read.withColumn("timestamp", F.timestamp_millis("timestamp"))
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _lines(found: Records) -> Iterable[str]:
@@ -119,39 +133,62 @@ def _text(part: bytes | None) -> str | None:
     return None if part is None else b64encode(part).decode("ascii")
 
 
-def fetch(connection: Connection, ranges: Mapping[TopicPartition, tuple[int, int]], most_bytes: int) -> Records:
-    """The committed records of these offsets.
+class Fetcher:
+    """A client that reads few records, as often as it is asked to; it connects when it first has to.
 
     Args:
         connection: the way into the cluster.
-        ranges: first offset and end (exclusive) of each partition.
-        most_bytes: of keys, values and headers, in all.
-
-    Raises:
-        DoubtError: there are more bytes, or anything about them is unusual, or the cluster does not give them.
     """
-    wanted = {place: (start, end) for place, (start, end) in ranges.items() if start < end}
-    found: dict[TopicPartition, list[Fetched]] = {place: [] for place in ranges}
-    if not wanted:
-        return found
-    settings = consumer_settings(connection) | {
-        # An offset that the log has lost must not be left out.
-        "auto_offset_reset": "none",
-        "max_partition_fetch_bytes": _FETCH_BYTES,
-        "max_poll_records": 5000,
-    }
-    try:
-        consumer = KafkaConsumer(**settings)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._consumer: Any = None
+
+    def few(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Records | None:
+        """The committed records of these offsets, if they are few; None if Spark's own consumers are to read them.
+
+        Args:
+            ranges: first offset and end (exclusive) of each partition.
+        """
+        if sum(end - start for start, end in ranges.values()) > _MOST_OFFSETS:
+            return None
         try:
-            _read(consumer, wanted, found, most_bytes)
-        finally:
+            return self.fetch(ranges, _MOST_BYTES)
+        except DoubtError:
+            return None
+
+    def fetch(self, ranges: Mapping[TopicPartition, tuple[int, int]], most_bytes: int) -> Records:
+        """The committed records of these offsets.
+
+        Args:
+            ranges: first offset and end (exclusive) of each partition.
+            most_bytes: of keys, values and headers, in all.
+
+        Raises:
+            DoubtError: there are more bytes, or anything about them is unusual, or the cluster does not give them.
+        """
+        wanted = {place: (start, end) for place, (start, end) in ranges.items() if start < end}
+        found: dict[TopicPartition, list[Fetched]] = {place: [] for place in ranges}
+        if not wanted:
+            return found
+        try:
+            if self._consumer is None:
+                self._consumer = KafkaConsumer(**consumer_settings(self._connection) | _SETTINGS)
+            _read(self._consumer, wanted, found, most_bytes)
+        except Exception as error:
+            # Nobody knows what it is in the middle of.
+            self.close()
+            if isinstance(error, DoubtError):
+                raise
+            # Whatever kafka-python makes of it, Spark's client is asked next, and has the last word.
+            raise DoubtError(f"{type(error).__name__}: {error}") from error
+        return found
+
+    def close(self) -> None:
+        """Ends the connection; the next reading makes another."""
+        if self._consumer is not None:
+            consumer, self._consumer = self._consumer, None
             consumer.close(autocommit=False)
-    except DoubtError:
-        raise
-    except Exception as error:
-        # Whatever kafka-python makes of it, Spark's client is asked next, and has the last word.
-        raise DoubtError(f"{type(error).__name__}: {error}") from error
-    return found
 
 
 def _read(
@@ -161,6 +198,8 @@ def _read(
     most_bytes: int,
 ) -> None:
     consumer.assign(list(wanted))
+    # One that was read before is paused still.
+    consumer.resume(*wanted)
     for place, (start, _) in wanted.items():
         consumer.seek(place, start)
     # Where each is: behind a partition's last record there may be markers, which are read and not given.

@@ -48,6 +48,7 @@ from pipeline.balance import (
 from pipeline.canary import Canary
 from pipeline.clusters import USER, Cluster, NoAnswerError
 from pipeline.continuity import Folder
+from pipeline.fetching import Fetcher, frame_of, takes_files
 from pipeline.flows import Flow
 from pipeline.mirror_positions import Positions
 from pipeline.naming import name_records
@@ -158,7 +159,7 @@ class Topic:
 
 
 class RegionReader:
-    """One region: a thread and clients of its own, and one set of Spark's consumers.
+    """One region: a thread and clients of its own, and one set of Spark's consumers for when there is much to read.
 
     Args:
         spark: the session.
@@ -169,6 +170,7 @@ class RegionReader:
         self.name = region.name
         self.cluster = Cluster.of(region)
         self.guard = RetentionGuard()
+        self._fetcher = Fetcher(self.cluster.connection)
         self._spark = session_beside(spark) if spark else None
         self._consumers = f"watch-{region.name}-{uuid4()}"
         self._thread = ThreadPoolExecutor(max_workers=1)
@@ -186,7 +188,8 @@ class RegionReader:
 
     def close(self) -> None:
         """Ends it."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.submit(self._fetcher.close)
+        self._thread.shutdown(wait=False)
         self.cluster.close()
 
     def unfit(self, topics: Collection[str], copies: Collection[str]) -> dict[str, str]:
@@ -232,10 +235,17 @@ class RegionReader:
         rows: list[Row] = []
         if ranges:
             fit(self._spark, sum(end - start for start, end in ranges.values()))
-            records = read_records(self._spark, self.cluster.connection, ranges, self._consumers, **_OPTIONS)
+            records = self._records(self._spark, ranges)
             # A task for each of many small partitions costs more than the reading, and one needs no shuffle.
             rows = tally(records.coalesce(1), events).collect()
         return Reading(starts, until, lost, back, rows)
+
+    def _records(self, spark: SparkSession, ranges: Ranges) -> DataFrame:
+        few = self._fetcher.few(ranges) if takes_files(spark) else None
+        if few is None:
+            return read_records(spark, self.cluster.connection, ranges, self._consumers, **_OPTIONS)
+        # The frame before has been summed up.
+        return frame_of(spark, few, self._consumers)
 
 
 class Watch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pipeline import fetching, scratch
-from pipeline.fetching import DoubtError
+from pipeline.fetching import DoubtError, Fetcher
 from pipeline.reading import read_records
 from pipeline.records import fingerprint, hashes
 from tests.batches import Odd
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.lab
 
 TOPIC = "MIXED"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(3)]
+MOST_BYTES = 16 * 1024 * 1024
 PAYLOADS: tuple[bytes | None, ...] = (None, b"", b"\x00", b"\xff\xfe", "Größe\n\u2028".encode(), b"x" * 100_000)
 HEADERS: tuple[list[tuple[str, Any]], ...] = (
     [],
@@ -109,12 +111,29 @@ def test_both_ways_give_the_same_records(
     assert few == many
 
 
+def test_a_client_reads_on_from_anywhere(broker: Broker) -> None:
+    """As often as it is asked to, forwards and back, after what it could not read as well."""
+    wanted = ranges(broker)
+    with closing(Fetcher(broker.connection())) as fetcher:
+        everything = fetcher.fetch(wanted, MOST_BYTES)
+        assert sum(map(len, everything.values())) > 0
+        with pytest.raises(DoubtError):
+            fetcher.fetch({PARTITIONS[2]: (5, 9)}, MOST_BYTES)
+        middle = {place: (start + end) // 2 for place, (start, end) in wanted.items()}
+        for _ in range(2):
+            first = fetcher.fetch({place: (0, middle[place]) for place in wanted}, MOST_BYTES)
+            second = fetcher.fetch({place: (middle[place], end) for place, (_, end) in wanted.items()}, MOST_BYTES)
+            assert {place: first[place] + second[place] for place in wanted} == everything
+
+
 def test_what_is_unusual_or_much_is_left_to_spark(broker: Broker) -> None:
+    fetcher = Fetcher(broker.connection())
     with pytest.raises(DoubtError, match="more than 1000 bytes"):
-        fetching.fetch(broker.connection(), ranges(broker), 1000)
+        fetcher.fetch(ranges(broker), 1000)
     with pytest.raises(DoubtError, match="OffsetOutOfRange"):
-        fetching.fetch(broker.connection(), {PARTITIONS[2]: (5, 9)}, 1000)
+        fetcher.fetch({PARTITIONS[2]: (5, 9)}, 1000)
     with KafkaProducer(**broker.connection().kafka_python()) as producer:
         producer.send(TOPIC, b"", None, [(Odd("n\xe4me \xff"), b"")], 2).get(30)
     with pytest.raises(DoubtError, match="not UTF-8"):
-        fetching.fetch(broker.connection(), {PARTITIONS[2]: (0, 1)}, 1000)
+        fetcher.fetch({PARTITIONS[2]: (0, 1)}, 1000)
+    fetcher.close()
