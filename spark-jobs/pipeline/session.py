@@ -137,18 +137,23 @@ def small_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str)
     return spark.range(1).select(F.inline(F.from_json(F.lit(text), f"array<struct<{fields}>>")))
 
 
-def fit(spark: SparkSession, records: int) -> None:
+def fit(spark: SparkSession, records: int, *, again: bool = False) -> None:
     """Fits the session to the amount of work, unless whoever submitted the job has said otherwise.
 
     Where there is little to do, a task for each of many empty partitions, planning anew after each stage, and compiling
     what runs once would cost more than the work itself.
+
+    Args:
+        spark: the session.
+        records: how many there are to read.
+        again: whether the same is going to be done again and again, so that compiling it pays.
     """
     given = {name for name, _ in spark.sparkContext.getConf().getAll()}
     partitions = min(max(records // _RECORDS_A_PARTITION, 2), _MOST_PARTITIONS)
     wanted = {
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.adaptive.enabled": "false" if partitions == 2 else "true",
-        **(INTERPRETED if is_little(records) else _COMPILED),
+        **(INTERPRETED if is_little(records) and not again else _COMPILED),
     }
     for name in wanted.keys() - given:
         spark.conf.set(name, wanted[name])

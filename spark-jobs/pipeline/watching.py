@@ -173,6 +173,7 @@ class RegionReader:
         self._fetcher = Fetcher(self.cluster.connection)
         self._spark = session_beside(spark) if spark else None
         self._consumers = f"watch-{region.name}-{uuid4()}"
+        self._is_cold = True
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._last: Future[Any] | None = None
 
@@ -233,8 +234,10 @@ class RegionReader:
         lost = {place: start - wanted[place] for place, start in first.items() if start > wanted[place]}
         ranges = {place: (start, until[place]) for place, start in first.items() if until[place] > start}
         rows: list[Row] = []
-        if ranges:
-            fit(self._spark, sum(end - start for start, end in ranges.values()))
+        # The first pass takes seconds, in which Java loads what it needs. No record is to wait for that.
+        if ranges or (self._is_cold and takes_files(self._spark)):
+            self._is_cold = False
+            fit(self._spark, sum(end - start for start, end in ranges.values()), again=True)
             records = self._records(self._spark, ranges)
             # A task for each of many small partitions costs more than the reading, and one needs no shuffle.
             rows = tally(records.coalesce(1), events).collect()

@@ -70,6 +70,8 @@ class World:
 class StubCluster:
     """A cluster of the world."""
 
+    connection = Connection(("x:1",))
+
     def __init__(self, world: World, region: str) -> None:
         self.world, self.region = world, region
 
