@@ -97,7 +97,9 @@ def side_by_side(mirrors: Iterable[Mirror], places: Iterable[Place]) -> list[tup
     mirrors = tuple(mirrors)
     families: dict[Place, list[Place]] = {}
     for place in places:
-        families.setdefault(origin(mirrors, place), []).append(place)
+        first = origin(mirrors, place)
+        # Where mirrors that keep names go both ways, each is a copy of the other: they are one topic still.
+        families.setdefault(min(way(mirrors, first)) if writers(mirrors, first) else first, []).append(place)
     lines = []
     for first in sorted(families, key=lambda place: (place.topic, place.region)):
         of_topic: list[dict[str, str]] = [{}]

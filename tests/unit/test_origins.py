@@ -73,6 +73,9 @@ def test_topics_stand_beside_their_copies() -> None:
         ((C, "OWN"), {C: "OWN"}),
     ]
     twice = [Place(C, "regiona.LH.ORDERS"), Place(C, "regionb.regiona.LH.ORDERS")]
+    there_and_back = [route("there", B, A, B, "identity"), route("back", A, B, A, "identity")]
+    both = [Place(B, "LH.ORDERS"), Place(A, "LH.ORDERS")]
+    assert side_by_side(there_and_back, both) == [((A, "LH.ORDERS"), {A: "LH.ORDERS", B: "LH.ORDERS"})]
     assert side_by_side(ALL, twice)[1] == ((A, "LH.ORDERS"), {C: "regionb.regiona.LH.ORDERS"})
 
 
