@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import ctypes
-import datetime
 import ipaddress
 import json
 import os
@@ -31,6 +30,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from apiserver.build import CONTROLLER_MANAGER
 from loosehanger.errors import LabError
+from loosehanger.platforms.local.certificates import begin_certificate, key_usage
 
 LOOPBACK = "127.0.0.1"
 READY_SECONDS = 120.0
@@ -38,7 +38,6 @@ READY_SECONDS = 120.0
 STOP_SECONDS = 15.0
 STARTS = 3
 """A free port can be taken by another program before it is used here."""
-DAY = datetime.timedelta(days=1)
 CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
@@ -423,10 +422,9 @@ class _Authority:
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
         self.certificate = (
-            _builder(self.name, self.name, self.key.public_key())
+            begin_certificate(self.name, self.name, self.key.public_key(), 1)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()), critical=False)
-            .add_extension(_usage(authority=True), critical=True)
+            .add_extension(key_usage(authority=True), critical=True)
             .sign(self.key, hashes.SHA256())
         )
         self.pem = self.certificate.public_bytes(serialization.Encoding.PEM)
@@ -439,9 +437,9 @@ class _Authority:
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
         names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK))]
         builder = (
-            _builder(x509.Name(subject), self.name, key.public_key())
+            begin_certificate(x509.Name(subject), self.name, key.public_key(), 1)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(authority=False), critical=True)
+            .add_extension(key_usage(authority=False), critical=True)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
         )
         if server:
@@ -451,33 +449,6 @@ class _Authority:
             self.key, hashes.SHA256()
         )
         return certificate.public_bytes(serialization.Encoding.PEM), _private_pem(key)
-
-
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - DAY)
-        .not_valid_after(now + DAY)
-    )
-
-
-def _usage(*, authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -64,9 +64,9 @@ def issue_authority(region: LocalRegion, cluster: str, key: ec.EllipticCurvePriv
     """Gives the cluster's authority a certificate for this key, valid from now on."""
     name = _name(f"cluster-ca v0 of {cluster}")
     certificate = (
-        _builder(name, name, key.public_key(), validity_days)
+        begin_certificate(name, name, key.public_key(), validity_days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(authority=True), critical=True)
+        .add_extension(key_usage(authority=True), critical=True)
         .sign(key, hashes.SHA256())
     )
     write_secret(region, f"{cluster}-cluster-ca-cert", {"ca.crt": _pem(certificate)})
@@ -120,10 +120,10 @@ def ensure_certificate(
     signer = authority_key(region, cluster)
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
-        _builder(_name(common_name), authority.subject, key.public_key(), validity_days)
+        begin_certificate(_name(common_name), authority.subject, key.public_key(), validity_days)
         .add_extension(alternatives, critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(authority=False), critical=True)
+        .add_extension(key_usage(authority=False), critical=True)
         .add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
         )
@@ -179,9 +179,10 @@ def _name(common_name: str) -> x509.Name:
     )
 
 
-def _builder(
+def begin_certificate(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, validity_days: int
 ) -> x509.CertificateBuilder:
+    """A certificate without what tells authorities, servers and clients apart; valid since yesterday."""
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
@@ -195,7 +196,8 @@ def _builder(
     )
 
 
-def _key_usage(*, authority: bool) -> x509.KeyUsage:
+def key_usage(*, authority: bool) -> x509.KeyUsage:
+    """What the key of an authority, or of a server or client, is for."""
     return x509.KeyUsage(
         digital_signature=not authority,
         content_commitment=False,
