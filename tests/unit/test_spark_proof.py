@@ -231,8 +231,8 @@ def test_what_a_chain_carries_is_waited_for_at_each_hop(
     monkeypatch.setattr(proof, "_LOOK_S", 0.1)
     arrived = MirrorProgress("UNKNOWN", dict.fromkeys(PLACES.values(), 9))
     monkeypatch.setattr(proof, "wait_for_arrival", lambda *_: arrived)
-    ends = {"source": "na", "target": "sa", "source_alias": "na", "target_alias": "sa"}
-    first, second = lab.mirrors[0], replace(lab.mirrors[0], name="to-sa", **ends)
+    first = lab.mirrors[0]
+    second = replace(first, name="to-sa", source="na", target="sa", source_alias="na", target_alias="sa")
     regions = {
         name: replace(region, mirrors=tuple(mirror for mirror in (first, second) if mirror.target == name))
         for name, region in lab.regions.items()
