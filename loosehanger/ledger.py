@@ -23,6 +23,8 @@ from typing import Literal, NamedTuple
 from loosehanger.errors import WrongUseError
 from loosehanger.files import make_folder, write_file
 
+RUN, SEQ = "lh-run", "lh-seq"
+"""The headers by which the kit's producer numbers its events: its run, and the number within topic and partition."""
 Kind = Literal["sent", "acked", "unknown", "processed"]
 """What is said of a range of records.
 
@@ -47,13 +49,13 @@ class LedgerEntry:
 
     kind: Kind
     run: str
-    """The producer's run: the header ``lh-run``."""
+    """The producer's run: the header ``RUN``."""
     cluster: str
     """The id of the cluster that the program was connected to."""
     topic: str
     partition: int
     first: int
-    """The first sequence number: the header ``lh-seq``."""
+    """The first sequence number: the header ``SEQ``."""
     last: int
     """The last one."""
     since: int

@@ -22,7 +22,7 @@ from kafka.producer.future import FutureRecordMetadata
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.kafka_client import ClientLog, cluster_id
 from loosehanger.errors import LabError
-from loosehanger.ledger import Ledger, Pending, keep_pending, read_pending
+from loosehanger.ledger import RUN, SEQ, Ledger, Pending, keep_pending, read_pending
 from producer.shop import Event
 
 IN_FLIGHT_MOST = 10_000
@@ -81,7 +81,7 @@ class Delivery:
         self._prefix = prefix
         self._run = run
         self._ledger = ledger
-        self._headers = [("lh-run", run.encode()), ("lh-origin", origin.encode())]
+        self._headers = [(RUN, run.encode()), ("lh-origin", origin.encode())]
         self._client_log = client_log
         self._stop = stop
         self._producer: KafkaProducer | None = None
@@ -131,7 +131,7 @@ class Delivery:
         self._ledger.cluster = cluster_id(self._producer)
         for record in read_pending(self._ledger.folder):
             headers = dict(record.headers)
-            self._hand_over(headers["lh-run"].decode(), int(headers["lh-seq"]), record)
+            self._hand_over(headers[RUN].decode(), int(headers[SEQ]), record)
             self.again += 1
 
     def _missing(self, topics: Sequence[str]) -> str:
@@ -202,7 +202,7 @@ class Delivery:
                 # The header needs the partition's own count, so the partition is chosen here, as Java's clients do it.
                 partition = (murmur2(key) & 0x7FFFFFFF) % len(self._producer.partitions_for(topic))
                 sequence = self._sequences[topic, partition]
-                headers = (*self._headers, ("lh-seq", b"%d" % sequence), ("lh-time", b"%d" % now_ms))
+                headers = (*self._headers, (SEQ, b"%d" % sequence), ("lh-time", b"%d" % now_ms))
                 self._hand_over(self._run, sequence, Pending(topic, partition, key, event.value, headers, now_ms))
                 break
             except (KafkaTimeoutError, ValueError) as error:

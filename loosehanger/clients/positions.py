@@ -22,6 +22,7 @@ from kafka.errors import GroupIdNotFoundError, KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
 from loosehanger.errors import LabError
+from loosehanger.ledger import RUN
 from loosehanger.waiting import wait_for
 
 from .connect import Rest, parts
@@ -149,7 +150,7 @@ class Looker:
         found: Counter[str] = Counter()
         for record in self.records(starts, ends):
             headers = dict(record.headers)
-            run, origin = (headers.get(name, b"").decode(errors="replace") for name in ("lh-run", "lh-origin"))
+            run, origin = (headers.get(name, b"").decode(errors="replace") for name in (RUN, "lh-origin"))
             who = f"run {run} of a producer in {origin}" if run else "somebody whose records bear no run"
             found[f"{record.topic} by {who}"] += 1
         return dict(found)

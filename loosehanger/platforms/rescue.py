@@ -18,6 +18,7 @@ from loosehanger.clients.connection import Connection
 from loosehanger.clients.positions import Looker
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
+from loosehanger.ledger import RUN, SEQ
 from loosehanger.model.marks import Fence, Rescue, mark_of
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import ADMINISTRATOR, Lab
@@ -29,9 +30,12 @@ HEADER = "lh-rescued"
 """Marks a copy: the region, the partition and the offset that the record had. Of two of one name, one is too many."""
 _ANSWER_S = 30
 
+Identity = tuple[str, int, bytes, bytes]
+"""Topic, partition, run and number."""
+
 
 def rescue(lab: Lab, home: Path, mirror: Mirror, fence: Fence, *, write: bool) -> Rescue:
-    """Lists and exports what the source of a held mirror has beyond it.
+    """Lists and exports what the source of a held mirror has beyond it, and nobody else has.
 
     Args:
         lab: what is set up.
@@ -45,30 +49,41 @@ def rescue(lab: Lab, home: Path, mirror: Mirror, fence: Fence, *, write: bool) -
     Raises:
         LabError: a cluster or Connect does not answer.
     """
-    found = [_described(record) for record in beyond(lab, mirror)]
+    connection = lab.region(mirror.target).connection(ADMINISTRATOR)
+    marks, sent_again = _there(connection, mirror, fence)
+    found = [_described(record) for record in beyond(lab, mirror) if _identity(mirror, record) not in sent_again]
     path = home / "rescued" / f"{mirror.source}.jsonl"
     write_file(path, "".join(json.dumps(record) + "\n" for record in found))
-    connection = lab.region(mirror.target).connection(ADMINISTRATOR)
-    missing = _missing(connection, mirror, fence, found)
+    missing = [
+        record for record in found if (target_topic(mirror, record["topic"]), _mark(mirror, record)) not in marks
+    ]
     if write:
         _write(connection, mirror, missing)
         missing = []
     return Rescue(mark_of(mirror), mirror.source, mirror.target, str(path), len(found), len(found) - len(missing))
 
 
-def _missing(
-    connection: Connection, mirror: Mirror, fence: Fence, found: Iterable[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Those of the records that no earlier run has written."""
+def _there(connection: Connection, mirror: Mirror, fence: Fence) -> tuple[set[tuple[str, bytes]], set[Identity]]:
+    """What the target has got since: topics and marks of what earlier runs have written, and everything else that is
+    numbered. A producer that had no answer from the dead cluster has sent the same event there as well.
+    """
+    marks, numbered = set(), set()
     with Looker(mirror.target, connection) as target:
         starts = fence_ends(fence)
-        there = {
-            (record.topic, value)
-            for record in target.records(starts, target.ends({part.topic for part in starts}))
-            for name, value in record.headers
-            if name == HEADER
-        }
-    return [record for record in found if (target_topic(mirror, record["topic"]), _mark(mirror, record)) not in there]
+        for record in target.records(starts, target.ends({part.topic for part in starts})):
+            if mark := dict(record.headers).get(HEADER):
+                marks.add((record.topic, mark))
+            elif identity := _identity(None, record):
+                numbered.add(identity)
+    return marks, numbered
+
+
+def _identity(mirror: Mirror | None, record: Any) -> Identity | None:
+    """What an event is known by at the target; None if nobody has numbered it."""
+    headers = dict(record.headers)
+    topic = target_topic(mirror, record.topic) if mirror else record.topic
+    run, number = headers.get(RUN), headers.get(SEQ)
+    return (topic, record.partition, run, number) if run and number else None
 
 
 def _mark(mirror: Mirror, record: Mapping[str, Any]) -> bytes:

@@ -18,7 +18,7 @@ from kafka import TopicPartition
 from loosehanger.clients.connect import Rest
 from loosehanger.clients.positions import Looker, Positions, connector_states, mirror_positions
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.ledger import LedgerEntry, holds, normal
+from loosehanger.ledger import RUN, SEQ, LedgerEntry, holds, normal
 from loosehanger.model import marks
 from loosehanger.model.applications import Consumer, consumers
 from loosehanger.model.documents import Document
@@ -442,7 +442,7 @@ def start_group(
         starts |= own
         for record in looker.records({}, own):
             part, headers = TopicPartition(record.topic, record.partition), dict(record.headers)
-            run, number = headers.get("lh-run", b"").decode(errors="replace"), headers.get("lh-seq", b"")
+            run, number = headers.get(RUN, b"").decode(errors="replace"), headers.get(SEQ, b"")
             numbers = done.get((run, event_topic(lab.mirrors, part.topic), part.partition), [])
             if not (number.isdigit() and holds(numbers, int(number))):
                 starts[part] = min(starts[part], record.offset)

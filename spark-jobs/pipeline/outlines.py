@@ -20,7 +20,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from pipeline.records import FLOW_PARTITION, PLACE, RUN, SEQ, bucket, hashes, header
+from loosehanger.ledger import RUN, SEQ
+from pipeline.records import FLOW_PARTITION, PLACE, bucket, hashes, header
 
 BUCKET = (*FLOW_PARTITION, "bucket")
 CONTENT = ("content_0", "content_1", "content_2", "content_3")

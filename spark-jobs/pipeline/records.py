@@ -5,6 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.ledger import RUN, SEQ
+
 RECORD_SCHEMA = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
     "headers array<struct<key: string, value: binary>>"
@@ -17,8 +19,6 @@ PLACE = ("region", "topic", "partition")
 """A partition of a region's topic."""
 IDENTITY = "struct<partition: int, offset: bigint, key: binary, timestamp: bigint, run: string, seq: string>"
 """What tells which record it is, whatever happened to its content; its timestamp in milliseconds."""
-RUN, SEQ = "lh-run", "lh-seq"
-"""The headers by which the kit's producer numbers its events."""
 BUCKET_MS = 10_000
 """How much time a bucket spans, in milliseconds."""
 

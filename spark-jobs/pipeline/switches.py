@@ -13,9 +13,9 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from loosehanger.ledger import LedgerEntry, Numbers, normal
+from loosehanger.ledger import RUN, SEQ, LedgerEntry, Numbers, normal
 from loosehanger.model.marks import Offsets
-from pipeline.records import RUN, SEQ, header
+from pipeline.records import header
 
 
 class Key(NamedTuple):

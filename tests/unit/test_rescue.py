@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -124,6 +124,17 @@ def test_what_was_written_is_not_written_again(target: Target, tmp_path: Path) -
     # Nor does a run that only lists forget that they are there.
     assert run(target, tmp_path, write=False).written == 3
     assert [copy.headers[-1][1] for copy in target.written] == [b"region-a/0/100", b"region-a/1/9", b"region-a/0/102"]
+
+
+def test_what_its_producer_has_sent_again_is_not_there_alone(target: Target, tmp_path: Path) -> None:
+    elsewhere = replace(BEYOND[0], offset=70, partition=1)
+    target.written = [replace(BEYOND[0], offset=70), elsewhere]
+    done = run(target, tmp_path, write=True)
+    assert (done.records, done.written) == (2, 2)
+    assert [copy.headers[-1] for copy in target.written[2:]] == [(HEADER, b"region-a/0/102"), (HEADER, b"region-a/1/9")]
+    # In another partition the number is another event's.
+    target.written = [elsewhere]
+    assert run(target, tmp_path, write=False).records == 3
 
 
 def test_a_cluster_that_does_not_take_them_is_named(target: Target, tmp_path: Path) -> None:
