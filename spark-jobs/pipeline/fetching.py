@@ -77,7 +77,7 @@ def fetch_few(connection: Connection, ranges: Mapping[TopicPartition, tuple[int,
         connection: the way into the cluster.
         ranges: first offset and end (exclusive) of each partition.
     """
-    with closing(Fetcher(connection)) as fetcher:
+    with closing(RecordFetcher(connection)) as fetcher:
         return fetcher.few(ranges)
 
 
@@ -133,7 +133,7 @@ def _text(part: bytes | None) -> str | None:
     return None if part is None else b64encode(part).decode("ascii")
 
 
-class Fetcher:
+class RecordFetcher:
     """A client that reads few records, as often as it is asked to; it connects when it first has to.
 
     Args:

@@ -48,7 +48,7 @@ from pipeline.balance import (
 from pipeline.canary import Canary
 from pipeline.clusters import USER, Cluster, NoAnswerError
 from pipeline.continuity import Folder
-from pipeline.fetching import Fetcher, frame_of, takes_files
+from pipeline.fetching import RecordFetcher, frame_of, takes_files
 from pipeline.flows import Flow
 from pipeline.mirror_positions import Positions
 from pipeline.naming import name_records
@@ -170,7 +170,7 @@ class RegionReader:
         self.name = region.name
         self.cluster = Cluster.of(region)
         self.guard = RetentionGuard()
-        self._fetcher = Fetcher(self.cluster.connection)
+        self._fetcher = RecordFetcher(self.cluster.connection)
         self._spark = session_beside(spark) if spark else None
         self._consumers = f"watch-{region.name}-{uuid4()}"
         self._is_cold = True

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pipeline import fetching, scratch
-from pipeline.fetching import DoubtError, Fetcher
+from pipeline.fetching import DoubtError, RecordFetcher
 from pipeline.reading import read_records
 from pipeline.records import fingerprint, hashes
 from tests.batches import Odd
@@ -114,7 +114,7 @@ def test_both_ways_give_the_same_records(
 def test_a_client_reads_on_from_anywhere(broker: Broker) -> None:
     """As often as it is asked to, forwards and back, after what it could not read as well."""
     wanted = ranges(broker)
-    with closing(Fetcher(broker.connection())) as fetcher:
+    with closing(RecordFetcher(broker.connection())) as fetcher:
         everything = fetcher.fetch(wanted, MOST_BYTES)
         assert sum(map(len, everything.values())) > 0
         with pytest.raises(DoubtError):
@@ -127,7 +127,7 @@ def test_a_client_reads_on_from_anywhere(broker: Broker) -> None:
 
 
 def test_what_is_unusual_or_much_is_left_to_spark(broker: Broker) -> None:
-    fetcher = Fetcher(broker.connection())
+    fetcher = RecordFetcher(broker.connection())
     with pytest.raises(DoubtError, match="more than 1000 bytes"):
         fetcher.fetch(ranges(broker), 1000)
     with pytest.raises(DoubtError, match="OffsetOutOfRange"):
