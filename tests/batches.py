@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from kafka import TopicPartition
-from kafka.consumer.fetcher import ConsumerRecord, RecordFetcher
+from kafka.consumer.fetcher import ConsumerRecord, Fetcher
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
@@ -38,7 +38,7 @@ def batch(first: int, records: Sequence[Sent], codec: int = 0) -> bytes:
 def fetched(data: bytes, deserializer: Tolerant | None, most: int = 3) -> Iterator[tuple[list[ConsumerRecord], int]]:
     """What a consumer gets of a fetch, so many records at a time, and where it goes on each time."""
     repair()
-    partition = RecordFetcher.PartitionRecords(0, TOPIC, MemoryRecords(data), value_deserializer=deserializer)
+    partition = Fetcher.PartitionRecords(0, TOPIC, MemoryRecords(data), value_deserializer=deserializer)
     while partition:
         found = partition.take(most)
         yield found, partition.next_fetch_offset
