@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,6 +123,8 @@ def watched_topic(kit: Kit) -> Any:
         client = KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
         client.delete_topics([TOPIC])
         client.close()
+    # The next watch would go on where this one was, and count what this topic had.
+    shutil.rmtree(kit.home / "watch", ignore_errors=True)
 
 
 def topics(kit: Kit, region: str) -> set[str]:
