@@ -248,7 +248,8 @@ def test_every_kind_of_fault_is_found_and_its_records_are_named(kit: Kit, watche
             put(kit, "europe", "d")
         put(kit, "europe", "e")
         found = watching.wait_for(target, {"records": 5, "copies": 4, "missing": 1})
-        assert ("missing", 3, None) in watching.examples(target)
+        # They are named beside the rounds, a moment after they are counted.
+        wait_until(lambda: ("missing", 3, None) in watching.examples(target), UNTIL_SHOWN_S, "which one is missing")
 
         with moved_position(kit, to=3):
             pass
@@ -269,8 +270,10 @@ def test_every_kind_of_fault_is_found_and_its_records_are_named(kit: Kit, watche
             put(kit, "europe", "g", timestamp=now)
             put(kit, target, "g", timestamp=now, partition=1)
         found += watching.wait_for(target, {"records": 7, "copies": 8, **faults, "altered": 1, "moved": 1})
-        kinds = {kind for kind, _, _ in watching.examples(target)}
-        assert kinds == {"missing", "duplicates", "unexpected", "altered", "moved"}
+        kinds = {"missing", "duplicates", "unexpected", "altered", "moved"}
+        wait_until(
+            lambda: {kind for kind, _, _ in watching.examples(target)} == kinds, UNTIL_SHOWN_S, "every kind is named"
+        )
 
         # Whatever was done to one target, the other has everything.
         watching.wait_for("south-america", {"records": 7, "copies": 7})
