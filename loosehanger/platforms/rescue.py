@@ -51,7 +51,11 @@ def rescue(lab: Lab, home: Path, mirror: Mirror, fence: Fence, *, write: bool) -
     """
     connection = lab.region(mirror.target).connection(ADMINISTRATOR)
     marks, sent_again = _there(connection, mirror, fence)
-    found = [_described(record) for record in beyond(lab, mirror) if _identity(mirror, record) not in sent_again]
+    found = [
+        _described(record)
+        for record in beyond(lab, mirror)
+        if _identity(target_topic(mirror, record.topic), record) not in sent_again
+    ]
     path = home / "rescued" / f"{mirror.source}.jsonl"
     write_file(path, "".join(json.dumps(record) + "\n" for record in found))
     missing = [
@@ -73,15 +77,14 @@ def _there(connection: Connection, mirror: Mirror, fence: Fence) -> tuple[set[tu
         for record in target.records(starts, target.ends({part.topic for part in starts})):
             if mark := dict(record.headers).get(HEADER):
                 marks.add((record.topic, mark))
-            elif identity := _identity(None, record):
+            elif identity := _identity(record.topic, record):
                 numbered.add(identity)
     return marks, numbered
 
 
-def _identity(mirror: Mirror | None, record: Any) -> Identity | None:
-    """What an event is known by at the target; None if nobody has numbered it."""
+def _identity(topic: str, record: Any) -> Identity | None:
+    """What an event is known by at the target, in this topic there; None if nobody has numbered it."""
     headers = dict(record.headers)
-    topic = target_topic(mirror, record.topic) if mirror else record.topic
     run, number = headers.get(RUN), headers.get(SEQ)
     return (topic, record.partition, run, number) if run and number else None
 
