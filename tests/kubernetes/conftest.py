@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import uuid4
 
 import pytest
@@ -139,12 +139,17 @@ def without_regions(api_server: ApiServer, controllers: None) -> Iterator[None]:
 
 def delete_namespaces(server: ApiServer, *names: str) -> None:
     """Deletes namespaces with all that is in them, and waits until they are gone."""
-    documents = [namespace_document(name) for name in names]
-    for document in documents:
+    delete_all(server, [namespace_document(name) for name in names])
+
+
+def delete_all(server: ApiServer, documents: Iterable[dict[str, Any]]) -> None:
+    """Deletes resources, and waits until they are gone: a kind or a namespace takes seconds to end."""
+    deleted = list(documents)
+    for document in deleted:
         server.delete(document)
-    wait_for(lambda: str(left) if (left := [d for d in documents if server.get(d)]) else None, GONE_SECONDS, "deletion")
+    wait_for(lambda: next((server.path(d) for d in deleted if server.get(d)), None), GONE_SECONDS, "deletion")
 
 
-def namespace_document(name: str) -> dict[str, object]:
+def namespace_document(name: str) -> dict[str, Any]:
     """The manifest of a namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

@@ -17,7 +17,7 @@ import yaml
 
 from apiserver.server import ApiServer, RefusedError
 
-from .conftest import StartApiServer, namespace_document
+from .conftest import StartApiServer, delete_all, namespace_document
 from .playbooks import run_playbook
 
 pytestmark = pytest.mark.kubernetes
@@ -105,8 +105,7 @@ THEIR_GROUP = olm("OperatorGroup", "global-operators")
 def nothing_installed(server: ApiServer) -> Iterator[None]:
     """No operator before, and none after."""
     yield
-    for document in (SUBSCRIPTION, RELEASE, OLDER_RELEASE, CATALOGUE, GROUP, THEIR_GROUP):
-        server.delete(document)
+    delete_all(server, (SUBSCRIPTION, RELEASE, OLDER_RELEASE, CATALOGUE, GROUP, THEIR_GROUP))
 
 
 def operator_of_somebody_else(server: ApiServer, watched: list[str], installed: str = "") -> dict[str, Any]:

@@ -15,7 +15,7 @@ from apiserver.crds import strimzi_definitions
 from apiserver.server import ApiServer
 from loosehanger.paths import ROOT
 
-from .conftest import StartApiServer, delete_namespaces, namespace_document
+from .conftest import StartApiServer, delete_all, delete_namespaces, namespace_document
 from .playbooks import run_playbook
 
 pytestmark = pytest.mark.kubernetes
@@ -85,9 +85,8 @@ def bare(start_api_server: StartApiServer) -> Iterator[ApiServer]:
     """A cluster without Strimzi."""
     server = start_api_server("bare", strimzi=False)
     yield server
-    for document in release():
-        if document["kind"] in ("CustomResourceDefinition", "ClusterRole"):
-            server.delete(document)
+    of_all = ("CustomResourceDefinition", "ClusterRole")
+    delete_all(server, (document for document in release() if document["kind"] in of_all))
     delete_namespaces(server, *REGIONS, "strimzi")
 
 
