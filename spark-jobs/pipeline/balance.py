@@ -91,6 +91,8 @@ class OpenBucket:
     kinds: dict[str, int] = field(default_factory=dict)
     """How many records of which kind make the difference."""
     examples: list[dict[str, Any]] = field(default_factory=list)
+    by_time: bool = False
+    """Whether they are of all records of its time, not only of those since it was opened."""
 
     @property
     def balanced(self) -> bool:
@@ -271,7 +273,7 @@ class Books:
             account.content[number] += sign * half
         account.touched = self.round
         # Whatever was said of it holds no longer.
-        account.verdict, account.kinds, account.examples = "", {}, []
+        account.verdict, account.kinds, account.examples, account.by_time = "", {}, [], False
 
     def _decided(self, key: Bucket, account: OpenBucket, view: View) -> bool:
         if self.behind(key, account, view.positions):

@@ -1,10 +1,17 @@
-"""Names the records of buckets that do not balance: reads them once more, and compares them as the proof does."""
+"""Names the records of buckets that do not balance: reads them once more, and compares them as the proof does.
+
+The account of a bucket knows where its records lie since it was opened. One that was found equal before, and opened
+again by what came later, has older records too: they decide whether a copy without a record is one that nobody sent or
+the second of one that was sent. So where such a copy is found, the bucket is read once more as its time says, and that
+counts if it only tells the same difference better: what is deleted on one side by now makes no new ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
@@ -12,8 +19,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from pipeline import differences, records
 from pipeline.balance import NEVER_MIRRORED, Books, Bucket, OpenBucket
-from pipeline.comparison import Read, example
-from pipeline.reading import no_records
+from pipeline.clusters import Cluster
+from pipeline.comparison import example
+from pipeline.reading import Ranges, no_records, read_records
 from pipeline.records import BUCKET_MS, FLOW_PARTITION
 from pipeline.session import fit, small_frame
 
@@ -24,21 +32,128 @@ _BUCKET = (*FLOW_PARTITION, "bucket")
 Spans = dict[str, dict[TopicPartition, tuple[int, int]]]
 
 
-def name_records(spark: SparkSession, read: Read, books: Books, found: Mapping[Bucket, OpenBucket], count: int) -> None:
+class Reader(Protocol):
+    """Where records are read once more."""
+
+    def read(self, region: str, ranges: Ranges) -> DataFrame:
+        """Reads these offsets, as far as the log still has them: a frame of ``records.RECORD_SCHEMA``."""
+
+    def within(self, region: str, places: Collection[TopicPartition], bucket: int) -> Ranges:
+        """Where the records of a bucket lie by their time, as far as the books have taken them in.
+
+        Records that came much later than their time says may be missing.
+        """
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The regions' clusters, as far as the books know them.
+
+    Args:
+        spark: reads them.
+        of: the cluster of each region.
+        until: up to which offset each of its partitions is in the books.
+    """
+
+    spark: SparkSession
+    of: Mapping[str, Cluster]
+    until: Mapping[str, Mapping[TopicPartition, int]]
+
+    def read(self, region: str, ranges: Ranges) -> DataFrame:
+        """As ``Reader`` says.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        cluster = self.of[region]
+        starts, ends = cluster.start_offsets(ranges), cluster.end_offsets(ranges)
+        left = {place: (max(first, starts[place]), min(end, ends[place])) for place, (first, end) in ranges.items()}
+        return read_records(self.spark, cluster.connection, left)
+
+    def within(self, region: str, places: Collection[TopicPartition], bucket: int) -> Ranges:
+        """As ``Reader`` says: a bucket's length longer than the bucket, since times do not only rise.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        until = {place: self.until[region][place] for place in places if place in self.until[region]}
+        first = self.of[region].offsets_from(until, bucket * BUCKET_MS)
+        end = self.of[region].offsets_from(until, (bucket + 2) * BUCKET_MS)
+        return {place: (first[place], min(end[place], until[place])) for place in until if first[place] < until[place]}
+
+
+class _Names(NamedTuple):
+    """What a bucket's difference is."""
+
+    kinds: dict[str, int]
+    examples: list[dict[str, Any]]
+
+    @property
+    def net(self) -> int:
+        """How many records more the sources have."""
+        return self.kinds.get("missing", 0) - self.kinds.get("unexpected", 0) - self.kinds.get("duplicates", 0)
+
+
+def name_records(
+    spark: SparkSession, reader: Reader, books: Books, found: Mapping[Bucket, OpenBucket], count: int
+) -> None:
     """Finds out which records make the difference, and notes their kinds and examples in the accounts.
 
     Args:
         spark: a session that nobody else uses meanwhile; it is fitted to the work.
-        read: reads these offsets in a region, as far as its log still has them.
+        reader: reads them once more.
         books: whose accounts they are.
         found: those that were judged and do not balance.
         count: how many examples of each kind and topic to keep.
 
     Raises:
+        NoAnswerError: a cluster does not answer.
         PySparkException: the records cannot be read.
     """
-    chosen, total = _within_bounds(found)
-    fit(spark, total)
+    chosen = _within_bounds(found)
+    names = _named(spark, reader, books, chosen, count)
+    doubtful = [key for key in chosen if names[key].kinds.get("unexpected")]
+    for key in doubtful:
+        if chosen[key].by_time:
+            names[key] = _better(names[key], _Names(chosen[key].kinds, chosen[key].examples))
+    if new := [key for key in doubtful if not chosen[key].by_time]:
+        whole = _within_bounds(chosen | {key: _widened(reader, books, key, chosen[key]) for key in new})
+        for key, told in _named(spark, reader, books, whole, count).items():
+            names[key] = _better(names[key], told)
+            chosen[key].by_time = chosen[key].by_time or key in new
+    for key, account in chosen.items():
+        account.kinds, account.examples = _kinds(account, names[key]), names[key].examples
+
+
+def _better(names: _Names, others: _Names) -> _Names:
+    """The others, if they are of the same difference and make no more of it."""
+    is_same = others.net == names.net and sum(others.kinds.values()) <= sum(names.kinds.values())
+    return others if is_same else names
+
+
+def _widened(reader: Reader, books: Books, key: Bucket, account: OpenBucket) -> OpenBucket:
+    """The account with the offsets that its time says as well."""
+
+    def span(region: str, topic: str, known: Sequence[int]) -> list[int]:
+        place = TopicPartition(topic, key.partition)
+        first, end = reader.within(region, [place], key.bucket).get(place, (0, 0))
+        spans = [*known, first, end - 1] if first < end else known
+        return [min(spans), max(spans)] if spans else []
+
+    sources = {
+        f"{flow.source} {flow.topic}": span(
+            flow.source, flow.topic, account.sources.get(f"{flow.source} {flow.topic}", ())
+        )
+        for flow in books.sources(key[:2])
+    }
+    return replace(account, sources=sources, target=span(key.region, key.topic, account.target))
+
+
+def _named(
+    spark: SparkSession, reader: Reader, books: Books, chosen: Mapping[Bucket, OpenBucket], count: int
+) -> dict[Bucket, _Names]:
+    """What the difference of each bucket is, as far as these offsets tell."""
+    fit(spark, sum(map(_offsets, chosen.values())))
     topics = sorted({key[:2] for key in chosen})
     number = {topic: index for index, topic in enumerate(topics)}
     wanted = small_frame(spark, [(number[key[:2]], key.partition, key.bucket) for key in chosen], _schema(_BUCKET))
@@ -50,7 +165,7 @@ def name_records(spark: SparkSession, read: Read, books: Books, found: Mapping[B
         for flow in books.sources(key[:2]):
             offsets = account.sources.get(f"{flow.source} {flow.topic}", [])
             _add(spans, places, flow.source, flow.topic, key.partition, offsets, number[key[:2]])
-    here, there = (_read(spark, read, spans, places, wanted) for spans, places in sides)
+    here, there = (_read(spark, reader, spans, places, wanted) for spans, places in sides)
     until = small_frame(
         spark,
         sorted({(number[key[:2]], key.partition, _FAR) for key in chosen}),
@@ -60,39 +175,38 @@ def name_records(spark: SparkSession, read: Read, books: Books, found: Mapping[B
     named = differences.name_differences(marked).persist()
     time = F.coalesce("source_record.timestamp", "target_record.timestamp")
     counted = named.groupBy(*FLOW_PARTITION, F.floor(time / BUCKET_MS).alias("bucket"), "kind").count()
-    kinds: dict[Bucket, dict[str, int]] = {key: {} for key in chosen}
+    names = {key: _Names({}, []) for key in chosen}
     for row in counted.collect():
-        kinds.setdefault(_key(topics[row.flow], row.partition, row.bucket), {})[row.kind] = row["count"]
-    examples: dict[Bucket, list[dict[str, Any]]] = {}
+        key = _key(topics[row.flow], row.partition, row.bucket)
+        names.setdefault(key, _Names({}, [])).kinds[row.kind] = row["count"]
     for row in differences.examples(named, count).collect():
         record = row.source_record or row.target_record
         key = _key(topics[row.flow], row.partition, record.timestamp // BUCKET_MS)
-        examples.setdefault(key, []).append(example(row))
+        names.setdefault(key, _Names({}, [])).examples.append(example(row))
     named.unpersist()
-    for key, account in chosen.items():
-        account.kinds = _kinds(account, kinds[key])
-        account.examples = examples.get(key, [])
+    return {key: names[key] for key in chosen}
 
 
-def _kinds(account: OpenBucket, named: Mapping[str, int]) -> dict[str, int]:
+def _kinds(account: OpenBucket, named: _Names) -> dict[str, int]:
     """What was named, and what cannot be, since the source has deleted it."""
     if account.verdict != NEVER_MIRRORED:
-        return dict(named)
-    net = named.get("missing", 0) - named.get("unexpected", 0) - named.get("duplicates", 0)
-    gone = max(account.records - account.copies - net, 0)
-    return dict(named) | ({"never_mirrored": gone} if gone else {})
+        return named.kinds
+    gone = max(account.records - account.copies - named.net, 0)
+    return named.kinds | ({"never_mirrored": gone} if gone else {})
 
 
-def _within_bounds(found: Mapping[Bucket, OpenBucket]) -> tuple[dict[Bucket, OpenBucket], int]:
-    """What is read, and how many offsets that is."""
+def _within_bounds(found: Mapping[Bucket, OpenBucket]) -> dict[Bucket, OpenBucket]:
+    """What is read of them."""
     chosen, offsets = {}, 0
     for key, account in found.items():
-        spans = [span for span in (*account.sources.values(), account.target) if span]
-        more = sum(last - first + 1 for first, last in spans)
-        if offsets + more <= _MOST_OFFSETS:
+        if offsets + _offsets(account) <= _MOST_OFFSETS:
             chosen[key] = account
-            offsets += more
-    return chosen, offsets
+            offsets += _offsets(account)
+    return chosen
+
+
+def _offsets(account: OpenBucket) -> int:
+    return sum(span[1] - span[0] + 1 for span in (*account.sources.values(), account.target) if span)
 
 
 def _add(
@@ -113,13 +227,13 @@ def _add(
 
 def _read(
     spark: SparkSession,
-    read: Read,
+    reader: Reader,
     spans: Spans,
     places: Sequence[tuple[str, str, int]],
     wanted: DataFrame,
 ) -> DataFrame:
     """The records of the wanted buckets."""
-    frames = [read(region, ranges).withColumn("region", F.lit(region)) for region, ranges in spans.items()]
+    frames = [reader.read(region, ranges).withColumn("region", F.lit(region)) for region, ranges in spans.items()]
     nothing = no_records(spark).withColumn("region", F.lit(""))
     found = records.contents(reduce(DataFrame.unionByName, frames or [nothing]))
     numbers = small_frame(spark, sorted(set(places)), "region string, topic string, flow int")

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -51,7 +52,7 @@ from pipeline.continuity import Folder
 from pipeline.fetching import RecordFetcher, frame_of, takes_files
 from pipeline.flows import Flow
 from pipeline.mirror_positions import Positions
-from pipeline.naming import name_records
+from pipeline.naming import Clusters, name_records
 from pipeline.outlines import CONTENT
 from pipeline.reading import Ranges, read_records
 from pipeline.records import BUCKET_MS
@@ -641,7 +642,8 @@ class Watch:
             }
             self._unnamed = set()
             if found:
-                self._naming = found, self._namer.submit(self._name_all, found)
+                until = {name: self._following(name) for name in self._readers}
+                self._naming = found, self._namer.submit(self._name_all, found, until)
         return named
 
     def _named(self, found: Mapping[Bucket, OpenBucket], naming: Future[None]) -> list[Judged]:
@@ -661,26 +663,19 @@ class Watch:
             # One that has changed in the meantime is judged, and named, anew.
             if account and account.verdict and account.touched == copy.touched:
                 changed = account.kinds != copy.kinds
-                account.kinds, account.examples = copy.kinds, copy.examples
+                account.kinds, account.examples, account.by_time = copy.kinds, copy.examples, copy.by_time
                 if changed:
                     named.append(Judged(key, account.verdict, account))
         return named
 
-    def _name_all(self, found: Mapping[Bucket, OpenBucket]) -> None:
-        # Clients of its own: kafka-python's are for one thread each.
-        clusters = {name: Cluster.of(self._lab.region(name)) for name in self._readers}
-
-        def read(region: str, ranges: Ranges) -> DataFrame:
-            cluster = clusters[region]
-            starts, ends = cluster.start_offsets(ranges), cluster.end_offsets(ranges)
-            left = {place: (max(first, starts[place]), min(end, ends[place])) for place, (first, end) in ranges.items()}
-            return read_records(self._namers_spark, cluster.connection, left)
-
-        try:
-            name_records(self._namers_spark, read, self._books, found, _EXAMPLES)
-        finally:
-            for cluster in clusters.values():
-                cluster.close()
+    def _name_all(self, found: Mapping[Bucket, OpenBucket], until: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+        with ExitStack() as stack:
+            # Clients of its own: kafka-python's are for one thread each.
+            clusters = {
+                name: stack.enter_context(closing(Cluster.of(self._lab.region(name)))) for name in self._readers
+            }
+            reader = Clusters(self._namers_spark, clusters, until)
+            name_records(self._namers_spark, reader, self._books, found, _EXAMPLES)
 
     def _everywhere(self, questions: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
         """Asks the regions side by side; one that does not answer is a problem of this round, and left out.

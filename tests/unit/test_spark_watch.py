@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from rich.console import Console
@@ -196,20 +197,39 @@ def test_both_sides_of_a_copy_give_the_same_sums_and_anything_else_gives_others(
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "default", ".", ".*", "", "c")
 
 
-def named(spark: SparkSession, here: list[tuple[Any, ...]], there: list[tuple[Any, ...]], verdict: str) -> OpenBucket:
-    """The account of a bucket with these records, after they were named."""
-    flow = Flow(MIRROR, "A", "europe.A")
-    sides = {"europe": here, "na": there}
+class Logs:
+    """The records of regions, each in one partition."""
 
-    def read(region: str, ranges: Ranges) -> DataFrame:
-        frame = spark.createDataFrame(sides[region], RECORD_SCHEMA)
+    def __init__(self, spark: SparkSession, **records: list[tuple[Any, ...]]) -> None:
+        self._spark = spark
+        self._records = records
+        self.looks = 0
+
+    def read(self, region: str, ranges: Ranges) -> DataFrame:
+        """The records of these offsets."""
+        frame = self._spark.createDataFrame(self._records[region], RECORD_SCHEMA)
         ((_, (first, end)),) = ranges.items()
         return frame.where((F.col("offset") >= first) & (F.col("offset") < end))
 
+    def within(self, region: str, places: Collection[TopicPartition], bucket: int) -> Ranges:
+        """The offsets of the bucket's records, whatever lies between them included."""
+        self.looks += 1
+        (place,) = places
+        offsets = [found[4] for found in self._records[region] if found[5].timestamp() // 10 == bucket]
+        return {place: (min(offsets), max(offsets) + 1)} if offsets else {}
+
+
+BUCKET = Bucket("na", "europe.A", 0, START // 10)
+
+
+def named(spark: SparkSession, here: list[tuple[Any, ...]], there: list[tuple[Any, ...]], verdict: str) -> OpenBucket:
+    """The account of a bucket with these records, after they were named."""
     account = OpenBucket(0, len(here), len(there), verdict=verdict)
     account.sources = {"europe A": [here[0][4], here[-1][4]]} if here else {}
     account.target = [there[0][4], there[-1][4]] if there else []
-    name_records(spark, read, Books([flow]), {Bucket("na", "europe.A", 0, START // 10): account}, 5)
+    name_records(
+        spark, Logs(spark, europe=here, na=there), Books([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5
+    )
     return account
 
 
@@ -233,15 +253,33 @@ def test_records_of_other_buckets_between_them_are_no_difference(spark: SparkSes
     assert named(spark, here, [record("europe.A", b"1", 1, 0)], MISSING).kinds == {"missing": 1}
 
 
+def test_what_came_before_a_bucket_was_opened_again_tells_what_came_then(spark: SparkSession) -> None:
+    here = [record("A", value.encode(), 1, offset) for offset, value in enumerate("ab")]
+    there = [record("europe.A", value.encode(), 1, offset) for offset, value in enumerate("abbx")]
+    # Two of each were found equal, and dropped.
+    account = OpenBucket(0, 0, 2, verdict=DIFFERENT, kinds={"unexpected": 2}, target=[2, 3])
+    books = Books([Flow(MIRROR, "A", "europe.A")])
+    logs = Logs(spark, europe=here, na=there)
+    for _ in range(2):
+        name_records(spark, logs, books, {BUCKET: account}, 5)
+        assert account.kinds == {"duplicates": 1, "unexpected": 1}
+        examples = {example["kind"]: example["target_offset"] for example in account.examples}
+        assert examples == {"duplicates": 2, "unexpected": 3}
+        assert logs.looks == 2, "where they lie is asked once"
+
+
+def test_what_one_side_has_deleted_since_makes_no_difference(spark: SparkSession) -> None:
+    there = [record("europe.A", value.encode(), 1, offset) for offset, value in enumerate("abb")]
+    account = OpenBucket(0, 0, 1, verdict=DIFFERENT, kinds={"unexpected": 1}, target=[2, 2])
+    logs = Logs(spark, europe=[record("A", b"later", 11, 2)], na=there)
+    name_records(spark, logs, Books([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5)
+    assert account.kinds == {"unexpected": 1}
+
+
 def test_what_the_source_does_not_have_any_more_is_counted(spark: SparkSession) -> None:
     here = [record("A", b"3", 1, 2), record("A", b"4", 1, 3)]
-    flow = Flow(MIRROR, "A", "europe.A")
     account = OpenBucket(0, 4, 0, verdict=NEVER_MIRRORED, sources={"europe A": [0, 3]})
-
-    def read(_region: str, _ranges: Ranges) -> DataFrame:
-        return spark.createDataFrame(here, RECORD_SCHEMA)
-
-    name_records(spark, read, Books([flow]), {Bucket("na", "europe.A", 0, START // 10): account}, 5)
+    name_records(spark, Logs(spark, europe=here), Books([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5)
     assert account.kinds == {"missing": 2, "never_mirrored": 2}
 
 

@@ -212,7 +212,7 @@ def test_records_are_named_beside_the_rounds_and_only_while_they_are_what_was_ju
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def name(_spark: Any, _read: Any, _books: Any, found: Mapping[Any, Any], _count: int) -> None:
+    def name(_spark: Any, _reader: Any, _books: Any, found: Mapping[Any, Any], _count: int) -> None:
         begun.set()
         assert go_on.wait(10)
         for account in found.values():
