@@ -24,10 +24,11 @@ from pipeline.audit_table import AuditTable
 from pipeline.balance import DIFFERENT, KINDS, MISSING, NEVER_MIRRORED, Books, Bucket, Judged, OpenBucket
 from pipeline.continuity import Folder
 from pipeline.flows import Flow
-from pipeline.naming import name_records
+from pipeline.naming import Clusters, name_records
 from pipeline.outlines import CONTENT
 from pipeline.reading import Ranges
 from pipeline.records import RECORD_SCHEMA
+from pipeline.session import INTERPRETED, fit, session_beside
 from pipeline.tallies import tally
 from pipeline.watch_display import as_line, lines, screen
 from tests.odd_records import ODD_VALUES
@@ -268,6 +269,21 @@ def test_what_came_before_a_bucket_was_opened_again_tells_what_came_then(spark: 
         assert logs.looks == 2, "where they lie is asked once"
 
 
+def test_where_a_bucket_lies_is_told_only_of_what_the_books_have(spark: SparkSession) -> None:
+    read, new, unknown = (TopicPartition("A", number) for number in range(3))
+    asked = {START * 1000: 5, (START + 20) * 1000: 50}
+
+    class Europe:
+        """A cluster whose partitions all have the same offsets at the same times."""
+
+        def offsets_from(self, partitions: Iterable[TopicPartition], since_ms: int) -> dict[TopicPartition, int]:
+            """Where the first record of that time is."""
+            return dict.fromkeys(partitions, asked[since_ms])
+
+    clusters = Clusters(spark, {"europe": Europe()}, {"europe": {read: 40, new: 5}})  # type: ignore[dict-item]
+    assert clusters.within("europe", [read, new, unknown], START // 10) == {read: (5, 40)}
+
+
 def test_what_one_side_has_deleted_since_makes_no_difference(spark: SparkSession) -> None:
     there = [record("europe.A", value.encode(), 1, offset) for offset, value in enumerate("abb")]
     account = OpenBucket(0, 0, 1, verdict=DIFFERENT, kinds={"unexpected": 1}, target=[2, 2])
@@ -281,6 +297,14 @@ def test_what_the_source_does_not_have_any_more_is_counted(spark: SparkSession) 
     account = OpenBucket(0, 4, 0, verdict=NEVER_MIRRORED, sources={"europe A": [0, 3]})
     name_records(spark, Logs(spark, europe=here), Books([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5)
     assert account.kinds == {"missing": 2, "never_mirrored": 2}
+
+
+def test_what_is_done_once_with_few_records_is_not_compiled_for_it(spark: SparkSession) -> None:
+    beside = session_beside(spark)
+    for again in (True, False, True):
+        fit(beside, 10, again=again)
+        is_compiled = {name: beside.conf.get(name) != value for name, value in INTERPRETED.items()}
+        assert is_compiled == dict.fromkeys(INTERPRETED, again)
 
 
 def test_verdicts_are_a_table_that_anybody_can_read(spark: SparkSession, tmp_path: Path) -> None:
