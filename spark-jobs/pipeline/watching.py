@@ -577,13 +577,15 @@ class Watch:
 
     def _ends(self, places: Iterable[RegionPartition]) -> dict[RegionPartition, int]:
         """High watermarks; 0 where there is no such partition."""
+        wanted = set(places)
+        # What was not there at the last look may be by now, and have been copied.
+        doubtful = {place.region for place in wanted if self._is_missing(place)} & self._readers.keys()
+        looked = self._everywhere({name: (self._readers[name].cluster.inventory,) for name in doubtful})
+        self._there |= looked
+        missing = {place: 0 for place in wanted if place.region in looked and self._is_missing(place)}
         by_region: dict[str, set[TopicPartition]] = {}
-        missing = {}
-        for place in set(places):
-            there = self._there.get(place.region)
-            if there is not None and place.partition >= there.get(place.topic, ("", 0))[1]:
-                missing[place] = 0
-            else:
+        for place in wanted:
+            if not self._is_missing(place):
                 by_region.setdefault(place.region, set()).add(TopicPartition(place.topic, place.partition))
         found = self._everywhere(
             {
@@ -597,6 +599,11 @@ class Watch:
             for name, ends in found.items()
             for place, end in ends.items()
         }
+
+    def _is_missing(self, place: RegionPartition) -> bool:
+        """Whether there was no such partition at the last look at its region."""
+        there = self._there.get(place.region)
+        return there is not None and place.partition >= there.get(place.topic, ("", 0))[1]
 
     def _take(self, region: str, reading: Reading) -> None:
         now = bucket_of(self._at_ms)

@@ -154,7 +154,7 @@ def put(kit: Kit, region: str, *keys: str, value: str = "", timestamp: int | Non
 
 @contextmanager
 def moved_position(kit: Kit, to: int | None = None, topic: str = TOPIC) -> Iterator[None]:
-    """Stops North America's mirror, and lets it go on as if it had copied partition 0 up to this offset, or its end."""
+    """Stops North America's mirror, and lets it go on as if it had copied partition 0 up to this offset, or whole."""
     (mirror,) = kit.lab.region("north-america").mirrors
     rest = Rest.of(mirror.connect)
     path = f"/connectors/{quote(mirror.connector, safe='')}"
@@ -168,7 +168,9 @@ def moved_position(kit: Kit, to: int | None = None, topic: str = TOPIC) -> Itera
     yield
     if to is None:
         with KafkaConsumer(**kit.lab.region(mirror.source).connection("admin").kafka_python()) as consumer:
-            (to,) = consumer.end_offsets([TopicPartition(topic, 0)]).values()
+            (end,) = consumer.end_offsets([TopicPartition(topic, 0)]).values()
+        # It goes on with the offset after it; beyond the end it would begin anew.
+        to = end - 1
     place = {"cluster": mirror.source_alias, "topic": topic, "partition": 0}
     rest.call("PATCH", f"{path}/offsets", {"offsets": [{"partition": place, "offset": {"offset": to}}]})
     rest.act(mirror.connector, "resume")

@@ -207,6 +207,24 @@ def test_records_are_in_flight_until_they_are_copied_and_missing_if_they_were_pa
         assert watch.document()["findings"] == []
 
 
+def test_a_copy_that_was_made_since_the_last_look_is_no_fault(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_LOOK_S", 3600.0)
+    world.topics["europe"]["LH.B"] = Topic()
+    with watch_of(world, tmp_path) as watch:
+        rounds(watch)
+        world.topics["na"]["LH.B"] = Topic()
+        world.write("europe", "ab", "LH.B")
+        world.copy("ab", "LH.B")
+        rounds(watch, 3)
+        assert watch.document()["findings"] == []
+        watch._looked = 0.0
+        rounds(watch, 3)
+        assert watch.document()["findings"] == []
+        assert numbers(watch, "LH.B") == {"records": 2, "copies": 2}
+
+
 def test_records_are_named_beside_the_rounds_and_only_while_they_are_what_was_judged(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
