@@ -32,7 +32,7 @@ _BUCKET = (*FLOW_PARTITION, "bucket")
 Spans = dict[str, dict[TopicPartition, tuple[int, int]]]
 
 
-class Reader(Protocol):
+class Rereader(Protocol):
     """Where records are read once more."""
 
     def read(self, region: str, ranges: Ranges) -> DataFrame:
@@ -46,7 +46,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True)
-class Clusters:
+class RegionClusters:
     """The regions' clusters, as far as the books know them.
 
     Args:
@@ -60,7 +60,7 @@ class Clusters:
     until: Mapping[str, Mapping[TopicPartition, int]]
 
     def read(self, region: str, ranges: Ranges) -> DataFrame:
-        """As ``Reader`` says.
+        """As ``Rereader`` says.
 
         Raises:
             NoAnswerError: the cluster does not answer.
@@ -71,7 +71,7 @@ class Clusters:
         return read_records(self.spark, cluster.connection, left)
 
     def within(self, region: str, places: Collection[TopicPartition], bucket: int) -> Ranges:
-        """As ``Reader`` says: a bucket's length longer than the bucket, since times do not only rise.
+        """As ``Rereader`` says: a bucket's length longer than the bucket, since times do not only rise.
 
         Raises:
             NoAnswerError: the cluster does not answer.
@@ -82,7 +82,7 @@ class Clusters:
         return {place: (first[place], min(end[place], until[place])) for place in until if first[place] < until[place]}
 
 
-class _Names(NamedTuple):
+class _NamedRecords(NamedTuple):
     """What a bucket's difference is."""
 
     kinds: dict[str, int]
@@ -95,7 +95,7 @@ class _Names(NamedTuple):
 
 
 def name_records(
-    spark: SparkSession, reader: Reader, books: Books, found: Mapping[Bucket, OpenBucket], count: int
+    spark: SparkSession, reader: Rereader, books: Books, found: Mapping[Bucket, OpenBucket], count: int
 ) -> None:
     """Finds out which records make the difference, and notes their kinds and examples in the accounts.
 
@@ -115,7 +115,7 @@ def name_records(
     doubtful = [key for key in chosen if names[key].kinds.get("unexpected")]
     for key in doubtful:
         if chosen[key].by_time:
-            names[key] = _better(names[key], _Names(chosen[key].kinds, chosen[key].examples))
+            names[key] = _better(names[key], _NamedRecords(chosen[key].kinds, chosen[key].examples))
     if new := [key for key in doubtful if not chosen[key].by_time]:
         whole = _within_bounds(chosen | {key: _widened(reader, books, key, chosen[key]) for key in new})
         for key, told in _named(spark, reader, books, whole, count).items():
@@ -125,13 +125,13 @@ def name_records(
         account.kinds, account.examples = _kinds(account, names[key]), names[key].examples
 
 
-def _better(names: _Names, others: _Names) -> _Names:
+def _better(names: _NamedRecords, others: _NamedRecords) -> _NamedRecords:
     """The others, if they are of the same difference and make no more of it."""
     is_same = others.net == names.net and sum(others.kinds.values()) <= sum(names.kinds.values())
     return others if is_same else names
 
 
-def _widened(reader: Reader, books: Books, key: Bucket, account: OpenBucket) -> OpenBucket:
+def _widened(reader: Rereader, books: Books, key: Bucket, account: OpenBucket) -> OpenBucket:
     """The account with the offsets that its time says as well."""
 
     def span(region: str, topic: str, known: Sequence[int]) -> list[int]:
@@ -150,8 +150,8 @@ def _widened(reader: Reader, books: Books, key: Bucket, account: OpenBucket) -> 
 
 
 def _named(
-    spark: SparkSession, reader: Reader, books: Books, chosen: Mapping[Bucket, OpenBucket], count: int
-) -> dict[Bucket, _Names]:
+    spark: SparkSession, reader: Rereader, books: Books, chosen: Mapping[Bucket, OpenBucket], count: int
+) -> dict[Bucket, _NamedRecords]:
     """What the difference of each bucket is, as far as these offsets tell."""
     fit(spark, sum(map(_offsets, chosen.values())))
     topics = sorted({key[:2] for key in chosen})
@@ -175,19 +175,19 @@ def _named(
     named = differences.name_differences(marked).persist()
     time = F.coalesce("source_record.timestamp", "target_record.timestamp")
     counted = named.groupBy(*FLOW_PARTITION, F.floor(time / BUCKET_MS).alias("bucket"), "kind").count()
-    names = {key: _Names({}, []) for key in chosen}
+    names = {key: _NamedRecords({}, []) for key in chosen}
     for row in counted.collect():
         key = _key(topics[row.flow], row.partition, row.bucket)
-        names.setdefault(key, _Names({}, [])).kinds[row.kind] = row["count"]
+        names.setdefault(key, _NamedRecords({}, [])).kinds[row.kind] = row["count"]
     for row in differences.examples(named, count).collect():
         record = row.source_record or row.target_record
         key = _key(topics[row.flow], row.partition, record.timestamp // BUCKET_MS)
-        names.setdefault(key, _Names({}, [])).examples.append(example(row))
+        names.setdefault(key, _NamedRecords({}, [])).examples.append(example(row))
     named.unpersist()
     return {key: names[key] for key in chosen}
 
 
-def _kinds(account: OpenBucket, named: _Names) -> dict[str, int]:
+def _kinds(account: OpenBucket, named: _NamedRecords) -> dict[str, int]:
     """What was named, and what cannot be, since the source has deleted it."""
     if account.verdict != NEVER_MIRRORED:
         return named.kinds
@@ -227,7 +227,7 @@ def _add(
 
 def _read(
     spark: SparkSession,
-    reader: Reader,
+    reader: Rereader,
     spans: Spans,
     places: Sequence[tuple[str, str, int]],
     wanted: DataFrame,

@@ -52,7 +52,7 @@ from pipeline.continuity import Folder
 from pipeline.fetching import RecordFetcher, frame_of, takes_files
 from pipeline.flows import Flow
 from pipeline.mirror_positions import Positions
-from pipeline.naming import Clusters, name_records
+from pipeline.naming import RegionClusters, name_records
 from pipeline.outlines import CONTENT
 from pipeline.reading import Ranges, read_records
 from pipeline.records import BUCKET_MS
@@ -681,7 +681,7 @@ class Watch:
             clusters = {
                 name: stack.enter_context(closing(Cluster.of(self._lab.region(name)))) for name in self._readers
             }
-            reader = Clusters(self._namers_spark, clusters, until)
+            reader = RegionClusters(self._namers_spark, clusters, until)
             name_records(self._namers_spark, reader, self._books, found, _EXAMPLES)
 
     def _everywhere(self, questions: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:

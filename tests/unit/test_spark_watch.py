@@ -24,7 +24,7 @@ from pipeline.audit_table import AuditTable
 from pipeline.balance import DIFFERENT, KINDS, MISSING, NEVER_MIRRORED, Books, Bucket, Judged, OpenBucket
 from pipeline.continuity import Folder
 from pipeline.flows import Flow
-from pipeline.naming import Clusters, name_records
+from pipeline.naming import RegionClusters, name_records
 from pipeline.outlines import CONTENT
 from pipeline.reading import Ranges
 from pipeline.records import RECORD_SCHEMA
@@ -280,7 +280,7 @@ def test_where_a_bucket_lies_is_told_only_of_what_the_books_have(spark: SparkSes
             """Where the first record of that time is."""
             return dict.fromkeys(partitions, asked[since_ms])
 
-    clusters = Clusters(spark, {"europe": Europe()}, {"europe": {read: 40, new: 5}})  # type: ignore[dict-item]
+    clusters = RegionClusters(spark, {"europe": Europe()}, {"europe": {read: 40, new: 5}})  # type: ignore[dict-item]
     assert clusters.within("europe", [read, new, unknown], START // 10) == {read: (5, 40)}
 
 
