@@ -12,11 +12,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.parents import end_with_parent
 from loosehanger.paths import ROOT, lab_home
+from loosehanger.waiting import wait_for
+
+_END_SECONDS = 3
+"""How long what was killed may take to end, and to give up the lab's lock."""
 
 
 def run_playbook(playbook: str, arguments: Sequence[str], *, quiet: bool = False) -> None:
@@ -46,7 +53,7 @@ def run_playbook(playbook: str, arguments: Sequence[str], *, quiet: bool = False
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         }
         command = [sys.executable, "-P", "-m", "ansible", "playbook", str(ROOT / playbook), *arguments]
-        with _only_one(home), _passing_signals_on() as started:
+        with _only_one(home) as lock, _passing_signals_on() as running:
             process = subprocess.Popen(
                 command,
                 cwd=ROOT,
@@ -55,19 +62,27 @@ def run_playbook(playbook: str, arguments: Sequence[str], *, quiet: bool = False
                 stdout=subprocess.DEVNULL if quiet else None,
                 stderr=subprocess.PIPE,
                 text=True,
+                # Whatever of it outlives this process keeps the lock.
+                pass_fds=[lock],
+                # A terminal's Ctrl-C would reach it twice, from there and from here; the second one ends it at once.
+                process_group=0,
+                preexec_fn=partial(end_with_parent, signal.SIGINT),
             )
-            started.append(process)
+            running.process = process
+            if running.interrupted:
+                process.send_signal(signal.SIGINT)
             assert process.stderr is not None
             said = []
             for line in process.stderr:
                 said.append(line.rstrip())
-                if not quiet:
+                # What an interrupted Ansible has to say is about itself.
+                if not quiet and not running.interrupted:
                     sys.stderr.write(line)
             process.wait()
         failures = [json.loads(line) for line in outcome.read_text().splitlines()] if outcome.exists() else []
     if process.returncode == 0:
         return
-    if process.returncode in (99, 130, -signal.SIGINT, -signal.SIGTERM):
+    if running.interrupted or process.returncode in (99, 130, -signal.SIGINT, -signal.SIGTERM):
         raise KeyboardInterrupt
     if not failures:
         errors = [line for line in said if re.match(r"\[?(ERROR|ansible-playbook: error)", line)] or said
@@ -80,28 +95,48 @@ def run_playbook(playbook: str, arguments: Sequence[str], *, quiet: bool = False
 
 
 @contextlib.contextmanager
-def _only_one(home: Path) -> Iterator[None]:
+def _only_one(home: Path) -> Iterator[int]:
+    """The lab's lock, as a file descriptor."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (home / "playbook.lock").open("w") as lock:
+
+        def taken() -> str | None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                return str(error)
+            return None
+
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            wait_for(taken, _END_SECONDS, "the lab's lock")
+        except LabError as error:
             raise LabError("another set-up or clean-up of this lab is running; wait for it to end") from error
-        yield
+        yield lock.fileno()
+
+
+@dataclass
+class _Running:
+    """A playbook that runs, and whether it was told to end."""
+
+    process: subprocess.Popen[str] | None = None
+    interrupted: bool = False
 
 
 @contextlib.contextmanager
-def _passing_signals_on() -> Iterator[list[subprocess.Popen[str]]]:
+def _passing_signals_on() -> Iterator[_Running]:
     """Lets the playbook end itself when this process is told to end."""
-    started: list[subprocess.Popen[str]] = []
+    running = _Running()
 
     def pass_on(number: int, _: FrameType | None) -> None:
-        for process in started:
-            process.send_signal(number)
+        running.interrupted = True
+        if running.process:
+            running.process.send_signal(number)
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    # Some terminals stop what writes to them from a process group in the background.
+    before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
-        yield started
+        yield running
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

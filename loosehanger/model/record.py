@@ -212,6 +212,9 @@ def load_lab(home: Path | None = None) -> Lab:
         _read(path) for path in sorted(((home or lab_home()) / "access").glob("*.json")) if path.name != "lab.json"
     ]
     topology = Topology(_document(entry) for region in found for entry in region["documents"])
+    if progress.unfinished:
+        # It may have ended between the wipe of a mirror's source and the making of a new one.
+        topology = topology.connected()
     regions = {region["name"]: _region(region, topology) for region in found}
     return Lab(
         progress.scenario,

@@ -122,6 +122,11 @@ class Topology:
             )
         return self._addresses[name]
 
+    def connected(self) -> Topology:
+        """The same without the mirrors that have an end in no Kafka of it: such as one that is wiped, to be made again."""
+        kept = (document for document in self._documents if document.kind != MIRROR or self._is_connected(document))
+        return Topology(kept, self._declared_secrets)
+
     @property
     def crossings(self) -> tuple[tuple[str, str], ...]:
         """Which region's applications use services of which other region, each pair once."""
@@ -189,6 +194,12 @@ class Topology:
         for end, path in paths:
             where = document.where(*path, "bootstrapServers")
             yield end, self.address(str(end.get("bootstrapServers", "")), where).region, path
+
+    def _is_connected(self, document: Document) -> bool:
+        try:
+            return bool(list(self._ends(document)))
+        except WrongUseError:
+            return False
 
     def _mirrors_of(self, document: Document) -> Iterator[tuple[int, Mirror]]:
         """The sources of a mirror, each with its place in ``spec.mirrors``."""

@@ -7,17 +7,16 @@ is for the test to write.
 from __future__ import annotations
 
 import base64
-import ctypes
 import ipaddress
 import json
 import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from apiserver.build import CONTROLLER_MANAGER
 from loosehanger.errors import LabError
+from loosehanger.parents import end_with_parent
 from loosehanger.platforms.local.certificates import begin_certificate, key_usage
 
 LOOPBACK = "127.0.0.1"
@@ -46,11 +46,6 @@ CONTROLLERS = (
     "serviceaccount-controller",
 )
 """Those that a namespace needs to come and go. None that would report on workloads: that is for the tests."""
-
-SET_PARENT_DEATH_SIGNAL = 1
-"""Linux's number for it."""
-# Loaded here: between fork and exec, loading could wait for a lock for ever.
-_LIBRARY = ctypes.CDLL(None)
 
 Document = dict[str, Any]
 
@@ -388,7 +383,8 @@ class ApiServer:
                 stderr=subprocess.STDOUT,
                 # Ctrl-C is for the tests, which then end these in their order.
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                # However they end: and at once, since without its etcd an API server would not get to its own end.
+                preexec_fn=partial(end_with_parent, signal.SIGKILL),
             )
         self._running.append(process)
 
@@ -470,12 +466,3 @@ def _free_port() -> int:
         probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _end_with_parent() -> None:
-    """Has the kernel end a process when the tests end, however they end.
-
-    At once: without its etcd an API server would not get to its own end, and the data of a test outlive nothing.
-    """
-    if sys.platform == "linux":
-        _LIBRARY.prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)

@@ -54,6 +54,16 @@ def pids(kit: Kit) -> dict[str, int]:
     return found
 
 
+def playbooks(kit: Kit) -> list[int]:
+    """The process ids of what Ansible runs for the lab, its workers among them."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or ()
+        if "ansible" in words and any(word.startswith(f"{kit.root}/playbooks/") for word in words):
+            found.append(process.pid)
+    return found
+
+
 def test_a_second_run_changes_nothing(kit: Kit) -> None:
     kit.setup()
     before = pids(kit)
@@ -218,6 +228,7 @@ def test_an_interrupted_set_up_can_be_finished_or_cleaned_up(
     )
     try:
         wait_until(lambda: (second_kit.home / "regions" / begun).exists(), 90, begun)
+        assert playbooks(second_kit)
     finally:
         # A terminal sends Ctrl-C to the whole group; kill reaches the command alone, kill -9 here all of it.
         if number == signal.SIGTERM:
@@ -225,6 +236,7 @@ def test_an_interrupted_set_up_can_be_finished_or_cleaned_up(
         else:
             os.killpg(process.pid, number)
     assert process.wait(timeout=60) != 0
+    wait_until(lambda: not playbooks(second_kit), 10, "the end of Ansible and its workers")
     if again:
         done = second_kit.setup()
         assert done.returncode == 0, done.stdout + done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,8 +20,9 @@ from loosehanger.model.documents import Document
 from loosehanger.model.outline import read_outline, scenario_names
 from loosehanger.model.progress import Progress, read_progress
 from loosehanger.model.record import region_record
-from loosehanger.model.scenario import read_scenario
+from loosehanger.model.scenario import MIRROR, read_scenario
 from loosehanger.paths import ROOT
+from loosehanger.waiting import wait_for
 
 SHORTCUTS = {
     "setup-03-broadcast.sh": ["setup", "03-broadcast"],
@@ -43,12 +45,22 @@ stages:
 PLAIN = 'title: Plain\nteaches: "One region: all in it."\ntopics: [X.]\nstages: {setup: {}}\n'
 # In place of Ansible: notes how it was called, and leaves the record that the last play of a stage leaves.
 ANSIBLE = """\
-import json, os, pathlib, shutil, sys
+import json, os, pathlib, shutil, signal, sys
 from loosehanger.model.progress import Progress, read_progress
 _, playbook, *arguments = sys.argv[1:]
 playbook, home = pathlib.Path(playbook), pathlib.Path(os.environ["LAB_HOME"])
 with (home / "runs").open("a") as runs:
     runs.write(json.dumps([f"{playbook.parent.name}/{playbook.name}", *arguments]) + "\\n")
+if "HANG" in os.environ:
+    # A worker, in a session of its own as Ansible's are; and what Ansible says when Ctrl-C meets it between two tasks.
+    if worker := os.fork():
+        signal.signal(signal.SIGINT, lambda *_: sys.exit("[ERROR]: Unexpected Exception, this is probably a bug"))
+        (home / "worker.new").write_text(str(worker))
+        (home / "worker.new").rename(home / "worker")
+    else:
+        os.setsid()
+        os.closerange(0, 3)
+    signal.pause()
 if playbook.stem == "status":
     (file,) = (word.partition("=")[2] for word in arguments if word.startswith("status_file="))
     pathlib.Path(file).write_text((home.parent / "status.json").read_text())
@@ -107,13 +119,17 @@ class Checkout:
         self.root = root
         self.home = root / ".lab"
 
+    def variables(self, **more: str) -> dict[str, str]:
+        """The environment in which the command runs."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LAB_", "PYTHON"))}
+        return {**kept, "PYTHONPATH": str(self.root), "NO_COLOR": "1", **more}
+
     def lab(self, *arguments: str, program: str = "lab", **variables: str) -> subprocess.CompletedProcess[str]:
         """Runs the command, from another folder."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LAB_", "PYTHON"))}
         return subprocess.run(
             [self.root / program, *arguments],
             cwd=self.root.parent,
-            env={**kept, "PYTHONPATH": str(self.root), "NO_COLOR": "1", **variables},
+            env=self.variables(**variables),
             capture_output=True,
             text=True,
             check=False,
@@ -394,6 +410,50 @@ def test_an_interrupted_stage_may_run_again_and_nothing_else_may(checkout: Check
     assert "'failover' was begun and not finished; run it again before 'setup'" in said(other)
     assert checkout.lab("stage", "failover").returncode == 0
     assert json.loads(checkout.lab("status", "--json").stdout)["stage"] == "failover"
+
+
+def test_a_stage_that_ended_before_a_wiped_region_was_made_again_is_told_as_unfinished(checkout: Checkout) -> None:
+    checkout.set_up()
+    target = {"alias": "asia", "bootstrapServers": ADDRESS}
+    source = {"alias": "atlantis", "bootstrapServers": "atlantis-kafka-bootstrap.atlantis.svc:9098"}
+    mirror = document(MIRROR, "mm2", "asia", {"target": target, "mirrors": [{"source": source, "sourceConnector": {}}]})
+    record = region_record("asia", [*DESCRIBED["asia"], mirror], clients={}, logs={}, consoles=[], connect={})
+    (checkout.home / "access/asia.json").write_text(record, encoding="utf-8")
+    progress = read_progress(checkout.home)
+    assert progress
+    replace(progress, unfinished="failover").write(checkout.home)
+    assert "'failover' was begun and not finished; run it again before 'setup'" in said(
+        checkout.lab("setup", "05-switching")
+    )
+    assert "the stage 'failover' was begun and not finished" in checkout.lab("status").stdout
+    assert checkout.lab("stage", "failover").returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
+def test_what_outlives_an_interrupted_stage_keeps_others_away(checkout: Checkout, number: signal.Signals) -> None:
+    checkout.set_up()
+    file = checkout.home / "worker"
+    process = subprocess.Popen(
+        [checkout.root / "lab", "stage", "failover"],
+        cwd=checkout.root.parent,
+        env=checkout.variables(HANG="1"),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        wait_for(lambda: None if file.exists() else "no worker", 30, "the stand-in for Ansible")
+    finally:
+        # As a terminal does it, to the whole group.
+        os.killpg(process.pid, number)
+        _, error = process.communicate(timeout=30)
+    try:
+        assert process.returncode == (130 if number == signal.SIGINT else -number)
+        assert "bug" not in error
+        assert "another set-up or clean-up of this lab is running" in said(checkout.lab("stage", "failover"))
+    finally:
+        os.kill(int(file.read_text()), signal.SIGKILL)
+    assert checkout.lab("stage", "failover").returncode == 0
 
 
 def test_an_interrupted_set_up_is_told_with_its_own_command(checkout: Checkout) -> None:
