@@ -27,6 +27,10 @@ from producer.shop import TOPICS, Shop, events_per_second
 CATCH_UP_S = 1.0
 """How far behind its schedule the producer may be and still catch up; what is older is let go."""
 SHORTEST_WAIT_S = 0.001
+LONE_EVENT_S = 0.02
+"""From how long between two events on each would go alone, and wake everything after it: brokers, mirrors, readers."""
+BEAT_S = 0.5
+"""Such events are made and sent together, so often. At most half of what may be caught up with."""
 DRAIN_LOOK_S = 0.02
 
 
@@ -222,7 +226,8 @@ class Run:
             ahead = start + rate.offset(shop.due, delivery.sent - delivery.again) - now
             if ahead > SHORTEST_WAIT_S:
                 delivery.settle()
-                self._stop.wait(min(ahead, report_at - now, CATCH_UP_S))
+                pause = ahead if ahead < LONE_EVENT_S else max(ahead, BEAT_S)
+                self._stop.wait(min(pause, report_at - now, CATCH_UP_S))
                 continue
             if ahead < -CATCH_UP_S:
                 start -= ahead

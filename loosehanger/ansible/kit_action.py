@@ -36,7 +36,7 @@ class KitAction(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Checks the options and does the work."""
-        # Ansible's workers have sessions of their own: they would work on after it was killed, beside whatever comes next.
+        # Ansible's workers have sessions of their own: they would work on after it was killed, beside what comes next.
         end_with_parent(signal.SIGTERM)
         result: dict[str, Any] = super().run(tmp, task_vars)
         checked = ArgumentSpecValidator(self.options).validate(self._task.args)
