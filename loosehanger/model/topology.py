@@ -123,7 +123,7 @@ class Topology:
         return self._addresses[name]
 
     def connected(self) -> Topology:
-        """The same without the mirrors that have an end in no Kafka of it, such as one that is wiped to be made again."""
+        """The same without mirrors that have an end in no Kafka of it, such as one that is wiped to be made again."""
         kept = (document for document in self._documents if document.kind != MIRROR or self._is_connected(document))
         return Topology(kept, self._declared_secrets)
 

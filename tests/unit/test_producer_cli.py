@@ -157,6 +157,13 @@ def test_a_rate_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert took >= 0.8 * 199 / 400
 
 
+def test_at_a_low_rate_events_go_together_and_the_rate_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [at for at, _ in produce(["--rate", "20", "--events", "30"], monkeypatch).events]
+    assert times[-1] - times[0] >= 0.8 * 29 / 20
+    pauses = [after - before for before, after in pairwise(times) if after - before > 0.1]
+    assert 2 <= len(pauses) <= 4, pauses
+
+
 def test_a_stop_ends_the_run_in_good_order(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = produce(["--rate", "max"], monkeypatch, stop_after=123)
     assert 123 <= len(sent.events) <= 124
