@@ -69,6 +69,8 @@ class Proof:
         self._lab = lab
         self._since = since
         self._timeout_s = timeout_s
+        self._left_s = timeout_s
+        """What is left of it for mirrors, once the topics of chains have been waited for."""
         self._examples = examples
         self._report = report
         self._clusters = {name: Cluster.of(region) for name, region in lab.clusters.items()}
@@ -211,9 +213,10 @@ class Proof:
                 for topic in begins_with(self._lab.mirrors, hops, self._found.topics[chain.source]):
                     for place in [*stations(hops, topic)][1 : len(hops)]:
                         wanted.setdefault(place.region, set()).add(place.topic)
-        deadline, told = time.monotonic() + self._timeout_s, ""
+        began, told = time.monotonic(), ""
         while absent := self._absent(wanted):
-            if time.monotonic() > deadline:
+            self._left_s = max(0.0, began + self._timeout_s - time.monotonic())
+            if not self._left_s:
                 return  # The claims about chains say what that means.
             if told != (told := f"waiting until {', '.join(absent)}"):
                 self._report(told)
@@ -365,9 +368,9 @@ class Proof:
     def _wait_for(self, mirror: Mirror) -> MirrorProgress:
         last_records = self._last_records(mirror)
         if mirror.connect:
-            return wait_for_mirror(mirror, last_records, self._timeout_s, self._report)
+            return wait_for_mirror(mirror, last_records, self._left_s, self._report)
         try:
-            return wait_for_arrival(mirror, self._clusters, last_records, self._timeout_s, self._report)
+            return wait_for_arrival(mirror, self._clusters, last_records, self._left_s, self._report)
         except NoAnswerError as error:
             return self._wait_apart(mirror, last_records, error)
 

@@ -206,6 +206,21 @@ def test_a_topic_of_which_arrival_cannot_be_told_hides_no_other(lab: Lab, monkey
     assert document["reasons"] == ["na: the cluster does not answer (gone)"]
 
 
+def test_chains_topics_and_mirrors_are_waited_for_within_one_bound(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float] = []
+
+    def wait(_: Mirror, __: Any, timeout_s: float, *___: Any) -> MirrorProgress:
+        left.append(timeout_s)
+        return MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
+
+    monkeypatch.setattr(proof, "wait_for_mirror", wait)
+    run(lab)
+    assert left == [1, 1]
+    monkeypatch.setattr(Proof, "_absent", lambda *_: ["one that does not come"])
+    run(lab)
+    assert left[2:] == [0, 0]
+
+
 def test_many_flows_that_cannot_be_read_are_not_tried_for_ever(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "_MOST_FAILURES", 3)
     comparing = Comparing(dict.fromkeys(PLACES, Py4JError("no")))
