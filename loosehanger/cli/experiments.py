@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from loosehanger.errors import ExitCode
-from loosehanger.experiments import compress, read_where, write_where
+from loosehanger.experiments import compress, mirror_where, read_where, write_where
 from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.experiments.ground import ENDING, Ground, choose, prepared
 from loosehanger.experiments.telling import Telling
@@ -70,7 +70,12 @@ def _folder(wanted: str | None) -> Path:
 def _measure(ground: Ground, name: str, rounds: int, *, quick: bool) -> dict[str, Any]:
     started, at = time.monotonic(), datetime.now(UTC)
     source, target = ground.mirror.source, ground.mirror.target
-    module: Any = {"read-where": read_where, "write-where": write_where, "compress": compress}[name]
+    module: Any = {
+        "read-where": read_where,
+        "mirror-where": mirror_where,
+        "write-where": write_where,
+        "compress": compress,
+    }[name]
     sweep = module.sweep(rounds, quick=quick)
     telling = Telling(name, len(sweep), module.STEP_S, module.BEFORE_S)
     # Whoever ends it from outside wants the link back as much as somebody at a keyboard.

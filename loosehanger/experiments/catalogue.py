@@ -22,6 +22,10 @@ EXPERIMENTS = {
             "1 to 10 consumers read across the ocean, or a copy at home, and then all again: bytes, latency, speed",
         ),
         Experiment(
+            "mirror-where",
+            "the same mirror beside its target or its source, as the kit sets it and as it comes: speed and latency",
+        ),
+        Experiment(
             "write-where",
             "a producer writes at home and is mirrored, or across the ocean: acknowledgements, and what a cut does",
         ),

@@ -64,6 +64,25 @@ class _Reading:
                 latencies += [now - record.timestamp for record in batch if key is None or record.key == key]
         return latencies, time.monotonic() - started
 
+    def follow(self, records: int, seconds: float, bound: float) -> tuple[int, float]:
+        """Reads for so long from the first arrival on, or until so many records have come.
+
+        Returns:
+            How many came after those that were there first, and the seconds from then to the last of them.
+        """
+        came, began = 0, time.monotonic()
+        first: tuple[int, float] | None = None
+        last = began
+        while came < records and (first is None or last - first[1] < seconds):
+            if time.monotonic() - began > bound:
+                raise LabError(f"{came} of {records} records arrived within {bound:.0f} seconds")
+            if number := sum(len(batch) for batch in self._consumer.poll(_POLL_MS).values()):
+                last = time.monotonic()
+                came += number
+                first = first or (came, last)
+        assert first is not None
+        return came - first[0], last - first[1]
+
     def rewind(self) -> None:
         """Goes back to where it began."""
         self._consumer.seek(self._place, self._start)
@@ -101,6 +120,12 @@ class _Clients:
         found = list(self._threads.map(run, self._readings))
         latencies = [latency for of_one, _ in found for latency in of_one]
         return {"latencies": latencies, "seconds": max(seconds for _, seconds in found)}
+
+    def follow(self, records: int, seconds: float, bound: float) -> Any:
+        """Has the one consumer read for some seconds, and tells how many records came in how many of them."""
+        (reading,) = self._readings
+        came, took = reading.follow(records, seconds, bound)
+        return {"records": came, "seconds": took}
 
     def close_readers(self) -> Any:
         """Disconnects the consumers."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import random
-import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,13 +14,10 @@ from loosehanger.clients.connect import Rest
 from loosehanger.clients.kafka_client import alter_topic, topic_configs
 from loosehanger.errors import LabError
 from loosehanger.model.link_settings import size_text
-from loosehanger.model.record import ADMINISTRATOR
-from loosehanger.model.resources import JvmOptions
-from loosehanger.platforms.local.java import Java
 from loosehanger.waiting import wait_for
 
-from .client import value
 from .clients import ClientProcess, access
+from .full_speed import BATCH, DIFFERENT, LINGER_MS, SIZE, produce, write_payload
 from .ground import Ground, administration, stored, uninterrupted
 from .measures import Spread, carried
 from .telling import Telling
@@ -40,8 +34,7 @@ FULL = (
     (MIRROR, "gzip"),
 )
 QUICK = ((PRODUCER, NONE), (PRODUCER, "gzip"), (PRODUCER, "zstd"), (TOPIC, "gzip"), (MIRROR, "gzip"))
-RECORDS, SIZE, BATCH, LINGER_MS = 10_000, 1000, 65_536, 20
-_DIFFERENT = 2000
+RECORDS = 10_000
 STEP_S, BEFORE_S, BOUND_S = 10, 25, 120
 _IDLE_S = 5
 _FOLLOW_S = 30
@@ -84,9 +77,7 @@ def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[Compres
         administration(ground, source) as at_source,
         administration(ground, target) as at_target,
     ):
-        payload = Path(folder) / "events"
-        chance = random.Random(SIZE)  # noqa: S311 (no secret)
-        payload.write_bytes(b"\n".join(value(SIZE, chance) for _ in range(_DIFFERENT)))
+        payload = write_payload(Path(folder))
         reader.ask("open_readers", **copies)
         idle = _idle_rate(ground)
         for number, who, codec in steps:
@@ -95,7 +86,7 @@ def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[Compres
                 sizes = stored(at_source, ground.mirrored), stored(at_target, ground.copy)
                 before = carried(ground.link(), ground.mirror_client)
                 reader.tell("read", records=RECORDS, mark=None, bound=BOUND_S)
-                _produce(ground, payload, codec if who == PRODUCER else NONE)
+                produce(ground, ground.mirrored, payload, RECORDS, codec if who == PRODUCER else NONE)
                 seconds = reader.answer(BOUND_S + 10)["seconds"]
                 ocean = carried(ground.link(), ground.mirror_client) - before - idle * seconds
                 found.append(
@@ -116,35 +107,6 @@ def _idle_rate(ground: Ground) -> float:
     before = carried(ground.link(), ground.mirror_client)
     threading.Event().wait(_IDLE_S)  # What is measured is a time.
     return (carried(ground.link(), ground.mirror_client) - before) / _IDLE_S
-
-
-def _produce(ground: Ground, payload: Path, codec: str) -> None:
-    """Writes at home, as Kafka's own clients do: kafka-python has gzip only."""
-    java = Java(ground.home)
-    command = java.command(
-        "org.apache.kafka.tools.ProducerPerformance",
-        *("--topic", ground.mirrored, "--num-records", str(RECORDS), "--throughput", "-1"),
-        *("--payload-file", str(payload)),
-        *("--command-config", str(ground.lab.region(ground.mirror.source).clients[ADMINISTRATOR])),
-        *("--command-property", "acks=all", f"batch.size={BATCH}", f"linger.ms={LINGER_MS}", f"{SETTING}={codec}"),
-        options=JvmOptions(),
-        heap="256m",
-        system={"log4j2.level": "ERROR"},
-    )
-    try:
-        done = subprocess.run(
-            command,
-            env={**os.environ, **java.environment},
-            capture_output=True,
-            text=True,
-            timeout=BOUND_S,
-            check=False,
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise LabError(f"the producer did not end within {BOUND_S} seconds") from error
-    if done.returncode:
-        raise LabError(f"the producer failed: {''.join((done.stdout + done.stderr).strip().splitlines()[-1:])}")
 
 
 @contextlib.contextmanager
@@ -281,7 +243,7 @@ def result(found: Sequence[CompressStep], source: str, target: str) -> dict[str,
         ],
         "notes": [
             f"Written at home by Kafka's ProducerPerformance in batches of {BATCH:,} bytes (linger.ms={LINGER_MS}); "
-            f"{_DIFFERENT:,} different events, made up.",
+            f"{DIFFERENT:,} different events, made up.",
             "Bytes across the ocean are the link's, in both directions, with TLS, less what the mirror carries at "
             "rest.",
             "The mirror unpacks what it reads and writes as its own producer is set: without "

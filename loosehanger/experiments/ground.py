@@ -31,7 +31,10 @@ from loosehanger.waiting import wait_for
 LOCAL = "local"
 _MIRRORED, _DIRECT = "LH.EXPERIMENT-", "experiment-"
 """What the names of its topics begin with: of those that are mirrored, and of those that no mirror takes."""
-_OWN = re.compile(rf"(?:.*[^\w-])?(?:{re.escape(_MIRRORED)}|{re.escape(_DIRECT)})[0-9a-f]{{8}}")
+_OWN = re.compile(
+    rf"(?:.*[^\w-])?(?:{re.escape(_MIRRORED)}[0-9a-f]{{8}}|{re.escape(_DIRECT)}[0-9a-f]{{8}}(?:-[0-9]+(?:\.internal)?)?)"
+)
+"""A topic, its copies, and what a mirror of the experiment's own keeps, which is called by the name of its source."""
 _CREATED_S, _DELETED_S, _LINK_S = 90, 30, 20
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """By which people and programs end an experiment."""
@@ -67,6 +70,14 @@ class Ground:
     def at_home(self, region: str) -> Connection:
         """A region's way into its own cluster."""
         return self.lab.region(region).connection(ADMINISTRATOR)
+
+    def across(self, into: str, seen_from: str) -> Connection:
+        """One region's way into the other's cluster, through the link.
+
+        Raises:
+            WrongUseError: there is none.
+        """
+        return _across(self.lab, self.home, into, seen_from)
 
     def link(self, values: dict[str, float] | None = None, action: str | None = None) -> Told:
         """What the link says of itself, after a change of both directions if there is one.
@@ -127,21 +138,31 @@ def choose(lab: Lab, home: Path, source: str | None, target: str | None) -> Grou
     mirror = chosen[0]
     pair = {mirror.source, mirror.target}
     folder = next((folder for ends, folder in relay_folders(home).items() if set(ends) == pair), None)
-    own = list(lab.region(mirror.source).connection(ADMINISTRATOR).bootstrap_servers)
-    ways = [
-        service.addresses(mirror.target)
-        for name, service in offers(home).items()
-        if name.split(":")[0].endswith(f".{mirror.source}.svc") and service.here == own
-    ]
-    if folder is None or not ways:
-        raise WrongUseError(f"there is no link between {mirror.source} and {mirror.target}; run the set-up again")
-    abroad = replace(lab.region(mirror.source).connection(ADMINISTRATOR), bootstrap_servers=tuple(ways[0]))
+    abroad = _across(lab, home, mirror.source, mirror.target)
+    if folder is None:
+        raise _no_link(mirror.source, mirror.target)
     ground = Ground(lab, home, mirror, folder, abroad, mirrored, direct)
     if (state := link_state(ground.link())) != OPEN:
         raise WrongUseError(
             f"the link is {state}; ./lab link {mirror.source} {mirror.target} --heal, then run the experiment"
         )
     return ground
+
+
+def _across(lab: Lab, home: Path, into: str, seen_from: str) -> Connection:
+    connection = lab.region(into).connection(ADMINISTRATOR)
+    ways = [
+        service.addresses(seen_from)
+        for name, service in offers(home).items()
+        if name.split(":")[0].endswith(f".{into}.svc") and service.here == list(connection.bootstrap_servers)
+    ]
+    if not ways:
+        raise _no_link(into, seen_from)
+    return replace(connection, bootstrap_servers=tuple(ways[0]))
+
+
+def _no_link(into: str, seen_from: str) -> WrongUseError:
+    return WrongUseError(f"there is no link between {into} and {seen_from}; run the set-up again")
 
 
 def is_own(topic: str) -> bool:

@@ -16,13 +16,15 @@ import pytest
 from loosehanger.cli import completion
 from loosehanger.cli.command_line import COMMANDS
 from loosehanger.cli.front import answer
+from loosehanger.clients.connection import Connection
 from loosehanger.errors import LabError, NothingSetUpError, WrongUseError
-from loosehanger.experiments import compress, ground, read_where, write_where
+from loosehanger.experiments import compress, ground, mirror_where, own_mirror, read_where, write_where
 from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.experiments.client import value
 from loosehanger.experiments.clients import ClientProcess
 from loosehanger.experiments.compress import CompressStep
 from loosehanger.experiments.measures import Spread, carried, milliseconds, quantile
+from loosehanger.experiments.mirror_where import DEFAULTS, KIT, ONE_MORE, SOURCE, TARGET, MirrorStep
 from loosehanger.experiments.read_where import DIRECT, MIRRORED, ReadStep
 from loosehanger.experiments.telling import Telling
 from loosehanger.experiments.write_where import ABROAD, HOME, WriteStep, judged
@@ -156,6 +158,59 @@ def test_writing_is_told_in_a_sentence() -> None:
     assert [row[-1] for row in result["tables"][1]["rows"]] == ["12.0 s", "–"]
 
 
+def test_the_steps_of_a_mirror_follow_each_other_and_single_changes_are_for_the_whole_sweep() -> None:
+    steps = mirror_where.sweep(2, quick=True)
+    assert [step[3] for step in steps[:4]] == [0.0, 0.08, 0.0, 0.08]
+    assert len(steps) == 2 * 2 * 2 * 2
+    whole = mirror_where.sweep(1, quick=False)
+    assert len(whole) == 4 * 4 + 2 * len(ONE_MORE)
+    assert len({step[:3] for step in whole}) == 4 + 2 * len(ONE_MORE)
+
+
+def test_where_a_mirror_belongs_is_told_in_a_sentence() -> None:
+    speeds = {(TARGET, KIT): 8000, (SOURCE, KIT): 1000, (TARGET, DEFAULTS): 4000, (SOURCE, DEFAULTS): 2000}
+    found = [
+        MirrorStep(
+            number, place, settings, delay,
+            p50_ms=10, p99_ms=20 + 1000 * delay,
+            records_per_s=speeds.get((place, settings), 12_000 if "16 MiB" in settings else 4000) / (1 + delay),
+        )
+        for number, place, settings, delay in mirror_where.sweep(2, quick=False)
+    ]  # fmt: skip
+    result = mirror_where.result(found, *BOTH)
+    assert result["finding"] == (
+        "At 160 ms a mirror with the kit's settings copies 6,897 records/s from europe to north-america when it runs "
+        "beside its target, and 862 beside its source; with MM2's defaults 3,448 and 1,724; at 0 ms the kit's gives "
+        "8,000 and 1,000; of single changes at 80 ms, beside the target, 'fetches of 16 MiB' gives most: 3.0 times the "
+        "defaults."
+    )
+    sweep, changes = result["tables"]
+    assert sweep["rows"][0] == ["0 ms", TARGET, KIT, "8,000", "10 ms", "20 ms"]
+    assert len(sweep["rows"]) == 16
+    assert len(changes["rows"]) == 2 * (1 + len(ONE_MORE))
+    assert len(mirror_where.result([one for one in found if one.settings in (KIT, DEFAULTS)], *BOTH)["tables"]) == 1
+
+
+def test_an_own_mirror_is_as_the_manifest_sets_it_and_names_its_copies_itself(tmp_path: Path) -> None:
+    ends = {}
+    for number, region in enumerate(BOTH):
+        file = tmp_path / f"{region}.properties"
+        file.write_text(f"bootstrap.servers=10.0.0.{number}:1\nsecurity.protocol=PLAINTEXT\n", encoding="utf-8")
+        ends[f"e-{number}"] = (Connection((f"127.0.0.1:{number}",)), file)
+    settings = own_mirror.Settings({"tasks.max": 2, "x.y": True}, {"exactly.once.source.support": "enabled"})
+    text = own_mirror.mm2_properties("t", "e-0", "e-1", ends, settings)
+    found = dict(line.split(" = ") for line in text.splitlines())
+    assert found["clusters"] == "e-0, e-1"
+    assert found["e-0.bootstrap.servers"] == "127.0.0.1:0"
+    assert found["e-1.security.protocol"] == "PLAINTEXT"
+    assert found["e-1.exactly.once.source.support"] == "enabled"
+    assert (found["e-0->e-1.tasks.max"], found["e-0->e-1.x.y"]) == ("2", "true")
+    assert (found["e-0->e-1.topics"], found["e-1->e-0.enabled"]) == ("t", "false")
+    policy = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+    text = own_mirror.mm2_properties("t", "e-0", "e-1", ends, own_mirror.Settings({"replication.policy.class": policy}))
+    assert policy not in text
+
+
 def test_compression_is_told_as_a_share_of_plain() -> None:
     left = {"none": 1.0, "gzip": 0.25, "snappy": 0.5, "lz4": 0.45, "zstd": 0.2}
     found = [
@@ -209,7 +264,7 @@ def test_the_page_needs_nothing_but_itself(page: Page) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["write"], "there is no experiment 'write'; there are read-where, write-where, compress"),
+        (["write"], "there is no experiment 'write'; there are read-where, mirror-where, write-where, comp"),
         (["--quick"], "name an experiment: read-where"),
         (["read-where", "--rounds", "0"], "'0' is not a number of rounds from 1 to 20"),
         (["read-where", "--rounds", "many"], "'many' is not a number of rounds"),
@@ -345,6 +400,11 @@ def test_one_experiment_at_a_time(tmp_path: Path) -> None:
         ("experiment-0123abcd", True),
         ("LH.EXPERIMENT-ORDERS", False),
         ("my-experiment-0123abcd", False),
+        ("experiment-0123abcd-3", True),
+        ("experiment-0123abcd-6.experiment-0123abcd-3", True),
+        ("mm2-offsets.experiment-0123abcd-6.internal", True),
+        ("experiment-0123abcd-3-4", False),
+        ("experiment-0123abcd-3.internal.more", False),
         ("LH.EXPERIMENT-0123abcd.MORE", False),
     ],
 )
