@@ -66,7 +66,8 @@ def run_playbook(playbook: str, arguments: Sequence[str], *, quiet: bool = False
                 pass_fds=[lock],
                 # A terminal's Ctrl-C would reach it twice, from there and from here; the second one ends it at once.
                 process_group=0,
-                preexec_fn=partial(end_with_parent, signal.SIGINT),
+                # Python may lose any other signal, if it comes while it imports.
+                preexec_fn=partial(end_with_parent, signal.SIGKILL),
             )
             running.process = process
             if running.interrupted:

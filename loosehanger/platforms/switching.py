@@ -248,7 +248,13 @@ def stage_conditions(lab: Lab, home: Path, scenario: Scenario, stage: str) -> li
     still = [
         mirror
         for mirror in lab.mirrors
-        if mirror.source in wiped or (at.mirrors.get(mirror.name) in REARMED and mirror.state != "running")
+        if mirror.source in wiped
+        or (
+            at.mirrors.get(mirror.name) in REARMED
+            and mirror.state != "running"
+            # The run that was interrupted may have started it, and not come to the record of that.
+            and not (again and marks.is_rearmed(home, stage, mirror))
+        )
     ]
     return [*found, *conditions(lab, moves), *standstill(lab, still)]
 
