@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -12,7 +11,6 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.parents import end_with_parent
 
 
 class KitAction(ActionBase):  # type: ignore[misc]
@@ -36,8 +34,6 @@ class KitAction(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Checks the options and does the work."""
-        # Ansible's workers have sessions of their own: they would work on after it was killed, beside what comes next.
-        end_with_parent(signal.SIGTERM)
         result: dict[str, Any] = super().run(tmp, task_vars)
         checked = ArgumentSpecValidator(self.options).validate(self._task.args)
         if checked.error_messages:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
+
+from loosehanger.parents import end_forks_with_this
 
 DOCUMENTATION = """
 name: lab
@@ -30,6 +33,12 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
     CALLBACK_NAME = "lab"
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Ansible's workers have sessions of their own. When it is killed they would work on, beside what comes next, or
+        # wait for ever for somebody to take their results.
+        end_forks_with_this(signal.SIGTERM)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """One line where the kit knows what went wrong, Ansible's dump elsewhere."""
