@@ -9,7 +9,19 @@ import pytest
 
 from loosehanger.cli import commands
 from loosehanger.ledger import Ledger
-from loosehanger.model.marks import Fence, Loss, Rescue, Wipe, keep_fence, keep_loss, keep_rescue, keep_wipe
+from loosehanger.model.marks import (
+    Fence,
+    Loss,
+    Rearmed,
+    Rescue,
+    Wipe,
+    keep_fence,
+    keep_loss,
+    keep_rearmed,
+    keep_rescue,
+    keep_wipe,
+    mark_of,
+)
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import Lab, Progress, Region
 from loosehanger.model.scenario import Scenario, read_scenario
@@ -61,6 +73,8 @@ def test_a_dry_run_lists_each_condition_and_changes_nothing(
         ("mirrors: {ab: stopped}", "", []),
         # Wiped by the run that was interrupted: there is nothing left that the mirror could read.
         ("rebuilt: [region-a], mirrors: {ab: stopped}", "failover", []),
+        # Re-armed by it, and maybe started.
+        ("mirrors: {ab: rearmed}", "failover", []),
     ],
 )
 def test_before_a_source_is_wiped_or_a_mirror_re_armed_it_is_asked_whether_it_stands_still(
@@ -72,6 +86,7 @@ def test_before_a_source_is_wiped_or_a_mirror_re_armed_it_is_asked_whether_it_st
     monkeypatch.setattr(commands, "load_lab", lambda: lab)
     monkeypatch.setattr(commands, "lab_home", lambda: tmp_path)
     keep_wipe(tmp_path, "failover", Wipe("region-a", 1000))
+    keep_rearmed(tmp_path, "failover", Rearmed(mark_of(mirror), {}))
     found: list[str] = []
 
     def standstill(_: Lab, mirrors: list[Mirror]) -> list[Condition]:
