@@ -18,7 +18,7 @@ from .clients import ClientProcess, access
 from .full_speed import SIZE, produce, write_payload
 from .ground import Ground, administration
 from .measures import Spread, milliseconds, quantile, times
-from .own_mirror import OwnMirror, Settings, settings_of
+from .own_mirror import OwnMirror, Settings, permitted, settings_of
 from .telling import Telling
 
 TARGET, SOURCE = "beside its target", "beside its source"
@@ -78,7 +78,7 @@ def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[MirrorS
     known = {KIT: settings_of(ground), DEFAULTS: Settings(), **ONE_MORE}
     places = {TARGET: ground.mirror.target, SOURCE: ground.mirror.source}
     found = []
-    with tempfile.TemporaryDirectory(prefix="lab-") as folder:
+    with tempfile.TemporaryDirectory(prefix="lab-") as folder, permitted(ground):
         payload = write_payload(Path(folder))
         for number, (_, of_one) in enumerate(groupby(steps, key=lambda step: step[:3])):
             first, *others = of_one
@@ -97,8 +97,8 @@ def _wait_for_the_copy(ground: Ground, mirror: OwnMirror) -> None:
     with administration(ground, ground.mirror.target) as admin:
 
         def missing() -> str | None:
-            mirror.check()
-            return None if mirror.copy in admin.list_topics() else "it is not there"
+            last = mirror.said()
+            return None if mirror.copy in admin.list_topics() else last or "it is not there"
 
         wait_for(missing, BOUND_S, f"{ground.mirror.target}: {mirror.copy}, which the experiment's mirror makes")
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourceType,
+)
 
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.links import CLIENT
@@ -23,7 +33,7 @@ from loosehanger.parents import end_with_parent
 from loosehanger.platforms.local.java import Java
 
 from .clients import NAME
-from .ground import Ground
+from .ground import Ground, administration, uninterrupted
 
 _ONE_PARTITION = {"offset.storage.partitions": 1, "status.storage.partitions": 1}
 _AS_THE_CLUSTER_SAYS = {
@@ -58,6 +68,33 @@ def settings_of(ground: Ground) -> Settings:
         if mirror["source"]["alias"] == ground.mirror.source_alias
     )
     return Settings(connector.get("config") or {}, spec["target"].get("config") or {})
+
+
+@contextlib.contextmanager
+def permitted(ground: Ground) -> Iterator[None]:
+    """Lets the target's administrator write in transactions, as mirrors do, under an experiment's names only.
+
+    Raises:
+        LabError: the cluster does not answer, or refuses.
+    """
+    with administration(ground, ground.mirror.target) as admin:
+        principal = f"User:{ground.at_home(ground.mirror.target).username}"
+        rules = [
+            ACL(
+                principal, "*", operation, ACLPermissionType.ALLOW,
+                ResourcePattern(ResourceType.TRANSACTIONAL_ID, prefix + ground.direct, ACLResourcePatternType.PREFIXED),
+            )
+            # Connect's workers have one for themselves, and one for each task.
+            for prefix in ("connect-cluster-", "")
+            for operation in (ACLOperation.DESCRIBE, ACLOperation.WRITE)
+        ]  # fmt: skip
+        try:
+            if failed := admin.create_acls(rules)["failed"]:
+                raise LabError(f"{ground.mirror.target}: Kafka refuses the experiment's rights: {failed[0]}")
+            yield
+        finally:
+            with uninterrupted():
+                admin.delete_acls(rules)
 
 
 class OwnMirror:
@@ -103,15 +140,16 @@ class OwnMirror:
                 preexec_fn=partial(end_with_parent, signal.SIGKILL),
             )
 
-    def check(self) -> None:
-        """Makes sure that it runs.
+    def said(self) -> str:
+        """The last that it had to say.
 
         Raises:
             LabError: it has ended.
         """
+        last = "".join(self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:])
         if self._process.poll() is not None:
-            last = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-            raise LabError(f"the experiment's mirror ended: {''.join(last) or 'it did not say why'}")
+            raise LabError(f"the experiment's mirror ended: {last or 'it did not say why'}")
+        return last
 
     def __enter__(self) -> OwnMirror:
         return self

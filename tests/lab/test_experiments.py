@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from loosehanger.experiments.ground import is_own
+from loosehanger.experiments import mirror_where
+from loosehanger.experiments.ground import choose, prepared
+from loosehanger.experiments.mirror_where import KIT, SOURCE, TARGET
+from loosehanger.experiments.telling import Telling
 from sandbox import Kit
 
 from .conftest import admin
@@ -23,6 +26,18 @@ def settings(kit: Kit) -> list[dict[str, Any]]:
     """What is set of the link, by direction."""
     (told,) = json.loads(kit.run("link", *LINK, "--json").stdout)["links"]
     return [{name: way[name] for name in ("delay", "jitter", "rate", "silent")} for way in told["directions"]]
+
+
+def own_topics(kit: Kit) -> list[str]:
+    """What experiments have left, in every region."""
+    found: list[str] = []
+    for region in (*LINK, "south-america"):
+        client = admin(kit, region)
+        try:
+            found += [topic for topic in client.list_topics() if "xperiment" in topic.lower()]
+        finally:
+            client.close()
+    return found
 
 
 def test_who_reads_directly_pays_for_each_reader_and_for_rewinding(kit: Kit, tmp_path: Path) -> None:
@@ -50,9 +65,16 @@ def test_who_reads_directly_pays_for_each_reader_and_for_rewinding(kit: Kit, tmp
         assert ocean("mirrored", consumers, "again_ocean_bytes") < 0.2 * of_one
     # What the readers of the step before say as they end arrives late.
     assert all(step["readers"] < 2000 for step in found["steps"] if step["mode"] == "mirrored")
-    for region in (*LINK, "south-america"):
-        client = admin(kit, region)
-        try:
-            assert not [topic for topic in client.list_topics() if is_own(topic)]
-        finally:
-            client.close()
+    assert own_topics(kit) == []
+
+
+def test_a_mirror_beside_its_source_copies_less_and_later(kit: Kit) -> None:
+    before = settings(kit)
+    chosen = choose(kit.lab, kit.home, *LINK)
+    steps = [(0, place, KIT, 0.08) for place in (TARGET, SOURCE)]
+    with prepared(chosen):
+        beside_target, beside_source = mirror_where.run(chosen, steps, Telling("mirror-where", len(steps), 20, 20))
+    assert beside_target.records_per_s > 2 * beside_source.records_per_s > 0
+    assert beside_target.p50_ms < beside_source.p50_ms
+    assert settings(kit) == before
+    assert own_topics(kit) == []
