@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import threading
 import time
 import traceback
 from datetime import datetime
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -27,6 +29,8 @@ from pipeline.tables import console, show_proof
 from pipeline.verdict import EXIT_CODES, judge
 
 _PRODUCTS = 10
+_REPORT = "pipeline.report"
+"""Loaded only where it is wanted."""
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -68,6 +72,9 @@ def main() -> int:
     for path in filter(None, (options.report, options.junit)):
         files.check_writable(path)
     lab = _two_clusters(options) or load_lab()
+    if options.report:
+        # Its charts take a while to load, and until they are wanted Python mostly waits for Java.
+        threading.Thread(target=import_module, args=(_REPORT,), daemon=True).start()
     try:
         evidence = Proof(lab, _start_spark, options.timeout, options.examples, _report, options.since).run()
         document = judge(evidence, lab.scenario, time.monotonic() - started)
@@ -110,9 +117,8 @@ def _write_files(options: argparse.Namespace, document: dict[str, Any], lab: Lab
 
 
 def _page(document: dict[str, Any], lab: Lab) -> str:
-    from pipeline.report import render
-
-    return render(document, _aggregates(lab))
+    page: str = import_module(_REPORT).render(document, _aggregates(lab))
+    return page
 
 
 def _broken_off(error: Exception) -> str:
