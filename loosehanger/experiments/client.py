@@ -27,6 +27,8 @@ from loosehanger.errors import LabError
 PARTITION = 0
 """Topics of experiments have one partition."""
 _POLL_MS = 200
+_END_S = 0.05
+"""How often to look how long a topic is."""
 _FETCH_MS = 100
 """How long a broker waits for more to come: a reader that rewinds has to wait for the answer that is under way."""
 
@@ -65,23 +67,30 @@ class _Reading:
         return latencies, time.monotonic() - started
 
     def follow(self, records: int, seconds: float, bound: float) -> tuple[int, float]:
-        """Reads for so long from the first arrival on, or until so many records have come.
+        """Looks how the topic grows, from the first arrival on, for so long or until so many records have come.
+
+        It does not read them: a mirror may be quicker than a reader.
 
         Returns:
-            How many came after those that were there first, and the seconds from then to the last of them.
+            How many offsets came after those that came first, and the seconds from then to the last of them.
         """
-        came, began = 0, time.monotonic()
+        pause, began, before = threading.Event(), time.monotonic(), self._end()
         first: tuple[int, float] | None = None
-        last = began
-        while came < records and (first is None or last - first[1] < seconds):
-            if time.monotonic() - began > bound:
-                raise LabError(f"{came} of {records} records arrived within {bound:.0f} seconds")
-            if number := sum(len(batch) for batch in self._consumer.poll(_POLL_MS).values()):
-                last = time.monotonic()
-                came += number
-                first = first or (came, last)
+        last = came = 0.0, 0
+        while came[1] < records and (first is None or time.monotonic() - first[1] < seconds):
+            if first is None and time.monotonic() - began > bound:
+                raise LabError(f"no record arrived within {bound:.0f} seconds")
+            pause.wait(_END_S)
+            came = time.monotonic(), self._end() - before
+            if came[1] > last[1]:
+                last = came
+                first = first or (came[1], came[0])
         assert first is not None
-        return came - first[0], last - first[1]
+        return last[1] - first[0], last[0] - first[1]
+
+    def _end(self) -> int:
+        end: int = self._consumer.end_offsets([self._place])[self._place]
+        return end
 
     def rewind(self) -> None:
         """Goes back to where it began."""
@@ -122,7 +131,7 @@ class _Clients:
         return {"latencies": latencies, "seconds": max(seconds for _, seconds in found)}
 
     def follow(self, records: int, seconds: float, bound: float) -> Any:
-        """Has the one consumer read for some seconds, and tells how many records came in how many of them."""
+        """Has the one consumer look how its topic grows for some seconds: by how much, and in how many of them."""
         (reading,) = self._readings
         came, took = reading.follow(records, seconds, bound)
         return {"records": came, "seconds": took}
