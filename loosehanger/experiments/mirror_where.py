@@ -226,8 +226,8 @@ def result(found: Sequence[MirrorStep], source: str, target: str) -> dict[str, A
             f"Each mirror is one process of MirrorMaker 2 of the experiment's own, with one task and one topic of one "
             f"partition. Records are of {SIZE:,} bytes.",
             f"Records a second: of a burst of {RECORDS:,}, for {SECONDS} s from the first arrivals on; one before it, "
-            f"which is not measured, has warmed the mirror up. p50 and p99: from production to arrival, of {RATE} records "
-            "a second.",
+            f"which is not measured, has warmed the mirror up. p50 and p99: from production to arrival, of {RATE} "
+            "records a second.",
             "The kit's settings are those of the mirror's manifest, with its transactions; MM2's defaults are at least "
             "once, without transactions.",
         ],
