@@ -24,12 +24,12 @@ from producer import words
 from producer.delivery import Delivery
 from producer.shop import TOPICS, Shop, events_per_second
 
-CATCH_UP_S = 1.0
+CATCH_UP_S = 2.0
 """How far behind its schedule the producer may be and still catch up; what is older is let go."""
 SHORTEST_WAIT_S = 0.001
 LONE_EVENT_S = 0.02
 """From how long between two events on each would go alone, and wake everything after it: brokers, mirrors, readers."""
-BEAT_S = 0.5
+BEAT_S = 1.0
 """Such events are made and sent together, so often. At most half of what may be caught up with."""
 DRAIN_LOOK_S = 0.02
 

@@ -18,17 +18,17 @@ from .clients import ClientProcess, access
 from .full_speed import SIZE, produce, write_payload
 from .ground import Ground, administration
 from .measures import Spread, milliseconds, quantile, times
-from .own_mirror import OwnMirror, Settings, permitted, settings_of
+from .own_mirror import MirrorSettings, OwnMirror, permitted, settings_of
 from .telling import Telling
 
 TARGET, SOURCE = "beside its target", "beside its source"
 KIT, DEFAULTS = "the kit's settings", "MM2's defaults"
 ONE_MORE = {
-    "exactly once": Settings({"exactly.once.support": "required"}, {"exactly.once.source.support": "enabled"}),
-    "5000 records a poll": Settings({"source.consumer.max.poll.records": 5000}),
-    "batches of 320 KiB": Settings({"producer.override.batch.size": 327_680}),
-    "fetches of 16 MiB": Settings({"source.consumer.max.partition.fetch.bytes": 16_777_216}),
-    "fetches of 64 KiB or more": Settings({"source.consumer.fetch.min.bytes": 65_536}),
+    "exactly once": MirrorSettings({"exactly.once.support": "required"}, {"exactly.once.source.support": "enabled"}),
+    "5000 records a poll": MirrorSettings({"source.consumer.max.poll.records": 5000}),
+    "batches of 320 KiB": MirrorSettings({"producer.override.batch.size": 327_680}),
+    "fetches of 16 MiB": MirrorSettings({"source.consumer.max.partition.fetch.bytes": 16_777_216}),
+    "fetches of 64 KiB or more": MirrorSettings({"source.consumer.fetch.min.bytes": 65_536}),
 }
 """What is changed of the defaults, one after the other."""
 FAR = 0.08
@@ -75,7 +75,7 @@ def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[MirrorS
     Raises:
         LabError: something does not answer, or records do not arrive.
     """
-    known = {KIT: settings_of(ground), DEFAULTS: Settings(), **ONE_MORE}
+    known = {KIT: settings_of(ground), DEFAULTS: MirrorSettings(), **ONE_MORE}
     places = {TARGET: ground.mirror.target, SOURCE: ground.mirror.source}
     found = []
     with tempfile.TemporaryDirectory(prefix="lab-") as folder, permitted(ground):

@@ -45,7 +45,7 @@ _HEAP = "256m"
 
 
 @dataclass(frozen=True)
-class Settings:
+class MirrorSettings:
     """How a mirror works, as far as that is not MM2's default."""
 
     connector: Mapping[str, Any] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Settings:
     """The Connect worker's."""
 
 
-def settings_of(ground: Ground) -> Settings:
+def settings_of(ground: Ground) -> MirrorSettings:
     """What the manifest of the ground's mirror sets."""
     (document,) = (
         document
@@ -67,7 +67,7 @@ def settings_of(ground: Ground) -> Settings:
         for mirror in spec["mirrors"]
         if mirror["source"]["alias"] == ground.mirror.source_alias
     )
-    return Settings(connector.get("config") or {}, spec["target"].get("config") or {})
+    return MirrorSettings(connector.get("config") or {}, spec["target"].get("config") or {})
 
 
 @contextlib.contextmanager
@@ -111,7 +111,7 @@ class OwnMirror:
         settings: how it works.
     """
 
-    def __init__(self, ground: Ground, topic: str, number: int, region: str, settings: Settings) -> None:
+    def __init__(self, ground: Ground, topic: str, number: int, region: str, settings: MirrorSettings) -> None:
         self.topic = topic
         aliases = source, target = f"{ground.direct}-{2 * number}", f"{ground.direct}-{2 * number + 1}"
         self.copy = f"{source}.{self.topic}"
@@ -167,7 +167,7 @@ def _way(ground: Ground, into: str, region: str) -> tuple[Connection, Path]:
 
 
 def mm2_properties(
-    topic: str, source: str, target: str, ends: Mapping[str, tuple[Connection, Path]], settings: Settings
+    topic: str, source: str, target: str, ends: Mapping[str, tuple[Connection, Path]], settings: MirrorSettings
 ) -> str:
     """What MirrorMaker 2 is started with.
 

@@ -197,7 +197,7 @@ def test_an_own_mirror_is_as_the_manifest_sets_it_and_names_its_copies_itself(tm
         file = tmp_path / f"{region}.properties"
         file.write_text(f"bootstrap.servers=10.0.0.{number}:1\nsecurity.protocol=PLAINTEXT\n", encoding="utf-8")
         ends[f"e-{number}"] = (Connection((f"127.0.0.1:{number}",)), file)
-    settings = own_mirror.Settings({"tasks.max": 2, "x.y": True}, {"exactly.once.source.support": "enabled"})
+    settings = own_mirror.MirrorSettings({"tasks.max": 2, "x.y": True}, {"exactly.once.source.support": "enabled"})
     text = own_mirror.mm2_properties("t", "e-0", "e-1", ends, settings)
     found = dict(line.split(" = ") for line in text.splitlines())
     assert found["clusters"] == "e-0, e-1"
@@ -207,7 +207,9 @@ def test_an_own_mirror_is_as_the_manifest_sets_it_and_names_its_copies_itself(tm
     assert (found["e-0->e-1.tasks.max"], found["e-0->e-1.x.y"]) == ("2", "true")
     assert (found["e-0->e-1.topics"], found["e-1->e-0.enabled"]) == ("t", "false")
     policy = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
-    text = own_mirror.mm2_properties("t", "e-0", "e-1", ends, own_mirror.Settings({"replication.policy.class": policy}))
+    text = own_mirror.mm2_properties(
+        "t", "e-0", "e-1", ends, own_mirror.MirrorSettings({"replication.policy.class": policy})
+    )
     assert policy not in text
 
 

@@ -29,6 +29,7 @@ STILL = {
     "scripts/bench/lifecycle.py": "measures the broadcast",
     "scripts/bench/mirroring.py": "measures the broadcast",
     "scripts/bench/proof.py": "measures the broadcast",
+    "scripts/bench/rest.py": "measures the broadcast",
     "scripts/bench/watching.py": "measures the broadcast",
 }
 """What still knows one, and why. Nothing stands here for longer than it is true."""

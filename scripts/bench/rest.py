@@ -1,0 +1,74 @@
+"""What a lab takes of the processor while nobody looks at it, by what its processes are.
+
+    .lab/venv/bin/python -P -m bench.rest [--scenario NAME] [--after SECONDS] [--seconds SECONDS] [--rate N]
+
+Java compiles what it runs in the minutes after the set-up, so it looks some time after that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import psutil
+
+from bench.common import machine, sandbox, succeed, table
+from sandbox import Kit
+
+KINDS = {
+    "kafka.Kafka": "nodes",
+    "ConnectDistributed": "workers",
+    "-m consumers": "consumers",
+    "-m producer": "producers",
+    "-m console": "consoles",
+    "local.relay": "relays",
+    "supervisord": "process managers",
+    "auto_restart": "process managers",
+}
+"""By what a process's command has."""
+OTHERS = "others"
+
+
+def main() -> None:
+    """Measures, and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scenario", default="03-broadcast", help="which (03-broadcast)")
+    parser.add_argument("--after", type=float, default=240, help="seconds from the set-up to the look (240)")
+    parser.add_argument("--seconds", type=float, default=60, help="how long to look (60)")
+    parser.add_argument("--rate", help="events a second of each producer, in place of its own")
+    options = parser.parse_args()
+    with sandbox() as kit:
+        succeed(kit, "setup", options.scenario, *(["-e", f"producer_rate={options.rate}"] if options.rate else []))
+        time.sleep(options.after)
+        before = used(kit)
+        time.sleep(options.seconds)
+        after = used(kit)
+    cores: dict[str, list[float]] = defaultdict(list)
+    for key, seconds in after.items():
+        cores[key[1]].append((seconds - before.get(key, seconds)) / options.seconds)
+    rows = [(kind, len(found), f"{sum(found):.3f}") for kind, found in sorted(cores.items(), key=lambda x: -sum(x[1]))]
+    total = sum(sum(found) for found in cores.values())
+    rows.append(("all", sum(map(len, cores.values())), f"{total:.3f}"))
+    print(f"{options.scenario}, {options.after:.0f} s after the set-up, for {options.seconds:.0f} s; {machine()}\n")
+    print(table(("Processes", "how many", "cores"), rows))
+
+
+def used(kit: Kit) -> dict[tuple[int, str], float]:
+    """Seconds of processor that each process of the lab has taken, by its id and kind."""
+    found = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if not Path(process.environ().get("LAB_REGION_FOLDER", "/")).is_relative_to(kit.home):
+                continue
+            command = " ".join(process.cmdline())
+            kind = next((kind for words, kind in KINDS.items() if words in command), OTHERS)
+            times = process.cpu_times()
+            found[process.pid, kind] = times.user + times.system
+    return found
+
+
+if __name__ == "__main__":
+    main()
