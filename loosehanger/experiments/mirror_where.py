@@ -24,7 +24,10 @@ from .telling import Telling
 TARGET, SOURCE = "beside its target", "beside its source"
 KIT, DEFAULTS = "the kit's settings", "MM2's defaults"
 ONE_MORE = {
-    "exactly once": MirrorSettings({"exactly.once.support": "required"}, {"exactly.once.source.support": "enabled"}),
+    "exactly once": MirrorSettings(
+        {"exactly.once.support": "required", "source.consumer.isolation.level": "read_committed"},
+        {"exactly.once.source.support": "enabled"},
+    ),
     "5000 records a poll": MirrorSettings({"source.consumer.max.poll.records": 5000}),
     "batches of 320 KiB": MirrorSettings({"producer.override.batch.size": 327_680}),
     "fetches of 16 MiB": MirrorSettings({"source.consumer.max.partition.fetch.bytes": 16_777_216}),

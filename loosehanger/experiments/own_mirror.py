@@ -141,12 +141,13 @@ class OwnMirror:
             )
 
     def said(self) -> str:
-        """The last that it had to say.
+        """The last that went wrong, by its own words; empty for nothing.
 
         Raises:
             LabError: it has ended.
         """
-        last = "".join(self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:])
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        last = next((line.strip() for line in reversed(lines) if " ERROR " in line or "Exception" in line), "")
         if self._process.poll() is not None:
             raise LabError(f"the experiment's mirror ended: {last or 'it did not say why'}")
         return last
