@@ -22,6 +22,8 @@ from loosehanger.parents import end_with_parent
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.waiting import wait_for
 
+_DEFECT = 250
+"""ansible-core's exit code for what it did not expect."""
 _END_SECONDS = 3
 """How long what was killed may take to end, and to give up the lab's lock."""
 
@@ -88,6 +90,10 @@ def run_playbook(playbook: str, arguments: Sequence[str], *, quiet: bool = False
     if not failures:
         errors = [line for line in said if re.match(r"\[?(ERROR|ansible-playbook: error)", line)] or said
         reason = re.sub(r"^\[?(ERROR|ansible-playbook: error)\]?:? *", "", errors[-1]) if errors else "no reason given"
+        if process.returncode < 0:
+            raise LabError(f"Ansible was ended by signal {-process.returncode} while it ran {playbook}; run it again")
+        if process.returncode == _DEFECT:
+            raise LabError(f"Ansible failed at {playbook}: {reason}")
         raise WrongUseError(f"Ansible refuses to run {playbook}: {reason}")
     messages = "; ".join(dict.fromkeys(failure["message"] for failure in failures))
     if all(failure["wrong_use"] for failure in failures):

@@ -61,6 +61,9 @@ if "HANG" in os.environ:
         os.setsid()
         os.closerange(0, 3)
     signal.pause()
+if "DIES" in os.environ:
+    print("[ERROR]: its last word", file=sys.stderr)
+    sys.exit(250) if os.environ["DIES"] == "250" else os.kill(os.getpid(), int(os.environ["DIES"]))
 if playbook.stem == "status":
     (file,) = (word.partition("=")[2] for word in arguments if word.startswith("status_file="))
     pathlib.Path(file).write_text((home.parent / "status.json").read_text())
@@ -454,6 +457,20 @@ def test_what_outlives_an_interrupted_stage_keeps_others_away(checkout: Checkout
     finally:
         os.kill(int(file.read_text()), signal.SIGKILL)
     assert checkout.lab("stage", "failover").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("dies", "expected"),
+    [
+        ("9", "Ansible was ended by signal 9 while it ran playbooks/05-switching/failover.yaml"),
+        ("250", "its last word"),
+    ],
+)
+def test_an_ansible_that_breaks_down_is_no_wrong_use(checkout: Checkout, dies: str, expected: str) -> None:
+    checkout.set_up()
+    done = checkout.lab("stage", "failover", DIES=dies)
+    assert done.returncode == 1
+    assert expected in done.stderr.splitlines()[-1]
 
 
 def test_an_interrupted_set_up_is_told_with_its_own_command(checkout: Checkout) -> None:
