@@ -75,18 +75,18 @@ class _Reading:
             How many offsets came after those that came first, and the seconds from then to the last of them.
         """
         pause, began, before = threading.Event(), time.monotonic(), self._end()
-        first: tuple[int, float] | None = None
-        last = came = 0.0, 0
-        while came[1] < records and (first is None or time.monotonic() - first[1] < seconds):
-            if first is None and time.monotonic() - began > bound:
+        arrivals: list[tuple[int, float]] = []
+        while not arrivals or (arrivals[-1][0] < records and time.monotonic() - arrivals[0][1] < seconds):
+            if not arrivals and time.monotonic() - began > bound:
                 raise LabError(f"no record arrived within {bound:.0f} seconds")
             pause.wait(_END_S)
-            came = time.monotonic(), self._end() - before
-            if came[1] > last[1]:
-                last = came
-                first = first or (came[1], came[0])
-        assert first is not None
-        return last[1] - first[0], last[0] - first[1]
+            came = self._end() - before
+            if came > (arrivals[-1][0] if arrivals else 0):
+                arrivals.append((came, time.monotonic()))
+        if len(arrivals) < 2:
+            raise LabError(f"all that arrived came at once within {seconds:.0f} seconds: no speed can be told")
+        (first, since), *_, (last, until) = arrivals
+        return last - first, until - since
 
     def _end(self) -> int:
         end: int = self._consumer.end_offsets([self._place])[self._place]

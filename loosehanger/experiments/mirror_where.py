@@ -41,7 +41,7 @@ RECORDS, SECONDS = 40_000, 8
 """The burst: so many records, and for how long the mirror is followed, from its first on."""
 LIVE, RATE = 200, 50
 """Before it: records whose latency is measured, and how many of them a second."""
-STEP_S, BEFORE_S, BOUND_S = 24, 15, 150
+STEP_S, BEFORE_S, BOUND_S = 24, 30, 150
 Step = tuple[int, str, str, float]
 """Round, where the mirror runs, its settings, and the delay."""
 
@@ -84,19 +84,18 @@ def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[MirrorS
     with tempfile.TemporaryDirectory(prefix="lab-") as folder, permitted(ground):
         payload = write_payload(Path(folder))
         for mirror_number, (_, of_one) in enumerate(groupby(steps, key=lambda step: step[:3])):
-            first, *others = of_one
-            _, place, settings, _ = first
+            of_mirror = list(of_one)
+            _, place, settings, _ = of_mirror[0]
             ground.link({"delay": 0, "jitter": 0, "rate": 0})
             topic = f"{ground.direct}-{mirror_number}"
             with administration(ground, ground.mirror.source) as admin:
                 admin.create_topics([NewTopic(topic, 1, -1)])
             with OwnMirror(ground, topic, mirror_number, places[place], known[settings]) as mirror:
                 _wait_for_the_copy(ground, mirror)
-                for number, step in enumerate((first, *others)):
+                # Java has compiled by then what it is going to run.
+                _measure(ground, mirror, payload, (*of_mirror[0][:-1], 0.0))
+                for step in of_mirror:
                     telling.step(f"{place}, {settings}, {time_text(step[-1])} one way")
-                    if not number:
-                        # Java has compiled by then what it is going to run.
-                        _measure(ground, mirror, payload, (*step[:-1], 0.0))
                     found.append(_measure(ground, mirror, payload, step))
     return found
 
@@ -140,7 +139,7 @@ def _measure(ground: Ground, mirror: OwnMirror, payload: Path, step: Step) -> Mi
         number, place, settings, delay,
         p50_ms=quantile(live, 0.5),
         p99_ms=quantile(live, 0.99),
-        records_per_s=came["records"] / came["seconds"] if came["seconds"] else 0.0,
+        records_per_s=came["records"] / came["seconds"],
     )  # fmt: skip
 
 

@@ -129,6 +129,14 @@ def configure(kit: Kit, worker: Mapping[str, object], connector: Mapping[str, ob
     succeed(kit, "setup", "03-broadcast", "-e", "consumer_replicas=0", "-e", "producer_replicas=0")
 
 
+def processes(kit: Kit) -> Iterator[psutil.Process]:
+    """Every process of a kit's lab."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if Path(process.environ().get("LAB_REGION_FOLDER", "/")).is_relative_to(kit.home):
+                yield process
+
+
 def admin(kit: Kit, region: str) -> KafkaAdminClient:
     """A client that may do everything in a region."""
     return KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())

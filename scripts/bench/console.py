@@ -25,6 +25,7 @@ from bench.common import (
     finished,
     machine,
     percentiles,
+    processes,
     produce,
     sandbox,
     succeed,
@@ -151,10 +152,8 @@ def signed_in(kit: Kit, name: str) -> tuple[requests.Session, WebConsole]:
 def usage(kit: Kit, mark: str) -> tuple[float, float]:
     """Seconds of processor time and megabytes of the lab's processes of a kind."""
     seconds = megabytes = 0.0
-    for process in psutil.process_iter():
+    for process in processes(kit):
         try:
-            if not process.environ().get("LAB_REGION_FOLDER", "").startswith(str(kit.home)):
-                continue
             if re.search(rf"(^|\s){re.escape(mark)}(\s|$)", " ".join(process.cmdline())):
                 times = process.cpu_times()
                 seconds += times.user + times.system

@@ -15,13 +15,12 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import psutil
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from bench.common import TARGETS, cost, machine, sandbox, succeed, table
+from bench.common import TARGETS, cost, machine, processes, sandbox, succeed, table
 from loosehanger.errors import LabError
 from sandbox import Kit
 
@@ -144,10 +143,9 @@ def settled(kit: Kit) -> int:
 def resident(kit: Kit) -> int:
     """Bytes of memory of all processes of the lab; shared pages count once."""
     total = 0
-    for process in psutil.process_iter():
+    for process in processes(kit):
         with contextlib.suppress(psutil.Error):
-            if Path(process.environ().get("LAB_REGION_FOLDER", "/")).is_relative_to(kit.home):
-                total += process.memory_full_info().pss
+            total += process.memory_full_info().pss
     return total
 
 

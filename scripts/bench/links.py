@@ -27,7 +27,7 @@ from urllib.parse import quote
 import psutil
 import requests
 
-from bench.common import configure, machine, percentiles, sandbox, table
+from bench.common import configure, machine, percentiles, processes, sandbox, table
 from bench.latency import run as latencies
 from bench.mirroring import mirrored
 from loosehanger.clients.links import ask, relay_folders
@@ -193,13 +193,10 @@ def connector_config(mirror: Mirror, new: dict[str, str] | None = None) -> dict[
 
 def relays(kit: Kit) -> Iterator[psutil.Process]:
     """The lab's relays."""
-    for process in psutil.process_iter():
-        try:
-            folder = process.environ().get("LAB_REGION_FOLDER", "")
-            if folder.startswith(str(kit.home)) and "loosehanger.platforms.local.relay" in process.cmdline():
+    for process in processes(kit):
+        with contextlib.suppress(psutil.Error):
+            if "loosehanger.platforms.local.relay" in process.cmdline():
                 yield process
-        except psutil.Error:
-            continue
 
 
 if __name__ == "__main__":

@@ -11,11 +11,10 @@ import argparse
 import contextlib
 import time
 from collections import defaultdict
-from pathlib import Path
 
 import psutil
 
-from bench.common import machine, sandbox, succeed, table
+from bench.common import machine, processes, sandbox, succeed, table
 from sandbox import Kit
 
 KINDS = {
@@ -59,10 +58,8 @@ def main() -> None:
 def used(kit: Kit) -> dict[tuple[int, str], float]:
     """Seconds of processor that each process of the lab has taken, by its id and kind."""
     found = {}
-    for process in psutil.process_iter():
+    for process in processes(kit):
         with contextlib.suppress(psutil.Error):
-            if not Path(process.environ().get("LAB_REGION_FOLDER", "/")).is_relative_to(kit.home):
-                continue
             command = " ".join(process.cmdline())
             kind = next((kind for words, kind in KINDS.items() if words in command), OTHERS)
             times = process.cpu_times()
