@@ -7,8 +7,11 @@ import json
 import os
 import platform
 import signal
+import sys
 import time
 from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -18,7 +21,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from loosehanger.errors import ExitCode
+from loosehanger.errors import ExitCode, LabError
 from loosehanger.experiments import compress, mirror_where, read_where, write_where
 from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.experiments.ground import ENDING, Ground, choose, prepared
@@ -32,6 +35,9 @@ ROUNDS = 3
 FOLDER = "experiments"
 _WIDEST = 10_000
 _SUFFIXES = ("html", "json")
+_UNFINISHED = "-unfinished"
+"""Follows the name of what is kept of an experiment that did not come to its end."""
+_MODULES = {"read-where": read_where, "mirror-where": mirror_where, "write-where": write_where, "compress": compress}
 
 
 def run(lab: Lab, options: argparse.Namespace) -> int:
@@ -43,14 +49,20 @@ def run(lab: Lab, options: argparse.Namespace) -> int:
     """
     ground = choose(lab, lab_home(), options.source, options.target)
     folder = _folder(options.output)
-    files = {suffix: folder / f"{options.name}.{suffix}" for suffix in _SUFFIXES}
-    for file in files.values():
-        check_writable(file)
-    document = _measure(ground, options.name, options.rounds or (1 if options.quick else ROUNDS), quick=options.quick)
-    from pipeline.experiment_page import render  # Matplotlib takes a while to load
-
-    write(files["json"], json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    write(files["html"], render(document))
+    rounds = options.rounds or (1 if options.quick else ROUNDS)
+    for name in (options.name, options.name + _UNFINISHED):
+        for file in _files(folder, name).values():
+            check_writable(file)
+    found = _Found(ground, options.name, rounds, quick=options.quick)
+    try:
+        found.measure()
+    except (LabError, KeyboardInterrupt):
+        if found.steps:
+            files = _write(folder, options.name + _UNFINISHED, found.document())
+            print(f"kept: {found.whole} of {rounds} rounds, {files['json']}", file=sys.stderr)
+        raise
+    document = found.document()
+    files = _write(folder, options.name, document)
     if options.json:
         print(json.dumps(document, indent=1, ensure_ascii=False))
         return ExitCode.DONE
@@ -67,36 +79,81 @@ def _folder(wanted: str | None) -> Path:
     return folder
 
 
-def _measure(ground: Ground, name: str, rounds: int, *, quick: bool) -> dict[str, Any]:
-    started, at = time.monotonic(), datetime.now(UTC)
-    source, target = ground.mirror.source, ground.mirror.target
-    module: Any = {
-        "read-where": read_where,
-        "mirror-where": mirror_where,
-        "write-where": write_where,
-        "compress": compress,
-    }[name]
-    sweep = module.sweep(rounds, quick=quick)
-    telling = Telling(name, len(sweep), module.STEP_S, module.BEFORE_S)
-    # Whoever ends it from outside wants the link back as much as somebody at a keyboard.
-    for number in ENDING:
-        signal.signal(number, _interrupt)
-    with prepared(ground):
-        steps = module.run(ground, sweep, telling)
-    return {
-        "experiment": name,
-        "shows": EXPERIMENTS[name].shows,
-        "scenario": ground.lab.scenario,
-        "mirror": ground.mirror.name,
-        "source": source,
-        "target": target,
-        "rounds": rounds,
-        "quick": quick,
-        "machine": machine(),
-        "at": at.isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - started, 1),
-        **module.result(steps, source, target),
-    }
+def _files(folder: Path, name: str) -> dict[str, Path]:
+    return {suffix: folder / f"{name}.{suffix}" for suffix in _SUFFIXES}
+
+
+def _write(folder: Path, name: str, document: Mapping[str, Any]) -> dict[str, Path]:
+    """Writes what was found; where no round is whole, there is nothing to make a page of."""
+    files = _files(folder, name)
+    write(files["json"], json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    if "finding" in document:
+        from pipeline.experiment_page import render  # Matplotlib takes a while to load
+
+        write(files["html"], render(document))
+    else:
+        files["html"].unlink(missing_ok=True)
+    return files
+
+
+class _Found:
+    """What an experiment has found so far.
+
+    Args:
+        ground: where it happens.
+        name: the experiment's.
+        rounds: how often it does everything.
+        quick: fewer steps.
+    """
+
+    def __init__(self, ground: Ground, name: str, rounds: int, *, quick: bool) -> None:
+        self._ground, self._name, self._quick = ground, name, quick
+        self._module: Any = _MODULES[name]
+        self._sweep = self._module.sweep(rounds, quick=quick)
+        self._telling = Telling(name, len(self._sweep), self._module.STEP_S, self._module.BEFORE_S)
+        self._started, self._at = time.monotonic(), datetime.now(UTC)
+        self._rounds, self._finished = rounds, False
+        self.steps: list[Any] = []
+
+    @property
+    def whole(self) -> int:
+        """How many rounds are whole: those before that of the step that has begun last, or all."""
+        begun = self._telling.begun
+        return self._rounds if self._finished else self._sweep[begun - 1][0] if begun else 0
+
+    def measure(self) -> None:
+        """Measures.
+
+        Raises:
+            WrongUseError: another experiment is running.
+            LabError: something does not answer.
+        """
+        # Whoever ends it from outside wants the link back as much as somebody at a keyboard.
+        for number in ENDING:
+            signal.signal(number, _interrupt)
+        with prepared(self._ground), closing(self._module.run(self._ground, self._sweep, self._telling)) as coming:
+            for step in coming:
+                self.steps.append(step)
+            self._finished = True
+
+    def document(self) -> dict[str, Any]:
+        """What is told of the rounds that are whole; of none, only the steps."""
+        source, target = self._ground.mirror.source, self._ground.mirror.target
+        whole = [step for step in self.steps if step.round < self.whole]
+        return {
+            "experiment": self._name,
+            "shows": EXPERIMENTS[self._name].shows,
+            "scenario": self._ground.lab.scenario,
+            "mirror": self._ground.mirror.name,
+            "source": source,
+            "target": target,
+            "rounds": self.whole,
+            "quick": self._quick,
+            "machine": machine(),
+            "at": self._at.isoformat(timespec="seconds"),
+            "seconds": round(time.monotonic() - self._started, 1),
+            **(self._module.result(whole, source, target) if whole else {"steps": [asdict(one) for one in self.steps]}),
+        }
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

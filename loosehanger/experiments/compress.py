@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -60,14 +60,13 @@ class CompressStep:
     """What the target's broker stored."""
 
 
-def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[CompressStep]:
-    """Measures.
+def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[CompressStep, None, None]:
+    """Measures; tells what it has found step by step.
 
     Raises:
         LabError: something does not answer, or records do not arrive.
     """
     source, target = ground.mirror.source, ground.mirror.target
-    found = []
     # The bytes do not depend on how slow they are.
     ground.link({"delay": 0, "jitter": 0, "rate": 0})
     copies = {"access": access(ground.at_home(target)), "topic": ground.copy, "consumers": 1}
@@ -89,17 +88,14 @@ def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[Compres
                 produce(ground, ground.mirrored, payload, RECORDS, codec if who == PRODUCER else NONE)
                 seconds = reader.answer(BOUND_S + 10)["seconds"]
                 ocean = carried(ground.link(), ground.mirror_client) - before - idle * seconds
-                found.append(
-                    CompressStep(
-                        number,
-                        who,
-                        codec,
-                        stored(at_source, ground.mirrored) - sizes[0],
-                        max(0.0, ocean),
-                        stored(at_target, ground.copy) - sizes[1],
-                    )
+                yield CompressStep(
+                    number,
+                    who,
+                    codec,
+                    stored(at_source, ground.mirrored) - sizes[0],
+                    max(0.0, ocean),
+                    stored(at_target, ground.copy) - sizes[1],
                 )
-    return found
 
 
 def _idle_rate(ground: Ground) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -72,15 +72,14 @@ class MirrorStep:
     """Of a burst, from the first arrivals on."""
 
 
-def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[MirrorStep]:
-    """Measures.
+def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[MirrorStep, None, None]:
+    """Measures; tells what it has found step by step.
 
     Raises:
         LabError: something does not answer, or records do not arrive.
     """
     known = {KIT: settings_of(ground), DEFAULTS: MirrorSettings(), **ONE_MORE}
     places = {TARGET: ground.mirror.target, SOURCE: ground.mirror.source}
-    found = []
     with tempfile.TemporaryDirectory(prefix="lab-") as folder, permitted(ground):
         payload = write_payload(Path(folder))
         for mirror_number, (_, of_one) in enumerate(groupby(steps, key=lambda step: step[:3])):
@@ -96,8 +95,7 @@ def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[MirrorS
                 _measure(ground, mirror, payload, (*of_mirror[0][:-1], 0.0))
                 for step in of_mirror:
                     telling.step(f"{place}, {settings}, {time_text(step[-1])} one way")
-                    found.append(_measure(ground, mirror, payload, step))
-    return found
+                    yield _measure(ground, mirror, payload, step)
 
 
 def _wait_for_the_copy(ground: Ground, mirror: OwnMirror) -> None:

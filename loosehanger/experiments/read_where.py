@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -78,15 +78,14 @@ class ReadStep:
         return self.consumers * RECORDS * SIZE / self.again_seconds
 
 
-def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[ReadStep]:
-    """Measures.
+def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[ReadStep, None, None]:
+    """Measures; tells what it has found step by step.
 
     Raises:
         LabError: something does not answer, or records do not arrive.
     """
     home = {region: access(ground.at_home(region)) for region in (ground.mirror.source, ground.mirror.target)}
     abroad = access(ground.abroad)
-    found = []
     with ClientProcess() as writer, ClientProcess() as readers:
         for name, topic in ((DIRECT, ground.direct), (MIRRORED, ground.mirrored)):
             writer.ask("open_writer", access=home[ground.mirror.source], topic=topic, name=name)
@@ -111,23 +110,20 @@ def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[ReadSte
             readers.ask("close_readers")
             own, own_live, own_all = (carried(link, NAME) for link in (before, between, after))
             mirror, mirror_live, mirror_all = (carried(link, ground.mirror_client) for link in (before, between, after))
-            found.append(
-                ReadStep(
-                    round=number,
-                    delay=delay,
-                    consumers=consumers,
-                    mode=mode,
-                    seconds=live["seconds"],
-                    p50_ms=quantile(live["latencies"], 0.5),
-                    p99_ms=quantile(live["latencies"], 0.99),
-                    readers=own_live - own,
-                    mirror=mirror_live - mirror,
-                    again_seconds=again["seconds"],
-                    again_readers=own_all - own_live,
-                    again_mirror=mirror_all - mirror_live,
-                )
+            yield ReadStep(
+                round=number,
+                delay=delay,
+                consumers=consumers,
+                mode=mode,
+                seconds=live["seconds"],
+                p50_ms=quantile(live["latencies"], 0.5),
+                p99_ms=quantile(live["latencies"], 0.99),
+                readers=own_live - own,
+                mirror=mirror_live - mirror,
+                again_seconds=again["seconds"],
+                again_readers=own_all - own_live,
+                again_mirror=mirror_all - mirror_live,
             )
-    return found
 
 
 def _wait_for_the_copy(ground: Ground, readers: ClientProcess) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -58,13 +58,13 @@ class WriteStep:
     """The longest time to the copy, of all records of the step; None where there is no copy."""
 
 
-def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[WriteStep]:
-    """Measures.
+def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[WriteStep, None, None]:
+    """Measures; tells what it has found step by step.
 
     Raises:
         LabError: something does not answer, or records do not arrive.
     """
-    home, found = access(ground.at_home(ground.mirror.source)), []
+    home = access(ground.at_home(ground.mirror.source))
     ways = {HOME: (home, ground.mirrored), ABROAD: (access(ground.abroad), ground.direct)}
     copies = {"access": access(ground.at_home(ground.mirror.target)), "topic": ground.copy, "consumers": 1}
     with ClientProcess() as at_home, ClientProcess() as across, ClientProcess() as reader:
@@ -89,8 +89,7 @@ def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> list[WriteSt
             arrived = reader.answer(BOUND_S + 10)
             for mode, told in written.items():
                 longest = max(arrived["latencies"]) if mode == HOME else None
-                found.append(judged((number, delay, cut), mode, told, silence, longest))
-    return found
+                yield judged((number, delay, cut), mode, told, silence, longest)
 
 
 def _silence(ground: Ground, seconds: float) -> tuple[float, float]:

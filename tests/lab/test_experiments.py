@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
+from kafka.admin import (
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePatternFilter,
+    ResourceType,
+)
 
 from loosehanger.experiments import mirror_where
 from loosehanger.experiments.ground import choose, prepared
@@ -38,6 +47,20 @@ def own_topics(kit: Kit) -> list[str]:
         finally:
             client.close()
     return found
+
+
+def own_rights(kit: Kit) -> list[str]:
+    """The rights at the target that speak of experiments."""
+    client = admin(kit, LINK[1])
+    try:
+        any_rule = ACLFilter(
+            None, None, ACLOperation.ANY, ACLPermissionType.ANY,
+            ResourcePatternFilter(ResourceType.TRANSACTIONAL_ID, None, ACLResourcePatternType.ANY),
+        )  # fmt: skip
+        rules, _ = client.describe_acls(any_rule)
+        return [name for rule in rules if "xperiment" in (name := str(rule.resource_pattern.resource_name))]
+    finally:
+        client.close()
 
 
 def test_who_reads_directly_pays_for_each_reader_and_for_rewinding(kit: Kit, tmp_path: Path) -> None:
@@ -72,9 +95,13 @@ def test_a_mirror_beside_its_source_copies_less_and_later(kit: Kit) -> None:
     before = settings(kit)
     chosen = choose(kit.lab, kit.home, *LINK)
     steps = [(0, place, KIT, 0.08) for place in (TARGET, SOURCE)]
-    with prepared(chosen):
-        beside_target, beside_source = mirror_where.run(chosen, steps, Telling("mirror-where", len(steps), 20, 20))
+    telling = Telling("mirror-where", len(steps), 20, 20)
+    with prepared(chosen), closing(mirror_where.run(chosen, steps, telling)) as coming:
+        beside_target = next(coming)
+        assert own_rights(kit)
+        (beside_source,) = coming
     assert beside_target.records_per_s > 2 * beside_source.records_per_s > 0
     assert beside_target.p50_ms < beside_source.p50_ms
     assert settings(kit) == before
     assert own_topics(kit) == []
+    assert own_rights(kit) == []

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import json
 import random
+import signal
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loosehanger.cli import completion
+from loosehanger.cli import completion, experiments
 from loosehanger.cli.command_line import COMMANDS
 from loosehanger.cli.front import answer
 from loosehanger.clients.connection import Connection
@@ -392,6 +395,55 @@ def test_one_experiment_at_a_time(tmp_path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(WrongUseError, match="another experiment is running"), ground.prepared(chosen):
             pass
+
+
+@pytest.mark.usefixtures("link")
+@pytest.mark.parametrize(
+    ("failing", "error", "reason", "whole", "steps"),
+    [
+        (2, LabError("a broker died"), "a broker died", 0, 2),
+        (len(compress.QUICK), LabError("a broker died"), "a broker died", 1, len(compress.QUICK)),
+        (len(compress.QUICK) + 2, KeyboardInterrupt(), "^$", 1, len(compress.QUICK)),
+        (0, LabError("a broker died"), "a broker died", 0, 0),
+    ],
+)
+def test_what_was_measured_before_an_experiment_failed_is_kept(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    failing: int,
+    error: BaseException,
+    reason: str,
+    whole: int,
+    steps: int,
+) -> None:
+    """Measuring takes a lab; here it only counts, and fails at a step."""
+
+    def run(_: Any, sweep: list[compress.Step], telling: Telling) -> Iterator[CompressStep]:
+        for number, step in enumerate(sweep):
+            telling.step("a step")
+            if number == failing:
+                raise error
+            yield CompressStep(*step, at_source=1_000, ocean=1_000.0, at_target=1_000)
+
+    monkeypatch.setattr(compress, "run", run)
+    monkeypatch.setattr(experiments, "prepared", lambda _: nullcontext())
+    monkeypatch.setattr(experiments, "lab_home", lambda: tmp_path)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    options = argparse.Namespace(
+        name="compress", source=None, target=None, output=str(tmp_path), rounds=2, quick=True, json=False
+    )
+    with pytest.raises(type(error), match=reason):
+        experiments.run(lab((MIRROR,), tmp_path), options)
+    kept = tmp_path / "compress-unfinished.json"
+    assert kept.exists() == bool(steps)
+    assert kept.with_suffix(".html").exists() == bool(whole)
+    assert not (tmp_path / "compress.json").exists()
+    if steps:
+        document = json.loads(kept.read_text())
+        assert (document["rounds"], len(document["steps"])) == (whole, steps)
+        assert ("finding" in document) == bool(whole)
+        assert f"kept: {whole} of 2 rounds, {kept}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
