@@ -23,7 +23,7 @@ from pipeline.clusters import Cluster
 from pipeline.cuts import freeze
 from pipeline.reading import Ranges, read_records
 from pipeline.session import fit
-from pipeline.switches import Island, Kept, Moved, islands, kept, moved
+from pipeline.switches import Island, Kept, Moved, is_behind, islands, kept, moved
 
 _LOOK_S = 0.5
 
@@ -72,12 +72,13 @@ def look(
     if unknown := [name for name in producers if name not in folders]:
         raise LabError(f"'{unknown[0]}' keeps no ledger that can be read from here")
     # What is in the ledgers by now is in the clusters by now, whatever comes after.
-    ledgers = {
-        name: [
-            replace(entry, topic=event_topic(lab.mirrors, entry.topic)) for entry in read_entries(ledger_files(folder))
-        ]
-        for name, folder in folders.items()
-    }
+    read = {name: list(read_entries(ledger_files(folder))) for name, folder in folders.items()}
+
+    def of_events(entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
+        """The same with topics' names where applications write them."""
+        return [replace(entry, topic=event_topic(lab.mirrors, entry.topic)) for entry in entries]
+
+    ledgers = {name: of_events(entries) for name, entries in read.items()}
     every = [entry for entries in ledgers.values() for entry in entries]
     report("reading what the ledgers speak of")
     found = {
@@ -112,7 +113,13 @@ def look(
         },
         groups={
             group: moved(
-                every, group, fence.cluster, fence.held_ms, found[fence.target].by_group[group], passed=passed[group]
+                every,
+                group,
+                fence.cluster,
+                fence.held_ms,
+                found[fence.target].by_group[group],
+                set(of_events(entry for entries in read.values() for entry in entries if is_behind(entry, fence))),
+                passed=passed[group],
             )
             for group, fence in groups.items()
         },

@@ -6,7 +6,7 @@ stage where everything was. All of them speak of ranges of sequence numbers, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.ledger import RUN, SEQ, LedgerEntry, Numbers, normal
-from loosehanger.model.marks import Offsets
+from loosehanger.model.marks import Fence, Offsets
 from pipeline.records import header
 
 
@@ -133,7 +133,14 @@ def kept(
 
 
 def moved(
-    entries: Iterable[LedgerEntry], group: str, cluster: str, held_ms: int, at_target: Sequence[Island], *, passed: bool
+    entries: Iterable[LedgerEntry],
+    group: str,
+    cluster: str,
+    held_ms: int,
+    at_target: Sequence[Island],
+    behind: Collection[LedgerEntry] = (),
+    *,
+    passed: bool,
 ) -> Moved:
     """Compares what a group has processed before a switch and after it with what was there for it.
 
@@ -143,6 +150,8 @@ def moved(
         cluster: the id of the target's cluster.
         held_ms: when the mirror was held: what the group has read in the target before, it has read in an earlier stay.
         at_target: the records there, each with its place.
+        behind: the entries about what lay behind the fence. What they have of records that were there before is what a
+            producer without an answer has sent again: another copy, read once.
         passed: whether the group has passed what was there when the mirror was held.
     """
     own = [entry for entry in entries if entry.kind == "processed" and entry.group == group]
@@ -150,9 +159,11 @@ def moved(
     earlier = collected(own, lambda entry: entry.cluster != cluster or entry.since < held_ms)
     since = collected(later, lambda _: True)
     between, old = _islands(at_target, BETWEEN), _islands(at_target, BEFORE, BETWEEN)
-    read_there = sum(count(both([_range(entry)], old.get(key_of(entry), []))) for entry in later)
+    of_old = [entry for entry in later if entry not in behind]
+    read_there = sum(count(both([_range(entry)], old.get(key_of(entry), []))) for entry in of_old)
     first_time = sum(
-        count(both(minus(numbers, earlier.get(key, [])), old.get(key, []))) for key, numbers in since.items()
+        count(both(minus(numbers, earlier.get(key, [])), old.get(key, [])))
+        for key, numbers in collected(of_old, lambda _: True).items()
     )
     due = old if passed else _islands(at_target, BEFORE)
     skipped = {
@@ -166,6 +177,20 @@ def moved(
         skipped=skipped,
         passed=passed,
     )
+
+
+def is_behind(entry: LedgerEntry, fence: Fence) -> bool:
+    """Whether a consumer found everything that an entry is about behind a fence.
+
+    An entry that begins before it has nothing twice: what a producer has sent again has the numbers of what is there,
+    and those of an entry only grow.
+
+    Args:
+        entry: with its topic as it is called at the target.
+        fence: how far everything was.
+    """
+    end = fence.ends.get(entry.topic, {}).get(entry.partition)
+    return entry.cluster == fence.cluster and end is not None and entry.first_offset >= end
 
 
 def islands(records: DataFrame, starts: Offsets | None = None, ends: Offsets | None = None) -> list[Island]:

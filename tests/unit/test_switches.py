@@ -7,16 +7,19 @@ from collections import Counter
 
 import pytest
 
-from loosehanger.ledger import LedgerEntry, normal
-from pipeline.switches import AFTER, BEFORE, BETWEEN, Island, Key, both, count, kept, minus, moved
+from loosehanger.ledger import Kind, LedgerEntry, normal
+from loosehanger.model.marks import Fence
+from pipeline.switches import AFTER, BEFORE, BETWEEN, Island, Key, both, count, is_behind, kept, minus, moved
 
 OLD, NEW = "old-cluster", "new-cluster"
 KEY = Key("run", "LH.T", 0)
 
 
-def entry(kind: str, cluster: str, first: int, last: int, since: int = 0, until: int = 0) -> LedgerEntry:
+def entry(
+    kind: Kind, cluster: str, first: int, last: int, since: int = 0, until: int = 0, offset: int = -1
+) -> LedgerEntry:
     group = "g" if kind == "processed" else ""
-    return LedgerEntry(kind, *KEY[:1], cluster, *KEY[1:], first, last, since, until, group)  # type: ignore[arg-type]
+    return LedgerEntry(kind, KEY.run, cluster, KEY.topic, KEY.partition, first, last, since, until, group, offset)
 
 
 def numbers(found: list[tuple[int, int]]) -> set[int]:
@@ -114,6 +117,29 @@ def test_other_groups_and_what_comes_after_the_fence_do_not_count() -> None:
     mine = [entry("processed", OLD, 0, 89), entry("processed", NEW, 70, 120), entry("processed", NEW, 100, 120)]
     found = moved([*others, *mine], "g", NEW, 0, TARGET, passed=True)
     assert (found.predicted, found.again, found.skipped) == (20, 20, {})
+
+
+def test_what_a_producer_sent_again_is_another_copy_and_not_read_again() -> None:
+    # It had no answer to 85 to 94, which were mirrored; the group reads them, and then their copies behind the fence.
+    again = entry("processed", NEW, 85, 120)
+    ledgers = [entry("processed", OLD, 0, 79), entry("processed", NEW, 70, 94), again]
+    found = moved(ledgers, "g", NEW, 0, TARGET, {again}, passed=True)
+    assert (found.predicted, found.again, found.skipped) == (10, 10, {})
+    # Nor are they skipped, where the copy is all that it has read.
+    ledgers = [entry("processed", OLD, 0, 79), entry("processed", NEW, 70, 84), again]
+    found = moved(ledgers, "g", NEW, 0, TARGET, {again}, passed=True)
+    assert (found.predicted, found.again, found.skipped) == (10, 10, {})
+
+
+@pytest.mark.parametrize(
+    ("cluster", "offset", "behind"), [(NEW, 99, False), (NEW, 100, True), (NEW, 500, True), (OLD, 500, False)]
+)
+def test_what_lies_behind_a_fence_was_found_in_its_cluster_at_its_end_or_later(
+    cluster: str, offset: int, behind: bool
+) -> None:
+    fence = Fence("mm2/old", "old", "new", NEW, 0, {KEY.topic: {KEY.partition: 100}})
+    assert is_behind(entry("processed", cluster, 0, 9, offset=offset), fence) == behind
+    assert not is_behind(entry("processed", cluster, 0, 9, offset=offset), Fence("mm2/old", "old", "new", NEW, 0, {}))
 
 
 @pytest.mark.parametrize("seed", range(100))
