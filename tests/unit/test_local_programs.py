@@ -76,6 +76,17 @@ def test_what_a_program_writes_into_its_claim_outlives_it(region: LocalRegion) -
     assert not note.parent.exists()
 
 
+def test_a_program_whose_end_was_interrupted_ends_the_next_time(region: LocalRegion) -> None:
+    apply(region, manifests(), ready_seconds=20)
+    # What whoever ended it came to: the file is gone, and the process manager knows nothing of it.
+    (region.folder / "programs" / "writer.conf").unlink()
+    assert [state.name for state in states(region)] == ["writer"]
+    none = list(read_manifests("file.yaml", TEXT.replace("  template:", "  replicas: 0\n  template:")))
+    apply(region, none, ready_seconds=5)
+    assert states(region) == []
+    assert len(marked_processes(region)) == 1, "the process manager"
+
+
 def test_a_claim_that_is_not_there_is_named(region: LocalRegion) -> None:
     with pytest.raises(LabError, match="region-a: Deployment/writer: there is no claim 'notes'"):
         apply(region, manifests(without="PersistentVolumeClaim"), ready_seconds=20)

@@ -125,17 +125,22 @@ def run(region: LocalRegion, process: Process, *, when: bool = True) -> bool:
 
 def remove(region: LocalRegion, names: Iterable[str]) -> bool:
     """Stops processes, all at once, and forgets them; True when there was anything to remove."""
-    present = [name for name in names if _program_file(region, name).exists()]
-    for name in present:
-        _program_file(region, name).unlink()
-    if present and is_supervised(region):
+    wanted = set(names)
+    files = [path for name in wanted if (path := _program_file(region, name)).exists()]
+    for path in files:
+        path.unlink()
+    known: list[str] = []
+    if is_supervised(region):
         with _supervisor(region) as supervisor:
-            for name in present:
+            # Whoever was interrupted here has deleted a file, and no more.
+            known = sorted({info["group"] for info in supervisor.getAllProcessInfo()} & wanted)
+            for name in known:
                 _ignoring_faults(supervisor.stopProcessGroup, name, False)
-            # Whoever does not end is killed by supervisor, each after its own bound.
-            wait_for(lambda: _stopping(supervisor, present), 330, f"{region.name}: ending processes")
-            _update(supervisor)
-    return bool(present)
+            if known:
+                # Whoever does not end is killed by supervisor, each after its own bound.
+                wait_for(lambda: _stopping(supervisor, known), 330, f"{region.name}: ending processes")
+                _update(supervisor)
+    return bool(files or known)
 
 
 @dataclass(frozen=True)
