@@ -42,7 +42,8 @@ T = TypeVar("T")
 _DRAINING = "draining (producers stay stopped, and nothing has moved: run the stage again)"
 _SETTLING = "waiting for the groups' offsets (their members stay stopped, and nothing has moved: run the stage again)"
 _SETTLED_SECONDS = 6.0
-"""So long a group's offset does not grow before it counts as translated: the kit's mirrors do so every two seconds."""
+"""So long a group's offset does not grow before it counts as translated: the kit's mirrors do so every two seconds, or
+sooner."""
 _DELETING_SECONDS = 30
 _COUNTED = 1000
 """Of so many offsets it is counted how many are records: markers of transactions take offsets, and are none."""
@@ -111,12 +112,17 @@ class LiveMirror:
         topics = [target_topic(self._mirror, topic) for topic in self.topics()]
         return _records(self._target, self._target.committed(group, topics), self._target.ends(topics))
 
-    def conditions(self) -> Iterator[Condition]:
-        """What must hold before producers may be stopped for a planned switch."""
+    def conditions(self, *, begun: bool) -> Iterator[Condition]:
+        """What must hold before producers may be stopped for a planned switch.
+
+        Args:
+            begun: whether the switch was begun and interrupted: that run may have stopped the mirror already.
+        """
         name = self._mirror.name
-        states = self.states()
-        told = ", ".join(sorted(set(states)))
-        yield Condition(f"{name}: connectors and tasks", told, "RUNNING, each of them", set(states) == {"RUNNING"})
+        states = set(self.states())
+        told = ", ".join(sorted(states))
+        right = {"RUNNING", "STOPPED"} if begun else {"RUNNING"}
+        yield Condition(f"{name}: connectors and tasks", told, "RUNNING, each of them", states <= right)
         behind = self.behind()
         yield Condition(f"{name}: records behind", f"{behind:,}", f"{MOST_BEHIND:,} or less", behind <= MOST_BEHIND)
         groups = self.groups
@@ -206,14 +212,21 @@ class LiveMirror:
         return None
 
 
-def conditions(lab: Lab, mirrors: Sequence[Mirror]) -> list[Condition]:
+def conditions(lab: Lab, mirrors: Sequence[Mirror], *, begun: bool = False) -> list[Condition]:
     """What must hold before a planned switch away from what these mirrors copy, and whether it does.
+
+    Args:
+        lab: what is set up.
+        mirrors: which.
+        begun: whether the switch was begun and interrupted.
 
     Raises:
         LabError: a cluster or Connect does not answer.
     """
     return [
-        condition for mirror in mirrors for condition in _with_flow(lab, mirror, lambda flow: list(flow.conditions()))
+        condition
+        for mirror in mirrors
+        for condition in _with_flow(lab, mirror, lambda flow: list(flow.conditions(begun=begun)))
     ]
 
 
@@ -256,7 +269,7 @@ def stage_conditions(lab: Lab, home: Path, scenario: Scenario, stage: str) -> li
             and not (again and marks.is_rearmed(home, stage, mirror))
         )
     ]
-    return [*found, *conditions(lab, moves), *standstill(lab, still)]
+    return [*found, *conditions(lab, moves, begun=stage == lab.unfinished), *standstill(lab, still)]
 
 
 def standstill(lab: Lab, mirrors: Iterable[Mirror]) -> list[Condition]:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -223,38 +219,3 @@ def test_a_group_that_was_set_back_reads_more_again_than_was_predicted(kit: Kit)
     stage(kit, "failover", "-e", "producer_rate=50")
     again = of_kind(proof(kit, 1)[f"groups:{GROUP}:europe"], "read_again")
     assert again["count"] > again["details"]["predicted"]
-
-
-def interrupt(kit: Kit, name: str, after_s: float, number: signal.Signals) -> bool:
-    """Interrupts a stage that has run for so long; tells whether it had not ended by then."""
-    command = [sys.executable, "-P", "-m", "loosehanger.cli", "stage", name, "-e", "producer_rate=50"]
-    with subprocess.Popen(
-        command, cwd=kit.root, env=kit.variables(), stdout=subprocess.DEVNULL, start_new_session=True
-    ) as process:
-        try:
-            assert process.wait(after_s) == 0
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, number)
-    return process.returncode != 0
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
-def test_stages_that_are_interrupted_again_and_again_end_right(kit: Kit, number: signal.Signals) -> None:
-    for name in ("failover", "rebuild", "failback"):
-        begun = 0
-        # Whatever they have come to by then.
-        for after_s in (4, 7, 10):
-            interrupted = interrupt(kit, name, after_s, number)
-            if interrupted and kit.lab.unfinished == name:
-                begun += 1
-                refused = kit.run("stage", "switchover")
-                assert refused.returncode == 2, refused.stdout
-                assert f"'{name}' was begun and not finished" in refused.stderr
-        assert begun, f"{name} was never interrupted in its midst"
-        stage(kit, name, "-e", "producer_rate=50")
-        assert kit.run("status").returncode == 0
-    claims = proof(kit, 0)
-    again = of_kind(claims[f"groups:{GROUP}:north-america"], "read_again")
-    assert (again["count"], again["details"]["predicted"]) == (0, 0)
-    there = present(kit, "europe")
-    assert set(there.values()) == {1}

@@ -329,6 +329,22 @@ def test_a_region_in_which_somebody_reads_still_does_not_go(lab: Lab) -> None:
     assert switching.use_condition(cast(Any, lab), "region-a").holds, "what a group has committed is no use of it"
 
 
+def test_a_stage_that_was_interrupted_when_it_had_stopped_a_mirror_may_run_again(lab: Lab, tmp_path: Path) -> None:
+    folder(tmp_path, TEXT)
+    scenario = read_scenario("99-test", tmp_path)
+    lab.states = ["STOPPED", "STOPPED"]
+
+    def right() -> bool:
+        found = switching.stage_conditions(cast(Any, lab), tmp_path, scenario, "failover")
+        return {condition.what: condition.holds for condition in found}["ab: connectors and tasks"]
+
+    assert not right(), "somebody else has stopped it"
+    lab.unfinished = "failover"
+    assert right()
+    lab.states = ["STOPPED", "FAILED"]
+    assert not right()
+
+
 def test_of_a_region_that_has_gone_already_nothing_is_asked(lab: Lab, tmp_path: Path) -> None:
     """A stage may be interrupted while a region goes, and is run again."""
     table = "failover: {after: [setup], fenced: [region-a], gone: [region-a], mirrors: {ab: absent}}"
