@@ -35,7 +35,7 @@ def main() -> int:
         LabError: a region cannot be read.
     """
     options = arguments().parse_args()
-    document = sum_up(lambda little: start_session("aggregate", little=little), load_lab(), options.products)
+    document = sum_up(lambda records: start_session("aggregate", records=records), load_lab(), options.products)
     if options.json:
         print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
     else:

@@ -96,8 +96,8 @@ def main() -> int:
     return int(code if written or code != ExitCode.DONE else ExitCode.INCONCLUSIVE)
 
 
-def _start_spark(little: bool) -> SparkSession:
-    return start_session("prove", little=little)
+def _start_spark(records: int) -> SparkSession:
+    return start_session("prove", records=records)
 
 
 def _write_files(options: argparse.Namespace, document: dict[str, Any], lab: Lab) -> bool:

@@ -31,7 +31,7 @@ from pipeline.forbidden import Present, named_like, scan, to_scan
 from pipeline.latency import LatencySampler
 from pipeline.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress, standing, wait_for_mirror
 from pipeline.reading import read_records
-from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive, is_little
+from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
 from pipeline.shortfall import shortfalls
 from pipeline.switch_evidence import look
 
@@ -60,7 +60,7 @@ class Proof:
     def __init__(
         self,
         lab: Lab,
-        start_spark: Callable[[bool], SparkSession],
+        start_spark: Callable[[int], SparkSession],
         timeout_s: float,
         examples: int,
         report: Report,
@@ -87,7 +87,7 @@ class Proof:
         """Carries the proof out, in the order of its argument."""
         try:
             self._find_flows()
-            self._spark: Future[SparkSession] = self._threads.submit(self._start_spark, self._are_few())
+            self._spark: Future[SparkSession] = self._threads.submit(self._start_spark, self._records())
             self._start_sampling()
             self._freeze_cuts()
             configs = self._start_comparing_configs()
@@ -159,15 +159,15 @@ class Proof:
             for claim in claims:
                 self._found.findings.append(Finding("undecided", "undecides", claim.id, details={"reason": str(error)}))
 
-    def _are_few(self) -> bool:
-        """Whether there are few records to compare: for them Java is started with other settings."""
+    def _records(self) -> int:
+        """About how many records there are to compare: Java is started with settings to match."""
         regions = sorted({flow.source for flow in self._found.flows})
         try:
             frozen = [freeze(self._clusters[region], self._topics_of(region)) for region in regions]
         except NoAnswerError:
-            return False  # It has just answered. What follows says so if it does no more.
+            return 0  # It has just answered. What follows says so if it does no more.
         records = sum(end - start for ranges in frozen for start, end in ranges.values())
-        return is_little(records * (1 + len(self._mirrors())))
+        return records * (1 + len(self._mirrors()))
 
     def _topics_of(self, region: str) -> list[str]:
         return sorted({flow.topic for flow in self._found.flows if flow.source == region})

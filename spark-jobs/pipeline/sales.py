@@ -16,15 +16,15 @@ from pipeline import aggregates
 from pipeline.clusters import Cluster, NoAnswerError
 from pipeline.cuts import freeze
 from pipeline.reading import Ranges, read_records, read_regions
-from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive, is_little
+from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
 from pipeline.times import iso
 
 
-def sum_up(start_spark: Callable[[bool], SparkSession], lab: Lab, products: int) -> dict[str, Any]:
+def sum_up(start_spark: Callable[[int], SparkSession], lab: Lab, products: int) -> dict[str, Any]:
     """Reads every region's events and sums them up.
 
     Args:
-        start_spark: makes the session, given whether there is little to do.
+        start_spark: makes the session, given how many records there are to read.
         lab: what is set up.
         products: how many products to list, by revenue.
 
@@ -39,7 +39,7 @@ def sum_up(start_spark: Callable[[bool], SparkSession], lab: Lab, products: int)
     try:
         ranges = {name: _event_topics(lab, name, cluster) for name, cluster in clusters.items()}
         records = sum(end - start for wanted in ranges.values() for start, end in wanted.values())
-        spark = start_spark(is_little(records))
+        spark = start_spark(records)
         fit(spark, records)
         return _document(spark, lab, clusters, ranges, products)
     except NoAnswerError as error:

@@ -24,9 +24,19 @@ from pipeline.spark_log import SparkLog
 _RECORDS_A_PARTITION = 500_000
 _MOST_PARTITIONS = 400
 _FEW_RECORDS = 50_000
+_MANY_RECORDS = 2_000_000
 # Only the first of Java's two compilers: the second costs a third of such a job, and has hardly begun when it ends.
 # With one compiler Java's room for code is small, and each time it fills a collection of everything is due.
-_LITTLE_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xmn300m"
+# Spark's launcher gets all of it as well, has less of a heap, and would tell on standard output.
+_LITTLE_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xmn300m -Xlog:gc+ergo=off"
+# Half of a short run's work would be compiling code that is hardly used again: only what is really hot is worth it.
+# What goes on and on, in small rounds, is none the slower for it.
+_SOME_JAVA = (
+    "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+# Large inputs leave much to collect, on all cores; and what they run is worth compiling soon.
+_MUCH_JAVA = "-XX:+UseParallelGC"
 _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Expressions are evaluated as they are, without classes made for them: the same results, begun sooner."""
@@ -48,7 +58,7 @@ _stopped_for = ""
 
 
 def start_session(
-    name: str, patience_s: float = _PATIENCE_S, *, in_order: bool = False, little: bool = False
+    name: str, patience_s: float = _PATIENCE_S, *, in_order: bool = False, records: int | None = None
 ) -> SparkSession:
     """The session; everything about it is up to whoever submits the job, except that its time is UTC.
 
@@ -57,15 +67,15 @@ def start_session(
         patience_s: how long a job may wait without any executor before the application is ended, in seconds.
         in_order: whether the application is going to end what it has begun when it is told to end by a signal to its
             whole group of processes. Otherwise the Java machine takes the signal as well, and is gone first.
-        little: whether there is little to do: the Java machine begins quicker then, and never gets as quick.
+        records: how many there are to read: with few, Java begins quicker, and never gets as quick. None for a job
+            that goes on and on.
 
     Raises:
         SparkEndedError: the Java machine does not start, or a cluster refuses or ends the application.
     """
     global _log
     _log = SparkLog.of_this_job()
-    if little:
-        os.environ["LAB_SPARK_JAVA"] = _LITTLE_JAVA
+    os.environ["LAB_SPARK_JAVA"] = _java_options(records)
     try:
         if in_order:
             # It ends with this process all the same, of which it has a pipe.
@@ -79,6 +89,14 @@ def start_session(
     if not (spark.sparkContext.master or "").startswith("local"):
         threading.Thread(target=_end_without_executors, args=(spark, patience_s), daemon=True).start()
     return spark
+
+
+def _java_options(records: int | None) -> str:
+    if records is None:
+        return _SOME_JAVA
+    if is_little(records):
+        return _LITTLE_JAVA
+    return _SOME_JAVA if records < _MANY_RECORDS else _MUCH_JAVA
 
 
 def session_beside(spark: SparkSession) -> SparkSession:

@@ -47,13 +47,8 @@ _CONF = {
         "spark.sql.streaming.minBatchesToRetain=10",
     ),
 }
-_JAVA_OPTIONS = (
-    # Plans of many flows are deep, and so is what walks through them. Unused, it costs nothing.
-    "-Xss64m -XX:+UseSerialGC "
-    # Half of a short run's work would be compiling code that is hardly used again: only what is really hot is worth it.
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
-    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
-)
+# Plans of many flows are deep, and so is what walks through them. Unused, it costs nothing.
+_JAVA_OPTIONS = "-Xss64m"
 
 
 def arguments() -> argparse.ArgumentParser:

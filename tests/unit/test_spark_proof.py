@@ -263,7 +263,7 @@ def test_what_a_chain_carries_is_waited_for_at_each_hop(
 
 
 def test_without_spark_the_reason_is_told_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(_: bool) -> Any:
+    def start(_: int) -> Any:
         raise SparkEndedError("Spark did not start: x")
 
     document = judge(Proof(lab, start, 1, 5, lambda _: None).run(), "test", 1.0)

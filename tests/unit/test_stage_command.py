@@ -94,7 +94,7 @@ def test_before_a_source_is_wiped_or_a_mirror_re_armed_it_is_asked_whether_it_st
         return []
 
     monkeypatch.setattr(switching, "standstill", standstill)
-    monkeypatch.setattr(switching, "conditions", lambda *_: [])
+    monkeypatch.setattr(switching, "conditions", lambda *_, **__: [])
     commands._show_conditions(read_scenario("99-test", tmp_path), "failover")
     assert found == asked
 
