@@ -3,8 +3,8 @@
     .lab/venv/bin/python -P -m bench.console [--rate N] [--seconds N] [--viewers N]
 
 ProducerPerformance writes at a steady rate. Half of the viewers follow the control room's map, half its live messages;
-some of those read slowly on purpose, and are to lose messages instead of making the console keep them. In the last run
-viewers come and go all the time: what the consoles' memory grows by then tells whether something is left behind.
+some read slowly on purpose. One more looks at the clock. In the last run viewers come and go all the time: what the
+consoles' memory grows by then tells whether something is left behind.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import time
 from dataclasses import dataclass
 
 import psutil
-import requests
 
 from bench.common import (
     TARGETS,
@@ -32,7 +31,7 @@ from bench.common import (
     table,
 )
 from bench.mirroring import create
-from loosehanger.model.record import WebConsole
+from bench.viewers import MAP, signed_in, viewers
 from sandbox import Kit
 
 SIZE = 300
@@ -70,9 +69,9 @@ def main() -> None:
         create(kit, TOPIC)
         runs = (("nobody looks", 0, 1, False), (f"{options.viewers} viewers", options.viewers, 1, False),
                 (f"{options.viewers} viewers who come and go", options.viewers, 3, True))  # fmt: skip
-        for name, viewers, times, restless in runs:
+        for name, number, times, restless in runs:
             seconds = options.seconds * times
-            costs, lag, latencies = run(kit, options.rate, seconds, viewers, restless=restless)
+            costs, lag, latencies = run(kit, options.rate, seconds, number, restless=restless)
             for kind, cost in costs.items():
                 hourly = cost.grown / seconds * 3600
                 rows.append(
@@ -88,65 +87,45 @@ def main() -> None:
 
 
 def run(
-    kit: Kit, rate: int, seconds: int, viewers: int, *, restless: bool
+    kit: Kit, rate: int, seconds: int, number: int, *, restless: bool
 ) -> tuple[dict[str, KindCost], int, tuple[float, float, float]]:
     """Has events written and people look: each kind of process's cost, the mirrors' lag, and how often views come."""
     ending = threading.Event()
-    gaps: list[float] = [0.0]
+    gaps: list[float] = []
     writing = produce(kit, TOPIC, rate * (seconds + WARM_UP_S), SIZE, throughput=rate)
-    people = [
-        threading.Thread(target=look, args=(kit, number, ending, gaps, restless), daemon=True)
-        for number in range(viewers)
-    ]
-    for person in people:
-        person.start()
-    ending.wait(WARM_UP_S)  # what is not measured
-    before = {kind: usage(kit, mark) for kind, mark in KINDS.items()}
-    ending.wait(seconds)  # what is measured
-    after = {kind: usage(kit, mark) for kind, mark in KINDS.items()}
-    ending.set()
+    person = threading.Thread(target=look, args=(kit, ending, gaps), daemon=True)
+    with viewers(kit, number, restless=restless):
+        ending.wait(WARM_UP_S)  # what is not measured
+        if number:
+            person.start()
+        before = {kind: usage(kit, mark) for kind, mark in KINDS.items()}
+        ending.wait(seconds)  # what is measured
+        after = {kind: usage(kit, mark) for kind, mark in KINDS.items()}
+        ending.set()
     finished(writing)
     clients = [admin(kit, region) for region in ("europe", *TARGETS)]
     ends = [end_offsets(client, TOPIC) for client in clients]
     for client in clients:
         client.close()
-    for person in people:
-        person.join(timeout=15)
     costs = {
         kind: KindCost((after[kind][0] - before[kind][0]) / seconds, after[kind][1], after[kind][1] - before[kind][1])
         for kind in KINDS
     }
-    return costs, max(0, ends[0] - min(ends[1:])), percentiles(gaps)
+    return costs, max(0, ends[0] - min(ends[1:])), percentiles(gaps or [0.0])
 
 
-def look(kit: Kit, number: int, ending: threading.Event, gaps: list[float], restless: bool) -> None:
-    """One viewer: of the map, or of messages, of which every fifth reads slowly."""
+def look(kit: Kit, ending: threading.Event, gaps: list[float]) -> None:
+    """The one viewer who has a watch: how long after each other views of the map come."""
     browser, console = signed_in(kit, "control-room")
-    path = "/events/views/map" if number % 2 else "/events/messages"
-    slow = number % 10 == 0
-    while not ending.is_set():
-        until = time.monotonic() + (3 + number % 5 if restless else 3600)
-        last = time.monotonic()
-        with browser.get(f"{console.url}{path}", stream=True, timeout=15) as answer:
-            for chunk in answer.iter_content(1024 if slow else 65536):
+    last = None
+    with browser.get(f"{console.url}{MAP}", stream=True, timeout=60) as answer:
+        for line in answer.iter_lines(65536):
+            if line == b"event: view":
                 now = time.monotonic()
-                if b"event: view" in chunk and path.endswith("map"):
-                    gaps.append(now - last)
-                    last = now
-                if ending.wait(0.5 if slow else 0) or now > until:
-                    break
-
-
-def signed_in(kit: Kit, name: str) -> tuple[requests.Session, WebConsole]:
-    """Somebody in front of a console."""
-    region, console = next(
-        (region, console) for region in kit.lab.regions.values() for console in region.consoles if console.name == name
-    )
-    browser = requests.Session()
-    browser.trust_env = False
-    form = {"username": console.username, "password": region.connection(console.username).password}
-    browser.post(f"{console.url}/sign-in", data=form, timeout=30, allow_redirects=False).raise_for_status()
-    return browser, console
+                gaps += [now - last] if last else []
+                last = now
+            if ending.is_set():
+                break
 
 
 def usage(kit: Kit, mark: str) -> tuple[float, float]:

@@ -1,10 +1,10 @@
 """What a disaster costs: North America dies in the active/passive scenario, again and again, while events are written.
 
-    .lab/venv/bin/python -P -m bench.disaster [--rounds N] [--rate N] [--held-back RATE]
+    .lab/venv/bin/python -P -m bench.disaster [--rounds N] [--rate N] [--held-back RATE] [--planned]
 
 Each round is a lab of its own. Its ``failover`` tells how long each leg took, and its proof which acknowledged records
 are lost, how old the oldest of them was, and what the group read again. With ``--held-back`` the link that the mirror
-reads through is that narrow in a second series.
+reads through is that narrow in a second series. With ``--planned`` nothing dies, and it is its ``switchover``.
 """
 
 from __future__ import annotations
@@ -35,21 +35,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10, help="how often (10)")
     parser.add_argument("--rate", type=int, default=1_000, help="events a second (1000)")
     parser.add_argument("--held-back", metavar="RATE", help="of the link in a second series, as in 200kB/s")
+    parser.add_argument("--planned", action="store_true", help="switch while both regions live")
     options = parser.parse_args()
+    stage = "switchover" if options.planned else "failover"
     for link_rate in ("", *([options.held_back] if options.held_back else [])):
         figures: dict[str, list[float]] = defaultdict(list)
         for _ in range(options.rounds):
             with sandbox() as kit:
-                for name, value in one_round(kit, options.rate, link_rate):
+                for name, value in one_round(kit, stage, options.rate, link_rate):
                     figures[name].append(value)
                     print(f"{name}: {value:,.1f}", flush=True)
         held = f", mirror held back by a link of {link_rate}" if link_rate else ""
-        print(f"\n{options.rate:,} events/s, {options.rounds} rounds{held}; {machine()}\n")
+        print(f"\n{stage}, {options.rate:,} events/s, {options.rounds} rounds{held}; {machine()}\n")
         print(table(("What", "least", "median", "most"), [_row(*found) for found in figures.items()]), "\n")
 
 
-def one_round(kit: Kit, rate: int, link_rate: str) -> Iterator[tuple[str, float]]:
-    """Lets North America die; yields what that took and cost."""
+def one_round(kit: Kit, stage: str, rate: int, link_rate: str) -> Iterator[tuple[str, float]]:
+    """Carries the stage out; yields what that took and cost."""
     succeed(kit, "setup", SCENARIO, "-e", f"producer_rate={rate}")
     if link_rate:
         succeed(kit, "link", SOURCE, TARGET, "--rate", link_rate)
@@ -62,8 +64,11 @@ def one_round(kit: Kit, rate: int, link_rate: str) -> Iterator[tuple[str, float]
         )
     finally:
         client.close()
-    succeed(kit, "stage", "failover", "-e", f"producer_rate={rate}")
-    proved = cost(kit, (sys.executable, "-P", "-m", "loosehanger.cli", "prove", "--json", "--timeout", "120"))
+    prove = (sys.executable, "-P", "-m", "loosehanger.cli", "prove", "--json", "--timeout", "120")
+    if not link_rate:
+        yield "proof of the copy before, s", cost(kit, prove).seconds
+    succeed(kit, "stage", stage, "-e", f"producer_rate={rate}")
+    proved = cost(kit, prove)
     document = json.loads(proved.output)
     # Records that died with their region are lost: that is disproved, and what this measures.
     if proved.code not in (0, 1):

@@ -1,6 +1,6 @@
-"""What a ledger costs a producer and a consumer: processor time with one and without, in turns, against a real cluster.
+"""What a ledger costs a producer and a consumer: processor time with one and without, in turns.
 
-Usage: python scripts/bench/ledger.py --config CLIENT.properties [--events N] [--rate N] [--rounds N]
+.lab/venv/bin/python -P -m bench.ledger [--events N] [--rate N] [--rounds N]
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench.common import configure, machine, sandbox
+
 
 def cpu_seconds(*command: str) -> float:
     """The processor time of a program, its start included."""
@@ -24,14 +26,20 @@ def cpu_seconds(*command: str) -> float:
 
 
 def main() -> None:
-    """Measures, and prints a line for each program."""
+    """Makes a lab, and measures."""
     command = argparse.ArgumentParser(description=__doc__)
-    command.add_argument("--config", type=Path, required=True, help="client properties of a user who may do everything")
     command.add_argument("--events", type=int, default=40_000)
     command.add_argument("--rate", default="5000")
     command.add_argument("--rounds", type=int, default=3)
     options = command.parse_args()
-    config = str(options.config)
+    with sandbox() as kit:
+        configure(kit, {}, {})
+        measure(str(kit.lab.region("europe").clients["admin"]), options)
+    print(machine())
+
+
+def measure(config: str, options: argparse.Namespace) -> None:
+    """Measures with a user who may do everything, and prints a line for each program."""
     producer = ("producer", "--config", config, "--rate", options.rate, "--events", str(options.events), "--seed", "1")
     consumer = ("consumers", "--config", config, "--max", str(options.events), "--group")
     with tempfile.TemporaryDirectory() as folder:

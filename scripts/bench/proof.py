@@ -1,10 +1,10 @@
 """What a proof costs: records a second and memory, beside reading alone and beside a comparison in plain Python.
 
-    .lab/venv/bin/python -P -m bench.proof [--millions N ...]
+    .lab/venv/bin/python -P -m bench.proof [--millions N ...] [--size BYTES]
 
 For each size a topic of three partitions is filled in Europe and mirrored to North America; then ``prove`` compares the
 two clusters, Kafka's ConsumerPerformance reads the same topics, and for the smallest size a single process with
-kafka-python counts records by their content.
+kafka-python counts records by their content. The other mirror is stopped meanwhile.
 
 With ``--beside COMMAND`` another ``prove`` (of an older checkout, say) compares the same clusters, in turn with it.
 """
@@ -26,10 +26,10 @@ from kafka import KafkaConsumer, TopicPartition
 
 from bench.common import admin, configure, cost, end_offsets, finished, kafka_tool, machine, produce, sandbox, table
 from bench.mirroring import create, delete
+from loosehanger.clients.connect import Rest
 from sandbox import Kit
 
-SIZE = 300
-TARGET = "north-america"
+TARGET, OTHER = "north-america", "south-america"
 LOOK_S = 0.2
 ARRIVAL_S = 1800
 
@@ -38,6 +38,7 @@ def main() -> None:
     """Measures, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--millions", type=float, nargs="+", default=[1, 5, 20], help="millions of records (1 5 20)")
+    parser.add_argument("--size", type=int, default=300, help="bytes of a record (300)")
     parser.add_argument("--beside", metavar="COMMAND", help="another prove command, run in turn with this one")
     parser.add_argument("--rounds", type=int, default=5, help="proofs of each of the two with --beside (5)")
     arguments = parser.parse_args()
@@ -45,10 +46,12 @@ def main() -> None:
     rows, costs = [], []
     with sandbox() as kit:
         configure(kit, {}, {})
+        (other,) = kit.lab.region(OTHER).mirrors
+        Rest.of(other.connect).act(other.connector, "stop")
         for number, records in enumerate(sizes):
             topic = f"LH.PROOF{number}"
             create(kit, topic)
-            finished(produce(kit, topic, records, SIZE))
+            finished(produce(kit, topic, records, arguments.size))
             wait_until_mirrored(kit, topic, records)
             if arguments.beside:
                 compare(kit, topic, records, shlex.split(arguments.beside), arguments.rounds)
@@ -62,7 +65,7 @@ def main() -> None:
                     f"{records:,}",
                     f"{seconds:.1f}",
                     f"{2 * records / seconds:,.0f}",
-                    f"{2 * records * SIZE / seconds / 1e6:.1f}",
+                    f"{2 * records * arguments.size / seconds / 1e6:.1f}",
                     f"{2 * records / reading:,.0f}",
                     f"{seconds / reading:.2f}",
                     "-" if python is None else f"{2 * records / python:,.0f}",
@@ -75,7 +78,7 @@ def main() -> None:
     if not rows:
         print(machine())
         return
-    print(f"\nRecords of {SIZE} bytes on either side, 3 partitions; {machine()}\n")
+    print(f"\nRecords of {arguments.size} bytes on either side, 3 partitions; {machine()}\n")
     header = (
         *("records on a side", "proof s", "proof records/s", "MB/s", "ConsumerPerformance records/s"),
         *("proof s / reading s", "kafka-python records/s", "peak memory GiB"),

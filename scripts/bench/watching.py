@@ -36,6 +36,7 @@ REGIONS = ("europe", "north-america")
 PAYLOADS = 1000
 SHOWN_S = 180
 LOOK_S = 0.1
+MINUTE_S = 60
 
 
 @dataclass
@@ -72,9 +73,10 @@ def main() -> None:
         configure(kit, {}, {})
         for rate in options.rate:
             for region, delays in run(kit, rate, options.seconds).items():
-                p50, p95, p99 = percentiles(delays)
-                rows.append((f"{rate:,}", region, f"{p50:.1f}", f"{p95:.1f}", f"{p99:.1f}", f"{len(delays):,}"))
-                print(*rows[-1], flush=True)
+                for begin in range(0, len(delays), MINUTE_S * rate):
+                    minute = ", ".join(told(delays[begin : begin + MINUTE_S * rate]))
+                    print(f"{rate:,}/s {region}, from {begin // rate} s on: p50, p95, p99 {minute}", flush=True)
+                rows.append((f"{rate:,}", region, *told(delays), f"{len(delays):,}"))
     print(f"\n{options.seconds} s at each rate; {machine()}\n")
     print(table(("Events/s", "Region", "p50 s", "p95 s", "p99 s", "Events"), rows))
 
@@ -117,6 +119,11 @@ def run(kit: Kit, rate: int, seconds: int) -> dict[str, list[float]]:
         reader.join()
     written = timestamps(kit, shown.since)
     return {region: delays(written, counts)[before:] for region, counts in shown.counts.items()}
+
+
+def told(delays: list[float]) -> tuple[str, ...]:
+    """Percentiles of delays, as text."""
+    return tuple(f"{value:.1f}" for value in percentiles(delays))
 
 
 def resident(watching: subprocess.Popen[str]) -> int:

@@ -241,6 +241,17 @@ def test_a_mirror_that_is_paused_has_lost_nothing_and_catches_up(kit: Kit, watch
 def test_every_kind_of_fault_is_found_and_its_records_are_named(kit: Kit, watched_topic: str, tmp_path: Path) -> None:
     target = "north-america"
     watching = Watching(kit, tmp_path / "watch.json")
+    counted, named = list[float](), list[float]()
+
+    def wait_for(counts: dict[str, int], kind: str) -> None:
+        """Waits until a fault is counted, and then until its record is named, which happens beside the rounds."""
+        counted.extend(watching.wait_for(target, counts))
+        started = time.monotonic()
+        wait_until(
+            lambda: kind in {found for found, _, _ in watching.examples(target)}, UNTIL_SHOWN_S, f"{kind} is named"
+        )
+        named.append(round(time.monotonic() - started, 1))
+
     try:
         wait_until(lambda: watching.flow(target), UNTIL_SHOWN_S, f"{watched_topic} in a document")
         put(kit, "europe", "a", "b", "c")
@@ -249,29 +260,28 @@ def test_every_kind_of_fault_is_found_and_its_records_are_named(kit: Kit, watche
         with moved_position(kit, to=3):
             put(kit, "europe", "d")
         put(kit, "europe", "e")
-        found = watching.wait_for(target, {"records": 5, "copies": 4, "missing": 1})
-        # They are named beside the rounds, a moment after they are counted.
-        wait_until(lambda: ("missing", 3, None) in watching.examples(target), UNTIL_SHOWN_S, "which one is missing")
+        wait_for({"records": 5, "copies": 4, "missing": 1}, "missing")
+        assert ("missing", 3, None) in watching.examples(target)
 
         with moved_position(kit, to=3):
             pass
-        found += watching.wait_for(target, {"records": 5, "copies": 5, "missing": 1, "duplicates": 1})
+        wait_for({"records": 5, "copies": 5, "missing": 1, "duplicates": 1}, "duplicates")
 
         put(kit, target, "x")
         faults = {"missing": 1, "duplicates": 1, "unexpected": 1}
-        found += watching.wait_for(target, {"records": 5, "copies": 6, **faults})
+        wait_for({"records": 5, "copies": 6, **faults}, "unexpected")
 
         with moved_position(kit, to=5):
             now = round(time.time() * 1000)
             put(kit, "europe", "f", timestamp=now)
             put(kit, target, "f", value="F", timestamp=now)
-        found += watching.wait_for(target, {"records": 6, "copies": 7, **faults, "altered": 1})
+        wait_for({"records": 6, "copies": 7, **faults, "altered": 1}, "altered")
 
         with moved_position(kit, to=6):
             now = round(time.time() * 1000)
             put(kit, "europe", "g", timestamp=now)
             put(kit, target, "g", timestamp=now, partition=1)
-        found += watching.wait_for(target, {"records": 7, "copies": 8, **faults, "altered": 1, "moved": 1})
+        wait_for({"records": 7, "copies": 8, **faults, "altered": 1, "moved": 1}, "moved")
         kinds = {"missing", "duplicates", "unexpected", "altered", "moved"}
         wait_until(
             lambda: {kind for kind, _, _ in watching.examples(target)} == kinds, UNTIL_SHOWN_S, "every kind is named"
@@ -279,7 +289,7 @@ def test_every_kind_of_fault_is_found_and_its_records_are_named(kit: Kit, watche
 
         # Whatever was done to one target, the other has everything.
         watching.wait_for("south-america", {"records": 7, "copies": 7})
-        print("each fault was shown after", found)
+        print("each fault was counted after", counted, "s, and named after", named, "s more")
 
         client = admin(kit, target)
         client.delete_records({TopicPartition(TOPIC, 0): 2})

@@ -1,0 +1,88 @@
+"""People who look at the control room: each is a process of its own, which costs the benchmark next to nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+
+import requests
+
+from loosehanger.errors import LabError
+from loosehanger.files import write_file
+from loosehanger.model.record import WebConsole
+from sandbox import Kit
+
+MAP, MESSAGES = "/events/views/map", "/events/messages"
+_LOOK_S = 0.2
+_SLOW = "2k"
+"""Bytes a second of those who read slowly on purpose: they are to lose messages, not to make the console keep them."""
+
+
+def signed_in(kit: Kit, name: str) -> tuple[requests.Session, WebConsole]:
+    """Somebody in front of a console."""
+    region, console = next(
+        (region, console) for region in kit.lab.regions.values() for console in region.consoles if console.name == name
+    )
+    browser = requests.Session()
+    browser.trust_env = False
+    form = {"username": console.username, "password": region.connection(console.username).password}
+    browser.post(f"{console.url}/sign-in", data=form, timeout=30, allow_redirects=False).raise_for_status()
+    return browser, console
+
+
+@contextlib.contextmanager
+def viewers(kit: Kit, number: int, *, restless: bool) -> Iterator[None]:
+    """So many people look, half of them at the map, half at live messages; every tenth reads slowly.
+
+    Args:
+        kit: the lab.
+        number: how many at once.
+        restless: whether they go, and come back, every three to seven seconds.
+
+    Raises:
+        LabError: there is no curl, which is what they look with.
+    """
+    curl = shutil.which("curl")
+    if curl is None:
+        raise LabError("curl is not there: the viewers need it")
+    browser, console = signed_in(kit, "control-room")
+    # A command line is for everybody to read.
+    session = kit.home / "viewers.curl"
+    write_file(session, "".join(f'cookie = "{cookie.name}={cookie.value}"\n' for cookie in browser.cookies))
+    turns = itertools.count()
+
+    def come(place: int) -> subprocess.Popen[bytes]:
+        stays = 3 + (place + next(turns)) % 5 if restless else 86400
+        return subprocess.Popen(
+            [
+                *(curl, "--disable", "--config", str(session), "--silent", "--no-buffer", "--noproxy", "*"),
+                *("--max-time", str(stays)),
+                *(["--limit-rate", _SLOW] if place % 10 == 0 else []),
+                *("--output", "/dev/null", f"{console.url}{MAP if place % 2 else MESSAGES}"),
+            ],
+            stdin=subprocess.DEVNULL,
+        )
+
+    people = [come(place) for place in range(number)]
+    ending = threading.Event()
+
+    def keep_coming() -> None:
+        while not ending.wait(_LOOK_S):
+            for place, person in enumerate(people):
+                if person.poll() is not None:
+                    people[place] = come(place)
+
+    keeper = threading.Thread(target=keep_coming)
+    keeper.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        keeper.join()
+        for person in people:
+            person.terminate()
+            person.wait()
