@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import psutil
+import pytest
 from kafka.admin import KafkaAdminClient
 
-from sandbox import Kit
+from sandbox import Kit, copy_kit
 from tests.unit.conftest import spark  # noqa: F401 - for proofs in the tests' own process
+
+
+@pytest.fixture
+def bare_kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
+    """A copy of the kit with nothing set up, whose clean-up has to leave nothing that runs."""
+    kit = copy_kit(tmp_path_factory.mktemp("kit"), port_base=25000)
+    try:
+        yield kit
+    finally:
+        done = kit.run("cleanup")
+        assert done.returncode == 0, done.stdout + done.stderr
+        left = [
+            process for process in psutil.process_iter(["cmdline"]) if str(kit.root) in str(process.info["cmdline"])
+        ]
+        assert left == []
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:

@@ -6,14 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import cycle
 
-import psutil
 import pytest
 
 from loosehanger.model.scenario import read_scenario
-from sandbox import Kit, copy_kit
+from sandbox import Kit
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
 
@@ -34,21 +32,6 @@ DISPROVED = {"disaster, rescue, and a naive return"}
 """What ends with a lab that is wrong on purpose."""
 
 
-@pytest.fixture
-def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
-    """A kit whose clean-up has to leave nothing that runs."""
-    kit = copy_kit(tmp_path_factory.mktemp("kit"), port_base=25000)
-    try:
-        yield kit
-    finally:
-        done = kit.run("cleanup")
-        assert done.returncode == 0, done.stdout + done.stderr
-        left = [
-            process for process in psutil.process_iter(["cmdline"]) if str(kit.root) in str(process.info["cmdline"])
-        ]
-        assert left == []
-
-
 def interrupt(kit: Kit, name: str, after_s: float, number: signal.Signals) -> bool:
     """Interrupts a stage that has run for so long; tells whether it had not ended by then."""
     command = [sys.executable, "-P", "-m", "loosehanger.cli", "stage", name, *RATE]
@@ -64,23 +47,23 @@ def interrupt(kit: Kit, name: str, after_s: float, number: signal.Signals) -> bo
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C first", "kill -9 first"])
 @pytest.mark.parametrize("path", PATHS)
-def test_stages_that_are_interrupted_again_and_again_end_right(kit: Kit, path: str, first: signal.Signals) -> None:
+def test_stages_that_are_interrupted_again_and_again_end_right(bare_kit: Kit, path: str, first: signal.Signals) -> None:
     scenario, names = PATHS[path]
-    done = kit.run("setup", scenario, *RATE, timeout=300)
+    done = bare_kit.run("setup", scenario, *RATE, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     numbers = cycle((first, signal.SIGKILL if first is signal.SIGINT else signal.SIGINT))
     for name in names.split():
         begun = 0
         for after_s, number in zip(MOMENTS_S, numbers, strict=False):
-            if interrupt(kit, name, after_s, number) and kit.lab.unfinished == name:
+            if interrupt(bare_kit, name, after_s, number) and bare_kit.lab.unfinished == name:
                 begun += 1
                 other = next(stage for stage in read_scenario(scenario).stages if stage not in ("setup", name))
-                refused = kit.run("stage", other)
+                refused = bare_kit.run("stage", other)
                 assert refused.returncode == 2, refused.stdout
                 assert f"'{name}' was begun and not finished" in refused.stderr
         print(f"{path}: {name} was interrupted {begun} times in its midst")
-        done = kit.run("stage", name, *RATE, timeout=300)
+        done = bare_kit.run("stage", name, *RATE, timeout=300)
         assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
         # Where nobody takes over from a dead region, its applications have nothing to connect to.
-        assert kit.run("status").returncode == int(name in STRANDED), name
-    assert kit.run("prove", "--timeout", "180", timeout=600).returncode == int(path in DISPROVED)
+        assert bare_kit.run("status").returncode == int(name in STRANDED), name
+    assert bare_kit.run("prove", "--timeout", "180", timeout=600).returncode == int(path in DISPROVED)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
-import psutil
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from loosehanger.clients.positions import Looker
 from loosehanger.ledger import LedgerEntry, ledger_files, read_entries
 from loosehanger.model.marks import read_marks
-from sandbox import Kit, copy_kit
+from sandbox import Kit
 
 from .conftest import processes, wait_until
 
@@ -25,21 +23,11 @@ GROUP = "consumer-southamerica"
 
 
 @pytest.fixture
-def kit(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Kit]:
+def kit(bare_kit: Kit, request: pytest.FixtureRequest) -> Kit:
     """The active/passive scenario, with enough events for something to be on its way."""
-    kit = copy_kit(tmp_path_factory.mktemp("kit"), port_base=25000)
-    options = getattr(request, "param", ("-e", "producer_rate=300"))
-    try:
-        done = kit.run("setup", "05-active-passive", *options)
-        assert done.returncode == 0, done.stdout + done.stderr
-        yield kit
-    finally:
-        done = kit.run("cleanup")
-        assert done.returncode == 0, done.stdout + done.stderr
-        left = [
-            process for process in psutil.process_iter(["cmdline"]) if str(kit.root) in str(process.info["cmdline"])
-        ]
-        assert left == []
+    done = bare_kit.run("setup", "05-active-passive", *getattr(request, "param", ("-e", "producer_rate=300")))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return bare_kit
 
 
 def entries(kit: Kit) -> list[LedgerEntry]:
