@@ -180,8 +180,9 @@ def test_jitter_varies_the_delay_and_never_the_order(made: Callable[..., Link]) 
     link = made(start={THERE: {"delay": 0.05, "jitter": 0.03}})
     with link.connect() as client:
         times = round_trips(client, 30)
-        assert 20 <= min(times) < 45
-        assert statistics.quantiles(times)[2] > 55
+        # All thirty on one side of it: by chance once in 100,000 runs.
+        assert 20 <= min(times) < 40
+        assert max(times) > 60
         sent = b"".join(number.to_bytes(4, "big") for number in range(2000))
         for at in range(0, len(sent), 40):
             client.sendall(sent[at : at + 40])
