@@ -107,7 +107,7 @@ def _experiment(parser: Parser) -> None:
     parser.add_argument("--source", metavar="REGION", help="the region where records are written (the first mirror's)")
     parser.add_argument("--target", metavar="REGION", help="the region that has a copy (the first mirror's)")
     parser.add_argument("--rounds", metavar="N", type=_rounds, help="how often everything is repeated (3)")
-    parser.add_argument("--quick", action="store_true", help="one round with fewer steps: within 3 minutes")
+    parser.add_argument("--quick", action="store_true", help="one round with fewer steps: within 4 minutes")
     parser.add_argument("--output", metavar="FOLDER", help="where NAME.html and NAME.json go (.lab/experiments)")
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
@@ -228,7 +228,8 @@ GROUPS = {
             needs_lab=False,
             exit_codes="0 done, 1 the work failed",
             more=f"{_OFTEN_USED}\n\n"
-            "variables: LAB_PORT_BASE (first port, 19000), LAB_HOME (.lab), LAB_PYTHON, LAB_MAVEN_REPOSITORY, NO_COLOR",
+            "variables: LAB_PORT_BASE (19000: ports from 19100 on), LAB_HOME (.lab), LAB_PYTHON, LAB_MAVEN_REPOSITORY, "
+            "NO_COLOR",
         ),
         Command(
             name="stage",

@@ -124,7 +124,7 @@ def _experiments(*, as_json: bool) -> int:
         return ExitCode.DONE
     for experiment in EXPERIMENTS.values():
         print(f"{experiment.name:<13}{experiment.shows}")
-    print("\n./lab experiment NAME runs one on the lab that is set up; --quick shows it within 3 minutes.")
+    print("\n./lab experiment NAME runs one on the lab that is set up; --quick shows it within 4 minutes.")
     return ExitCode.DONE
 
 
