@@ -24,6 +24,9 @@ BLOCK_SECONDS = 300.0
 """How long the commands of a block may take together, if the text does not say otherwise."""
 _BOUND = re.compile(r"<!-- at most (\d+) s -->\n+\Z")
 _LONGEST_SECONDS = 1500
+_COMPLAINT = re.compile(r" (WARN|ERROR) ")
+_COMPLAINTS = 20
+"""So many lines of each mirror's log are told of when a block fails: its lab is gone when somebody looks."""
 
 
 def collector(documents: Collection[Path]) -> Callable[[Path, pytest.Collector], pytest.File | None]:
@@ -60,7 +63,8 @@ def _after_the_others(run: Callable[[Example, Terminal], str | None]) -> Callabl
         said = run(example, example.namespace["terminal"])
         if said is None:
             del example.namespace["failed"]
-        return said
+            return None
+        return said + complaints(example.namespace["terminal"].folder)
 
     return evaluate
 
@@ -88,6 +92,15 @@ def _run(example: Example, terminal: Terminal) -> str | None:
 def _apply(example: Example, terminal: Terminal) -> str | None:
     refusal = edit(terminal.folder, example.parsed)
     return f"{example.path}:{example.line}: the edit cannot be made\n{refusal}" if refusal else None
+
+
+def complaints(folder: Path) -> str:
+    """The last complaints in the logs of a lab's mirrors."""
+    told = ""
+    for log in sorted(folder.glob(".lab/regions/*/logs/mm2-*.log")):
+        lines = [line for line in log.read_text(errors="replace").splitlines() if _COMPLAINT.search(line)]
+        told += "".join(f"\n{log.stem}: {line[:300]}" for line in lines[-_COMPLAINTS:])
+    return told
 
 
 def edit(folder: Path, difference: str) -> str | None:

@@ -20,7 +20,7 @@ from loosehanger.model.scenario import scenario_names
 from loosehanger.paths import ROOT
 
 from ..e2e.console_block import first_difference
-from ..e2e.documents import edit
+from ..e2e.documents import complaints, edit
 from ..e2e.places import DOCUMENTS, LABS, README
 
 CONFTEST = """\
@@ -234,3 +234,14 @@ def test_every_scenario_has_a_lab_that_sets_it_up_and_cleans_up() -> None:
         setup = "./setup-03-broadcast.sh" if document == README else f"./lab setup {document.parent.name}"
         assert commands[0].split(" -e ")[0] == setup
         assert commands[-1] == "./lab cleanup"
+
+
+def test_what_mirrors_complained_of_last_is_told_with_a_failure(tmp_path: Path) -> None:
+    logs = tmp_path / ".lab/regions/north-america/logs"
+    logs.mkdir(parents=True)
+    said = [f"10:00:{second:02d} {'INFO ' if second % 2 else 'WARN '} what {second}" for second in range(60)]
+    (logs / "mm2-na-0.log").write_text("\n".join(said))
+    (logs / "north-america-kafka-0.log").write_text("10:00:00 ERROR a broker's")
+    lines = complaints(tmp_path).split("\n")
+    assert lines[1:] == [f"mm2-na-0: 10:00:{second:02d} WARN  what {second}" for second in range(20, 60, 2)]
+    assert complaints(tmp_path / "elsewhere") == ""
