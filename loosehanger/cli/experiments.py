@@ -9,6 +9,7 @@ import platform
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
@@ -59,7 +60,7 @@ def run(lab: Lab, options: argparse.Namespace) -> int:
     except (LabError, KeyboardInterrupt):
         if found.steps:
             files = _write(folder, options.name + _UNFINISHED, found.document())
-            print(f"kept: {found.whole} of {rounds} rounds, {files['json']}", file=sys.stderr)
+            print(f"kept: {len(found.whole)} of {rounds} rounds, {files['json']}", file=sys.stderr)
         raise
     document = found.document()
     files = _write(folder, options.name, document)
@@ -112,14 +113,13 @@ class _Found:
         self._sweep = self._module.sweep(rounds, quick=quick)
         self._telling = Telling(name, len(self._sweep), self._module.STEP_S, self._module.BEFORE_S)
         self._started, self._at = time.monotonic(), datetime.now(UTC)
-        self._rounds, self._finished = rounds, False
         self.steps: list[Any] = []
 
     @property
-    def whole(self) -> int:
-        """How many rounds are whole: those before that of the step that has begun last, or all."""
-        begun = self._telling.begun
-        return self._rounds if self._finished else self._sweep[begun - 1][0] if begun else 0
+    def whole(self) -> set[int]:
+        """The rounds of which everything was measured."""
+        planned, measured = Counter(step[0] for step in self._sweep), Counter(step.round for step in self.steps)
+        return {number for number, steps in planned.items() if measured[number] == steps * self._module.RESULTS}
 
     def measure(self) -> None:
         """Measures.
@@ -134,12 +134,12 @@ class _Found:
         with prepared(self._ground), closing(self._module.run(self._ground, self._sweep, self._telling)) as coming:
             for step in coming:
                 self.steps.append(step)
-            self._finished = True
 
     def document(self) -> dict[str, Any]:
-        """What is told of the rounds that are whole; of none, only the steps."""
+        """All that was measured, and what is found in the rounds that are whole, if any is."""
         source, target = self._ground.mirror.source, self._ground.mirror.target
-        whole = [step for step in self.steps if step.round < self.whole]
+        rounds = self.whole
+        whole = [step for step in self.steps if step.round in rounds]
         return {
             "experiment": self._name,
             "shows": EXPERIMENTS[self._name].shows,
@@ -147,12 +147,13 @@ class _Found:
             "mirror": self._ground.mirror.name,
             "source": source,
             "target": target,
-            "rounds": self.whole,
+            "rounds": len(rounds),
             "quick": self._quick,
             "machine": machine(),
             "at": self._at.isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - self._started, 1),
-            **(self._module.result(whole, source, target) if whole else {"steps": [asdict(one) for one in self.steps]}),
+            **(self._module.result(whole, source, target) if whole else {}),
+            "steps": [asdict(step) for step in self.steps],
         }
 
 

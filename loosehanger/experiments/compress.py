@@ -36,6 +36,8 @@ FULL = (
 QUICK = ((PRODUCER, NONE), (PRODUCER, "gzip"), (PRODUCER, "zstd"), (TOPIC, "gzip"), (MIRROR, "gzip"))
 RECORDS = 10_000
 STEP_S, BEFORE_S, BOUND_S = 10, 25, 120
+RESULTS = 1
+"""Of each step."""
 _IDLE_S = 5
 _FOLLOW_S = 30
 

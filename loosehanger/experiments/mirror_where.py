@@ -42,6 +42,8 @@ RECORDS, SECONDS = 40_000, 8
 LIVE, RATE = 200, 50
 """Before it: records whose latency is measured, and how many of them a second."""
 STEP_S, BEFORE_S, BOUND_S = 24, 30, 150
+RESULTS = 1
+"""Of each step."""
 Step = tuple[int, str, str, float]
 """Round, where the mirror runs, its settings, and the delay."""
 

@@ -19,6 +19,8 @@ RECORDS, RATE, SIZE = 1000, 250, 1000
 LINK_RATE = 5e6
 """Bytes a second of the link: what ten consumers need together, twice."""
 STEP_S, BEFORE_S, BOUND_S = 7, 20, 90
+RESULTS = 1
+"""Of each step."""
 
 
 Step = tuple[int, float, int, str]

@@ -20,8 +20,7 @@ class Telling:
 
     def __init__(self, name: str, steps: int, step_s: float, before_s: float) -> None:
         self._steps, self._step_s = steps, step_s
-        self.begun = 0
-        """How many steps have begun."""
+        self._begun = 0
         self._began: float | None = None
         _say(f"{name}: {steps} steps, about {span(before_s + steps * step_s)}; Ctrl-C ends it, and tidies up")
 
@@ -30,8 +29,8 @@ class Telling:
         now = time.monotonic()
         if self._began is None:
             self._began = now
-        _say(f"{self.begun + 1:>4} of {self._steps}   {what:<52} {span(self.left(now - self._began))} left")
-        self.begun += 1
+        _say(f"{self._begun + 1:>4} of {self._steps}   {what:<52} {span(self.left(now - self._began))} left")
+        self._begun += 1
 
     def left(self, gone: float) -> float:
         """The seconds that are left, as far as the steps so far tell.
@@ -39,8 +38,8 @@ class Telling:
         Args:
             gone: seconds since the first step began.
         """
-        each = gone / self.begun if self.begun else self._step_s
-        return (self._steps - self.begun) * each
+        each = gone / self._begun if self._begun else self._step_s
+        return (self._steps - self._begun) * each
 
 
 def _say(text: str) -> None:

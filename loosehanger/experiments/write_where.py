@@ -20,6 +20,8 @@ RATE, SIZE, SECONDS = 50, 1000, 4
 """Records a second, bytes of a record, and seconds of a step."""
 BEFORE_CUT_S, AFTER_CUT_S, CUT_DELAY = 3, 4, 0.04
 STEP_S, BEFORE_S, BOUND_S = 10, 20, 150
+RESULTS = 2
+"""Of each step: one for each producer."""
 FULL, QUICK = ((0.0, 0.04, 0.12), 30.0), ((0.0, 0.04), 10.0)
 """Delays, and seconds of silence."""
 Step = tuple[int, float, float]

@@ -121,8 +121,9 @@ class LiveMirror:
         name = self._mirror.name
         states = set(self.states())
         told = ", ".join(sorted(states))
-        right = {"RUNNING", "STOPPED"} if begun else {"RUNNING"}
-        yield Condition(f"{name}: connectors and tasks", told, "RUNNING, each of them", states <= right)
+        right = ("RUNNING", "STOPPED") if begun else ("RUNNING",)
+        wanted = f"{' or '.join(right)}, each of them"
+        yield Condition(f"{name}: connectors and tasks", told, wanted, states <= set(right))
         behind = self.behind()
         yield Condition(f"{name}: records behind", f"{behind:,}", f"{MOST_BEHIND:,} or less", behind <= MOST_BEHIND)
         groups = self.groups

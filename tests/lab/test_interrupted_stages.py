@@ -61,7 +61,7 @@ def test_stages_that_are_interrupted_again_and_again_end_right(bare_kit: Kit, pa
                 refused = bare_kit.run("stage", other)
                 assert refused.returncode == 2, refused.stdout
                 assert f"'{name}' was begun and not finished" in refused.stderr
-        print(f"{path}: {name} was interrupted {begun} times in its midst")
+        assert begun, f"{name} was never interrupted in its midst"
         done = bare_kit.run("stage", name, *RATE, timeout=300)
         assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
         # Where nobody takes over from a dead region, its applications have nothing to connect to.

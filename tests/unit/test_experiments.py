@@ -399,12 +399,13 @@ def test_one_experiment_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("link")
 @pytest.mark.parametrize(
-    ("failing", "error", "reason", "whole", "steps"),
+    ("failing", "error", "reason", "whole"),
     [
-        (2, LabError("a broker died"), "a broker died", 0, 2),
-        (len(compress.QUICK), LabError("a broker died"), "a broker died", 1, len(compress.QUICK)),
-        (len(compress.QUICK) + 2, KeyboardInterrupt(), "^$", 1, len(compress.QUICK)),
-        (0, LabError("a broker died"), "a broker died", 0, 0),
+        (2, LabError("a broker died"), "a broker died", 0),
+        (len(compress.QUICK), LabError("a broker died"), "a broker died", 1),
+        (len(compress.QUICK) + 2, KeyboardInterrupt(), "^$", 1),
+        (2 * len(compress.QUICK), LabError("a broker died"), "a broker died", 2),
+        (0, LabError("a broker died"), "a broker died", 0),
     ],
 )
 def test_what_was_measured_before_an_experiment_failed_is_kept(
@@ -415,16 +416,14 @@ def test_what_was_measured_before_an_experiment_failed_is_kept(
     error: BaseException,
     reason: str,
     whole: int,
-    steps: int,
 ) -> None:
-    """Measuring takes a lab; here it only counts, and fails at a step."""
+    """Measuring takes a lab; here it only counts, and fails between two steps, or after the last."""
 
     def run(_: Any, sweep: list[compress.Step], telling: Telling) -> Iterator[CompressStep]:
-        for number, step in enumerate(sweep):
+        for step in sweep[:failing]:
             telling.step("a step")
-            if number == failing:
-                raise error
             yield CompressStep(*step, at_source=1_000, ocean=1_000.0, at_target=1_000)
+        raise error
 
     monkeypatch.setattr(compress, "run", run)
     monkeypatch.setattr(experiments, "prepared", lambda _: nullcontext())
@@ -436,12 +435,12 @@ def test_what_was_measured_before_an_experiment_failed_is_kept(
     with pytest.raises(type(error), match=reason):
         experiments.run(lab((MIRROR,), tmp_path), options)
     kept = tmp_path / "compress-unfinished.json"
-    assert kept.exists() == bool(steps)
+    assert kept.exists() == bool(failing)
     assert kept.with_suffix(".html").exists() == bool(whole)
     assert not (tmp_path / "compress.json").exists()
-    if steps:
+    if failing:
         document = json.loads(kept.read_text())
-        assert (document["rounds"], len(document["steps"])) == (whole, steps)
+        assert (document["rounds"], len(document["steps"])) == (whole, failing)
         assert ("finding" in document) == bool(whole)
         assert f"kept: {whole} of 2 rounds, {kept}" in capsys.readouterr().err
 
