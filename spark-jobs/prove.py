@@ -96,7 +96,7 @@ def main() -> int:
     return int(code if written or code != ExitCode.DONE else ExitCode.INCONCLUSIVE)
 
 
-def _start_spark(records: int) -> SparkSession:
+def _start_spark(records: int | None) -> SparkSession:
     return start_session("prove", records=records)
 
 

@@ -60,7 +60,7 @@ class Proof:
     def __init__(
         self,
         lab: Lab,
-        start_spark: Callable[[int], SparkSession],
+        start_spark: Callable[[int | None], SparkSession],
         timeout_s: float,
         examples: int,
         report: Report,
@@ -159,13 +159,13 @@ class Proof:
             for claim in claims:
                 self._found.findings.append(Finding("undecided", "undecides", claim.id, details={"reason": str(error)}))
 
-    def _records(self) -> int:
-        """About how many records there are to compare: Java is started with settings to match."""
+    def _records(self) -> int | None:
+        """About how many records mirrors have brought that are compared; None where a cluster does not say."""
         regions = sorted({flow.source for flow in self._found.flows})
         try:
             frozen = [freeze(self._clusters[region], self._topics_of(region)) for region in regions]
         except NoAnswerError:
-            return 0  # It has just answered. What follows says so if it does no more.
+            return None  # It has just answered. What follows says so if it does no more.
         records = sum(end - start for ranges in frozen for start, end in ranges.values())
         return records * (1 + len(self._mirrors()))
 

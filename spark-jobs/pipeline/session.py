@@ -67,8 +67,8 @@ def start_session(
         patience_s: how long a job may wait without any executor before the application is ended, in seconds.
         in_order: whether the application is going to end what it has begun when it is told to end by a signal to its
             whole group of processes. Otherwise the Java machine takes the signal as well, and is gone first.
-        records: how many there are to read: with few, Java begins quicker, and never gets as quick. None for a job
-            that goes on and on.
+        records: how many there are to read: with few, Java begins quicker, and never gets as quick. None where nobody
+            knows, and for a job that goes on and on.
 
     Raises:
         SparkEndedError: the Java machine does not start, or a cluster refuses or ends the application.

@@ -74,11 +74,11 @@ def look(
     # What is in the ledgers by now is in the clusters by now, whatever comes after.
     read = {name: list(read_entries(ledger_files(folder))) for name, folder in folders.items()}
 
-    def of_events(entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
+    def named_as_events(entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
         """The same with topics' names where applications write them."""
         return [replace(entry, topic=event_topic(lab.mirrors, entry.topic)) for entry in entries]
 
-    ledgers = {name: of_events(entries) for name, entries in read.items()}
+    ledgers = {name: named_as_events(entries) for name, entries in read.items()}
     every = [entry for entries in ledgers.values() for entry in entries]
     report("reading what the ledgers speak of")
     found = {
@@ -118,7 +118,9 @@ def look(
                 fence.cluster,
                 fence.held_ms,
                 found[fence.target].by_group[group],
-                set(of_events(entry for entries in read.values() for entry in entries if is_behind(entry, fence))),
+                set(
+                    named_as_events(entry for entries in read.values() for entry in entries if is_behind(entry, fence))
+                ),
                 passed=passed[group],
             )
             for group, fence in groups.items()

@@ -24,7 +24,7 @@ from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
 from loosehanger.model.claims import DeclaredThrough
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import Lab, Region
-from pipeline import files, proof
+from pipeline import files, proof, session
 from pipeline.clusters import Cluster, Config, NoAnswerError
 from pipeline.comparison import Counts
 from pipeline.cuts import Frozen
@@ -263,7 +263,7 @@ def test_what_a_chain_carries_is_waited_for_at_each_hop(
 
 
 def test_without_spark_the_reason_is_told_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(_: int) -> Any:
+    def start(_: int | None) -> Any:
         raise SparkEndedError("Spark did not start: x")
 
     document = judge(Proof(lab, start, 1, 5, lambda _: None).run(), "test", 1.0)
@@ -505,3 +505,20 @@ def test_the_innermost_cause_of_a_java_error() -> None:
     assert cause(Exception(stopped)) == "java.lang.IllegalStateException: stopped"
     assert cause(Exception(f"{stopped}\nCaused by: java.io.IOException: a\nCaused by: b")) == "b"
     assert cause(ValueError()) == "ValueError"
+
+
+@pytest.mark.parametrize(
+    ("records", "serial", "one_compiler"),
+    [
+        (0, True, True),
+        (49_999, True, True),
+        (50_000, True, False),
+        (1_999_999, True, False),
+        (2_000_000, False, False),
+        (None, True, False),
+    ],
+)
+def test_java_is_started_to_match_the_records(records: int | None, serial: bool, one_compiler: bool) -> None:
+    options = session._java_options(records)
+    assert ("-XX:+UseSerialGC" in options, "-XX:TieredStopAtLevel=1" in options) == (serial, one_compiler)
+    assert ("-XX:+UseParallelGC" in options) != serial
