@@ -25,6 +25,7 @@ from sandbox import Kit
 SCENARIO = "05-active-passive"
 SOURCE, TARGET = "north-america", "europe"
 TOPIC = "LH.ORDERS"
+PLANNED = "switchover"
 COPIED = 2_000
 """So many orders are in Europe before North America dies."""
 
@@ -37,7 +38,7 @@ def main() -> None:
     parser.add_argument("--held-back", metavar="RATE", help="of the link in a second series, as in 200kB/s")
     parser.add_argument("--planned", action="store_true", help="switch while both regions live")
     options = parser.parse_args()
-    stage = "switchover" if options.planned else "failover"
+    stage = PLANNED if options.planned else "failover"
     for link_rate in ("", *([options.held_back] if options.held_back else [])):
         figures: dict[str, list[float]] = defaultdict(list)
         for _ in range(options.rounds):
@@ -65,8 +66,11 @@ def one_round(kit: Kit, stage: str, rate: int, link_rate: str) -> Iterator[tuple
     finally:
         client.close()
     prove = (sys.executable, "-P", "-m", "loosehanger.cli", "prove", "--json", "--timeout", "120")
-    if not link_rate:
-        yield "proof of the copy before, s", cost(kit, prove).seconds
+    if stage == PLANNED:
+        before = cost(kit, prove)
+        if before.code:
+            raise LabError(f"{SCENARIO}: the copy before the switch is not proved: {before.output}")
+        yield "proof of the copy before, s", before.seconds
     succeed(kit, "stage", stage, "-e", f"producer_rate={rate}")
     proved = cost(kit, prove)
     document = json.loads(proved.output)

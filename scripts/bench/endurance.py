@@ -29,6 +29,7 @@ from bench.console import KINDS, usage
 from bench.mirroring import create
 from bench.viewers import viewers
 from bench.watching import resident
+from loosehanger.errors import LabError
 from loosehanger.waiting import wait_for
 from sandbox import Kit
 
@@ -71,10 +72,24 @@ class Watching:
             self.longest_s, self._came = max(self.longest_s, now - self._came), now
 
     def unsettled(self) -> str | None:
-        """What is open still; None when every bucket is equal."""
+        """What is open still; None when every bucket is equal.
+
+        Raises:
+            LabError: the watch has ended.
+        """
+        self.check()
         totals = self.document.get("totals", {})
         left = {name: totals.get(name, 1) for name in ("open_buckets", "in_flight", "late")}
         return str(left) if any(left.values()) else None
+
+    def check(self) -> None:
+        """Makes sure that it runs.
+
+        Raises:
+            LabError: it has ended.
+        """
+        if (code := self.process.poll()) is not None:
+            raise LabError(f"the watch has ended with {code}")
 
     def end(self) -> int:
         """Ends it; returns its exit code."""
@@ -127,7 +142,11 @@ def main() -> None:
 
 @contextmanager
 def watching(kit: Kit) -> Iterator[Watching]:
-    """A watch that runs beside; it has to end well."""
+    """A watch that runs beside.
+
+    Raises:
+        LabError: it does not end well.
+    """
     watch = Watching(
         subprocess.Popen(
             [sys.executable, "-P", "-m", "loosehanger.cli", "watch", "--json", "--minutes", "10"],
@@ -140,7 +159,8 @@ def watching(kit: Kit) -> Iterator[Watching]:
     try:
         yield watch
     finally:
-        print(f"the watch ended with {watch.end()}", flush=True)
+        if code := watch.end():
+            raise LabError(f"the watch ended with {code}")
 
 
 def endure(
@@ -204,7 +224,12 @@ def write(kit: Kit, partitions: int, timestamp: int | None = None) -> None:
 
 
 def standing(kit: Kit, watch: Watching) -> tuple[str, ...]:
-    """How everything stands."""
+    """How everything stands.
+
+    Raises:
+        LabError: the watch has ended.
+    """
+    watch.check()
     totals = watch.document["totals"]
     copies = sum(flow["copies"] for flow in watch.document["flows"])
     longest, watch.longest_s = watch.longest_s, 0.0

@@ -18,6 +18,8 @@ from sandbox import Kit
 
 MAP, MESSAGES = "/events/views/map", "/events/messages"
 _LOOK_S = 0.2
+_TIME_IS_UP = 28
+"""How curl ends when somebody has looked for as long as they wanted."""
 _SLOW = "2k"
 """Bytes a second of those who read slowly on purpose: they are to lose messages, not to make the console keep them."""
 
@@ -44,7 +46,7 @@ def viewers(kit: Kit, number: int, *, restless: bool) -> Iterator[None]:
         restless: whether they go, and come back, every three to seven seconds.
 
     Raises:
-        LabError: there is no curl, which is what they look with.
+        LabError: there is no curl, which is what they look with; or somebody did not get to see anything.
     """
     curl = shutil.which("curl")
     if curl is None:
@@ -59,7 +61,7 @@ def viewers(kit: Kit, number: int, *, restless: bool) -> Iterator[None]:
         stays = 3 + (place + next(turns)) % 5 if restless else 86400
         return subprocess.Popen(
             [
-                *(curl, "--disable", "--config", str(session), "--silent", "--no-buffer", "--noproxy", "*"),
+                *(curl, "--disable", "--config", str(session), "--silent", "--fail", "--no-buffer", "--noproxy", "*"),
                 *("--max-time", str(stays)),
                 *(["--limit-rate", _SLOW] if place % 10 == 0 else []),
                 *("--output", "/dev/null", f"{console.url}{MAP if place % 2 else MESSAGES}"),
@@ -68,12 +70,13 @@ def viewers(kit: Kit, number: int, *, restless: bool) -> Iterator[None]:
         )
 
     people = [come(place) for place in range(number)]
-    ending = threading.Event()
+    ending, refused = threading.Event(), set[int]()
 
     def keep_coming() -> None:
         while not ending.wait(_LOOK_S):
             for place, person in enumerate(people):
-                if person.poll() is not None:
+                if (code := person.poll()) is not None:
+                    refused.update({code} - {_TIME_IS_UP})
                     people[place] = come(place)
 
     keeper = threading.Thread(target=keep_coming)
@@ -86,3 +89,5 @@ def viewers(kit: Kit, number: int, *, restless: bool) -> Iterator[None]:
         for person in people:
             person.terminate()
             person.wait()
+        if refused:
+            raise LabError(f"curl, which is what viewers look with, ended with {', '.join(map(str, sorted(refused)))}")
