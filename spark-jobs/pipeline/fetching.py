@@ -78,7 +78,7 @@ def fetch_few(connection: Connection, ranges: Mapping[TopicPartition, tuple[int,
         ranges: first offset and end (exclusive) of each partition.
     """
     with closing(RecordFetcher(connection)) as fetcher:
-        return fetcher.few(ranges)
+        return fetcher.few(ranges, _MOST_OFFSETS)
 
 
 def takes_files(spark: SparkSession) -> bool:
@@ -144,13 +144,14 @@ class RecordFetcher:
         self._connection = connection
         self._consumer: Any = None
 
-    def few(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Records | None:
+    def few(self, ranges: Mapping[TopicPartition, tuple[int, int]], most: int) -> Records | None:
         """The committed records of these offsets, if they are few; None if Spark's own consumers are to read them.
 
         Args:
             ranges: first offset and end (exclusive) of each partition.
+            most: how many offsets count as few.
         """
-        if sum(end - start for start, end in ranges.values()) > _MOST_OFFSETS:
+        if sum(end - start for start, end in ranges.values()) > most:
             return None
         try:
             return self.fetch(ranges, _MOST_BYTES)
@@ -210,6 +211,8 @@ def _read(
             _, end = wanted[place]
             records = [_fetched(record) for record in batch if record.offset < end]
             size += sum(map(_size, records))
+            if found[place] and records and records[0].offset <= found[place][-1].offset:
+                raise DoubtError(f"{place.topic}-{place.partition}: offset {records[0].offset} once more")
             found[place].extend(records)
         if size > most_bytes:
             raise DoubtError(f"more than {most_bytes} bytes")

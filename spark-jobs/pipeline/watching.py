@@ -60,6 +60,7 @@ from pipeline.retention import RetentionGuard
 from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive, session_beside
 from pipeline.tallies import tally
 from pipeline.times import iso
+from pipeline.warming import warm_up
 
 Report = Callable[[str], None]
 T = TypeVar("T")
@@ -72,6 +73,8 @@ _OPTIONS = {
 }
 _MOST_OFFSETS = 400_000
 """So much of a region is read in one round: what lay there while nobody watched comes bit by bit."""
+_BY_ONE_CLIENT = 8_000
+"""With more records of a region in a round, Spark's consumers, signed in by then, are quicker than one client here."""
 _PATIENCE_S, _FIRST_S = 15.0, 60.0
 """A region that takes longer is left out of a round. The first one has Spark's start in it, and a sign-in for each
 partition."""
@@ -234,10 +237,11 @@ class RegionReader:
         until = {place: max(min(ends[place], start + share), start) for place, start in first.items()}
         lost = {place: start - wanted[place] for place, start in first.items() if start > wanted[place]}
         ranges = {place: (start, until[place]) for place, start in first.items() if until[place] > start}
+        if self._is_cold and takes_files(self._spark):
+            warm_up(self._spark, events, self._consumers)
+        self._is_cold = False
         rows: list[Row] = []
-        # The first pass takes seconds, in which Java loads what it needs. No record is to wait for that.
-        if ranges or (self._is_cold and takes_files(self._spark)):
-            self._is_cold = False
+        if ranges:
             fit(self._spark, sum(end - start for start, end in ranges.values()), again=True)
             records = self._records(self._spark, ranges)
             # A task for each of many small partitions costs more than the reading, and one needs no shuffle.
@@ -245,7 +249,7 @@ class RegionReader:
         return Reading(starts, until, lost, back, rows)
 
     def _records(self, spark: SparkSession, ranges: Ranges) -> DataFrame:
-        few = self._fetcher.few(ranges) if takes_files(spark) else None
+        few = self._fetcher.few(ranges, _BY_ONE_CLIENT) if takes_files(spark) else None
         if few is None:
             return read_records(spark, self.cluster.connection, ranges, self._consumers, **_OPTIONS)
         # The frame before has been summed up.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaProducer, OffsetSpec, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, OffsetSpec, TopicPartition
 from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
@@ -137,3 +137,18 @@ def test_what_is_unusual_or_much_is_left_to_spark(broker: Broker) -> None:
     with pytest.raises(DoubtError, match="not UTF-8"):
         fetcher.fetch({PARTITIONS[2]: (0, 1)}, 1000)
     fetcher.close()
+
+
+def test_records_that_a_client_gives_twice_are_left_to_spark(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fetching._SETTINGS, "max_poll_records", 10)
+
+    class Stutterer(KafkaConsumer):  # type: ignore[misc]
+        given: Any = None
+
+        def poll(self, *arguments: Any, **named: Any) -> Any:
+            self.given = self.given or super().poll(*arguments, **named)
+            return self.given
+
+    monkeypatch.setattr(fetching, "KafkaConsumer", Stutterer)
+    with closing(RecordFetcher(broker.connection())) as fetcher, pytest.raises(DoubtError, match="offset 0 once more"):
+        fetcher.fetch({PARTITIONS[0]: (0, 100)}, MOST_BYTES)

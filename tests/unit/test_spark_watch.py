@@ -18,7 +18,7 @@ from rich.console import Console
 
 from loosehanger.errors import LabError
 from loosehanger.model.mirror import Mirror
-from pipeline import aggregates
+from pipeline import aggregates, scratch, warming
 from pipeline.activity import Activity
 from pipeline.audit_table import AuditTable
 from pipeline.balance import DIFFERENT, KINDS, MISSING, NEVER_MIRRORED, Books, Bucket, Judged, OpenBucket
@@ -30,6 +30,7 @@ from pipeline.reading import Ranges
 from pipeline.records import RECORD_SCHEMA
 from pipeline.session import INTERPRETED, fit, session_beside
 from pipeline.tallies import tally
+from pipeline.warming import warm_up
 from pipeline.watch_display import as_line, lines, screen
 from tests.odd_records import ODD_VALUES
 
@@ -398,3 +399,27 @@ def test_a_document_is_one_line_of_json_or_a_line_for_each_region_and_pair() -> 
     assert "altered" not in pair
     assert problem.endswith("na: the cluster does not answer")
     assert finding.endswith("na: A-3, 2027-01-15 08:00:00: missing: 2 missing (missing source offset 7)")
+
+
+def test_java_is_warmed_up_with_records_that_count_nowhere(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(scratch.VARIABLE, str(tmp_path))
+    passes: list[DataFrame] = []
+
+    def summed_up(records: DataFrame, events: Mapping[str, str]) -> DataFrame:
+        passes.append(records)
+        return tally(records, events)
+
+    monkeypatch.setattr(warming, "tally", summed_up)
+    beside = session_beside(spark)
+    warm_up(beside, EVENT_TOPICS, "made-up")
+    rows = tally(passes[-1], EVENT_TOPICS).collect()
+    # Each kind of event is read, so that everything is compiled that real ones need.
+    assert {row.event for row in rows if not row.unreadable} == set(aggregates.EVENTS)
+    assert len(passes) > 1
+    assert beside.conf.get("spark.sql.codegen.wholeStage") == "true"
+    monkeypatch.setattr(warming, "_SECONDS", 0.0)
+    passes.clear()
+    warm_up(beside, {}, "made-up")
+    assert not passes
