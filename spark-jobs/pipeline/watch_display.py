@@ -35,6 +35,7 @@ _COLOURS = {"late": "yellow", **dict.fromkeys(KINDS, "red bold")}
 _ALWAYS = ("records", "copies", "in_flight", "late", "missing")
 """What is shown even where it is 0 everywhere."""
 _MOST = 10
+_FIRST = "Spark warms up; the first numbers come in some ten seconds."
 
 
 def display(documents: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
@@ -49,7 +50,7 @@ def display(documents: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
         for document in documents:
             print(as_line(document), flush=True)
     elif output.is_terminal:
-        with Live(console=output, auto_refresh=False, vertical_overflow="crop") as live:
+        with Live(_FIRST, console=output, auto_refresh=False, vertical_overflow="crop") as live:
             for document in documents:
                 live.update(screen(document), refresh=True)
     else:
