@@ -2,8 +2,10 @@
 
 The account of a bucket knows where its records lie since it was opened. One that was found equal before, and opened
 again by what came later, has older records too: they decide whether a copy without a record is one that nobody sent or
-the second of one that was sent. So where such a copy is found, the bucket is read once more as its time says, and that
-counts if it only tells the same difference better: what is deleted on one side by now makes no new ones.
+the second of one that was sent. And where buckets lie between each other, some of them are read on one side only. So
+where such a copy is found, or not the difference that was counted, the bucket is read once more as its time says. What
+tells the difference that was counted, with the fewest records, holds: what is deleted on one side by now makes no new
+ones. If nothing tells it, the number stands.
 """
 
 from __future__ import annotations
@@ -112,21 +114,29 @@ def name_records(
     """
     chosen = _within_bounds(found)
     names = _named(spark, reader, books, chosen, count)
-    doubtful = [key for key in chosen if names[key].kinds.get("unexpected")]
+    doubtful = [key for key in chosen if names[key].kinds.get("unexpected") or not _tells(chosen[key], names[key])]
     for key in doubtful:
         if chosen[key].by_time:
-            names[key] = _better(names[key], _NamedRecords(chosen[key].kinds, chosen[key].examples))
+            names[key] = _better(chosen[key], names[key], _NamedRecords(chosen[key].kinds, chosen[key].examples))
     if new := [key for key in doubtful if not chosen[key].by_time]:
         whole = _within_bounds(chosen | {key: _widened(reader, books, key, chosen[key]) for key in new})
         for key, told in _named(spark, reader, books, whole, count).items():
-            names[key] = _better(names[key], told)
+            names[key] = _better(chosen[key], names[key], told)
             chosen[key].by_time = chosen[key].by_time or key in new
     for key, account in chosen.items():
-        account.kinds, account.examples = _kinds(account, names[key]), names[key].examples
+        if _tells(account, names[key]):
+            account.kinds, account.examples = _kinds(account, names[key]), names[key].examples
 
 
-def _better(names: _NamedRecords, others: _NamedRecords) -> _NamedRecords:
+def _tells(account: OpenBucket, names: _NamedRecords) -> bool:
+    """Whether they are the difference that was counted; of what a source has deleted, nobody can name all."""
+    return account.verdict == NEVER_MIRRORED or names.net == account.records - account.copies
+
+
+def _better(account: OpenBucket, names: _NamedRecords, others: _NamedRecords) -> _NamedRecords:
     """The others, if they are of the same difference and make no more of it."""
+    if not _tells(account, names):
+        return others
     is_same = others.net == names.net and sum(others.kinds.values()) <= sum(names.kinds.values())
     return others if is_same else names
 
