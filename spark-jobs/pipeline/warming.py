@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 
@@ -23,13 +24,14 @@ _VALUE = (
 )
 
 
-def warm_up(spark: SparkSession, events: Mapping[str, str], name: str) -> None:
+def warm_up(spark: SparkSession, events: Mapping[str, str], name: str, ended: threading.Event) -> None:
     """Has Spark sum up made-up records until that gets no quicker.
 
     Args:
         spark: the session, which takes files.
         events: the kind of event of each topic whose events count, as it will be with real records.
         name: of the file that the records are handed over in.
+        ended: set once there is nothing to get quick for.
     """
     topics = [*events, ""]
     records = {
@@ -41,7 +43,7 @@ def warm_up(spark: SparkSession, events: Mapping[str, str], name: str) -> None:
     }
     fit(spark, _RECORDS, again=True)
     deadline, quickest, gained = time.monotonic() + _SECONDS, float("inf"), True
-    while gained and time.monotonic() < deadline:
+    while gained and not ended.is_set() and time.monotonic() < deadline:
         began = time.monotonic()
         tally(frame_of(spark, records, name).coalesce(1), events).collect()
         took = time.monotonic() - began

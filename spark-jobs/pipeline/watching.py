@@ -178,8 +178,12 @@ class RegionReader:
         self._spark = session_beside(spark) if spark else None
         self._consumers = f"watch-{region.name}-{uuid4()}"
         self._is_cold = True
+        self.ended = threading.Event()
+        """Once it is set, somebody waits for the end, and Java need not get quick any more."""
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._last: Future[Any] | None = None
+        self._read: tuple[Mapping[TopicPartition, int], Reading] | None = None
+        """What was read last, and from which offsets on."""
 
     @property
     def busy(self) -> bool:
@@ -223,12 +227,19 @@ class RegionReader:
         return found
 
     def read(self, wanted: Mapping[TopicPartition, int], events: Mapping[str, str]) -> Reading:
-        """Reads on from these offsets.
+        """Reads on from these offsets; what was read too late for its round is not read again.
 
         Raises:
             NoAnswerError: the cluster does not answer.
             PySparkException: the records cannot be read.
         """
+        # Whatever has been taken moves the offsets on.
+        if self._read is None or self._read[0] != wanted or self._read[1].until == wanted:
+            self._read = wanted, self.read_on(wanted, events)
+        return self._read[1]
+
+    def read_on(self, wanted: Mapping[TopicPartition, int], events: Mapping[str, str]) -> Reading:
+        """Reads on from these offsets, as ``read`` does."""
         assert self._spark is not None
         starts, ends = self.cluster.start_offsets(wanted), self.cluster.end_offsets(wanted)
         share = _MOST_OFFSETS // max(sum(ends[place] > offset for place, offset in wanted.items()), 1)
@@ -238,7 +249,7 @@ class RegionReader:
         lost = {place: start - wanted[place] for place, start in first.items() if start > wanted[place]}
         ranges = {place: (start, until[place]) for place, start in first.items() if until[place] > start}
         if self._is_cold and takes_files(self._spark):
-            warm_up(self._spark, events, self._consumers)
+            warm_up(self._spark, events, self._consumers, self.ended)
         self._is_cold = False
         rows: list[Row] = []
         if ranges:
@@ -340,6 +351,8 @@ class Watch:
         Raises:
             SparkEndedError: there is no Spark any more.
         """
+        for reader in self._readers.values():
+            reader.ended = ended
         while not ended.is_set():
             due = time.monotonic() + self._options.every_s
             if self._canary:

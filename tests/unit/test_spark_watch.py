@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -251,8 +252,14 @@ def test_the_records_of_a_bucket_that_does_not_balance_are_named(spark: SparkSes
 
 
 def test_records_of_other_buckets_between_them_are_no_difference(spark: SparkSession) -> None:
-    here = [record("A", b"1", 1, 0), record("A", b"other", 11, 1), record("A", b"2", 1, 2)]
-    assert named(spark, here, [record("europe.A", b"1", 1, 0)], MISSING).kinds == {"missing": 1}
+    logs = Logs(
+        spark,
+        europe=[record("A", b"1", 1, 0), record("A", b"other", 11, 1), record("A", b"2", 1, 2)],
+        na=[record("europe.A", b"1", 1, 0)],
+    )
+    account = OpenBucket(0, 2, 1, verdict=MISSING, sources={"europe A": [0, 2]}, target=[0, 0])
+    name_records(spark, logs, Books([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5)
+    assert account.kinds == {"missing": 1}
 
 
 def test_what_came_before_a_bucket_was_opened_again_tells_what_came_then(spark: SparkSession) -> None:
@@ -268,6 +275,28 @@ def test_what_came_before_a_bucket_was_opened_again_tells_what_came_then(spark: 
         examples = {example["kind"]: example["target_offset"] for example in account.examples}
         assert examples == {"duplicates": 2, "unexpected": 3}
         assert logs.looks == 2, "where they lie is asked once"
+
+
+def test_a_bucket_that_lies_between_the_records_of_another_keeps_its_own_difference(spark: SparkSession) -> None:
+    books = Books([Flow(MIRROR, "A", "europe.A")])
+    twice, other = record("A", b"e", 1, 1), BUCKET._replace(bucket=BUCKET.bucket + 1)
+    logs = Logs(
+        spark,
+        europe=[record("A", b"d", 11, 0), twice, record("A", b"f", 11, 2)],
+        na=[record("europe.A", b"e", 1, offset) for offset in range(2)],
+    )
+    # The first of the two was found equal, and dropped.
+    found = {
+        BUCKET: OpenBucket(0, 0, 1, verdict=DIFFERENT, kinds={"unexpected": 1}, target=[1, 1]),
+        other: OpenBucket(0, 2, 0, verdict=MISSING, kinds={"missing": 2}, sources={"europe A": [0, 2]}),
+    }
+    for _ in range(2):
+        name_records(spark, logs, books, found, 5)
+        assert [account.kinds for account in found.values()] == [{"duplicates": 1}, {"missing": 2}]
+    # By then the target has deleted both.
+    gone = Logs(spark, europe=[record("A", b"f", 11, 2)], na=[record("europe.A", b"later", 21, 2)])
+    name_records(spark, gone, books, found, 5)
+    assert [account.kinds for account in found.values()] == [{"duplicates": 1}, {"missing": 2}]
 
 
 def test_where_a_bucket_lies_is_told_only_of_what_the_books_have(spark: SparkSession) -> None:
@@ -413,13 +442,14 @@ def test_java_is_warmed_up_with_records_that_count_nowhere(
 
     monkeypatch.setattr(warming, "tally", summed_up)
     beside = session_beside(spark)
-    warm_up(beside, EVENT_TOPICS, "made-up")
+    ended = threading.Event()
+    warm_up(beside, EVENT_TOPICS, "made-up", ended)
     rows = tally(passes[-1], EVENT_TOPICS).collect()
     # Each kind of event is read, so that everything is compiled that real ones need.
     assert {row.event for row in rows if not row.unreadable} == set(aggregates.EVENTS)
     assert len(passes) > 1
     assert beside.conf.get("spark.sql.codegen.wholeStage") == "true"
-    monkeypatch.setattr(warming, "_SECONDS", 0.0)
     passes.clear()
-    warm_up(beside, {}, "made-up")
-    assert not passes
+    ended.set()
+    warm_up(beside, {}, "made-up", ended)
+    assert not passes, "somebody waits for the end"

@@ -56,6 +56,8 @@ class World:
         self.positions: dict[str, dict[TopicPartition, int]] = {MIRROR.id: {}}
         self.deleted: dict[str, dict[TopicPartition, int]] = {}
         self.settings: dict[str, dict[str, str]] = {}
+        self.reading_s = 0.0
+        self.taking = threading.Event()
 
     def write(self, region: str, values: str, topic: str = "LH.A") -> None:
         """A record for each letter."""
@@ -115,7 +117,8 @@ class StubReader(watching.RegionReader):
         super().__init__(None, region)
         self.guard = SimpleNamespace(look=lambda *_: self.world.deleted.get(self.name, {}))  # type: ignore[assignment]
 
-    def read(self, wanted: Mapping[TopicPartition, int], _: Mapping[str, str]) -> Reading:
+    def read_on(self, wanted: Mapping[TopicPartition, int], _: Mapping[str, str]) -> Reading:
+        self.world.taking.wait(self.world.reading_s)
         rows, until, lost, back, starts = [], {}, {}, [], {}
         self.cluster.inventory()
         for place, offset in wanted.items():
@@ -205,6 +208,29 @@ def test_records_are_in_flight_until_they_are_copied_and_missing_if_they_were_pa
         rounds(watch)
         assert numbers(watch) == {"records": 3, "copies": 3}
         assert watch.document()["findings"] == []
+
+
+def test_what_is_read_too_late_for_a_round_comes_in_with_a_later_one(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with watch_of(world, tmp_path) as watch:
+        rounds(watch, 1)
+        monkeypatch.setattr(watching, "_PATIENCE_S", 0.05)
+        world.reading_s = 0.3
+        world.write("europe", "abc")
+        world.copy("abc")
+        problems = set()
+        deadline = time.monotonic() + 10
+        while numbers(watch) != {"records": 3, "copies": 3}:
+            assert time.monotonic() < deadline, numbers(watch)
+            watch.round()
+            problems |= set(watch.document()["problems"])
+        assert problems == {"europe has not answered yet", "na has not answered yet"}
+        world.taking.set()
+        world.write("europe", "d")
+        world.copy("d")
+        rounds(watch, 3)
+        assert numbers(watch) == {"records": 4, "copies": 4}
 
 
 def test_a_copy_that_was_made_since_the_last_look_is_no_fault(
