@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -55,6 +56,8 @@ class Watching:
         self.process = process
         self.document: dict[str, Any] = {}
         self.findings: set[tuple[Any, ...]] = set()
+        self.problems: Counter[str] = Counter()
+        """In how many documents each was."""
         self.longest_s = 0.0
         """From one document to the next, since it was last asked."""
         self._came = time.monotonic()
@@ -64,6 +67,7 @@ class Watching:
     def _read(self) -> None:
         for line in self.process.stdout or ():
             self.document = json.loads(line)
+            self.problems.update(self.document["problems"])
             self.findings |= {
                 tuple(finding[name] for name in ("target", "topic", "partition", "bucket", "verdict"))
                 for finding in self.document["findings"]
@@ -71,15 +75,19 @@ class Watching:
             now = time.monotonic()
             self.longest_s, self._came = max(self.longest_s, now - self._came), now
 
-    def unsettled(self) -> str | None:
-        """What is open still; None when every bucket is equal.
+    def unsettled(self, written: int) -> str | None:
+        """What is open still, or has not been counted; None when every bucket is equal.
+
+        Args:
+            written: how many records ``BUSY`` got.
 
         Raises:
             LabError: the watch has ended.
         """
         self.check()
-        totals = self.document.get("totals", {})
-        left = {name: totals.get(name, 1) for name in ("open_buckets", "in_flight", "late")}
+        counted = {flow["target"]: flow["copies"] for flow in self.document["flows"] if flow["topic"] == BUSY}
+        left = {f"not counted in {target}": written - counted.get(target, 0) for target in TARGETS}
+        left |= {name: self.document["totals"][name] for name in ("open_buckets", "in_flight", "late")}
         return str(left) if any(left.values()) else None
 
     def check(self) -> None:
@@ -129,9 +137,10 @@ def main() -> None:
             endure(kills, seconds, tell, between_s=seconds / (len(TARGETS) + 1))
             finished(writing)
             succeed(kit, "setup", "03-broadcast", "-e", "consumer_replicas=0", "-e", "producer_replicas=0")
-            wait_for(watch.unsettled, SETTLED_S, "every bucket is equal")
+            wait_for(lambda: watch.unsettled(options.rate * seconds), SETTLED_S, "every bucket is equal")
             tell("at the end")
         print("findings at any time:", sorted(watch.findings) or "none", flush=True)
+        print("problems, and in how many documents:", dict(watch.problems) or "none", flush=True)
     print(f"\n{options.viewers} viewers who come and go; {machine()}\n")
     head = (
         *("minute", "while", "records", "copies", "equal buckets", "open", "late", "findings so far"),
