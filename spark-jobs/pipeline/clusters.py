@@ -306,6 +306,12 @@ def consumer_settings(connection: Connection) -> dict[str, Any]:
     }
 
 
+def number_of(configs: Mapping[str, Config], name: str) -> int:
+    """A topic's setting; -1, which is no bound, where it is not known."""
+    value = configs[name].value if name in configs else None
+    return int(value) if value is not None else -1
+
+
 def partitions_of(topics: Mapping[str, int]) -> list[TopicPartition]:
     """Every partition of the topics, given the number of each."""
     return [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pipeline import differences, outlines, records
-from pipeline.clusters import Config
+from pipeline.clusters import number_of
 from pipeline.cuts import Cut, Frozen, is_compacted
 from pipeline.flows import Flow, FlowId, MirrorId
 from pipeline.mirrors import MirrorProgress
@@ -333,7 +333,12 @@ class Comparison:
         """Compares the latest values of compacted topics, whole partitions at a time."""
         source: dict[str, Spans] = {}
         target: dict[str, Spans] = {}
-        differing = [known for known in partitions if known.outline.opened and known.flow in self._compacted]
+        differing = [
+            known
+            for known in partitions
+            # Of equal records in another order, another one may be the latest of its key.
+            if (known.outline.opened or known.outline.shifted) and known.flow in self._compacted
+        ]
         if not differing:
             return None
         for known in differing:
@@ -414,9 +419,10 @@ class Comparison:
         # What may not be described may have any retention: whoever judges has to say so.
         told = there.topic in self._frozen.target_configs[flow.target]
         configs = self._frozen.target_configs[flow.target].get(there.topic, {})
-        retention_ms, retention_bytes = (_number(configs, name) for name in ("retention.ms", "retention.bytes"))
-        cut_ms = int(self._cuts[flow.source].at.timestamp() * 1000)
-        expire_before = cut_ms - retention_ms if retention_ms >= 0 else None
+        retention_ms, retention_bytes = (number_of(configs, name) for name in ("retention.ms", "retention.bytes"))
+        # Since the cut retention has gone on deleting.
+        frozen_ms = int(self._frozen.at.timestamp() * 1000)
+        expire_before = frozen_ms - retention_ms if retention_ms >= 0 else None
         long_enough = (
             known.number("source_only") > 0
             and target_start > 0
@@ -517,8 +523,3 @@ def _widen(spans: Spans, partition: TopicPartition, first: int | None, last: int
     if first is not None and last is not None:
         start, end = spans.get(partition, (first, last + 1))
         spans[partition] = (min(start, first), max(end, last + 1))
-
-
-def _number(configs: Mapping[str, Config], name: str) -> int:
-    value = configs[name].value if name in configs else None
-    return int(value) if value is not None else -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
@@ -35,6 +35,8 @@ class Frozen:
     targets: Mapping[str, Ranges]
     sources: Mapping[str, Ranges]
     target_configs: Mapping[str, Mapping[str, Mapping[str, Config]]]
+    at: datetime
+    """When it was known where the targets begin."""
     since: datetime | None = None
     """Older records are left out on both sides."""
     fetched: Mapping[str, Records] = field(default_factory=dict, repr=False)
@@ -50,11 +52,12 @@ class Frozen:
         at_target = _grouped((flow.target, flow.target_topic) for flow in flows)
         at_source = _grouped((flow.source, flow.topic) for flow in flows)
         targets = {region: freeze(clusters[region], topics) for region, topics in at_target.items()}
+        at = datetime.now(UTC)
         configs = {
             region: clusters[region].configs({partition.topic for partition in targets[region]}) for region in targets
         }
         sources = {region: freeze(clusters[region], topics) for region, topics in at_source.items()}
-        return cls(clusters, targets, sources, configs, since)
+        return cls(clusters, targets, sources, configs, at, since)
 
     @property
     def records(self) -> int:

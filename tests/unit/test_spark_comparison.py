@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Any
 
@@ -80,7 +80,7 @@ class World:
     @property
     def target_configs(self) -> dict[str, Config]:
         """What the target's retention is."""
-        at_ms = int(CUT_AT.timestamp() * 1000)
+        at_ms = int(FROZEN_AT.timestamp() * 1000)
         found = {"retention.ms": -1 if self.expire_before is None else at_ms - self.expire_before}
         found["retention.bytes"] = 0 if self.size_retained else -1
         return {name: Config(str(value), override=True, mirrored=True) for name, value in found.items()}
@@ -88,6 +88,8 @@ class World:
 
 MIRROR = Mirror("mm2", "here", "there", "here", "there", "identity", ".", ".*", "", "c", {})
 CUT_AT = datetime(1980, 1, 1, tzinfo=UTC)
+FROZEN_AT = CUT_AT + timedelta(minutes=10)
+"""Targets are read once the mirrors have passed the cut."""
 Found = tuple[set[Named], Counts]
 
 
@@ -143,6 +145,7 @@ def compare(spark: SparkSession, worlds: Sequence[World], *, at_hand: bool = Fal
             {"there": ranges["there"]},
             {"here": ranges["here"]},
             {"there": configs},
+            FROZEN_AT,
             fetched={region: _fetched(ranges[region], found) for region, found in rows.items()} if at_hand else {},
         ),
         read,
@@ -248,6 +251,7 @@ VERSIONS = (
     Record(b"a", b"2", timestamp=3),
     Record(b"c", None, timestamp=4),
 )
+FAR_APART = (Record(b"a", b"1", timestamp=0), Record(b"a", b"2", timestamp=60_000))
 TWINS = (EVENTS[0], Record(), Record(), EVENTS[1])
 CASES: dict[str, tuple[World, set[Named]]] = {
     "equal": (World(EVENTS, EVENTS), set()),
@@ -325,6 +329,10 @@ CASES: dict[str, tuple[World, set[Named]]] = {
     "compacted, a foreign key": (World(VERSIONS, [*VERSIONS, FOREIGN], compacted=True), {("unexpected", 0, None, 5)}),
     "compacted, newer than the cut": (World(VERSIONS, VERSIONS, cut=3, compacted=True), set()),
     "compacted, tombstone gone": (World(VERSIONS, VERSIONS[2:4], compacted=True), set()),
+    "compacted, another order, each in a bucket of its own": (
+        World(FAR_APART, FAR_APART[::-1], compacted=True),
+        {("altered", 0, 1, 1)},
+    ),
     "deleted at the target": (
         World(EVENTS, EVENTS, target_start=2),
         {("missing", 0, 0, None), ("missing", 0, 1, None)},
@@ -475,16 +483,17 @@ def test_one_source_is_compared_with_each_of_its_targets(spark: SparkSession) ->
     frames = {"here": frame, "one": frame, "two": frame.where("offset != 3")}
     mirrors = [replace(MIRROR, name=name, target=name) for name in ("one", "two")]
     place = TopicPartition("t", 0)
+    ranges = {place: (0, 6)}
     found = Comparison(
         spark,
         [Flow(mirror, "t", "t") for mirror in mirrors],
-        {"here": Cut(CUT_AT, {place: (0, 6)}, {place: 5}, {})},
+        {"here": Cut(CUT_AT, ranges, {place: 5}, {})},
         {
             mirrors[0].id: MirrorProgress("RUNNING", {place: 5}),
             # This one is behind: only what it has copied is judged.
             mirrors[1].id: MirrorProgress("STOPPED", {place: 4}),
         },
-        Frozen({}, {"one": {place: (0, 6)}, "two": {place: (0, 6)}}, {"here": {place: (0, 6)}}, {"one": {}, "two": {}}),
+        Frozen({}, dict.fromkeys(("one", "two"), ranges), {"here": ranges}, {"one": {}, "two": {}}, FROZEN_AT),
         lambda region, _: frames[region],
     ).run(5)
     assert [(count.missing, count.source_records) for count in found.values()] == [(0, 6), (1, 5)]

@@ -108,6 +108,7 @@ def compare(spark: SparkSession, world: World, behind: Mapping[str, int] | None 
             {"europe": ranges["europe"]},
             {region: ranges[region] for region in sources},
             {"europe": {}},
+            CUT_AT,
         ),
         read,
         {flow.id: windows[flow.mirror.id][flow.topic] for flow in flows if flow.mirror.id in windows},

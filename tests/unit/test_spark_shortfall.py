@@ -26,6 +26,7 @@ from pipeline.shortfall import History, Shortfall, Sync, Trail, explain, positio
 from pipeline.verdict import judge
 
 MIRROR = Mirror("mm2-na", "europe", "na", "europe", "north-america", "identity", ".", "LH.*", "", "c", {"url": "x"})
+CUT_AT = datetime(2026, 1, 1, tzinfo=UTC)
 # Of 2,000 records the target has the first 500 and what comes after 1,900; the source has only the latter.
 LOST = Beginning(
     partition=0,
@@ -164,12 +165,12 @@ def look(source: Source, state: str, position: int | None, start: int, end: int,
     flow = Flow(MIRROR, "LH.A", "LH.A")
     positions = {} if position is None else {place: position}
     clusters: Any = {"europe": source, "north-america": Source()}
-    frozen = Frozen(clusters, {"north-america": {place: (0, 600)}}, {"europe": {place: (start, end)}}, {})
+    frozen = Frozen(clusters, {"north-america": {place: (0, 600)}}, {"europe": {place: (start, end)}}, {}, CUT_AT)
     found = shortfall.shortfalls(
         None,  # type: ignore[arg-type]
         [flow],
         {flow.id: Counts(**counts)},
-        {"europe": Cut(datetime(2026, 1, 1, tzinfo=UTC), {place: (start, end)}, {}, {})},
+        {"europe": Cut(CUT_AT, {place: (start, end)}, {}, {})},
         {flow.mirror.id: MirrorProgress(state, positions)},
         frozen,
     )

@@ -87,6 +87,7 @@ def compare(spark: SparkSession, topics: Mapping[str, Topic]) -> dict[tuple[str,
             {region: wanted for region, wanted in ranges.items() if region != "here"},
             {"here": ranges["here"]},
             {region: {} for region in ranges if region != "here"},
+            CUT_AT,
         ),
         read,
     ).run(5)
