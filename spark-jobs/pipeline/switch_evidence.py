@@ -19,7 +19,7 @@ from loosehanger.model.mirror import Mirror
 from loosehanger.model.origins import event_topic
 from loosehanger.model.record import ADMINISTRATOR, Lab
 from loosehanger.model.recovery import Recovery, recovery
-from pipeline.clusters import Cluster
+from pipeline.clusters import Cluster, number_of
 from pipeline.cuts import freeze
 from pipeline.reading import Ranges, read_records
 from pipeline.session import fit
@@ -106,7 +106,7 @@ def look(
             name: kept(
                 [*ledgers[name], *processed],
                 [island for region in regions for island in found[region].islands],
-                {place: offset for region in regions for place, offset in found[region].beginnings.items()},
+                _latest(found[region].beginnings for region in regions),
                 given_up,
             )
             for name, regions in producers.items()
@@ -139,7 +139,7 @@ class _Read:
     by_group: Mapping[str, list[Island]]
     """The same, each with its place for the group."""
     beginnings: Mapping[tuple[str, int], int]
-    """Where logs begin that do not begin with their first record any more."""
+    """The times of what logs begin with that do not begin with their first record any more, in epoch milliseconds."""
 
 
 def _read(
@@ -162,7 +162,7 @@ def _read(
         }
         plain = next(iter(by_group.values()), None)
         everything = _of_events(mirrors, islands(records)) if plain is None else plain
-        return _Read(cluster_id, everything, by_group, _beginnings(mirrors, ranges))
+        return _Read(cluster_id, everything, by_group, _beginnings(cluster, mirrors, ranges))
     finally:
         cluster.close()
 
@@ -178,8 +178,25 @@ def _of_events(mirrors: Sequence[Mirror], found: Iterable[Island]) -> list[Islan
     return [replace(one, key=one.key._replace(topic=event_topic(mirrors, one.key.topic))) for one in found]
 
 
-def _beginnings(mirrors: Sequence[Mirror], ranges: Ranges) -> dict[tuple[str, int], int]:
-    return {(event_topic(mirrors, part.topic), part.partition): start for part, (start, _) in ranges.items() if start}
+def _beginnings(cluster: Cluster, mirrors: Sequence[Mirror], ranges: Ranges) -> dict[tuple[str, int], int]:
+    shortened = [place for place, (start, _) in ranges.items() if start]
+    times = {place: time_ms for place, (_, time_ms) in cluster.first_since(shortened, 0).items()}
+    # Of an empty log the last record has become too old as well.
+    configs = cluster.configs({place.topic for place in shortened if place not in times})
+    now_ms = round(time.time() * 1000)
+    for place in shortened:
+        retention_ms = number_of(configs.get(place.topic, {}), "retention.ms")
+        if place not in times and retention_ms >= 0:
+            times[place] = now_ms - retention_ms
+    return _latest({(event_topic(mirrors, topic), number): time_ms} for (topic, number), time_ms in times.items())
+
+
+def _latest(found: Iterable[Mapping[tuple[str, int], int]]) -> dict[tuple[str, int], int]:
+    times: dict[tuple[str, int], int] = {}
+    for of_some in found:
+        for place, time_ms in of_some.items():
+            times[place] = max(time_ms, times.get(place, 0))
+    return times
 
 
 def _fence(claim: Claim, marks: Marks) -> Fence:

@@ -58,7 +58,7 @@ class Kept:
     oldest_lost_ms: int | None = None
     """When the oldest of them was acknowledged, in milliseconds since the epoch."""
     retired: int = 0
-    """Those that are not there and lie before the beginning of their partition's log: retention has deleted them."""
+    """Those that are not there and older than what their partition's log begins with: retention has deleted them."""
     sent_twice: int = 0
     """Records that are there more than once, since the producer had no answer and sent them again."""
 
@@ -88,7 +88,8 @@ def kept(
     Args:
         entries: all that the ledgers have.
         present: the records of all surviving clusters.
-        beginnings: of partitions whose log does not begin with its first record any more, the offset of its beginning.
+        beginnings: of partitions whose log does not begin with its first record any more, the time of what it begins
+            with, in milliseconds since the epoch.
         given_up: whether what an entry calls acknowledged was so in a cluster that was wiped.
     """
     every = list(entries)
@@ -102,13 +103,13 @@ def kept(
     lost: Sets = {}
     retired = abandoned = 0
     wiped = collected(every, lambda entry: entry.kind == "acked" and given_up(entry))
+    older = collected(every, lambda entry: entry.kind == "acked" and _is_retired(entry, there, beginnings))
     for key, numbers in acked.items():
         gone = minus(numbers, there.get(key, []))
-        if (key.topic, key.partition) in beginnings:
-            oldest = there[key][0][0] if there.get(key) else None
-            old = [(first, last) for first, last in gone if oldest is None or last < oldest]
-            retired += count(old)
-            gone = minus(gone, old)
+        oldest = there[key][0][0] if there.get(key) else None
+        old = [(first, last) for first, last in both(gone, older.get(key, [])) if oldest is None or last < oldest]
+        retired += count(old)
+        gone = minus(gone, old)
         # What was acknowledged elsewhere as well is lost there, too.
         before = both(gone, wiped.get(key, []))
         abandoned += count(before)
@@ -276,6 +277,15 @@ def both(numbers: Numbers, others: Numbers) -> Numbers:
 def count(numbers: Numbers) -> int:
     """How many numbers there are."""
     return sum(last - first + 1 for first, last in numbers)
+
+
+def _is_retired(entry: LedgerEntry, there: Sets, beginnings: Mapping[tuple[str, int], int]) -> bool:
+    """Whether retention may have deleted what an entry is about and is not there."""
+    begins_ms = beginnings.get((entry.topic, entry.partition))
+    if begins_ms is None:
+        return False
+    # An old entry may be about a run's whole life; what is left of a run has come after what is gone.
+    return (entry.since if there.get(key_of(entry)) else entry.until) <= begins_ms
 
 
 def _range(entry: LedgerEntry) -> tuple[int, int]:

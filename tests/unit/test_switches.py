@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -64,11 +65,29 @@ def test_what_only_a_wiped_cluster_had_was_lost_before() -> None:
 
 
 def test_what_retention_has_deleted_is_not_lost() -> None:
-    ledgers = [entry("acked", OLD, 0, 99)]
+    ledgers = [entry("acked", OLD, 0, 99, 1000, 1900)]
     there = [Island(KEY, 30, 89)]
-    found = kept(ledgers, there, {("LH.T", 0): 17})
+    found = kept(ledgers, there, {("LH.T", 0): 1300})
     assert (found.retired, found.lost) == (30, {KEY: [(90, 99)]})
     assert count(kept(ledgers, there, {}).lost[KEY]) == 40
+
+
+def test_what_was_acknowledged_later_than_the_oldest_record_that_is_left_was_not_deleted_by_retention() -> None:
+    later = Key("later", *KEY[1:])
+    ledgers = [
+        entry("acked", OLD, 0, 99, 1000, 1900),
+        replace(entry("acked", OLD, 0, 9, 5000, 5900), run=later.run),
+        replace(entry("acked", OLD, 10, 19, 6000, 6900), run=later.run),
+    ]
+    begins = {("LH.T", 0): 1300}
+    found = kept(ledgers, [Island(KEY, 30, 99)], begins)
+    assert (found.retired, found.lost) == (30, {later: [(0, 19)]})
+    # Nor where its run goes on.
+    found = kept(ledgers, [Island(KEY, 30, 99), Island(later, 10, 19)], begins)
+    assert (found.retired, found.lost) == (30, {later: [(0, 9)]})
+    # Of an earlier run nothing is left.
+    found = kept(ledgers, [Island(later, 10, 19)], {("LH.T", 0): 6000})
+    assert (found.retired, found.lost) == (110, {})
 
 
 TARGET = [Island(KEY, 0, 69, BEFORE), Island(KEY, 70, 94, BETWEEN), Island(KEY, 95, 120, AFTER)]
