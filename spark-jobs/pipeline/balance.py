@@ -20,13 +20,13 @@ is that of the open buckets only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from kafka import TopicPartition
 
-from pipeline.flows import Flow, MirrorId
+from pipeline.flows import Flow, FlowId, MirrorId
 from pipeline.records import BUCKET_MS
 
 HALVES = 4
@@ -145,15 +145,34 @@ class Books:
         self.round = 0
         self._from: dict[tuple[str, str], list[Flow]] = {}
         self._into: dict[tuple[str, str], list[Flow]] = {}
+        self._served: dict[FlowId, tuple[str, str]] = {}
+        """Where each flow goes to."""
         self.serve(flows)
 
-    def serve(self, flows: Iterable[Flow]) -> None:
-        """Takes another list of flows; what is no longer among them is forgotten."""
+    def serve(self, flows: Iterable[Flow], followed: Collection[tuple[str, str]] = ()) -> set[tuple[str, str]]:
+        """Takes another list of flows; what is no longer among them is forgotten.
+
+        Args:
+            flows: what is mirrored, and can be judged.
+            followed: the topics of which something has been read, each with its region.
+
+        Returns:
+            The targets' topics for which a part of what was read has not been counted, or will not be.
+        """
+        before, self._served = self._served, {}
+        judged_before = set(before.values())
         self._from, self._into = {}, {}
+        changed = set()
         for flow in flows:
-            self._from.setdefault((flow.source, flow.topic), []).append(flow)
-            self._into.setdefault((flow.target, flow.target_topic), []).append(flow)
+            source, target = (flow.source, flow.topic), (flow.target, flow.target_topic)
+            self._from.setdefault(source, []).append(flow)
+            self._into.setdefault(target, []).append(flow)
+            self._served[flow.id] = target
+            if flow.id not in before and (source in followed or (target in followed and target not in judged_before)):
+                changed.add(target)
         self.accounts = {key: found for key, found in self.accounts.items() if (key.region, key.topic) in self._into}
+        left_out = {target for flow, target in before.items() if flow not in self._served and target in self._into}
+        return changed | left_out
 
     def sources(self, topic: tuple[str, str]) -> Sequence[Flow]:
         """The flows into a target's topic."""
@@ -246,6 +265,7 @@ class Books:
         """Everything, as JSON knows it."""
         return {
             "round": self.round,
+            "served": [[flow, *target] for flow, target in self._served.items()],
             "since": [[*place, bucket] for place, bucket in self.since.items()],
             "accounts": [[*key, asdict(account)] for key, account in self.accounts.items()],
             **{
@@ -257,6 +277,7 @@ class Books:
     def load(self, stored: Mapping[str, Any]) -> None:
         """Takes over what ``dump`` gave."""
         self.round = stored["round"]
+        self._served = {flow: (region, topic) for flow, region, topic in stored["served"]}
         self.since = {RegionPartition(*place): bucket for *place, bucket in stored["since"]}
         self.accounts = {Bucket(*key): OpenBucket(**account) for *key, account in stored["accounts"]}
         for name in ("records", "older", "equal"):

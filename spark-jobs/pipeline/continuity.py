@@ -16,7 +16,7 @@ from typing import Any
 
 from loosehanger.errors import LabError
 
-VERSION = 1
+VERSION = 2
 
 
 class Folder:

@@ -482,8 +482,8 @@ class Watch:
         self._scope = scope_of(self._lab, self._scope.clusters, known_topics)
         self._look_at_settings()
         self._scope = scope_of(self._lab, self._scope.clusters, known_topics, self._unfit)
-        self._books.serve(self._scope.flows)
         now = bucket_of(self._now_ms())
+        self._serve(now)
         fresh: dict[str, list[TopicPartition]] = {}
         for name, topics in self._scope.topics.items():
             known = self._topics[name]
@@ -499,6 +499,17 @@ class Watch:
                 del known[topic]
         self._begin({name: places for name, places in fresh.items() if places}, now)
         self._guard()
+
+    def _serve(self, now: int) -> None:
+        """Has the flows judged that there are; from now on where what was read before was not counted for them."""
+        followed = {(name, topic) for name, topics in self._topics.items() for topic, known in topics.items()}
+        for region, topic in sorted(self._books.serve(self._scope.flows, followed)):
+            sides = [(region, topic), *((flow.source, flow.topic) for flow in self._books.sources((region, topic)))]
+            known = [self._topics[name][there] for name, there in sides if there in self._topics[name]]
+            for number in {number for side in known for number in side.following}:
+                self._books.restart(RegionPartition(region, topic, number), now + 1)
+            says = "what is mirrored into the topic has changed; judged anew from now on"
+            self._note(Note(self._now_ms(), region, topic, None, says))
 
     def _look_at_settings(self) -> None:
         """Finds the topics that cannot be judged."""
@@ -898,7 +909,8 @@ def scope_of(
         unfit: why topics of a region cannot be judged.
     """
     copies = {mirror for claim in lab.claims if claim.kind == "copy" for mirror in claim.mirrors}
-    flows, excused = [], {}
+    flows: list[Flow] = []
+    excused: dict[str, tuple[Flow, str]] = {}
     for mirror in lab.mirrors:
         if not {mirror.source, mirror.target} <= inventories.keys():
             continue
@@ -914,6 +926,12 @@ def scope_of(
                 excused[flow.id] = flow, reason
             else:
                 flows.append(flow)
+    # Nothing tells whose records a topic has that several flows go into.
+    mixed = {(flow.target, flow.target_topic): flow.source for flow, _ in excused.values()}
+    for flow in flows:
+        if other := mixed.get((flow.target, flow.target_topic)):
+            excused[flow.id] = flow, f"records come there from {other} too, which cannot be judged"
+    flows = [flow for flow in flows if flow.id not in excused]
     sides = {(flow.source, flow.topic) for flow in flows} | {(flow.target, flow.target_topic) for flow in flows}
     topics, events = {}, {}
     for name, there in inventories.items():

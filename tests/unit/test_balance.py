@@ -204,3 +204,19 @@ def test_a_flow_that_is_gone_takes_its_buckets_with_it() -> None:
     log.write(HERE, 1)
     log.books.serve([])
     assert log.books.accounts == {}
+
+
+def test_it_is_said_where_a_part_of_what_was_read_did_not_count() -> None:
+    other = replace(MIRROR, name="o", source="sa", source_alias="sa")
+    one, two, there = Flow(MIRROR, "A", "A"), Flow(other, "A", "A"), THERE[:2]
+    books = Books()
+    assert books.serve([one], [HERE[:2]]) == {there}, "what was read of the source was counted nowhere"
+    assert books.serve([one], [HERE[:2]]) == set()
+    assert books.serve([one, two], [HERE[:2], there]) == set(), "its copies have been counted"
+    again = Books()
+    again.load(books.dump())
+    assert again.serve([one, two], [HERE[:2], there, ("sa", "A")]) == set()
+    assert again.serve([one], [HERE[:2], there]) == {there}, "what is on its way from the other will not balance"
+    assert again.serve([], [there]) == set()
+    assert again.serve([two], [there]) == {there}, "its copies were counted nowhere"
+    assert Books().serve([one, two]) == set(), "nothing was read yet"

@@ -7,6 +7,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -135,8 +136,8 @@ class StubReader(watching.RegionReader):
                 content = dict.fromkeys(CONTENT, zlib.crc32(value.encode()))
                 rows.append(
                     Row(
-                        topic=place.topic, partition=0, bucket=NOW // 10_000, event="", records=1, first=number,
-                        last=number, bytes=1, **content,
+                        topic=place.topic, partition=0, bucket=round(time.time()) // 10, event="",
+                        records=1, first=number, last=number, bytes=1, **content,
                     )
                 )  # fmt: skip
         return Reading(starts, until, lost, tuple(back), rows)  # type: ignore[arg-type]
@@ -336,6 +337,51 @@ def test_a_topic_that_was_made_again_is_said_and_judged_anew(world: World, tmp_p
         rounds(watch)
         assert "made again" in watch.document()["notes"][0]["says"]
         assert not any(numbers(watch).get(name) for name in ("missing", "unexpected", "in_flight"))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_becomes_judged_later_is_judged_from_then_on(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, restarted: bool
+) -> None:
+    now = [NOW]
+    monkeypatch.setattr(time, "time", lambda: now[0] / 1000)
+    monkeypatch.setattr(watching, "_SETTINGS_S", 0.0)
+    world.settings["LH.ORDERS"] = {"cleanup.policy": "compact"}
+    for region in world.topics:
+        world.topics[region]["LH.ORDERS"] = Topic()
+    world.write("europe", "ab", "LH.ORDERS")
+    with ExitStack() as stack:
+        watch = stack.enter_context(watch_of(world, tmp_path))
+        rounds(watch)
+        assert [told["topic"] for told in watch.document()["not_judged"]] == ["LH.ORDERS"]
+        if restarted:
+            stack.close()
+            watch = stack.enter_context(watch_of(world, tmp_path))
+        world.settings = {}
+        rounds(watch)
+        assert "judged anew from now on" in watch.document()["notes"][0]["says"]
+        world.copy("ab", "LH.ORDERS")
+        rounds(watch, 3)
+        assert numbers(watch, "LH.ORDERS") == {"older": 2}
+        now[0] += 60_000
+        world.write("europe", "cd", "LH.ORDERS")
+        world.copy("c", "LH.ORDERS")
+        rounds(watch, 3)
+        assert numbers(watch, "LH.ORDERS") == {"records": 2, "copies": 1, "missing": 1, "older": 2}
+        assert len(watch.document()["notes"]) == 1
+
+
+def test_a_topic_that_an_unjudged_flow_goes_into_is_not_judged_at_all() -> None:
+    other = replace(MIRROR, name="o", source="sa", source_alias="sa")
+    lab = SimpleNamespace(mirrors=(MIRROR, other), claims=claims_of((MIRROR, other)))
+    there = {"LH.A": ("1", 1), "LH.B": ("1", 1)}
+    inventories = {"europe": there, "sa": {"LH.A": ("1", 1)}, "na": there}
+    scope = scope_of(lab, dict.fromkeys(inventories, "1"), inventories, {("sa", "LH.A"): "LH.A in sa is compacted"})  # type: ignore[arg-type]
+    assert [(flow.source, flow.topic) for flow in scope.flows] == [("europe", "LH.B")]
+    assert sorted((flow.source, reason) for flow, reason in scope.excused.values()) == [
+        ("europe", "records come there from sa too, which cannot be judged"),
+        ("sa", "LH.A in sa is compacted"),
+    ]
 
 
 def test_a_partition_that_ends_before_what_was_read_of_it_is_said(world: World, tmp_path: Path) -> None:
