@@ -139,7 +139,7 @@ class _Read:
     by_group: Mapping[str, list[Island]]
     """The same, each with its place for the group."""
     beginnings: Mapping[tuple[str, int], int]
-    """The times of what logs begin with that do not begin with their first record any more, in epoch milliseconds."""
+    """As the function of that name has them."""
 
 
 def _read(
@@ -162,7 +162,7 @@ def _read(
         }
         plain = next(iter(by_group.values()), None)
         everything = _of_events(mirrors, islands(records)) if plain is None else plain
-        return _Read(cluster_id, everything, by_group, _beginnings(cluster, mirrors, ranges))
+        return _Read(cluster_id, everything, by_group, beginnings(cluster, mirrors, ranges))
     finally:
         cluster.close()
 
@@ -178,7 +178,17 @@ def _of_events(mirrors: Sequence[Mirror], found: Iterable[Island]) -> list[Islan
     return [replace(one, key=one.key._replace(topic=event_topic(mirrors, one.key.topic))) for one in found]
 
 
-def _beginnings(cluster: Cluster, mirrors: Sequence[Mirror], ranges: Ranges) -> dict[tuple[str, int], int]:
+def beginnings(cluster: Cluster, mirrors: Sequence[Mirror], ranges: Ranges) -> dict[tuple[str, int], int]:
+    """The times of what logs begin with that do not begin with their first record any more, in epoch milliseconds.
+
+    Args:
+        cluster: where they are.
+        mirrors: those that there are, which may have given topics another name.
+        ranges: where each partition begins and ends.
+
+    Raises:
+        UnreachableError: the cluster does not answer.
+    """
     shortened = [place for place, (start, _) in ranges.items() if start]
     times = {place: time_ms for place, (_, time_ms) in cluster.first_since(shortened, 0).items()}
     # Of an empty log the last record has become too old as well.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,8 +16,11 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.admin import ACLOperation, ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 
+from pipeline.clusters import Cluster
+from pipeline.cuts import freeze
 from pipeline.external import two_clusters
 from pipeline.proof import Proof
+from pipeline.switch_evidence import beginnings
 from pipeline.verdict import judge
 
 from .broker import Broker, running
@@ -129,6 +133,19 @@ def test_a_target_that_has_what_retention_took_away_is_proved(broker: Broker, sp
     document = prove(broker, spark, "kept,both,late")
     assert (document["verdict"], document["reasons"]) == ("proved", [])
     assert {flow["topic"]: flow["expired"] for flow in document["flows"]} == {"kept": 3001, "both": 2400, "late": 0}
+
+
+def test_the_time_of_what_is_left_of_a_log_tells_how_old_what_is_gone_must_be(broker: Broker) -> None:
+    create(broker, "aged", partitions=3, copied=False, retention_ms=str(36_000_000))
+    for partition, left in enumerate((4, 10, 0)):
+        write(broker, "aged", range(10), partition=partition)
+        empty(broker, "aged", left, partition)
+    with closing(Cluster("here", broker.connection())) as cluster:
+        found = beginnings(cluster, (), freeze(cluster, ["aged"]))
+    assert found.pop(("aged", 0)) == NOW_MS - 3_600_000 + 4000
+    # Nothing is left of it, so what was there last is older than what it keeps.
+    assert found.pop(("aged", 1)) == pytest.approx(time.time() * 1000 - 36_000_000, abs=60_000)
+    assert found == {}
 
 
 def test_markers_of_transactions_are_no_records(broker: Broker, spark: SparkSession) -> None:
