@@ -61,25 +61,37 @@ def check_ports(region: LocalRegion, manifests: Sequence[Manifest]) -> None:
         raise WrongUseError(
             f"{region.name}: platform_local_port_base: {region.port_base} is not between 1024 and 65436"
         )
-    own = {
+    own = _listened_to(region)
+    for port in _ports(region, manifests):
+        if port in own or not _is_taken(port):
+            continue
+        # A program of the lab's own may have come up, or ended, since it was asked.
+        if port not in _listened_to(region) and _is_taken(port):
+            raise WrongUseError(
+                f"{region.name}: port {port} is in use by another program; end it, or choose another first port "
+                "for the lab: LAB_PORT_BASE=29000 (or platform_local_port_base for this region)"
+            )
+
+
+def _listened_to(region: LocalRegion) -> set[int]:
+    """The ports on which programs of the lab listen."""
+    return {
         connection.laddr.port
         for process in marked_processes(region, *(region.peer(name) for name in region.others))
         for connection in _connections(process)
         if connection.status == psutil.CONN_LISTEN
     }
-    for port in _ports(region, manifests):
-        if port in own:
-            continue
-        with socket.socket() as probe:
-            # Connections of an earlier lab that are still being forgotten do not count.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError as error:
-                raise WrongUseError(
-                    f"{region.name}: port {port} is in use by another program; end it, or choose another first port "
-                    "for the lab: LAB_PORT_BASE=29000 (or platform_local_port_base for this region)"
-                ) from error
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as probe:
+        # Connections of an earlier lab that are still being forgotten do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return True
+    return False
 
 
 def _ports(region: LocalRegion, manifests: Sequence[Manifest]) -> list[int]:
