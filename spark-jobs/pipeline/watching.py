@@ -574,12 +574,14 @@ class Watch:
         firsts: dict[str, dict[int, list[TopicPartition]]] = {}
         for name, of_region in starts.items():
             for place, start in of_region.items():
-                # What has come since the watch began, and still has its beginning, is judged from there on.
-                bucket = first if start == 0 or self._books.round == 0 else now
                 there = self._books.targets(RegionPartition(name, *place))
                 for target in there:
-                    self._books.begin(target, bucket)
-                since = min((self._books.since[target] for target in there), default=bucket)
+                    # What has come since the watch began, and still has its beginning, is judged from there on.
+                    if start == 0 or self._books.round == 0:
+                        self._books.begin(target, first)
+                    else:
+                        self._books.restart(target, now + 1)
+                since = min((self._books.since[target] for target in there), default=first)
                 firsts.setdefault(name, {}).setdefault(since, []).append(place)
         for name, by_bucket in firsts.items():
             for bucket, places in by_bucket.items():

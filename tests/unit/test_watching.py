@@ -371,6 +371,32 @@ def test_what_becomes_judged_later_is_judged_from_then_on(
         assert len(watch.document()["notes"]) == 1
 
 
+def test_a_source_that_comes_in_without_its_beginning_is_judged_from_then_on(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [NOW]
+    monkeypatch.setattr(time, "time", lambda: now[0] / 1000)
+    other = replace(MIRROR, name="o", source="sa", source_alias="sa")
+    monkeypatch.setattr(StubLab, "mirrors", (MIRROR, other))
+    monkeypatch.setattr(StubLab, "claims", claims_of((MIRROR, other)))
+    monkeypatch.setattr(StubLab, "clusters", {**StubLab.clusters, "sa": "3"})
+    world.topics["sa"] = {}
+    with watch_of(world, tmp_path) as watch:
+        rounds(watch)
+        world.topics["sa"]["LH.A"] = Topic(start=2, values=list("abc"))
+        world.positions[other.id] = {TopicPartition("LH.A", 0): 2}
+        # All three have been copied before two of them were deleted.
+        world.copy("abc")
+        rounds(watch, 3)
+        assert watch.document()["findings"] == []
+        now[0] += 60_000
+        world.write("sa", "de")
+        world.copy("d")
+        world.positions[other.id] = {TopicPartition("LH.A", 0): 4}
+        rounds(watch, 3)
+        assert [finding["missing"] for finding in watch.document()["findings"]] == [1]
+
+
 def test_a_topic_that_an_unjudged_flow_goes_into_is_not_judged_at_all() -> None:
     other = replace(MIRROR, name="o", source="sa", source_alias="sa")
     lab = SimpleNamespace(mirrors=(MIRROR, other), claims=claims_of((MIRROR, other)))
