@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,9 @@ def rescue(lab: Lab, home: Path, mirror: Mirror, fence: Fence, *, write: bool) -
         for record in beyond(lab, mirror)
         if _identity(target_topic(mirror, record.topic), record) not in sent_again
     ]
-    path = home / "rescued" / f"{mirror.source}.jsonl"
+    # Of a later disaster, the earlier one's file may be all that there is of its records.
+    held = datetime.fromtimestamp(fence.held_ms / 1000, UTC)
+    path = home / "rescued" / f"{mirror.source}-{held:%Y%m%dT%H%M%SZ}.jsonl"
     write_file(path, "".join(json.dumps(record) + "\n" for record in found))
     missing = [
         record for record in found if (target_topic(mirror, record["topic"]), _mark(mirror, record)) not in marks

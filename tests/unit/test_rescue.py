@@ -109,6 +109,14 @@ def test_what_was_never_mirrored_is_exported_in_the_words_of_its_records(target:
     assert Path(done.file).stat().st_mode & 0o777 == 0o600
 
 
+def test_what_was_rescued_in_an_earlier_disaster_stays(target: Target, tmp_path: Path) -> None:
+    first, again = (run(target, tmp_path, write=False).file for _ in range(2))
+    later = rescue(cast(Any, target), tmp_path, MIRROR, replace(FENCE, held_ms=9_000_000), write=False).file
+    assert first == again
+    assert later != first
+    assert Path(first).exists()
+
+
 def test_copies_are_the_records_as_they_were_with_the_place_that_they_had(target: Target, tmp_path: Path) -> None:
     assert run(target, tmp_path, write=True).written == 3
     for copy, record in zip(target.written, BEYOND, strict=True):
