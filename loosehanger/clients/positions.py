@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ from .connect import Rest, parts
 from .connection import Connection
 from .kafka_client import explain
 
+_SILENT_S = 15.0
+"""How long nothing may come of partitions that have records still."""
 ANSWER_MS = 5000
 """How long a cluster may take to answer."""
 Positions = dict[TopicPartition, int]
@@ -174,10 +177,23 @@ class Looker:
                 consumer.assign(list(left))
                 for part in left:
                     consumer.seek(part, starts.get(part, 0))
+                at: dict[TopicPartition, int] = {}
+                moved = time.monotonic()
                 while left:
                     for part, batch in consumer.poll(200).items():
                         yield from (record for record in batch if record.offset < ends[part])
-                    left = {part: end for part, end in left.items() if consumer.position(part) < end}
+                        moved = time.monotonic()
+                    before, at = at, {part: consumer.position(part) for part in left}
+                    left = {part: end for part, end in left.items() if at[part] < end}
+                    # A consumer waits without end for a partition that nobody leads.
+                    if at != before:
+                        moved = time.monotonic()
+                    elif time.monotonic() >= moved + _SILENT_S:
+                        part = next(iter(left))
+                        raise LabError(
+                            f"{self._region}: {part.topic}-{part.partition}: nothing came of it for {_SILENT_S:.0f} s, "
+                            f"from offset {at[part]} on"
+                        )
             finally:
                 consumer.close()
 

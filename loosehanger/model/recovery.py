@@ -51,6 +51,8 @@ def recovery(marks: Marks, entries: Iterable[LedgerEntry]) -> Recovery | None:
     acked = [entry for entry in every if entry.kind == "acked"]
     processed = [entry for entry in every if entry.kind == "processed"]
     held = [fence.held_ms for fence in marks.fences]
+    # A group that got its offsets by its ledger has a mark of its own, and no mirror.
+    mirrors_held = [fence.held_ms for fence in marks.fences if fence.source]
     producers_move, consumers_move = True, True
     if marks.losses:
         begins, start = f"the death of {marks.losses[0].region}", min(loss.died_ms for loss in marks.losses)
@@ -73,7 +75,7 @@ def recovery(marks: Marks, entries: Iterable[LedgerEntry]) -> Recovery | None:
     new = [entry for entry in there if entry.kind == "acked"]
     read = [entry for entry in there if entry.kind == "processed"]
     moments = {
-        "mirror held": held,
+        "mirror held": mirrors_held,
         "consumer's first record": [entry.since for entry in read],
         "producer's first acknowledgement": [entry.since for entry in new],
         "consumer's first new event": list(_first_new(read, new)),
@@ -82,6 +84,8 @@ def recovery(marks: Marks, entries: Iterable[LedgerEntry]) -> Recovery | None:
         del moments["producer's first acknowledgement"], moments["consumer's first new event"]
     if not consumers_move:
         del moments["consumer's first record"]
+    if not mirrors_held:
+        del moments["mirror held"]
     # A mirror is held when all of them are; the others count from their first.
     legs = [
         Leg(name, round(((max if name == "mirror held" else min)(found) - start) / 1000, 3) if found else None)

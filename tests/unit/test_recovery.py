@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from loosehanger.ledger import LedgerEntry
@@ -11,6 +12,7 @@ from loosehanger.model.marks import (
     Marks,
     Rearmed,
     Wipe,
+    is_lost,
     is_marked,
     is_rearmed,
     is_wiped,
@@ -107,12 +109,20 @@ def test_without_a_switch_there_is_nothing_to_tell() -> None:
     assert recovery(Marks(), LEDGERS) is None
 
 
-def test_marks_are_read_as_they_were_kept_and_a_second_death_does_not_count(tmp_path: Path) -> None:
+def test_a_group_that_got_its_offsets_by_its_ledger_does_not_hold_a_mirror_up() -> None:
+    by_ledger = replace(FENCE, mirror="by ledger/g", source="", held_ms=19_000)
+    losses = (Loss("region-a", 10_000),)
+    assert legs(Marks(losses, (FENCE, by_ledger)), LEDGERS) == legs(Marks(losses, (FENCE,)), LEDGERS)
+    assert "mirror held" not in legs(Marks(losses, (by_ledger,)), LEDGERS)
+
+
+def test_marks_are_read_as_they_were_kept(tmp_path: Path) -> None:
     mirror = Mirror("ab", "regiona", "regionb", "region-a", "region-b", "identity", ".", "LH.*", "", "connector")
     assert not is_marked(tmp_path, "failover", mirror)
     keep_fence(tmp_path, "failover", FENCE)
-    for died_ms in (10_000, 20_000):
-        keep_loss(tmp_path, "failover", Loss("region-a", died_ms))
+    assert not is_lost(tmp_path, "failover", "region-a")
+    keep_loss(tmp_path, "failover", Loss("region-a", 10_000))
+    assert is_lost(tmp_path, "failover", "region-a")
     assert read_marks(tmp_path, "failover") == Marks((Loss("region-a", 10_000),), (FENCE,))
     assert is_marked(tmp_path, "failover", mirror)
     assert read_marks(tmp_path, "setup") == Marks()
