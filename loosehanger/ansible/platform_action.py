@@ -12,11 +12,14 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from loosehanger.errors import LabError
 from loosehanger.ledger import ledger_files, read_entries
 from loosehanger.model.marks import (
+    Ending,
     Loss,
     Wipe,
+    is_lost,
     is_marked,
     is_rearmed,
     is_wiped,
+    keep_ending,
     keep_loss,
     keep_rearmed,
     keep_rescue,
@@ -104,13 +107,20 @@ class PlatformAction(KitAction):
         leaving = here.leaving if here and part is Part.FLOWS and not only_told else ()
         goes = [document for document in leaving if document.kind == MIRROR]
         before = load_lab(home) if goes else None
+        dies = here is not None and not only_told and part is Part.LOSSES and here.lost
+        # Whoever is interrupted after it finds nothing that could still be killed.
+        first = dies and not is_lost(home, stage, parameters["region"])
+        if first:
+            keep_loss(home, stage, Loss(parameters["region"], _now_ms()))
+        if part is Part.ENDS and here and here.gone and not only_told:
+            keep_ending(home, stage, Ending(here.region, _now_ms()))
         done = self._run(parameters, lambda: every)
         if here and not only_told:
             if before:
                 switching.forget_mirrors(before, goes)
             if part is Part.WIPES and here.wiped:
-                keep_wipe(home, stage, Wipe(here.region, time.time_ns() // 1_000_000))
-            if "died_ms" in done:
+                keep_wipe(home, stage, Wipe(here.region, _now_ms()))
+            if first and "died_ms" in done:
                 keep_loss(home, stage, Loss(here.region, done["died_ms"]))
             if part is Part.FENCES and here.mark:
                 # Held before, and not marked: the stage was interrupted in between.
@@ -133,6 +143,9 @@ class PlatformAction(KitAction):
         """Sets where groups begin, each once in a stage: when their members run, it would set them back."""
         lab = load_lab(home)
         kept = {fence.mirror for fence in read_marks(home, stage).fences}
+        for consumer in here.stays:
+            if mark_of_group(consumer.group) not in kept:
+                switching.stay_group(lab, home, stage, consumer)
         wanted = [consumer for consumer in here.starts if mark_of_group(consumer.group) not in kept]
         for consumer in wanted:
             folder = lab.region(here.region).ledgers.get(consumer.name)
@@ -147,7 +160,7 @@ class PlatformAction(KitAction):
         """Re-arms mirrors, each once in a stage: when producers write again, it would pass over records."""
         wanted = [mirror for mirror in here.rearmed if not is_rearmed(home, stage, mirror)]
         for mirror in wanted:
-            for done in switching.rearm(load_lab(home), [mirror]):
+            for done in switching.rearm(load_lab(home), [mirror], DRAIN_SECONDS):
                 keep_rearmed(home, stage, done)
         return {"changed": bool(wanted)}
 
@@ -159,6 +172,10 @@ class PlatformAction(KitAction):
                 raise LabError(f"no mark tells where everything was when mirror {mirror.name} was held")
             keep_rescue(home, stage, rescue(load_lab(home), home, mirror, fence, write=write))
         return {"changed": bool(here.rescued)}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _is_true(variables: Mapping[str, Any], name: str) -> bool:

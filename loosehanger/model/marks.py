@@ -26,7 +26,8 @@ class Loss:
 
     region: str
     died_ms: int
-    """When the first of its processes was killed, in milliseconds since the epoch."""
+    """When the first of its processes was killed, in milliseconds since the epoch; of one of which none was there, or
+    whose end was not seen, when the stage came to it."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,15 @@ class Wipe:
 
 
 @dataclass(frozen=True)
+class Ending:
+    """A region that goes: from here on it may be half gone."""
+
+    region: str
+    since_ms: int
+    """In milliseconds since the epoch."""
+
+
+@dataclass(frozen=True)
 class Rearmed:
     """A mirror that was told where its source ends."""
 
@@ -106,6 +116,7 @@ class Marks:
     wipes: tuple[Wipe, ...] = ()
     rearmed: tuple[Rearmed, ...] = ()
     rescues: tuple[Rescue, ...] = ()
+    endings: tuple[Ending, ...] = ()
 
 
 def mark_of_group(group: str) -> str:
@@ -119,10 +130,13 @@ def mark_of(mirror: Mirror) -> str:
 
 
 def keep_loss(home: Path, stage: str, loss: Loss) -> None:
-    """Keeps a region's death; of one that was dead already, the first counts."""
-    path = _folder(home, stage) / f"loss.{loss.region}.json"
-    if not path.exists():
-        write_file(path, json.dumps(asdict(loss), indent=1))
+    """Keeps a region's death."""
+    write_file(_folder(home, stage) / f"loss.{loss.region}.json", json.dumps(asdict(loss), indent=1))
+
+
+def is_lost(home: Path, stage: str, region: str) -> bool:
+    """Whether a stage has kept a region's death."""
+    return any(loss.region == region for loss in read_marks(home, stage).losses)
 
 
 def is_marked(home: Path, stage: str, mirror: Mirror) -> bool:
@@ -133,6 +147,11 @@ def is_marked(home: Path, stage: str, mirror: Mirror) -> bool:
 def is_wiped(home: Path, stage: str, region: str) -> bool:
     """Whether a stage has wiped a region."""
     return any(wipe.region == region for wipe in read_marks(home, stage).wipes)
+
+
+def is_ending(home: Path, stage: str, region: str) -> bool:
+    """Whether a stage has begun to delete a region."""
+    return any(ending.region == region for ending in read_marks(home, stage).endings)
 
 
 def is_rearmed(home: Path, stage: str, mirror: Mirror) -> bool:
@@ -161,6 +180,11 @@ def keep_wipe(home: Path, stage: str, wipe: Wipe) -> None:
     write_file(_folder(home, stage) / f"wipe.{wipe.region}.json", json.dumps(asdict(wipe), indent=1))
 
 
+def keep_ending(home: Path, stage: str, ending: Ending) -> None:
+    """Keeps that a region is being deleted: it cannot be asked any more."""
+    write_file(_folder(home, stage) / f"ending.{ending.region}.json", json.dumps(asdict(ending), indent=1))
+
+
 def keep_rearmed(home: Path, stage: str, rearmed: Rearmed) -> None:
     """Keeps that a mirror was re-armed: once more, after producers have begun to write, it would pass over records."""
     name = rearmed.mirror.replace("/", ".")
@@ -183,13 +207,15 @@ def put_away(home: Path, stage: str) -> None:
 
 def read_marks(home: Path, stage: str) -> Marks:
     """What a stage has kept; nothing where it kept nothing."""
-    losses, fences, silences, wipes, rearmed, rescues = [], [], [], [], [], []
+    losses, fences, silences, wipes, rearmed, rescues, endings = [], [], [], [], [], [], []
     for kind, content in _contents(_folder(home, stage)):
         match kind:
             case "loss":
                 losses.append(Loss(**content))
             case "wipe":
                 wipes.append(Wipe(**content))
+            case "ending":
+                endings.append(Ending(**content))
             case "rearmed":
                 rearmed.append(Rearmed(**{**content, "positions": _offsets(content["positions"])}))
             case "rescue":
@@ -200,7 +226,8 @@ def read_marks(home: Path, stage: str) -> Marks:
                 ends, positions = _offsets(content["ends"]), _offsets(content["positions"])
                 groups = {group: _offsets(found) for group, found in content["groups"].items()}
                 fences.append(Fence(**{**content, "ends": ends, "positions": positions, "groups": groups}))
-    return Marks(tuple(losses), tuple(fences), tuple(silences), tuple(wipes), tuple(rearmed), tuple(rescues))
+    found = (losses, fences, silences, wipes, rearmed, rescues, endings)
+    return Marks(*(tuple(of_kind) for of_kind in found))  # type: ignore[arg-type]
 
 
 def last_wipe_ms(home: Path) -> int | None:

@@ -89,6 +89,8 @@ class Plan:
     """Its mirrors that are held, and that the stage re-arms."""
     starts: tuple[Consumer, ...] = ()
     """Its consumers, as they shall be, that begin where their ledgers end."""
+    stays: tuple[Consumer, ...] = ()
+    """Those of which the same is said, and that use the cluster already: their groups go on where they are."""
     rescues: frozenset[str] = frozenset()
     """Its mirrors beyond which their sources' records are rescued."""
     lost: bool = False
@@ -142,7 +144,8 @@ class Plan:
     def switches(self) -> bool:
         """Whether more happens here than that resources are applied and deleted."""
         ends = self.lost or self.rebuilt or self.gone
-        return bool(ends or self.rearms or self.rescues or self.mark or self.drains or self.silence or self.starts)
+        groups = self.starts or self.stays
+        return bool(ends or self.rearms or self.rescues or self.mark or self.drains or self.silence or groups)
 
     @property
     def wiped(self) -> bool:
@@ -187,7 +190,7 @@ class Plan:
             case Part.ENDS:
                 return self.gone
             case Part.STARTS:
-                return bool(self.starts)
+                return bool(self.starts or self.stays)
             case Part.REARMS:
                 return bool(self.rearms)
             case Part.RESCUES:
@@ -322,6 +325,12 @@ def plan_stage(
         check_writers(topology, claims_of(topology.mirrors, scenario.claims if scenario else (), stage))
     standing = _standing(scenario, at)
     copies = topology.secret_copies() if fits else ()
+    named = {
+        region: [one for one in consumers(topology) if at and one.name in at.starts and one.region == region]
+        if fits
+        else []
+        for region in regions
+    }
     old_ways = Topology(document for region in regions for document in recorded.get(region, ())).crossings
     new_ways = not set(topology.crossings) <= set(old_ways)
     return {
@@ -340,16 +349,8 @@ def plan_stage(
                 else _with_life(documents[region].values(), at, (*HELD, COPYING)) - standing
             ),
             dropped=holds & _with_life(documents[region].values(), at, (DROPPED,)),
-            starts=tuple(
-                consumer
-                for consumer in consumers(topology)
-                if at
-                and consumer.name in at.starts
-                and consumer.region == region
-                and consumer.name in {document.name for document in leaves[region]}
-            )
-            if fits
-            else (),
+            starts=tuple(one for one in named[region] if one.name in {document.name for document in leaves[region]}),
+            stays=tuple(one for one in named[region] if one.name not in {document.name for document in leaves[region]}),
             copying=holds & _with_life(documents[region].values(), at, (COPYING,)),
             fenced=holds
             & {

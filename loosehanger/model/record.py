@@ -183,7 +183,8 @@ def check_stage(scenario: Scenario, stage: str, progress: Progress | None) -> No
     if progress.scenario != scenario.name:
         raise WrongUseError(f"the scenario {progress.scenario} is set up; run ./lab cleanup before another one")
     if progress.unfinished:
-        if stage != progress.unfinished:
+        # A way back that leads from both leads from between them as well.
+        if stage != progress.unfinished and not {progress.stage, progress.unfinished} <= set(after):
             raise WrongUseError(
                 f"{scenario.name}: '{progress.unfinished}' was begun and not finished; run it again before '{stage}'"
             )

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,6 +42,7 @@ from loosehanger.waiting import wait_for
 T = TypeVar("T")
 _DRAINING = "draining (producers stay stopped, and nothing has moved: run the stage again)"
 _SETTLING = "waiting for the groups' offsets (their members stay stopped, and nothing has moved: run the stage again)"
+_READING = "waiting for groups (producers stay stopped: run the stage again)"
 _SETTLED_SECONDS = 6.0
 """So long a group's offset does not grow before it counts as translated: the kit's mirrors do so every two seconds, or
 sooner."""
@@ -173,7 +175,7 @@ class LiveMirror:
         topics = [target_topic(self._mirror, topic) for topic in self.topics()]
         return {group: self._target.committed(group, topics) for group in self.groups}
 
-    def rearm(self) -> Rearmed:
+    def rearm(self, bound: float) -> Rearmed:
         """See ``rearm``."""
         mirror, topics = self._mirror, self.topics()
         if set(self.states()) != {"STOPPED"}:
@@ -184,6 +186,9 @@ class LiveMirror:
         for group in groups:
             if members := self._target.members(group):
                 raise LabError(f"{mirror.target}: {group} has {members} members still")
+            if self._source.members(group):
+                # Of what it reads later, in a partition in which nothing is written any more, nothing is translated.
+                wait_for(partial(self._unread_told, group), bound, _READING)
         known = mirror_positions(self._rest, mirror.connector, mirror.source_alias)
         ends = self._source.ends(topics)
         wanted = {part: end - 1 for part, end in ends.items() if end}
@@ -197,6 +202,10 @@ class LiveMirror:
                 self._target.set_committed(group, copied)
         return Rearmed(mark_of(mirror), _as_offsets(wanted))
 
+    def _unread_told(self, group: str) -> str | None:
+        unread = self.unread(group)
+        return f"{group} has {unread:,} records to read in {self._mirror.source}" if unread else None
+
     def missing(self) -> str | None:
         """What has not arrived yet; None when everything has."""
         if behind := self.behind():
@@ -206,8 +215,8 @@ class LiveMirror:
                 if reason := next(self._out_of_place(group), None):
                     return reason
                 continue
-            if unread := self.unread(group):
-                return f"{group} has {unread:,} records to read in {self._mirror.source}"
+            if unread := self._unread_told(group):
+                return unread
             if left := self.untranslated(group):
                 return f"{group} is {left:,} records behind in {self._mirror.target}"
         return None
@@ -247,8 +256,9 @@ def stage_conditions(lab: Lab, home: Path, scenario: Scenario, stage: str) -> li
         if mirror.state == "running" and ((life in HELD and life != DROPPED) or (life == COPYING and mirror.translates))
     ]
     found = []
-    # A stage that was interrupted while a region went finds it dead, or gone: it has held when the stage was begun.
-    going = [region for region in at.gone if region in lab.regions and stage != lab.unfinished]
+    # A stage that was interrupted while a region went finds it dead, or half gone: it has held until then.
+    ended = [region for region in at.gone if stage == lab.unfinished and marks.is_ending(home, stage, region)]
+    going = [region for region in at.gone if region in lab.regions and region not in ended]
     for region in (region for region in at.fenced if region in going or region not in at.gone):
         begun = scenario.fence_of(stage, region)
         if begun != stage:
@@ -457,12 +467,15 @@ def start_group(
             for topic in (topics if translated else ())
             if any(m.target == region and selected_groups(m, [group]) and is_copy(m, topic) for m in lab.mirrors)
         ]
-        starts = looker.committed(group, told)
+        committed = looker.committed(group, topics)
+        starts = {part: offset for part, offset in committed.items() if part.topic in told}
         own = {part: end for part, end in ends.items() if part.topic not in told}
         starts |= own
         for record in looker.records({}, own):
             part, headers = TopicPartition(record.topic, record.partition), dict(record.headers)
             run, number = headers.get(RUN, b"").decode(errors="replace"), headers.get(SEQ, b"")
+            if not (run and number.isdigit()) and record.offset < committed.get(part, 0):
+                continue  # No ledger knows what nobody has numbered; the group itself has passed it here.
             numbers = done.get((run, event_topic(lab.mirrors, part.topic), part.partition), [])
             if not (number.isdigit() and holds(numbers, int(number))):
                 starts[part] = min(starts[part], record.offset)
@@ -477,6 +490,19 @@ def start_group(
             groups={group: _as_offsets(starts)},
         )
     keep_fence(home, stage, fence)
+
+
+def stay_group(lab: Lab, home: Path, stage: str, consumer: Consumer) -> None:
+    """Keeps as a mark that a group need not change over: its members use the cluster already, and go on there.
+
+    Raises:
+        LabError: the cluster does not answer.
+    """
+    region = consumer.cluster_region
+    with _looker(lab, region) as looker:
+        cluster = looker.cluster_id()
+    mark, now_ms = mark_of_group(consumer.group), time.time_ns() // 1_000_000
+    keep_fence(home, stage, Fence(mark, "", region, cluster, now_ms, {}, groups={consumer.group: {}}))
 
 
 def _topics_of_events(lab: Lab, region: str, looker: Looker) -> list[str]:
@@ -516,19 +542,21 @@ def keep_marks(lab: Lab, home: Path, stage: str, mirrors: Sequence[Mirror]) -> N
         keep_fence(home, stage, fence)
 
 
-def rearm(lab: Lab, mirrors: Sequence[Mirror]) -> list[Rearmed]:
+def rearm(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> list[Rearmed]:
     """Tells mirrors that are stopped where their sources end now, and forgets what they knew of the old ones.
 
     A mirror's positions, its map of offsets and its checkpoints belong to the cluster that it read. When that was made
     again, old positions are beyond its end, so that everything is copied once more, or below it, so that records are
     passed over; and an old map beside new positions translates groups ahead of where they are. So the caller has to
     see to it that nobody writes at either side, and that the target has what the source has. A group that has read
-    everything at the source is set to the end of the target: the mirror itself would only ever set it forward.
+    everything at the source is set to the end of the target: the mirror itself would only ever set it forward. So one
+    that reads there is waited for.
 
     Raises:
-        LabError: a cluster or Connect does not answer, a mirror is not stopped, or a group has members at its target.
+        LabError: a cluster or Connect does not answer, a mirror is not stopped, a group has members at its target, or
+            one has not read everything within ``bound`` seconds.
     """
-    return [_with_flow(lab, mirror, lambda flow: flow.rearm()) for mirror in mirrors]
+    return [_with_flow(lab, mirror, lambda flow: flow.rearm(bound)) for mirror in mirrors]
 
 
 def beyond(lab: Lab, mirror: Mirror) -> list[Any]:

@@ -25,6 +25,7 @@ PATHS = {
     "migration": ("07-migration", "mirror move-consumers fence drain move-producers finish"),
     "migration, and back": ("07-migration", "mirror move-consumers fence drain move-producers reverse return"),
     "migration, and rolled back": ("07-migration", "mirror move-consumers rollback"),
+    "migration, and rolled back at once": ("07-migration", "mirror rollback"),
     "always on": ("08-active-active", "failover resume return"),
 }
 STRANDED = {"lose-region"}

@@ -210,6 +210,14 @@ def test_stages_run_in_their_order(scenario: Scenario, progress: Progress | None
             check_stage(scenario, stage, progress)
 
 
+def test_a_way_back_from_two_stages_leads_from_between_them(tmp_path: Path) -> None:
+    folder(tmp_path, TEXT.replace("after: [failover], manifests", "after: [setup, failover], manifests"))
+    scenario = read_scenario("99-test", tmp_path)
+    check_stage(scenario, "failback", at("setup", unfinished="failover"))
+    with pytest.raises(WrongUseError, match="'failback' was begun and not finished; run it again before 'failover'"):
+        check_stage(scenario, "failover", at("setup", unfinished="failback"))
+
+
 def test_another_scenario_is_refused(scenario: Scenario) -> None:
     with pytest.raises(WrongUseError, match="the scenario 01-other is set up"):
         check_stage(scenario, "setup", Progress("01-other", "local", "inventories/local", "setup"))
@@ -421,10 +429,13 @@ def test_consumers_begin_by_their_ledgers_only_when_they_change_over(tmp_path: P
     stage = "starts: [consumers], mirrors: {ab: dropped, ba: stopped}"
     plans = moving(tmp_path, stage, application(B, "consumers"))
     assert [consumer.cluster_region for consumer in plans["region-c"].starts] == [B]
+    assert plans["region-c"].stays == ()
     assert plans[B].held
     assert plans[B].drains == plans[B].settles == [], "whatever is on its way"
     (tmp_path / "again").mkdir()
-    assert moving(tmp_path / "again", stage, application(A, "consumers"))["region-c"].starts == ()
+    there = moving(tmp_path / "again", stage, application(A, "consumers"))["region-c"]
+    assert (there.starts, [consumer.cluster_region for consumer in there.stays]) == ((), [A])
+    assert there.has(Part.STARTS), "a mark tells that its group goes on where it is"
 
 
 def test_a_fence_stands_from_the_first_stage_that_says_so(tmp_path: Path) -> None:

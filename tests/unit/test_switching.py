@@ -17,7 +17,7 @@ from loosehanger.clients.positions import Looker, Positions
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.ledger import LedgerEntry
 from loosehanger.model.applications import Consumer
-from loosehanger.model.marks import Rearmed, Silence, read_marks
+from loosehanger.model.marks import Ending, Rearmed, Silence, keep_ending, read_marks
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.scenario import read_scenario
 from loosehanger.model.topic_rules import selected_groups
@@ -130,7 +130,7 @@ class Lab:
         self.told = positions
 
     def rearm(self) -> list[Rearmed]:
-        return switching.rearm(cast(Any, self), [MIRROR])
+        return switching.rearm(cast(Any, self), [MIRROR], 0.3)
 
     def drain(self) -> None:
         switching.drain(cast(Any, self), [MIRROR], 0.3)
@@ -304,6 +304,23 @@ def test_a_group_begins_behind_what_its_ledger_has(lab: Lab, tmp_path: Path) -> 
     assert fence.groups == {"consumer-x": {"LH.ORDERS": {0: 100}, "LH.STOCK": {0: 0}}}
 
 
+def test_what_nobody_has_numbered_does_not_set_a_group_back_that_has_passed_it(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = [Record("LH.ORDERS", 0, offset, []) for offset in (40, 110)]
+    monkeypatch.setattr(lab.target, "records", lambda *_: iter(plain))
+    lab.target.set_committed("consumer-x", {ORDERS: 100})
+    switching.start_group(cast(Any, lab), tmp_path, "rollback", READER, [], translated=False)
+    assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 110}
+
+
+def test_a_group_that_stays_is_not_touched(lab: Lab, tmp_path: Path) -> None:
+    switching.stay_group(cast(Any, lab), tmp_path, "rollback", READER)
+    (fence,) = read_marks(tmp_path, "rollback").fences
+    assert (fence.mirror, fence.target, fence.cluster, fence.ends) == ("by ledger/consumer-x", "region-b", "an-id", {})
+    assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 120}
+
+
 def test_after_a_death_it_begins_where_a_mirror_has_translated_it_and_else_by_the_ledger(
     lab: Lab, tmp_path: Path
 ) -> None:
@@ -353,11 +370,12 @@ def test_of_a_region_that_has_gone_already_nothing_is_asked(lab: Lab, tmp_path: 
     lab.mirrors = ()
     lab.regions, lab.stage = {"region-b": lab.target}, "failover"
     assert switching.stage_conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
-    lab.regions, lab.stage, lab.unfinished = {**lab.regions, "region-a": lab.source}, "setup", "failover"
+    lab.regions, lab.stage = {**lab.regions, "region-a": lab.source}, "setup"
+    for lab.unfinished in ("", "failover"):
+        found = switching.stage_conditions(cast(Any, lab), tmp_path, scenario, "failover")
+        assert [condition.what for condition in found] == ["region-a: groups with members"]
+    keep_ending(tmp_path, "failover", Ending("region-a", 1000))
     assert switching.stage_conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
-    lab.unfinished = ""
-    asked = [condition.what for condition in switching.stage_conditions(cast(Any, lab), tmp_path, scenario, "failover")]
-    assert asked == ["region-a: groups with members"]
 
 
 def test_a_group_with_members_is_not_set(lab: Lab, tmp_path: Path) -> None:
@@ -414,6 +432,19 @@ def test_a_cluster_that_does_not_answer_is_named() -> None:
         Looker("region-a", Connection(("127.0.0.1:1",)))
 
 
+def test_a_partition_of_which_nothing_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = SimpleNamespace(
+        assign=lambda _: None, seek=lambda *_: None, poll=lambda _: {}, position=lambda _: 7, close=lambda: None
+    )
+    monkeypatch.setattr(positions, "KafkaAdminClient", lambda **_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(positions, "KafkaConsumer", lambda **_: quiet)
+    monkeypatch.setattr(positions, "_SILENT_S", 0.1)
+    with Looker("region-a", Connection(("x:1",))) as looker:
+        with pytest.raises(LabError, match=r"region-a: LH\.ORDERS-0: nothing came of it for 0 s, from offset 7 on"):
+            list(looker.records({}, {ORDERS: 9}))
+        assert list(looker.records({}, {ORDERS: 7})) == []
+
+
 def test_the_groups_of_connects_workers_are_no_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [
         {"group_id": "shop", "protocol_type": "consumer"},
@@ -462,7 +493,17 @@ def test_a_mirror_is_re_armed_at_the_end_of_what_both_sides_have(lab: Lab) -> No
 
 def test_a_mirror_that_goes_on_standing_ready_is_re_armed_with_its_groups(lab: Lab) -> None:
     ready = replace(MIRROR, state="stopped", checkpoint_state="stopped")
-    switching.rearm(cast(Any, made_again(lab)), [ready])
+    switching.rearm(cast(Any, made_again(lab)), [ready], 0.3)
+    assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 151}
+
+
+def test_a_group_that_reads_still_at_the_source_is_waited_for(lab: Lab) -> None:
+    made_again(lab, read=125).source._members = 1
+    with pytest.raises(LabError, match=r"^waiting for groups .*: consumer-x has 5 records to read in region-a"):
+        lab.rearm()
+    assert lab.told == {}
+    lab.source.set_committed("consumer-x", {ORDERS: 130})
+    lab.rearm()
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 151}
 
 
