@@ -19,13 +19,12 @@ from rich.table import Table
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.links import CLIENT
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
-from loosehanger.ledger import ledger_files, read_entries
 from loosehanger.model.applications import consumers
 from loosehanger.model.marks import read_marks
 from loosehanger.model.outline import SETUP, scenario_names
 from loosehanger.model.progress import Progress, required_progress
 from loosehanger.model.record import Lab, Region, WebConsole, check_stage, load_lab, read_progress
-from loosehanger.model.recovery import Recovery, recovery
+from loosehanger.model.recovery import Recovery
 from loosehanger.model.scenario import MIRROR, Scenario, read_scenario
 from loosehanger.paths import ROOT, caller_path, lab_home
 from loosehanger.waiting import wait_for
@@ -89,9 +88,9 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
 
 def _show_conditions(scenario: Scenario, name: str) -> int:
     """Lists what must hold before a stage, and whether it does."""
-    from loosehanger.platforms import switching  # what it needs takes a while to load
+    from loosehanger.platforms import switch_steps  # what it needs takes a while to load
 
-    found = switching.stage_conditions(load_lab(), lab_home(), scenario, name) if scenario.stage(name).after else []
+    found = switch_steps.conditions(load_lab(), lab_home(), scenario, name) if scenario.stage(name).after else []
     for condition in found:
         print(f"{'holds' if condition.holds else 'FAILS'}   {condition.what}: {condition.value} ({condition.wanted})")
     if not found:
@@ -101,12 +100,13 @@ def _show_conditions(scenario: Scenario, name: str) -> int:
 
 def _show_recovery(lab: Lab, stage: str) -> None:
     """Tells how long a switch took, as soon as that is known."""
+    from loosehanger.platforms import switch_steps  # what it needs takes a while to load
+
     found: Recovery | None = None
 
     def unknown() -> str | None:
         nonlocal found
-        entries = read_entries(file for folder in lab.ledgers for file in ledger_files(folder))
-        found = recovery(read_marks(lab_home(), stage), entries)
+        found = switch_steps.legs(lab, lab_home(), stage)
         return None if found is None or found.complete else "not all of it has happened yet"
 
     with contextlib.suppress(LabError):  # What has not happened by then is shown as that.

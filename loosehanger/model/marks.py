@@ -16,6 +16,7 @@ from loosehanger.files import write_file
 
 from .mirror import Mirror
 
+_PROOF = "proof.json"
 Offsets = dict[str, dict[int, int]]
 """An offset for each partition of topics."""
 
@@ -172,7 +173,7 @@ def keep_silence(home: Path, stage: str, silence: Silence) -> None:
 
 def keep_proof(home: Path, stage: str, document: Mapping[str, Any]) -> None:
     """Keeps what the proof found when a stage asked for it."""
-    write_file(_folder(home, stage) / "proof.json", json.dumps(document, indent=1))
+    write_file(_folder(home, stage) / _PROOF, json.dumps(document, indent=1))
 
 
 def keep_wipe(home: Path, stage: str, wipe: Wipe) -> None:
@@ -239,6 +240,16 @@ def last_fence(home: Path, mirror: Mirror) -> Fence | None:
     """Where everything was when a mirror was held last, in whatever stage; None where that was never kept."""
     found = [fence for marks in _every(home) for fence in marks.fences if fence.mirror == mark_of(mirror)]
     return max(found, key=lambda fence: fence.held_ms, default=None)
+
+
+def mark_files(home: Path) -> dict[str, str]:
+    """The files of all stages' marks, by their names in the folder ``access``, without what proofs found."""
+    access = home / "access"
+    return {
+        str(path.relative_to(access)): path.read_text(encoding="utf-8")
+        for path in sorted((access / "marks").glob("*/*.json"))
+        if path.name != _PROOF
+    }
 
 
 def _every(home: Path) -> Iterator[Marks]:

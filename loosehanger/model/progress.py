@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,6 @@ class Progress:
     def text(self) -> str:
         """As the record has it."""
         return f"{json.dumps(asdict(self), indent=1)}\n"
-
-    @property
-    def reached(self) -> Progress:
-        """The same, with the stage that was begun as the one that was reached."""
-        return replace(self, stage=self.unfinished or self.stage, unfinished="")
 
     def write(self, home: Path) -> bool:
         """Keeps it in a lab's home; True when that changed anything."""

@@ -27,7 +27,7 @@ from loosehanger.model.marks import Fence, Offsets, Rearmed, Silence, keep_fence
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.origins import event_topic
 from loosehanger.model.record import ADMINISTRATOR, Lab
-from loosehanger.model.scenario import COPYING, DROPPED, HELD, REARMED, Scenario
+from loosehanger.model.scenario import HELD
 from loosehanger.model.topic_rules import (
     checkpoints,
     is_copy,
@@ -240,49 +240,6 @@ def conditions(lab: Lab, mirrors: Sequence[Mirror], *, begun: bool = False) -> l
     ]
 
 
-def stage_conditions(lab: Lab, home: Path, scenario: Scenario, stage: str) -> list[Condition]:
-    """Everything that must hold before a stage, beside its place among the stages, and whether it does.
-
-    Raises:
-        LabError: a cluster or Connect does not answer.
-    """
-    at = scenario.stage(stage)
-    if at.lost:
-        return []
-    moves = [
-        mirror
-        for mirror in lab.mirrors
-        for life in [at.mirrors.get(mirror.name)]
-        if mirror.state == "running" and ((life in HELD and life != DROPPED) or (life == COPYING and mirror.translates))
-    ]
-    found = []
-    # A stage that was interrupted while a region went finds it dead, or half gone: it has held until then.
-    ended = [region for region in at.gone if stage == lab.unfinished and marks.is_ending(home, stage, region)]
-    going = [region for region in at.gone if region in lab.regions and region not in ended]
-    for region in (region for region in at.fenced if region in going or region not in at.gone):
-        begun = scenario.fence_of(stage, region)
-        if begun != stage:
-            kept = marks.read_marks(home, begun).silences
-            since = next((silence for silence in kept if silence.region == region), None)
-            found += fence_conditions(lab, region, since)
-    found += [use_condition(lab, region) for region in going]
-    # Of a stage that begins anew, what an earlier run has kept does not count.
-    again = stage in (lab.stage, lab.unfinished)
-    wiped = [region for region in at.rebuilt if not (again and marks.is_wiped(home, stage, region))]
-    still = [
-        mirror
-        for mirror in lab.mirrors
-        if mirror.source in wiped
-        or (
-            at.mirrors.get(mirror.name) in REARMED
-            and mirror.state != "running"
-            # The run that was interrupted may have started it, and not come to the record of that.
-            and not (again and marks.is_rearmed(home, stage, mirror))
-        )
-    ]
-    return [*found, *conditions(lab, moves, begun=stage == lab.unfinished), *standstill(lab, still)]
-
-
 def standstill(lab: Lab, mirrors: Iterable[Mirror]) -> list[Condition]:
     """That mirrors are stopped: those that are going to be re-armed, or whose source is going to be wiped.
 
@@ -404,21 +361,32 @@ def keep_silence(lab: Lab, home: Path, stage: str, region: str) -> None:
     marks.keep_silence(home, stage, Silence(region, time.time_ns() // 1_000_000, ends))
 
 
-def forget_mirrors(lab: Lab, mirrors: Iterable[Document]) -> None:
-    """Deletes the topics that mirrors had for themselves in their targets: their workers' state, and what they knew.
+def own_topics(lab: Lab, mirror: Document) -> dict[str, list[str]]:
+    """The topics that a mirror has for itself, by their region: its workers' state, and what it knows.
+
+    Args:
+        lab: what is set up.
+        mirror: its resource.
+    """
+    target = mirror.content["spec"]["target"]
+    state = [str(target[key]) for key in ("configStorageTopic", "offsetStorageTopic", "statusStorageTopic")]
+    own = [found for found in lab.mirrors if found.name == mirror.name and found.region == mirror.namespace]
+    topics = {}
+    for region in {found.target for found in own}:
+        known = [checkpoints(found) for found in own]
+        known += [syncs for found in own for place, syncs in [offset_syncs(found)] if place == region]
+        topics[region] = [*state, *known]
+    return topics
+
+
+def delete_topics(lab: Lab, region: str, topics: Sequence[str]) -> None:
+    """Deletes topics of a region, those of them that are there.
 
     Raises:
         LabError: the cluster does not answer.
     """
-    for mirror in mirrors:
-        target = mirror.content["spec"]["target"]
-        state = [str(target[key]) for key in ("configStorageTopic", "offsetStorageTopic", "statusStorageTopic")]
-        own = [found for found in lab.mirrors if found.name == mirror.name and found.region == mirror.namespace]
-        for region in {found.target for found in own}:
-            known = [checkpoints(found) for found in own]
-            known += [syncs for found in own for place, syncs in [offset_syncs(found)] if place == region]
-            with _looker(lab, region) as looker:
-                looker.delete_topics([*state, *known], _DELETING_SECONDS)
+    with _looker(lab, region) as looker:
+        looker.delete_topics(topics, _DELETING_SECONDS)
 
 
 def await_arrival(lab: Lab, group: str, region: str, bound: float) -> None:

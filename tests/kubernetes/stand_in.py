@@ -67,7 +67,7 @@ class StandIn:
             any_ = {"apiVersion": version, "kind": kind, "metadata": {"namespace": namespace}}
             for item in self._server.request("GET", self._server.path(any_, of_kind=True))["items"]:
                 resource = {"apiVersion": version, "kind": kind, **item}
-                status = says(resource)
+                status = paused(resource) or says(resource)
                 if status is None or resource.get("status") == status:
                     continue
                 for secret in secrets(resource):
@@ -81,6 +81,14 @@ def ready(resource: Mapping[str, Any]) -> Document:
         "observedGeneration": resource["metadata"]["generation"],
         "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
     }
+
+
+def paused(resource: Mapping[str, Any]) -> Document | None:
+    """As Strimzi says that it leaves a resource alone, where the resource asks for that."""
+    if (resource["metadata"].get("annotations") or {}).get("strimzi.io/pause-reconciliation") != "true":
+        return None
+    condition = {"type": "ReconciliationPaused", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    return {"observedGeneration": resource["metadata"]["generation"], "conditions": [condition]}
 
 
 def not_ready(reason: str, message: str) -> Callable[[Mapping[str, Any]], Document]:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -383,7 +384,7 @@ def test_what_is_awaited_stays_open_while_the_api_server_is_away() -> None:
             raise error
         return None
 
-    assert [apply._patient(condition)() for _ in range(2)] == ["the API server cannot be reached", None]
+    assert [apply.patient(condition)() for _ in range(2)] == ["the API server cannot be reached", None]
 
 
 def test_files_that_a_command_writes_get_a_place_in_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,7 +441,7 @@ def mounted(spec: dict[str, Any]) -> set[str]:
 
 
 DESCRIPTIONS = {
-    *("access-europe: lab.json", "access-europe: europe.json"),
+    "access-europe: europe.json",
     *("access-north-america: north-america.json", "access-asia: asia.json"),
 }
 
@@ -466,6 +467,33 @@ def test_a_job_mounts_only_the_user_of_its_command(command: str, arguments: list
         for name in (f"{user}.properties", "ca.crt")
     }
     assert mounted(spec) == DESCRIPTIONS | own
+
+
+def test_a_job_reads_ledgers_beside_the_programs_that_keep_them() -> None:
+    lab = two_regions()
+    keeping = replace(lab.regions["europe"], ledgers={"producer": Path("/opt/lab/ledgers/producer-ledger")})
+    lab = replace(lab, regions={**lab.regions, "europe": keeping})
+    assert lab.pod
+    for command, reads in {"prove": True, "step": True, "watch": False, "topic": False}.items():
+        spec = pods._job(lab, lab.pod, command, [])["spec"]["template"]["spec"]
+        claims = [volume["persistentVolumeClaim"] for volume in spec["volumes"] if "persistentVolumeClaim" in volume]
+        assert claims == ([{"claimName": "producer-ledger", "readOnly": True}] if reads else [])
+        mounts = {mount["mountPath"]: mount.get("readOnly") for mount in spec["containers"][0]["volumeMounts"]}
+        assert mounts.get("/opt/lab/ledgers/producer-ledger") == (True if reads else None)
+        assert ("affinity" in spec) == reads
+
+
+def test_a_job_finds_what_it_is_told_by_the_names_that_it_has_here() -> None:
+    lab = two_regions()
+    assert lab.pod
+    job = pods._job(lab, lab.pod, "step", [], ["lab.json", "marks/failover/loss.west.json"])
+    spec = job["spec"]["template"]["spec"]
+    (volume,) = (volume for volume in spec["volumes"] if volume["name"] == "access")
+    (told,) = (source["configMap"] for source in volume["projected"]["sources"] if "configMap" in source)
+    told_by = pods._told(job["metadata"], {"lab.json": "{}", "marks/failover/loss.west.json": "x"})
+    assert told["name"] == told_by["metadata"]["name"]
+    files = {item["path"]: told_by["data"][item["key"]] for item in told["items"]}
+    assert files == {"lab.json": "{}", "marks/failover/loss.west.json": "x"}
 
 
 def test_an_executor_mounts_certificates_and_what_it_shares_with_its_driver() -> None:
@@ -710,6 +738,16 @@ def test_clients_run_in_the_first_region_with_a_cluster_and_stay_there(tmp_path:
     (tmp_path / "access").mkdir()
     (tmp_path / "access" / "west.json").write_text(record)
     assert access.client_region(tmp_path, inventory, topology) == "east"
+
+
+def test_clients_run_beside_the_programs_that_keep_ledgers(tmp_path: Path) -> None:
+    keeping = topologies.program("apps", "west")
+    pod = keeping["spec"]["template"]["spec"]
+    pod["containers"][0]["env"].append({"name": "PRODUCER_LEDGER", "value": "/ledger"})
+    pod["containers"][0]["volumeMounts"] = [{"name": "ledger", "mountPath": "/ledger"}]
+    pod["volumes"] = [{"name": "ledger", "persistentVolumeClaim": {"claimName": "producer-ledger"}}]
+    topology = Topology(topologies.documents(topologies.kafka("west"), keeping))
+    assert access.client_region(tmp_path, ["west", "apps"], topology) == "apps"
 
 
 def test_an_api_server_that_is_away_leaves_other_sockets_as_they_were(tmp_path: Path) -> None:

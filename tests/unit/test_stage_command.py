@@ -25,7 +25,7 @@ from loosehanger.model.marks import (
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import Lab, Progress, Region
 from loosehanger.model.scenario import Scenario, read_scenario
-from loosehanger.platforms import switching
+from loosehanger.platforms import switch_steps, switching
 from loosehanger.platforms.switching import Condition
 
 from .test_scenario import TEXT, folder
@@ -57,7 +57,7 @@ def test_a_dry_run_lists_each_condition_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(switching, "stage_conditions", lambda *_: conditions)
+    monkeypatch.setattr(switch_steps, "conditions", lambda *_: conditions)
     assert commands.stage(["failover", "--dry-run"]) == code
     assert started == []
     shown = capsys.readouterr().out

@@ -22,7 +22,7 @@ from loosehanger.model.mirror import Mirror
 from loosehanger.model.scenario import read_scenario
 from loosehanger.model.topic_rules import selected_groups
 from loosehanger.model.topology import Topology
-from loosehanger.platforms import switching
+from loosehanger.platforms import switch_steps, switching
 
 from ..topologies import documents, kafka, program
 from .test_scenario import TEXT, folder
@@ -136,6 +136,7 @@ class Lab:
         switching.drain(cast(Any, self), [MIRROR], 0.3)
 
     mirrors: tuple[Mirror, ...] = (MIRROR,)
+    pod = None
     topology = Topology(())
     lost: tuple[str, ...] = ()
     regions: Mapping[str, Cluster] = MappingProxyType({})
@@ -352,7 +353,7 @@ def test_a_stage_that_was_interrupted_when_it_had_stopped_a_mirror_may_run_again
     lab.states = ["STOPPED", "STOPPED"]
 
     def right() -> bool:
-        found = switching.stage_conditions(cast(Any, lab), tmp_path, scenario, "failover")
+        found = switch_steps.conditions(cast(Any, lab), tmp_path, scenario, "failover")
         return {condition.what: condition.holds for condition in found}["ab: connectors and tasks"]
 
     assert not right(), "somebody else has stopped it"
@@ -369,13 +370,13 @@ def test_of_a_region_that_has_gone_already_nothing_is_asked(lab: Lab, tmp_path: 
     scenario = read_scenario("99-test", tmp_path)
     lab.mirrors = ()
     lab.regions, lab.stage = {"region-b": lab.target}, "failover"
-    assert switching.stage_conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
+    assert switch_steps.conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
     lab.regions, lab.stage = {**lab.regions, "region-a": lab.source}, "setup"
     for lab.unfinished in ("", "failover"):
-        found = switching.stage_conditions(cast(Any, lab), tmp_path, scenario, "failover")
+        found = switch_steps.conditions(cast(Any, lab), tmp_path, scenario, "failover")
         assert [condition.what for condition in found] == ["region-a: groups with members"]
     keep_ending(tmp_path, "failover", Ending("region-a", 1000))
-    assert switching.stage_conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
+    assert switch_steps.conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
 
 
 def test_a_group_with_members_is_not_set(lab: Lab, tmp_path: Path) -> None:
@@ -392,7 +393,7 @@ def test_a_group_does_not_begin_before_mirrors_have_brought_what_it_has_read(lab
         switching.await_arrival(cast(Any, lab), "consumer-x", "region-b", 0.2)
 
 
-def test_a_mirror_that_goes_takes_its_own_topics_with_it(lab: Lab) -> None:
+def test_a_mirror_that_goes_takes_its_own_topics_with_it(lab: Lab, tmp_path: Path) -> None:
     target = {f"{kind}StorageTopic": f"__ab_{kind}" for kind in ("config", "offset", "status")}
     (document,) = documents(
         {
@@ -403,7 +404,7 @@ def test_a_mirror_that_goes_takes_its_own_topics_with_it(lab: Lab) -> None:
         }
     )
     lab.mirrors = (replace(MIRROR, offset_syncs="target"),)
-    switching.forget_mirrors(cast(Any, lab), [document])
+    switch_steps.ask(cast(Any, lab), tmp_path, switch_steps.forget_mirrors(cast(Any, lab), "finish", [document]))
     internal = ["a.checkpoints.internal", "mm2-offset-syncs.a.internal"]
     assert lab.target.deleted == ["__ab_config", "__ab_offset", "__ab_status", *internal]
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from loosehanger.errors import LabError
 from loosehanger.files import remove_folder, write_file
+from loosehanger.model.applications import ledgers
 from loosehanger.model.documents import Document
-from loosehanger.model.progress import read_progress
 from loosehanger.model.record import recorded_pod, region_record
 from loosehanger.model.scenario import MIRROR
 from loosehanger.model.topology import Topology
@@ -49,19 +49,24 @@ class Clients:
     """The image that they run in."""
 
 
-def record(region: RegionNamespace, clients: Clients, documents: Sequence[Document]) -> bool:
+def record(region: RegionNamespace, clients: Clients, documents: Sequence[Document], *, deleted: bool = False) -> bool:
     """Records how clients reach a region; True when anything changed.
 
     Args:
         region: which.
         clients: where they are.
         documents: what was carried out in it.
+        deleted: whether nothing is left of it: then only these documents tell what it had.
 
     Raises:
         LabError: a user's secret, or the address for a region on another cluster, is not there.
     """
     cluster, clients_place = region.cluster, region.places[clients.region]
     files, known = _described(region, cluster, clients_place)
+    if region.name == clients.region:
+        # Where the clients' pods have the volumes of programs beside them.
+        kept = ledgers(Topology(documents))
+        known["ledgers"] = {name: f"{HOME_IN_POD}/ledgers/{claim}" for (_, name), claim in kept.items()}
     connect = {
         # No way leads to it from another cluster; the proof then waits for what it sees arrive.
         document.name: _rest(document.name, region.name) if clients_place == region.place else {}
@@ -69,11 +74,8 @@ def record(region: RegionNamespace, clients: Clients, documents: Sequence[Docume
         if document.kind == MIRROR
     }
     secret = {**files, "region.json": region_record(region.name, documents, connect=connect, **known)}
-    if progress := read_progress(clients.home):
-        # Clients start when the stage is reached, and running it again changes nothing for them.
-        secret["lab.json"] = progress.reached.text
     resources = [(clients_place.cluster(), _secret(f"{SECRET}-{region.name}", clients.region, secret))]
-    if connect:
+    if connect and not deleted:
         # A region's console is beside its mirrors; Jobs, and the control room, are where they can reach them.
         askers = {region.name, clients.region} if clients_place == region.place else {region.name}
         resources.append((cluster, _network_policy(region.name, askers)))
@@ -95,7 +97,10 @@ def record(region: RegionNamespace, clients: Clients, documents: Sequence[Docume
 
 
 def client_region(home: Path, inventory: Sequence[str], topology: Topology) -> str:
-    """Where clients run if nobody says otherwise: where they ran so far, else in the first region with a cluster.
+    """Where clients run if nobody says otherwise.
+
+    It is where they ran so far, else beside the programs that keep ledgers, which they read: such a region has no
+    cluster that could die. Else it is the first region with a cluster.
 
     Args:
         home: the lab's home on this machine.
@@ -103,7 +108,9 @@ def client_region(home: Path, inventory: Sequence[str], topology: Topology) -> s
         topology: all regions as they shall be.
     """
     known = [pod.namespace for name in inventory if (pod := recorded_pod(home, name)) and pod.namespace in inventory]
-    return next(iter([*known, *(name for name in inventory if topology.clusters(name)), *inventory]))
+    keepers = {region for region, _ in ledgers(topology)}
+    keeping = [name for name in inventory if name in keepers]
+    return next(iter([*known, *keeping, *(name for name in inventory if topology.clusters(name)), *inventory]))
 
 
 def forget(region: RegionNamespace, home: Path, *, dry_run: bool = False) -> bool:
@@ -123,9 +130,14 @@ def forget(region: RegionNamespace, home: Path, *, dry_run: bool = False) -> boo
     if not dry_run:
         for cluster, secret in found:
             cluster.delete({"apiVersion": "v1", "kind": "Secret", **secret})
-        path.unlink(missing_ok=True)
-        remove_folder(home / "access" / region.name)
+        unrecord(region, home)
     return there
+
+
+def unrecord(region: RegionNamespace, home: Path) -> None:
+    """Forgets on this machine what a region had."""
+    (home / "access" / f"{region.name}.json").unlink(missing_ok=True)
+    remove_folder(home / "access" / region.name)
 
 
 def _described(

@@ -126,7 +126,7 @@ def delete(
     """
     cluster = region.cluster
     present = [_present(cluster, manifest) for manifest in reversed(region.own(manifests))]
-    return _delete_all(cluster, region, [r for r in present if r and is_ours(r)], bound=bound, dry_run=dry_run)
+    return delete_resources(region, [r for r in present if r and is_ours(r)], bound=bound, dry_run=dry_run)
 
 
 def stop_clients(region: RegionNamespace, *, bound: float, dry_run: bool = False) -> list[str]:
@@ -140,13 +140,22 @@ def stop_clients(region: RegionNamespace, *, bound: float, dry_run: bool = False
         if name == kind
         for resource in cluster.list(version, name, region.name, SELECTOR)
     ]
-    return _delete_all(cluster, region, clients, bound=bound, dry_run=dry_run)
+    return delete_resources(region, clients, bound=bound, dry_run=dry_run)
 
 
-def delete_region(region: RegionNamespace, *, bound: float, dry_run: bool = False) -> list[str]:
+def delete_region(
+    region: RegionNamespace, *, bound: float, dry_run: bool = False, dead: bool = False, clusters: Iterable[str] = ()
+) -> list[str]:
     """Deletes everything of the kit's in a region, then its namespace if that is the kit's and holds nothing else.
 
     Topics and users go first, while the operators of their cluster still run: these have to let them go.
+
+    Args:
+        region: which.
+        bound: how long each kind may take, in seconds.
+        dry_run: only tell what would be deleted.
+        dead: whether no operator runs there any more.
+        clusters: the names of the Kafka clusters that it has, or had: their authorities' secrets may outlive them.
 
     Returns:
         The references of what was deleted.
@@ -163,7 +172,8 @@ def delete_region(region: RegionNamespace, *, bound: float, dry_run: bool = Fals
     for version, kind in reversed(own_kinds(cluster, region.name)):
         if kind != "Namespace":
             found = cluster.list(version, kind, region.name, SELECTOR)
-            deleted += _delete_all(cluster, region, found, bound=bound, dry_run=dry_run)
+            deleted += delete_resources(region, found, bound=bound, dry_run=dry_run, dead=dead)
+    deleted += delete_resources(region, _authorities(cluster, region.name, clusters), bound=bound, dry_run=dry_run)
     if namespace is None or not is_ours(namespace) or dry_run:
         return deleted
     if left := remains(cluster, region.name):
@@ -171,7 +181,17 @@ def delete_region(region: RegionNamespace, *, bound: float, dry_run: bool = Fals
             f"{region.name}: the kit's resources are deleted; the namespace stays, for it also holds what is not the "
             f"kit's: {', '.join(left)}; delete or move that, and run the clean-up again"
         )
-    return deleted + _delete_all(cluster, region, [namespace], bound=bound, dry_run=False)
+    return deleted + delete_resources(region, [namespace], bound=bound, dry_run=False)
+
+
+def _authorities(cluster: KubernetesCluster, namespace: str, clusters: Iterable[str]) -> list[dict[str, Any]]:
+    """The secrets of certificate authorities that clusters of these names have left."""
+    return [
+        secret
+        for prefix in (event_streams.STRIMZI_LABELS, event_streams.LABELS)
+        for name in clusters
+        for secret in cluster.list("v1", "Secret", namespace, f"{prefix}cluster={name}")
+    ]
 
 
 def remains(cluster: KubernetesCluster, namespace: str) -> list[str]:
@@ -207,10 +227,11 @@ def _is_made_by_kubernetes(resource: Mapping[str, Any]) -> bool:
 
 def _has_owner(resource: Mapping[str, Any]) -> bool:
     metadata = resource["metadata"]
-    # What an operator leaves of a cluster's volumes bears the cluster's name, and no owner.
+    # What an operator leaves of a cluster's volumes and authorities bears the cluster's name, and no owner.
     labels = metadata.get("labels") or {}
     of_cluster = any(label in labels for label in ("strimzi.io/cluster", "eventstreams.ibm.com/cluster"))
-    return bool(metadata.get("ownerReferences")) or (resource["kind"] == "PersistentVolumeClaim" and of_cluster)
+    left = resource["kind"] in ("PersistentVolumeClaim", "Secret")
+    return bool(metadata.get("ownerReferences")) or (left and of_cluster)
 
 
 def _present(cluster: KubernetesCluster, manifest: ManifestEntry) -> dict[str, Any] | None:
@@ -252,6 +273,9 @@ def _wait_ready(
         for manifest in list(open_):
             present = _present(cluster, manifest)
             reason = waiting_for(present) if present else "it has been deleted by somebody else"
+            if reason is None and _is_off(manifest.document):
+                # Pods that are ending are none of a Deployment's any more, and run still.
+                reason = pods_left(region, cluster, manifest.document)
             if reason is None:
                 open_.remove(manifest)
             else:
@@ -265,7 +289,7 @@ def _wait_ready(
         return text or None
 
     try:
-        wait_for(_patient(missing), bound, f"{region.name}: not everything got ready")
+        wait_for(patient(missing), bound, f"{region.name}: not everything got ready")
     except LabError as error:
         pods = ""
         with suppress(SilentError):
@@ -274,7 +298,7 @@ def _wait_ready(
         raise LabError(f"{error}{pods} (platform_kubernetes_ready_timeout sets the bound)") from error
 
 
-def _patient(condition: Callable[[], str | None]) -> Callable[[], str | None]:
+def patient(condition: Callable[[], str | None]) -> Callable[[], str | None]:
     """A condition that is not met while the API server is away: what is awaited goes on without it."""
 
     def looked() -> str | None:
@@ -287,36 +311,70 @@ def _patient(condition: Callable[[], str | None]) -> Callable[[], str | None]:
 
 
 def _pods(region: RegionNamespace, cluster: KubernetesCluster, manifests: Iterable[ManifestEntry]) -> list[str]:
-    problems = []
-    for manifest in manifests:
-        selectors = {
-            "Deployment": manifest.document.get("spec", {}).get("selector", {}).get("matchLabels", {}),
-            "Kafka": {"strimzi.io/cluster": manifest.name},
-            "EventStreams": {"eventstreams.ibm.com/cluster": manifest.name},
-            "KafkaMirrorMaker2": {f"{_label_prefix(manifest)}cluster": manifest.name, **MIRROR_PODS},
-        }
-        if selector := selectors.get(manifest.document["kind"]):
-            text = ",".join(f"{key}={value}" for key, value in selector.items())
-            problems += [p for pod in cluster.list("v1", "Pod", region.name, text) for p in pod_problems(pod)]
-    return problems
+    every = [pod for manifest in manifests for pod in _pods_of(region, cluster, manifest.document)]
+    return [problem for pod in every for problem in pod_problems(pod)]
 
 
-def _label_prefix(manifest: ManifestEntry) -> str:
-    """What the labels of the operator begin with that carries a manifest out."""
-    return event_streams.LABELS if manifest.kind[0] in event_streams.API_VERSIONS else event_streams.STRIMZI_LABELS
+def _is_off(document: Mapping[str, Any]) -> bool:
+    """Whether a resource is a program that shall not run."""
+    return document["kind"] == "Deployment" and not document["spec"].get("replicas", 1)
 
 
-def _delete_all(
-    cluster: KubernetesCluster,
+def pods_left(region: RegionNamespace, cluster: KubernetesCluster, resource: Mapping[str, Any]) -> str | None:
+    """What to say of a resource whose pods are still there; None if there is none."""
+    left = [pod["metadata"]["name"] for pod in _pods_of(region, cluster, resource)]
+    return f"{reference(resource)}: pods that have not ended: {', '.join(left)}" if left else None
+
+
+def _pods_of(region: RegionNamespace, cluster: KubernetesCluster, resource: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The pods that were made for a resource."""
+    name = resource["metadata"]["name"]
+    prefix = (
+        event_streams.LABELS if resource["apiVersion"] in event_streams.API_VERSIONS else event_streams.STRIMZI_LABELS
+    )
+    selectors: dict[str, dict[str, str]] = {
+        "Deployment": (resource.get("spec") or {}).get("selector", {}).get("matchLabels", {}),
+        "Kafka": {f"{prefix}cluster": name},
+        "EventStreams": {f"{prefix}cluster": name},
+        "KafkaMirrorMaker2": {f"{prefix}cluster": name, **MIRROR_PODS},
+    }
+    selector = selectors.get(resource["kind"])
+    if not selector:
+        return []
+    return cluster.list("v1", "Pod", region.name, ",".join(f"{key}={value}" for key, value in selector.items()))
+
+
+def delete_resources(
     region: RegionNamespace,
     resources: Sequence[Mapping[str, Any]],
     *,
     bound: float,
-    dry_run: bool,
+    dry_run: bool = False,
+    dead: bool = False,
+    propagation: str = "Background",
 ) -> list[str]:
+    """Deletes resources in this order, and waits until they are gone.
+
+    Args:
+        region: whose.
+        resources: as they were read.
+        bound: how long they may take, in seconds.
+        dry_run: only tell what would be deleted.
+        dead: whether nobody runs any more who would let them go, if they say that somebody has to.
+        propagation: what becomes of what they own.
+
+    Returns:
+        Their references.
+
+    Raises:
+        LabError: one does not go; the message says what holds it.
+    """
+    cluster = region.cluster
     if not dry_run:
         for resource in resources:
-            cluster.delete(resource)
+            cluster.delete(resource, propagation)
+            if dead and resource["metadata"].get("finalizers"):
+                cluster.change(resource, {"metadata": {"finalizers": None}})
         _wait_gone(cluster, region, resources, bound)
     return [reference(resource) for resource in resources]
 
@@ -331,6 +389,9 @@ def _wait_gone(
             metadata = resource["metadata"]
             present = cluster.get(resource["apiVersion"], resource["kind"], metadata["name"], metadata.get("namespace"))
             if present is None or present["metadata"]["uid"] != metadata["uid"]:
+                # Whoever deletes what a mirror wrote must not find it writing.
+                if resource["kind"] == "KafkaMirrorMaker2" and (left := pods_left(region, cluster, resource)):
+                    return left
                 open_.remove(resource)
                 continue
             holders = present["metadata"].get("finalizers") or present.get("spec", {}).get("finalizers") or []
@@ -338,4 +399,4 @@ def _wait_gone(
             return f"{reference(resource)} is still there{by}"
         return None
 
-    wait_for(_patient(still_there), bound, f"{region.name}: not everything is deleted")
+    wait_for(patient(still_there), bound, f"{region.name}: not everything is deleted")

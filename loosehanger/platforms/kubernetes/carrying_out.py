@@ -8,8 +8,9 @@ from loosehanger.model.record import recorded_documents
 from ..outcome import Outcome
 from . import access
 from .apply import RegionNamespace, apply, delete
-from .copied_secrets import copy_secrets
+from .copied_secrets import copy_secrets, delete_copies
 from .event_streams import EventStreams
+from .losses import revived
 from .resources import check_documents
 
 
@@ -45,14 +46,16 @@ def carry_out(
     # Connect's interface has no password here, so that mirrors make no secrets.
     copies = plan.copies if part is Part.FLOWS else ()
     copied = [f"Secret/{name}" for name in copy_secrets(region, copies, dry_run=dry_run)]
+    if part is Part.CONSOLES:
+        deleted += [f"Secret/{name}" for name in delete_copies(region, plan.leftovers, dry_run=dry_run)]
     wanted = plan.part(part)
     outcome = Outcome()
     if wanted:
-        manifests = check_documents(wanted, region.name, event_streams)
+        manifests = revived(region, check_documents(wanted, region.name, event_streams))
         outcome = apply(region, manifests, ready_seconds=ready_seconds, dry_run=dry_run)
     outcome.changed = [*deleted, *copied, *outcome.changed]
     documents = plan.carried_out(part, recorded_documents(clients.home, region.name))
-    if not dry_run and access.record(region, clients, documents) and not outcome.changed:
+    if not dry_run and access.record(region, clients, documents, deleted=plan.deleted) and not outcome.changed:
         outcome.changed.append(f"the record of {region.name}")
     return outcome
 

@@ -170,11 +170,21 @@ class KubernetesCluster:
             raise LabError(f"{reference(document)}: there is no namespace '{namespace}'")
         return answer
 
-    def delete(self, document: Mapping[str, Any]) -> bool:
-        """Deletes a resource, if it is there: exactly the one that was read, not one made since under its name."""
+    def delete(
+        self, document: Mapping[str, Any], propagation: str = "Background", grace_seconds: int | None = None
+    ) -> bool:
+        """Deletes a resource, if it is there: exactly the one that was read, not one made since under its name.
+
+        Args:
+            document: the resource.
+            propagation: what becomes of what it owns: ``Background``, that goes as well; ``Orphan``, that stays.
+            grace_seconds: how long a pod may take to end; None for what its manifest says.
+        """
         metadata = document["metadata"]
         path = self._path(document["apiVersion"], document["kind"], metadata["name"], metadata.get("namespace"))
-        options: Document = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        options: Document = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
         if "uid" in metadata:
             options["preconditions"] = {"uid": metadata["uid"]}
         return self.request("DELETE", path, body=options) is not None

@@ -53,6 +53,16 @@ def copy_secrets(region: RegionNamespace, copies: Iterable[SecretCopy], *, dry_r
     return changed
 
 
+def delete_copies(region: RegionNamespace, names: Iterable[str], *, dry_run: bool = False) -> list[str]:
+    """Deletes those of these secrets that are copies; returns their names. With ``dry_run`` they stay."""
+    cluster = region.cluster
+    present = [secret for name in names if (secret := cluster.get("v1", "Secret", name, region.name))]
+    found = [secret for secret in present if COPIED_FROM in (secret["metadata"].get("annotations") or {})]
+    for secret in () if dry_run else found:
+        cluster.delete({"apiVersion": "v1", "kind": "Secret", **secret})
+    return [secret["metadata"]["name"] for secret in found]
+
+
 def copied(copy: SecretCopy, secret: Mapping[str, Any], namespace: str) -> dict[str, Any]:
     """The copy: type and data, and of a certificate authority what its operator knows it by.
 

@@ -14,7 +14,7 @@ from loosehanger.model.record import recorded_documents
 from loosehanger.platforms import entry_points
 from loosehanger.platforms.outcome import Outcome
 
-from . import access, apply, preflight
+from . import access, apply, losses, preflight
 from .bundle import collect, take_secrets_out
 from .carrying_out import carry_out, delete_described
 from .event_streams import EventStreams
@@ -59,17 +59,41 @@ class EntryPoints(entry_points.EntryPoints):
 
     def check(self, plan: Plan) -> None:
         """Looks at the cluster: its operator, its nodes, and what one may do there."""
-        if any(other.switches for other in self.plans.values()):
-            raise WrongUseError("on Kubernetes the kit cannot switch between regions yet; nothing was changed")
+        self._check_switch(plan)
         preflight.check(
             self.region,
             check_documents(plan.changes, self.name, self._event_streams),
             dialect="eventstreams" if self.parameters["event_streams"] else "strimzi",
             operator_comes=self.parameters["operator_comes"],
+            dies=plan.lost or plan.wiped,
         )
 
+    def _check_switch(self, plan: Plan) -> None:
+        """Checks that a stage that switches can be carried out here.
+
+        Raises:
+            WrongUseError: it cannot; the message says why.
+        """
+        every = self.plans.values()
+        if any(other.switches for other in every) and len({self.region.places[other.region] for other in every}) > 1:
+            raise WrongUseError(
+                "on several Kubernetes clusters the kit cannot switch between regions, for no way leads to a mirror on "
+                "another one; nothing was changed"
+            )
+        if self.parameters["event_streams"] and (plan.lost or plan.wiped):
+            raise WrongUseError(f"{self.name}: with Event Streams the kit cannot lose a region; nothing was changed")
+        comes_back = recorded_documents(self.home, self.name) and not (plan.lost or plan.wiped)
+        if comes_back and losses.is_dead(self.region):
+            losses.check_data(self.region, [document.content for document in plan.changes])
+
     def carry_out(self, plan: Plan, part: Part) -> Outcome:
-        """Gives manifests to the API server, and waits for its operators."""
+        """Gives manifests to the API server, and waits for its operators; or kills and deletes pods in their stead."""
+        bound = self.parameters["delete_seconds"]
+        if part is Part.LOSSES:
+            kills = plan.lost and not self.check_mode
+            return losses.lose(self.region, deleted=plan.deleted, bound=bound) if kills else Outcome()
+        if part is Part.WIPES:
+            return self._wipe(plan, bound) if plan.wiped and not self.check_mode else Outcome()
         return carry_out(
             self.region,
             plan,
@@ -77,9 +101,16 @@ class EntryPoints(entry_points.EntryPoints):
             self._clients(plan),
             self._event_streams,
             ready_seconds=self.parameters["ready_seconds"],
-            delete_seconds=self.parameters["delete_seconds"],
+            delete_seconds=bound,
             dry_run=self.check_mode,
         )
+
+    def _wipe(self, plan: Plan, bound: float) -> Outcome:
+        clusters = [document.name for document in plan.documents if document.kind == "Kafka"]
+        changed = losses.wipe(self.region, clusters, plan.identity, plan.returns, bound=bound)
+        # It is another one from here on.
+        access.unrecord(self.region, self.home)
+        return Outcome(changed)
 
     def delete(self, plan: Plan) -> Sequence[str]:
         """Deletes what was described."""
@@ -111,9 +142,16 @@ class EntryPoints(entry_points.EntryPoints):
         if self._out_of_reach:
             self.report(f"{self.name}: nothing is recorded of it, and the account may not read it: left alone")
             return False
+        had = recorded_documents(self.home, self.name)
         recorded = access.forget(self.region, self.home, dry_run=self.check_mode)
-        bound = self.parameters["delete_seconds"]
-        return bool(apply.delete_region(self.region, bound=bound, dry_run=self.check_mode)) or recorded
+        deleted = apply.delete_region(
+            self.region,
+            bound=self.parameters["delete_seconds"],
+            dry_run=self.check_mode,
+            dead=losses.is_dead(self.region),
+            clusters=[document.name for document in had if document.kind == "Kafka"],
+        )
+        return bool(deleted) or recorded
 
     def bundle(self, folder: Path) -> None:
         """Reads resources, events and logs."""

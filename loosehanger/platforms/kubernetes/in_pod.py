@@ -20,6 +20,9 @@ from typing import IO
 
 FILES = Path("/tmp/files")  # noqa: S108 - in a pod of its own
 """What a command writes here goes to its caller."""
+STEP = "step"
+"""In place of a command: a step of a switch."""
+_STEP = ["loosehanger.platforms.kubernetes.step_in_pod"]
 _CHUNK = 6000
 
 
@@ -27,7 +30,7 @@ def main(arguments: list[str]) -> int:
     """Runs the command, and returns its exit code."""
     FILES.mkdir(exist_ok=True)
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "loosehanger.cli", *arguments],
+        [sys.executable, "-P", "-m", *(_STEP if arguments == [STEP] else ["loosehanger.cli", *arguments])],
         env=os.environ | user_name(os.getuid(), FILES.parent),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,8 +1,9 @@
 """Running a command of the kit in a pod: the addresses of clusters on Kubernetes mean something only there.
 
 The command runs as a Job in the kit's image, with what it needs of all regions' records mounted from Secrets: of their
-users only the one that it connects as. Its output, its errors and the files that it writes arrive here as if it had run
-here, and so does its exit code.
+users only the one that it connects as. How far the lab is, and the marks of its stages, come from a ConfigMap of the
+Job's own; the ledgers, from the volumes of the programs that keep them. Its output, its errors and the files that it
+writes arrive here as if it had run here, and so does its exit code.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -22,11 +24,13 @@ import yaml
 from loosehanger.clients.connection import Connection
 from loosehanger.errors import ExitCode, LabError
 from loosehanger.model.applications import consumers
+from loosehanger.model.marks import mark_files
+from loosehanger.model.progress import required_progress
 from loosehanger.model.record import ADMINISTRATOR, PROVER, Lab, Pod, Region
-from loosehanger.paths import ROOT, caller_path
+from loosehanger.paths import ROOT, caller_path, lab_home
 
 from .cluster import KubernetesCluster, LogCutError, SilentError
-from .in_pod import FILES
+from .in_pod import FILES, STEP
 from .readiness import pod_problems
 from .resources import ASKS_CONNECT, LABELS, labelled
 
@@ -45,8 +49,8 @@ _SPARK = ("prove", "aggregate", "watch")
 """The user of the Spark jobs."""
 _SHARED = f"{PROVER}.properties"
 """The file that a Spark driver and its executors have in common, and that is their secret."""
-_ASKING = ("prove",)
-"""The commands that ask mirrors how far they are."""
+_ASKING = ("prove", STEP)
+"""The commands that ask mirrors how far they are, and read ledgers."""
 _EXECUTOR = ROOT / "spark-jobs" / "conf" / "executor.yaml"
 TEMPLATE = "loosehanger-lab/executor"
 """The annotation of a driver's pod that says what a pod of its executors looks like."""
@@ -66,7 +70,16 @@ class _Written:
         return FILES / f"{self.option.lstrip('-')}{self.path.suffix}"
 
 
-def run(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> int:
+def run(
+    lab: Lab,
+    pod: Pod,
+    command: str,
+    arguments: Sequence[str],
+    *,
+    home: Path | None = None,
+    brought: Mapping[str, str] = MappingProxyType({}),
+    back: Mapping[str, Path] = MappingProxyType({}),
+) -> int:
     """Runs a command in a pod; returns its exit code.
 
     Args:
@@ -74,20 +87,28 @@ def run(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> int:
         pod: where pods run.
         command: the kit's command, such as ``prove``.
         arguments: its arguments.
+        home: the lab's home; None for the usual one.
+        brought: what it finds in its ``access`` folder besides: the texts of files, by their names.
+        back: where to put the files of these names that it writes, beside those that its arguments name.
 
     Raises:
         LabError: the pod does not start, or the API server does not answer; the message says why.
     """
     written, passed = _files(arguments)
-    job = labelled(_job(lab, pod, command, passed))
+    wanted = {**back, **{one.in_pod.name: one.path for one in written}}
+    files = {**_progress(home or lab_home()), **brought}
+    job = labelled(_job(lab, pod, command, passed, [*files]))
     name = job["metadata"]["name"]
     cluster = KubernetesCluster(pod.kubeconfig, pod.context)
-    created = cluster.create(job)
+    made = []
     try:
+        for document in (_told(job["metadata"], files), job):
+            made.append({**document, **cluster.create(document)})
         started = _wait_started(cluster, pod.namespace, name)
-        return _follow(cluster, pod.namespace, started, {w.in_pod.name: w.path for w in written})
+        return _follow(cluster, pod.namespace, started, wanted)
     finally:
-        cluster.delete({"apiVersion": "batch/v1", "kind": "Job", **created})
+        for document in reversed(made):
+            cluster.delete(document)
 
 
 def connection(pod: Pod, user: str) -> Connection:
@@ -118,10 +139,24 @@ def _files(arguments: Sequence[str]) -> tuple[list[_Written], list[str]]:
     return written, passed
 
 
-def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> dict[str, Any]:
+def _progress(home: Path) -> dict[str, str]:
+    """How far the lab is, and what its stages have kept: files of the folder ``access``, by their names there."""
+    return {"lab.json": required_progress(home).text, **mark_files(home)}
+
+
+def _told(metadata: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+    """The ConfigMap with the files of a Job's own, each under its number: a key may have no slash."""
+    data = {str(number): text for number, text in enumerate(files.values())}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": dict(metadata), "data": data}
+
+
+def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str], files: Sequence[str] = ()) -> dict[str, Any]:
     spark = command in _SPARK
     users = _users(lab, command, arguments)
-    sources = list(_record(lab, pod, users))
+    name = f"lab-{command}-{secrets.token_hex(3)}"
+    items = [{"key": str(number), "path": path} for number, path in enumerate(files)]
+    sources = [*_record(lab, users), {"configMap": {"name": name, "items": items}}]
+    ledgers = lab.region(pod.namespace).ledgers if command in _ASKING and pod.namespace in lab.regions else {}
     metadata = labelled({"metadata": {"labels": ASKS_CONNECT if command in _ASKING else {}}})["metadata"]
     on_kubernetes = spark and any("k8s://" in argument for argument in arguments)
     if on_kubernetes:
@@ -146,6 +181,7 @@ def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> dict[str
         "volumeMounts": [
             {"name": "access", "mountPath": f"{HOME}/access", "readOnly": True},
             *({"name": "work", "mountPath": path, "subPath": path.rpartition("/")[2]} for path in _WRITTEN),
+            *({"name": path.name, "mountPath": str(path), "readOnly": True} for path in ledgers.values()),
         ],
     }
     template = {
@@ -159,13 +195,18 @@ def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> dict[str
             "volumes": [
                 {"name": "work", "emptyDir": {"sizeLimit": "8Gi"}},
                 {"name": "access", "projected": {"sources": sources}},
+                *(
+                    {"name": path.name, "persistentVolumeClaim": {"claimName": path.name, "readOnly": True}}
+                    for path in ledgers.values()
+                ),
             ],
+            **({"affinity": _beside(ledgers)} if ledgers else {}),
         },
     }
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": f"lab-{command}-{secrets.token_hex(3)}", "namespace": pod.namespace},
+        "metadata": {"name": name, "namespace": pod.namespace},
         "spec": {
             "backoffLimit": 0,
             "activeDeadlineSeconds": _DAY,
@@ -173,6 +214,16 @@ def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> dict[str
             "template": template,
         },
     }
+
+
+def _beside(programs: Iterable[str]) -> dict[str, Any]:
+    """On the node of programs, if they run: most volumes can be on one node only."""
+    term = {
+        "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": sorted(programs)}]},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    weighted = {"weight": 100, "podAffinityTerm": term}
+    return {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}
 
 
 _WRITTEN = ("/tmp", *(f"{HOME}/{name}" for name in ("logs", "artifacts", "spark", "watch", "cache")))  # noqa: S108 - its own
@@ -204,12 +255,10 @@ def _users(lab: Lab, command: str, arguments: Sequence[str]) -> dict[str, str]:
     return {region.name: user for region in lab.regions.values() if user in region.clients}
 
 
-def _record(lab: Lab, pod: Pod, users: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _record(lab: Lab, users: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """What a command needs of all regions' Secrets, as the files of ``lab.access``."""
     for region in lab.regions.values():
         items = [("region.json", f"{region.name}.json")]
-        if region.name == pod.namespace:
-            items.append(("lab.json", "lab.json"))
         if user := users.get(region.name):
             items += [(name, f"{region.name}/{name}") for name in ("ca.crt", f"{user}.properties")]
         yield _mounted(region, items)

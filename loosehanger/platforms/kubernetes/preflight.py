@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from .apply import RegionNamespace, foreign
 from .cluster import KubernetesCluster
 from .event_streams import API_VERSIONS, inner_pools
 from .resources import CLUSTERS, ManifestEntry, reference
-from .rights import rights
+from .rights import Right, rights
 
 OLDEST: Final = (1, 30)
 """The oldest Kubernetes that the kit is for."""
@@ -27,7 +27,14 @@ _UNITS: Final[Mapping[str, Decimal | int]] = {
 }  # fmt: skip
 
 
-def check(region: RegionNamespace, manifests: Sequence[ManifestEntry], *, dialect: str, operator_comes: bool) -> None:
+def check(
+    region: RegionNamespace,
+    manifests: Sequence[ManifestEntry],
+    *,
+    dialect: str,
+    operator_comes: bool,
+    dies: bool = False,
+) -> None:
     """Checks everything that the set-up of a region needs.
 
     Args:
@@ -35,6 +42,7 @@ def check(region: RegionNamespace, manifests: Sequence[ManifestEntry], *, dialec
         manifests: what is going to be applied; those of other regions are left out.
         dialect: whose resources they are.
         operator_comes: whether the operator is installed after this.
+        dies: whether the region is going to die, or to be made again.
 
     Raises:
         WrongUseError: something is missing; the message lists all of it.
@@ -43,7 +51,7 @@ def check(region: RegionNamespace, manifests: Sequence[ManifestEntry], *, dialec
     own = region.own(manifest for manifest in manifests if manifest.namespace == region.name)
     missing = [
         *_version(cluster),
-        *_access(cluster, region, dialect),
+        *_access(cluster, region, rights(dialect, create_namespace=region.create_namespace, dies=dies)),
         *_namespace(cluster, region),
         *(() if operator_comes else _kinds(cluster, own)),
     ]
@@ -65,8 +73,8 @@ def _version(cluster: KubernetesCluster) -> Iterator[str]:
         yield f"Kubernetes is {found}; the kit needs {OLDEST[0]}.{OLDEST[1]} or newer"
 
 
-def _access(cluster: KubernetesCluster, region: RegionNamespace, dialect: str) -> Iterator[str]:
-    for right in rights(dialect, create_namespace=region.create_namespace):
+def _access(cluster: KubernetesCluster, region: RegionNamespace, needed: Iterable[Right]) -> Iterator[str]:
+    for right in needed:
         refused: dict[str, list[str]] = defaultdict(list)
         for attributes in right.attributes(region.name):
             if not cluster.allowed(attributes):
@@ -175,7 +183,7 @@ def _storage(cluster: KubernetesCluster, manifests: Sequence[ManifestEntry]) -> 
     wanted = {
         storage.get("class"): reference(manifest.document)
         for manifest in manifests
-        for storage in _claims(manifest.document.get("spec"))
+        for storage in claims(manifest.document.get("spec"))
     }
     if not wanted:
         return
@@ -193,15 +201,16 @@ def _storage(cluster: KubernetesCluster, manifests: Sequence[ManifestEntry]) -> 
             yield f"{where}: the cluster has no default storage class; name one of: {known}"
 
 
-def _claims(value: Any) -> Iterator[Mapping[str, Any]]:
+def claims(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Every persistent volume that a part of a resource asks for."""
     if isinstance(value, dict):
         if value.get("type") == "persistent-claim":
             yield value
         for item in value.values():
-            yield from _claims(item)
+            yield from claims(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _claims(item)
+            yield from claims(item)
 
 
 def _quotas(cluster: KubernetesCluster, region: RegionNamespace, manifests: Sequence[ManifestEntry]) -> Iterator[str]:

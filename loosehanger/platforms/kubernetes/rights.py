@@ -55,13 +55,20 @@ OF_OPERATOR: Final = {
 }
 """What it takes besides, for the operator's resources."""
 
+OF_LOSSES: Final = (
+    Right("", ("pods",), ("delete",)),
+    Right("core.strimzi.io", ("strimzipodsets",), ("get", "delete")),
+)
+"""What it takes besides in a region that dies, or is made again."""
+
 NAMESPACES: Final = Right("", ("namespaces",), ("get", "create", "patch", "delete"))
 """What it takes besides where the kit makes the namespaces."""
 
 
-def rights(dialect: str, *, create_namespace: bool) -> list[Right]:
+def rights(dialect: str, *, create_namespace: bool, dies: bool = False) -> list[Right]:
     """What the account needs."""
-    return [*NAMESPACED, OF_OPERATOR[dialect], *([NAMESPACES] if create_namespace else [])]
+    besides = [*(OF_LOSSES if dies else ()), *([NAMESPACES] if create_namespace else [])]
+    return [*NAMESPACED, OF_OPERATOR[dialect], *besides]
 
 
 def may_read(cluster: KubernetesCluster, namespace: str) -> bool:
