@@ -27,6 +27,8 @@ class Consumer:
     """The topics that it reads: a regular expression; empty for its own default."""
     group: str = ""
     """The group that it is a member of; empty for none."""
+    replicas: int = 1
+    """In how many copies it runs."""
 
 
 def consumers(topology: Topology) -> list[Consumer]:
@@ -38,7 +40,8 @@ def consumers(topology: Topology) -> list[Consumer]:
             address = topology.address(variables.get("KAFKA_BOOTSTRAP_SERVERS", ""), document.where())
             user, pattern = variables.get("KAFKA_USERNAME", ""), variables.get("CONSUMER_PATTERN", "")
             group = variables.get("CONSUMER_GROUP", "")
-            found.append(Consumer(document.name, document.namespace, address.region, user, pattern, group))
+            names = document.name, document.namespace, address.region
+            found.append(Consumer(*names, user, pattern, group, replicas(document)))
     return found
 
 

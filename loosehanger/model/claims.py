@@ -62,6 +62,9 @@ class Claim:
     ``producer``, ``not_in`` (regions, with commas); ``group``."""
     window: Window | None = None
     """What of its mirrors' sources it is about: everything where it is None; empty where nobody knows."""
+    archives: Window = field(default_factory=dict)
+    """Where its mirrors' copies begin to be their source's, for each topic and partition of the target in which there
+    is something of an earlier one."""
     forbidden: Forbidden | None = None
     """What must not be in its region."""
 
@@ -212,6 +215,7 @@ def claims_of(
     declared: Sequence[DeclaredClaim] = (),
     stage: str = "",
     marks: Mapping[str, Window] | None = None,
+    archives: Mapping[str, Window] | None = None,
 ) -> tuple[Claim, ...]:
     """What is claimed in a stage.
 
@@ -223,6 +227,7 @@ def claims_of(
         declared: what ``scenario.yaml`` has.
         stage: the stage.
         marks: how far each source of a mirror, by its id, had been copied when the stage held it.
+        archives: where its copies begin to be this source's, likewise.
     """
     every = tuple(mirrors)
     spoken_of = {entry.mirror for entry in declared if isinstance(entry, OF_MIRRORS)}
@@ -237,6 +242,7 @@ def claims_of(
             (mirror.id,),
             {"mirror": mirror.name, "source": mirror.source, "target": mirror.target},
             (marks or {}).get(mirror.id, {}) if mirror.name in marked else None,
+            (archives or {}).get(mirror.id, {}),
         )
         for mirror in every
         for kind in [kinds.get(mirror.name, None if mirror.name in spoken_of else "copy")]

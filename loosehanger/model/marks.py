@@ -90,6 +90,12 @@ class Rearmed:
     """As in a fence."""
     positions: Offsets
     """The offset of the last record of the source that it shall pass over."""
+    archives: Offsets = field(default_factory=dict)
+    """Where each copy ended of which the source had nothing: what lies before is of a source that is no more."""
+    target: str = ""
+    """The region that it writes."""
+    at_ms: int = 0
+    """In milliseconds since the epoch."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +224,8 @@ def read_marks(home: Path, stage: str) -> Marks:
             case "ending":
                 endings.append(Ending(**content))
             case "rearmed":
-                rearmed.append(Rearmed(**{**content, "positions": _offsets(content["positions"])}))
+                offsets = {name: _offsets(content.get(name, {})) for name in ("positions", "archives")}
+                rearmed.append(Rearmed(**{**content, **offsets}))
             case "rescue":
                 rescues.append(Rescue(**content))
             case "silence":
@@ -240,6 +247,19 @@ def last_fence(home: Path, mirror: Mirror) -> Fence | None:
     """Where everything was when a mirror was held last, in whatever stage; None where that was never kept."""
     found = [fence for marks in _every(home) for fence in marks.fences if fence.mirror == mark_of(mirror)]
     return max(found, key=lambda fence: fence.held_ms, default=None)
+
+
+def archives(home: Path) -> dict[str, Offsets]:
+    """Where the copies of each mirror that was re-armed begin to be its source's, as in the last ``Rearmed`` of it.
+
+    A target that was wiped since has no such past.
+    """
+    every = list(_every(home))
+    wipes = sorted((wipe for marks in every for wipe in marks.wipes), key=lambda wipe: wipe.wiped_ms)
+    rearmed = sorted((done for marks in every for done in marks.rearmed), key=lambda done: done.at_ms)
+    wiped_ms = {wipe.region: wipe.wiped_ms for wipe in wipes}
+    last = {done.mirror: done for done in rearmed}
+    return {name: done.archives for name, done in last.items() if done.at_ms > wiped_ms.get(done.target, 0)}
 
 
 def mark_files(home: Path) -> dict[str, str]:

@@ -19,7 +19,7 @@ from loosehanger.paths import lab_home
 
 from .claims import Claim, DeclaredClaim, Window, chains_of, claims_of, from_record
 from .documents import Document
-from .marks import Marks, mark_of, read_marks
+from .marks import Marks, archives, mark_of, read_marks
 from .mirror import Mirror
 from .progress import Progress as Progress
 from .progress import read_progress as read_progress
@@ -114,6 +114,8 @@ class Lab:
     """What ``scenario.yaml`` claims beside what the mirrors promise."""
     copied_at_mark: Mapping[str, Window] = field(default_factory=dict)
     """How far each source of a mirror, by its id, had been copied when the last stage held it."""
+    archives: Mapping[str, Window] = field(default_factory=dict)
+    """Where the copies of a source of a mirror, by its id, begin to be that source's: see ``Claim.archives``."""
     lost: tuple[str, ...] = ()
     """The regions that are dead, as the stage wants it."""
 
@@ -135,7 +137,8 @@ class Lab:
     @property
     def claims(self) -> tuple[Claim, ...]:
         """What has to hold in the stage that was begun or reached last."""
-        return claims_of(self.mirrors, self.declared_claims, self.unfinished or self.stage, self.copied_at_mark)
+        stage = self.unfinished or self.stage
+        return claims_of(self.mirrors, self.declared_claims, stage, self.copied_at_mark, self.archives)
 
     @property
     def chains(self) -> tuple[Mirror, ...]:
@@ -213,6 +216,7 @@ def load_lab(home: Path | None = None) -> Lab:
         _read(path) for path in sorted(((home or lab_home()) / "access").glob("*.json")) if path.name != "lab.json"
     ]
     topology = Topology(_document(entry) for region in found for entry in region["documents"])
+    kept = archives(home or lab_home())
     if progress.unfinished:
         # It may have ended between the wipe of a mirror's source and the making of a new one.
         topology = topology.connected()
@@ -227,6 +231,7 @@ def load_lab(home: Path | None = None) -> Lab:
         topology,
         from_record(progress.claims),
         _copied_at_mark(topology, read_marks(home or lab_home(), progress.unfinished or progress.stage)),
+        {mirror.id: kept[mark_of(mirror)] for mirror in topology.mirrors if mark_of(mirror) in kept},
         progress.lost,
     )
 

@@ -57,6 +57,10 @@ class Gate(_Step):
     """The ids of the mirrors that have to be in step, since they are going to be held."""
     still: tuple[str, ...]
     """The ids of those that have to be stopped already."""
+    rearms: tuple[str, ...]
+    """The ids of those that are going to be re-armed."""
+    starts: tuple[str, ...]
+    """The consumers that change over to another cluster, by their Deployments' names."""
     fences: tuple[tuple[str, str], ...]
     """The regions in which nobody may write, and the stage that saw to that; that stage may be this one."""
     going: tuple[str, ...]
@@ -72,6 +76,7 @@ class Gate(_Step):
         found += [switching.use_condition(lab, region) for region in self.going]
         found += switching.conditions(lab, _recorded(lab, self.moves), begun=self.begun)
         found += switching.standstill(lab, _recorded(lab, self.still))
+        found += switching.archive_conditions(lab, _recorded(lab, self.rearms), self.starts)
         return [asdict(condition) for condition in found]
 
 
@@ -266,7 +271,7 @@ def forget_mirrors(lab: Lab, stage: str, mirrors: Iterable[Document]) -> ForgetT
 def _gate(lab: Lab, home: Path, scenario: Scenario, stage: str) -> Gate:
     at = scenario.stage(stage)
     begun = stage == lab.unfinished
-    gate = Gate(stage=stage, begun=begun, moves=(), still=(), fences=(), going=())
+    gate = Gate(stage=stage, begun=begun, moves=(), still=(), rearms=(), starts=at.starts, fences=(), going=())
     if at.lost:
         return gate
     moves = [
@@ -287,18 +292,16 @@ def _gate(lab: Lab, home: Path, scenario: Scenario, stage: str) -> Gate:
     # Of a stage that begins anew, what an earlier run has kept does not count.
     again = stage in (lab.stage, lab.unfinished)
     wiped = [region for region in at.rebuilt if not (again and marks.is_wiped(home, stage, region))]
-    still = [
+    rearms = tuple(
         mirror.id
         for mirror in lab.mirrors
-        if mirror.source in wiped
-        or (
-            at.mirrors.get(mirror.name) in REARMED
-            and mirror.state != "running"
-            # The run that was interrupted may have started it, and not come to the record of that.
-            and not (again and marks.is_rearmed(home, stage, mirror))
-        )
-    ]
-    found: Mapping[str, Any] = {"moves": tuple(moves), "still": tuple(still), "fences": tuple(fences)}
+        if at.mirrors.get(mirror.name) in REARMED
+        and mirror.state != "running"
+        # The run that was interrupted may have started it, and not come to the record of that.
+        and not (again and marks.is_rearmed(home, stage, mirror))
+    )
+    still = (*(mirror.id for mirror in lab.mirrors if mirror.source in wiped and mirror.id not in rearms), *rearms)
+    found: Mapping[str, Any] = {"moves": tuple(moves), "still": still, "rearms": rearms, "fences": tuple(fences)}
     return gate.model_copy(update={**found, "going": tuple(going)})
 
 

@@ -72,7 +72,13 @@ class LiveMirror:
     """A mirror between two clusters that both live."""
 
     def __init__(
-        self, mirror: Mirror, rest: Rest, source: Looker, target: Looker, resting: Collection[str] = ()
+        self,
+        mirror: Mirror,
+        rest: Rest,
+        source: Looker,
+        target: Looker,
+        resting: Collection[str] = (),
+        at_home: Collection[str] = (),
     ) -> None:
         self._mirror = mirror
         self._rest = rest
@@ -80,6 +86,8 @@ class LiveMirror:
         self._target = target
         self._resting = resting
         """Groups whose members do not read at the source: they only have offsets there, such as in a backup."""
+        self._at_home = at_home
+        """Groups whose members read at the target, and go on reading there."""
 
     @property
     def groups(self) -> list[str]:
@@ -170,6 +178,21 @@ class LiveMirror:
                 return f"{part.topic}-{part.partition} is not in {self._mirror.target} as far as {group} has read it"
         return None
 
+    def unread_archive(self, group: str, pattern: str) -> int:
+        """How many records a group has not read at the target, in copies of which the source has nothing.
+
+        Args:
+            group: which.
+            pattern: a regular expression for the names of the topics that it reads; empty for all.
+        """
+        names = {target_topic(self._mirror, topic): topic for topic in self.topics()}
+        read = [name for name, topic in names.items() if name != topic and re.match(pattern or ".*", name)]
+        copies = self._target.ends(read)
+        empty = {part for part, end in self._source.ends(names.values()).items() if not end}
+        ends = {part: end for part, end in copies.items() if TopicPartition(names[part.topic], part.partition) in empty}
+        committed = self._target.committed(group, {part.topic for part in ends})
+        return _records(self._target, {part: committed.get(part, 0) for part in ends}, ends)
+
     def translated(self) -> dict[str, Positions]:
         """The offset at the target of each group."""
         topics = [target_topic(self._mirror, topic) for topic in self.topics()]
@@ -182,7 +205,7 @@ class LiveMirror:
             raise LabError(f"{mirror.region}: {mirror.name} is not stopped: {', '.join(self.states())}")
         # Also those of a mirror that goes on standing ready: of topics in which nothing is written until it runs, it
         # would never translate anything.
-        groups = selected_groups(mirror, self._source.groups())
+        groups = [group for group in selected_groups(mirror, self._source.groups()) if group not in self._at_home]
         for group in groups:
             if members := self._target.members(group):
                 raise LabError(f"{mirror.target}: {group} has {members} members still")
@@ -200,7 +223,10 @@ class LiveMirror:
         for group in groups:
             if not self.unread(group):
                 self._target.set_committed(group, copied)
-        return Rearmed(mark_of(mirror), _as_offsets(wanted))
+        named = {TopicPartition(target_topic(mirror, part.topic), part.partition): end for part, end in ends.items()}
+        archives = {part: end for part, end in copied.items() if end and not named.get(part)}
+        now_ms = time.time_ns() // 1_000_000
+        return Rearmed(mark_of(mirror), _as_offsets(wanted), _as_offsets(archives), mirror.target, now_ms)
 
     def _unread_told(self, group: str) -> str | None:
         unread = self.unread(group)
@@ -253,6 +279,31 @@ def standstill(lab: Lab, mirrors: Iterable[Mirror]) -> list[Condition]:
         states = {state for name in names for state in connector_states(rest, name)}
         told = ", ".join(sorted(states))
         found.append(Condition(f"{mirror.name}: connectors", told, "STOPPED, each of them", states == {"STOPPED"}))
+    return found
+
+
+def archive_conditions(lab: Lab, mirrors: Iterable[Mirror], leaving: Collection[str]) -> list[Condition]:
+    """Whether groups that leave mirrors' targets have read what is an archive there when the mirrors are re-armed.
+
+    They do not find elsewhere what is in no cluster but this one. Where names are kept, the target's own producers
+    write in the copies, and drains see to what is read; in others nobody writes as long as the mirror stands still.
+
+    Args:
+        lab: what is set up.
+        mirrors: which are going to be re-armed.
+        leaving: the consumers that change over to another cluster, by their Deployments' names.
+
+    Raises:
+        LabError: a cluster or Connect does not answer.
+    """
+    found = []
+    for mirror in mirrors:
+        for consumer in consumers(lab.topology):
+            if consumer.name in leaving and consumer.cluster_region == mirror.target:
+                unread = partial(LiveMirror.unread_archive, group=consumer.group, pattern=consumer.pattern)
+                number = _with_flow(lab, mirror, unread)
+                what = f"{consumer.group}: records that only {mirror.target} has, and that it has not read"
+                found.append(Condition(what, f"{number:,}", "0", not number))
     return found
 
 
@@ -516,9 +567,10 @@ def rearm(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> list[Rearmed]:
     A mirror's positions, its map of offsets and its checkpoints belong to the cluster that it read. When that was made
     again, old positions are beyond its end, so that everything is copied once more, or below it, so that records are
     passed over; and an old map beside new positions translates groups ahead of where they are. So the caller has to
-    see to it that nobody writes at either side, and that the target has what the source has. A group that has read
-    everything at the source is set to the end of the target: the mirror itself would only ever set it forward. So one
-    that reads there is waited for.
+    see to it that nobody writes at either side, and that the target has what the source has. What it has where the
+    source has nothing, is an archive of the cluster that was there before. A group that has read everything at the
+    source is set to the end of the target: the mirror itself would only ever set it forward. So one that reads there is
+    waited for. Groups that are at home at the target, and only translated, stay as they are.
 
     Raises:
         LabError: a cluster or Connect does not answer, a mirror is not stopped, a group has members at its target, or
@@ -554,12 +606,13 @@ def _records(cluster: Looker, starts: Positions, ends: Positions) -> int:
 def _with_flow(lab: Lab, mirror: Mirror, use: Callable[[LiveMirror], T]) -> T:
     with ExitStack() as stack:
         source, target = (stack.enter_context(_looker(lab, region)) for region in (mirror.source, mirror.target))
-        return use(LiveMirror(mirror, _rest(lab, mirror), source, target, _resting(lab, mirror)))
+        every = consumers(lab.topology)
+        at_home = {one.group for one in every if one.cluster_region == mirror.target and one.replicas}
+        return use(LiveMirror(mirror, _rest(lab, mirror), source, target, _resting(every, mirror), at_home))
 
 
-def _resting(lab: Lab, mirror: Mirror) -> set[str]:
-    """The groups of the lab's consumers of which none uses a mirror's source, running or not."""
-    every = consumers(lab.topology)
+def _resting(every: Iterable[Consumer], mirror: Mirror) -> set[str]:
+    """The groups of consumers of which none uses a mirror's source, running or not."""
     return {one.group for one in every} - {one.group for one in every if one.cluster_region == mirror.source}
 
 

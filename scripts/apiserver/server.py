@@ -42,6 +42,7 @@ CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
     "namespace-controller",
+    "persistentvolumeclaim-protection-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
 )

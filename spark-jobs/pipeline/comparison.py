@@ -28,7 +28,7 @@ _FLOWS = "flow int, source string, topic string, target string, target_topic str
 _CUTS = "flow int, partition int, until long"
 _PARTITIONS = "flow int, partition int"
 _BOUNDS = (
-    "flow int, partition int, source_start long, target_start long, "
+    "flow int, partition int, source_start long, target_deleted long, "
     "first_source long, first_target long, expire_before long, size_retained boolean"
 )
 
@@ -56,6 +56,8 @@ class Beginning:
     """What the target holds before it."""
     never_mirrored: int
     """Records on neither side, by the producer's sequence numbers."""
+    archive: int = 0
+    """Offset of the target at which copies of this source begin."""
 
 
 @dataclass
@@ -372,9 +374,9 @@ class Comparison:
         count.buckets += row.buckets
         count.opened += row.opened
         count.by_partition.append({"partition": row.partition, "source_records": here, "target_records": there})
-        start, _ = _range(self._frozen.targets[self._numbered[known.flow].target], self._sides(known)[1])
-        if known.number("source_only") and start:
-            count.truncated[row.partition] = start
+        target, there = self._numbered[known.flow].target, self._sides(known)[1]
+        if known.number("source_only") and self._frozen.deleted(target, there):
+            count.truncated[row.partition], _ = _range(self._frozen.targets[target], there)
 
     def _name(
         self, named: DataFrame, sequences: DataFrame, partitions: Iterable[_Partition], example_count: int
@@ -409,13 +411,14 @@ class Comparison:
             known.first("first_target"),
             held,
             never_mirrored,
+            self._frozen.archive(flow.target, there),
         )
 
     def _bounds(self, known: _Partition) -> tuple[Any, ...]:
         """What retention may have removed of a flow's partition, for ``differences.name_expired``."""
         flow, (here, there) = self._numbered[known.flow], self._sides(known)
         source_start, _ = _range(self._frozen.sources[flow.source], here)
-        target_start, _ = _range(self._frozen.targets[flow.target], there)
+        deleted = self._frozen.deleted(flow.target, there)
         # What may not be described may have any retention: whoever judges has to say so.
         told = there.topic in self._frozen.target_configs[flow.target]
         configs = self._frozen.target_configs[flow.target].get(there.topic, {})
@@ -425,13 +428,13 @@ class Comparison:
         expire_before = frozen_ms - retention_ms if retention_ms >= 0 else None
         long_enough = (
             known.number("source_only") > 0
-            and target_start > 0
+            and deleted > 0
             and retention_bytes >= 0
             and self._size(flow.target, there) >= retention_bytes
         )
         firsts = known.first("first_source"), known.first("first_target")
         size_retained = long_enough or not told
-        return (*known.place, source_start, target_start, *firsts, expire_before, size_retained)
+        return (*known.place, source_start, deleted, *firsts, expire_before, size_retained)
 
     def _size(self, region: str, partition: TopicPartition) -> int:
         """About how many bytes a target partition's log has, rather more than less."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
@@ -39,25 +40,42 @@ class Frozen:
     """When it was known where the targets begin."""
     since: datetime | None = None
     """Older records are left out on both sides."""
+    archives: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    """By region, where partitions begin to be what is compared: what lies before is no copy of what a source has."""
     fetched: Mapping[str, Records] = field(default_factory=dict, repr=False)
     """What has been read already, of regions with few records."""
 
     @classmethod
-    def freeze(cls, flows: Sequence[Flow], clusters: Mapping[str, Cluster], since: datetime | None = None) -> Frozen:
+    def freeze(
+        cls,
+        flows: Sequence[Flow],
+        clusters: Mapping[str, Cluster],
+        since: datetime | None = None,
+        archives: Mapping[str, Mapping[TopicPartition, int]] = MappingProxyType({}),
+    ) -> Frozen:
         """Freezes the targets first and the sources after them.
+
+        Args:
+            flows: what is compared.
+            clusters: by region.
+            since: older records are left out on both sides.
+            archives: by region, what is left out of targets: see ``archives``.
 
         Raises:
             UnreachableError: a cluster does not answer.
         """
         at_target = _grouped((flow.target, flow.target_topic) for flow in flows)
         at_source = _grouped((flow.source, flow.topic) for flow in flows)
-        targets = {region: freeze(clusters[region], topics) for region, topics in at_target.items()}
+        targets = {
+            region: _without(archives.get(region, {}), freeze(clusters[region], topics))
+            for region, topics in at_target.items()
+        }
         at = datetime.now(UTC)
         configs = {
             region: clusters[region].configs({partition.topic for partition in targets[region]}) for region in targets
         }
         sources = {region: freeze(clusters[region], topics) for region, topics in at_source.items()}
-        return cls(clusters, targets, sources, configs, at, since)
+        return cls(clusters, targets, sources, configs, at, since, archives)
 
     @property
     def records(self) -> int:
@@ -77,6 +95,15 @@ class Frozen:
                     if starts[partition] > start
                 ]
         return ", ".join(names)
+
+    def deleted(self, region: str, partition: TopicPartition) -> int:
+        """How many of the offsets that are compared a target's partition has let go of."""
+        start, _ = self.targets[region].get(partition, (0, 0))
+        return start - self.archive(region, partition)
+
+    def archive(self, region: str, partition: TopicPartition) -> int:
+        """Where a target's partition begins to be what is compared."""
+        return self.archives.get(region, {}).get(partition, 0)
 
     def fetch(self) -> Frozen:
         """Reads what holds few records, each region at the same time as the others: for that nobody needs Spark yet."""
@@ -132,6 +159,12 @@ def freeze(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, tupl
     ends = cluster.end_offsets(partitions)
     starts = cluster.start_offsets(partitions)
     return {partition: (starts[partition], max(starts[partition], ends[partition])) for partition in partitions}
+
+
+def _without(archives: Mapping[TopicPartition, int], ranges: Ranges) -> Ranges:
+    """The ranges, but for what lies before these offsets."""
+    begins = {partition: max(start, archives.get(partition, 0)) for partition, (start, _) in ranges.items()}
+    return {partition: (begins[partition], max(begins[partition], end)) for partition, (_, end) in ranges.items()}
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:

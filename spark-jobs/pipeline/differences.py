@@ -159,10 +159,11 @@ def name_expired(differences: DataFrame, bounds: DataFrame) -> DataFrame:
 
     Args:
         differences: the columns that ``name_differences`` returns.
-        bounds: for each flow and partition: source_start and target_start (where the logs begin), first_source and
-            first_target (where the matched records begin, null without one), expire_before (in milliseconds: the
-            timestamp below which the target's retention.ms removes, null for never), and size_retained (whether the
-            target's log is long enough for its retention.bytes to have removed something).
+        bounds: for each flow and partition: source_start (where the log begins), target_deleted (how many offsets the
+            target's log has let go of), first_source and first_target (where the matched records begin, null without
+            one), expire_before (in milliseconds: the timestamp below which the target's retention.ms removes, null for
+            never), and size_retained (whether the target's log is long enough for its retention.bytes to have removed
+            something).
 
     Returns:
         The same with kind ``expired`` where retention explains the difference: records of the target that lie before
@@ -177,7 +178,7 @@ def name_expired(differences: DataFrame, bounds: DataFrame) -> DataFrame:
     )
     gone_at_target = (
         (F.col("kind") == "missing")
-        & (F.col("target_start") > 0)
+        & (F.col("target_deleted") > 0)
         & (F.col("source_record.offset") < F.coalesce("first_source", never))
         & (F.coalesce(F.col("source_record.timestamp") < F.col("expire_before"), F.lit(False)) | F.col("size_retained"))
     )

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka import TopicPartition
+
 from loosehanger.model.claims import Claim
 from loosehanger.model.mirror import Mirror
 from pipeline.comparison import Counts
@@ -56,6 +58,16 @@ class Evidence:
         """The end of each partition of a flow's source, where its claim is about a part of it only."""
         window = next((claim.window for claim in self.claims if flow.mirror.id in claim.mirrors), None)
         return None if window is None else window.get(flow.topic, {})
+
+    def archives(self) -> dict[str, dict[TopicPartition, int]]:
+        """By region, where partitions begin to be copies of what their mirror's source has."""
+        found: dict[str, dict[TopicPartition, int]] = {}
+        for flow in self.flows:
+            for claim in self.claims:
+                for partition, offset in claim.archives.get(flow.target_topic, {}).items():
+                    if flow.mirror.id in claim.mirrors:
+                        found.setdefault(flow.target, {})[TopicPartition(flow.target_topic, partition)] = offset
+        return found
 
     def tell(
         self, kind: str, about: Flow | Mirror | None, details: Mapping[str, Any], weight: Weight = "undecides"

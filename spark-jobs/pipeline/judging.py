@@ -81,6 +81,7 @@ def _copy(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iter
     """The target topics are the source's, exactly, and have no other writer."""
     for flow in flows_of(claim, evidence):
         yield from _faults(claim, flow, evidence, FAULTS)
+        yield from _archive(claim, flow)
         yield from _other_writers(claim, flow, evidence)
         for entry in evidence.configs.get(flow.id, ()):
             difference = {"name": entry.name, "source": entry.source, "target": entry.target}
@@ -99,6 +100,13 @@ def _contains(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> 
             continue
         yield from _faults(claim, flow, evidence, LOSSES)
         yield from _shortfalls(claim, flow, evidence)
+
+
+def _archive(claim: Claim, flow: Flow) -> Iterator[Finding]:
+    """What a copy has of a source that is no more. It is left aside, and told."""
+    if offsets := sum(claim.archives.get(flow.target_topic, {}).values()):
+        details = {"target": flow.target, "topic": flow.target_topic}
+        yield Finding("archive", "informs", claim.id, flow.id, offsets, details)
 
 
 def _shortfalls(claim: Claim, flow: Flow, evidence: Evidence) -> Iterator[Finding]:

@@ -463,7 +463,7 @@ class Proof:
         return away
 
     def _freeze(self, flows: Sequence[Flow]) -> Frozen:
-        return Frozen.freeze(flows, self._clusters, self._since).fetch()
+        return Frozen.freeze(flows, self._clusters, self._since, self._found.archives()).fetch()
 
     def _compare_with_retries(
         self, spark: SparkSession, flows: Sequence[Flow], frozen_already: Future[Frozen] | None

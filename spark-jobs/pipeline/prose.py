@@ -194,6 +194,9 @@ def _recovery(details: Details) -> str:
 
 _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     # Of flows.
+    "archive": (
+        "{target}'s {topic} begins with up to {count:,} records of a cluster that is no more: they are left aside"
+    ),
     "config_difference": _config_difference,
     "never_mirrored_at_most": (
         "partition {partition}: at most {count:,} records may have been deleted at the source before they were mirrored"

@@ -118,7 +118,7 @@ def explain(
     found = Shortfall(ranges)
     if trail.first.downstream > beginning.target_start:
         # Older syncs were compacted away.
-        unknown = trail.first.upstream - trail.first.downstream
+        unknown = trail.first.upstream - (trail.first.downstream - beginning.archive)
         found.at_most = max(min(unknown, at_most - found.lost), 0)
     return found
 
@@ -312,6 +312,7 @@ class _Look:
                 held = beginning.target_start + beginning.held
                 if self._frozen.since:
                     held = beginning.target_end if beginning.first_copy is None else beginning.first_copy
+                held -= beginning.archive
                 if start > held:
                     begun[place] = replace(beginning, source_start=start), held
         return self._without_older(begun)
@@ -357,7 +358,8 @@ class _Look:
         if gap and not found.ranges:
             length = gap[1] - gap[0]
             if transactional or self._frozen.since or not at_rest:
-                markers = self._frozen.targets[self._mirror.target].get(self._there(place), (0, 0))[1]
+                region, there = self._mirror.target, self._there(place)
+                markers = self._frozen.targets[region].get(there, (0, 0))[1] - self._frozen.archive(region, there)
                 found.at_most = max(found.at_most, length if not transactional or length > markers else 0)
             else:
                 found = Shortfall([gap], max(found.at_most - length, 0))

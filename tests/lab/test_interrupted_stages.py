@@ -27,6 +27,7 @@ PATHS = {
     "migration, and rolled back": ("07-migration", "mirror move-consumers rollback"),
     "migration, and rolled back at once": ("07-migration", "mirror rollback"),
     "always on": ("08-active-active", "failover resume return"),
+    "always on, and made again": ("08-active-active", "failover rebuild return"),
 }
 STRANDED = {"lose-region"}
 DISPROVED = {"disaster, rescue, and a naive return"}

@@ -12,6 +12,7 @@ from loosehanger.model.marks import (
     Marks,
     Rearmed,
     Wipe,
+    archives,
     is_lost,
     is_marked,
     is_rearmed,
@@ -141,3 +142,15 @@ def test_a_stage_that_begins_anew_keeps_marks_of_its_own_and_wipes_are_remembere
         put_away(tmp_path, "rebuild")
         assert read_marks(tmp_path, "rebuild") == Marks()
     assert last_wipe_ms(tmp_path) == 9000
+
+
+def test_an_archive_is_one_until_the_mirror_is_re_armed_again_or_its_target_is_wiped(tmp_path: Path) -> None:
+    assert archives(tmp_path) == {}
+    for at_ms, end in ((2000, 5), (1000, 3)):
+        keep_rearmed(tmp_path, "return", Rearmed("ab/a", {}, {"a.LH.T": {0: end, 2: 1}}, "region-b", at_ms))
+        put_away(tmp_path, "return")
+    assert archives(tmp_path) == {"ab/a": {"a.LH.T": {0: 5, 2: 1}}}, "the later one, whatever its folder's name"
+    keep_wipe(tmp_path, "rebuild", Wipe("region-a", 3000))
+    assert archives(tmp_path) == {"ab/a": {"a.LH.T": {0: 5, 2: 1}}}
+    keep_wipe(tmp_path, "rebuild", Wipe("region-b", 3000))
+    assert archives(tmp_path) == {}

@@ -68,6 +68,8 @@ class World:
     source_start: int = 0
     """Source records before it are gone."""
     target_start: int = 0
+    archive: int = 0
+    """Target records before it are of an earlier source."""
     size_retained: bool = False
     expire_before: int | None = None
     compacted: bool = False
@@ -112,7 +114,7 @@ def compare(spark: SparkSession, worlds: Sequence[World], *, at_hand: bool = Fal
         configs[topic] = world.target_configs
         for region, side, start in (
             ("here", world.source, world.source_start),
-            ("there", world.target, world.target_start),
+            ("there", world.target, max(world.target_start, world.archive)),
         ):
             for partition in range(3):
                 ranges[region][TopicPartition(topic, partition)] = (start, max(start, len(side)))
@@ -146,6 +148,13 @@ def compare(spark: SparkSession, worlds: Sequence[World], *, at_hand: bool = Fal
             {"here": ranges["here"]},
             {"there": configs},
             FROZEN_AT,
+            archives={
+                "there": {
+                    TopicPartition(f"t{number}", partition): world.archive
+                    for number, world in enumerate(worlds)
+                    for partition in range(3)
+                }
+            },
             fetched={region: _fetched(ranges[region], found) for region, found in rows.items()} if at_hand else {},
         ),
         read,
@@ -345,6 +354,20 @@ CASES: dict[str, tuple[World, set[Named]]] = {
         World(EVENTS, [*EVENTS[:4], EVENTS[5]], target_start=2, size_retained=True),
         {("expired", 0, 0, None), ("expired", 0, 1, None), ("missing", 0, 4, None)},
     ),
+    "after an archive": (World(EVENTS[3:], EVENTS, archive=3), set()),
+    "after an archive, one lost and one foreign": (
+        World(EVENTS[3:], [*EVENTS[:3], *EVENTS[4:], FOREIGN], archive=3),
+        {("missing", 0, 0, None), ("unexpected", 0, None, 5)},
+    ),
+    # Retention has deleted the archive and nothing else: what is missing went lost.
+    "after an archive that is gone, too old if it had been there": (
+        World(EVENTS[3:], [*EVENTS[:3], *EVENTS[4:]], archive=3, target_start=3, expire_before=5, size_retained=True),
+        {("missing", 0, 0, None)},
+    ),
+    "after an archive, too old for the target": (
+        World(EVENTS[3:], EVENTS, archive=3, target_start=4, expire_before=5),
+        {("expired", 0, 0, None)},
+    ),
     "old, but lost on the way": (World(EVENTS, EVENTS[1:], expire_before=5), {("missing", 0, 0, None)}),
 }
 
@@ -368,7 +391,11 @@ def test_each_difference_is_named(found: dict[str, Found], case: str) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [case for case, (world, _) in CASES.items() if not (world.source_start or world.target_start or world.compacted)],
+    [
+        case
+        for case, (world, _) in CASES.items()
+        if not (world.source_start or world.target_start or world.archive or world.compacted)
+    ],
 )
 def test_the_reference_names_the_same(case: str) -> None:
     world, expected = CASES[case]

@@ -159,13 +159,33 @@ class Source:
         return {}
 
 
-def look(source: Source, state: str, position: int | None, start: int, end: int, **counts: Any) -> History | None:
+def test_an_archive_holds_nothing_of_what_this_source_has_let_go() -> None:
+    again = replace(LOST, archive=4000, target_start=4000, target_end=4600, first_copy=4500)
+    trail = Trail(first=Sync(0, 4000), last=Sync(450, 4450))
+    assert explain(again, 500, False, trail, {}) == Shortfall([(500, 1900)])
+    # The syncs before the hundredth copy were compacted away.
+    late = Trail(Sync(1400, 4100), Sync(1700, 4400))
+    assert explain(again, 500, False, late, {}) == Shortfall([(1800, 1900)], at_most=1300)
+    found = look(Source(2000), "RUNNING", 1999, 1900, 2000, archive=4000, beginnings=[again])
+    assert found == History({0: Shortfall(at_most=1400)})
+
+
+def look(
+    source: Source, state: str, position: int | None, start: int, end: int, archive: int = 0, **counts: Any
+) -> History | None:
     """What is found in one partition of one flow."""
     place = TopicPartition("LH.A", 0)
     flow = Flow(MIRROR, "LH.A", "LH.A")
     positions = {} if position is None else {place: position}
     clusters: Any = {"europe": source, "north-america": Source()}
-    frozen = Frozen(clusters, {"north-america": {place: (0, 600)}}, {"europe": {place: (start, end)}}, {}, CUT_AT)
+    frozen = Frozen(
+        clusters,
+        {"north-america": {place: (archive, archive + 600)}},
+        {"europe": {place: (start, end)}},
+        {},
+        CUT_AT,
+        archives={"north-america": {place: archive}},
+    )
     found = shortfall.shortfalls(
         None,  # type: ignore[arg-type]
         [flow],

@@ -39,7 +39,16 @@ FENCE = Fence("ab/a", "west", "east", "an-id", 1000, {"LH.ORDERS": {0: 7}}, grou
 @pytest.mark.parametrize(
     "step",
     [
-        Gate(stage="s", begun=True, moves=("east/ab/a->b",), still=(), fences=(("west", "fence"),), going=("west",)),
+        Gate(
+            stage="s",
+            begun=True,
+            moves=("east/ab/a->b",),
+            still=(),
+            rearms=("one",),
+            starts=("consumer",),
+            fences=(("west", "fence"),),
+            going=("west",),
+        ),
         Arrival(stage="s", drains=("one", "two"), settles=()),
         KeepSilence(stage="s", region="west"),
         KeepMarks(stage="s", mirrors=(MIRROR,)),

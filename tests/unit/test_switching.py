@@ -20,7 +20,7 @@ from loosehanger.model.applications import Consumer
 from loosehanger.model.marks import Ending, Rearmed, Silence, keep_ending, read_marks
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.scenario import read_scenario
-from loosehanger.model.topic_rules import selected_groups
+from loosehanger.model.topic_rules import selected_groups, target_topic
 from loosehanger.model.topology import Topology
 from loosehanger.platforms import switch_steps, switching
 
@@ -487,9 +487,44 @@ def made_again(lab: Lab, **of_source: Any) -> Lab:
 def test_a_mirror_is_re_armed_at_the_end_of_what_both_sides_have(lab: Lab) -> None:
     (done,) = made_again(lab).rearm()
     assert lab.told == {ORDERS: 129, GONE: None}
-    assert done == Rearmed("ab/a", {"LH.ORDERS": {0: 129}})
+    assert done == Rearmed("ab/a", {"LH.ORDERS": {0: 129}}, {}, "region-b", done.at_ms)
     assert (lab.source.deleted, lab.target.deleted) == (["mm2-offset-syncs.b.internal"], ["a.checkpoints.internal"])
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 151}
+
+
+def test_what_the_source_has_nothing_of_is_an_archive(lab: Lab) -> None:
+    made_again(lab)
+    lab.source = Cluster({ORDERS: 0, STOCK: 3}, {})
+    lab.target = Cluster({ORDERS: 151, STOCK: 3}, {})
+    (done,) = lab.rearm()
+    assert (done.positions, done.archives) == ({"LH.STOCK": {0: 2}}, {"LH.ORDERS": {0: 151}})
+
+
+@pytest.mark.parametrize(
+    ("policy", "pattern", "read", "unread"),
+    [
+        ("default", "", 120, 31),
+        ("default", "a.LH.ORD", 151, 0),
+        ("default", "LH.*", 120, 0),
+        ("identity", "", 120, 0),
+    ],
+    ids=["not to the end", "to the end", "it does not read it", "where names are kept, producers write"],
+)
+def test_what_no_other_cluster_has_must_be_read_before_a_group_leaves(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, policy: str, pattern: str, read: int, unread: int
+) -> None:
+    mirror = replace(MIRROR, policy=policy)
+    orders, stock = (TopicPartition(target_topic(mirror, part.topic), 0) for part in (ORDERS, STOCK))
+    lab.source = Cluster({ORDERS: 0, STOCK: 3}, {})
+    lab.target = Cluster({orders: 151, stock: 3}, {"consumer-x": {orders: read}})
+    every = [
+        Consumer(name, "south", region, "consumer-x", pattern, "consumer-x")
+        for name, region in (("leaves", "region-b"), ("stays", "region-b"), ("leaves", "region-a"))
+    ]
+    monkeypatch.setattr(switching, "consumers", lambda _: every)
+    (condition,) = switching.archive_conditions(cast(Any, lab), [mirror], ["leaves"])
+    assert condition.what == "consumer-x: records that only region-b has, and that it has not read"
+    assert (condition.value, condition.holds) == (str(unread), not unread)
 
 
 def test_a_mirror_that_goes_on_standing_ready_is_re_armed_with_its_groups(lab: Lab) -> None:
@@ -524,6 +559,16 @@ def test_a_group_with_members_at_the_target_is_named_before_anything_changes(lab
     with pytest.raises(LabError, match="region-b: consumer-x has 1 members still"):
         made_again(lab, members=1).rearm()
     assert lab.told == {}
+
+
+def test_a_group_that_is_at_home_at_the_target_reads_on(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switching, "consumers", lambda _: [replace(READER, group="consumer-x")])
+    made_again(lab, members=1).rearm()
+    assert lab.told == {ORDERS: 129, GONE: None}
+    assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 120}
+    monkeypatch.setattr(switching, "consumers", lambda _: [replace(READER, group="consumer-x", replicas=0)])
+    with pytest.raises(LabError, match="region-b: consumer-x has 1 members still"):
+        lab.rearm()
 
 
 @pytest.mark.parametrize(
