@@ -17,6 +17,7 @@ from pipeline.findings import Finding, Verdict, Weight, verdict_of
 from pipeline.flows import Flow, FlowId
 from pipeline.latency import percentiles
 from pipeline.shortfall import History
+from pipeline.switch_evidence import Switch
 from pipeline.switches import Sets, count
 
 FAULTS = ("missing", "never_mirrored", "duplicates", "reordered", "unexpected", "altered", "moved")
@@ -277,35 +278,37 @@ def _strays(claim: Claim, evidence: Evidence, members: Mapping[str, list[Flow]])
 
 def _kept(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iterator[Finding]:
     """Every record that the producer's ledger calls acknowledged is in a cluster that lives."""
-    if evidence.switch is None:
+    if not (told := evidence.switch) or claim.id in told.untold:
+        yield from _untold(claim, told)
         return
-    found, producer = evidence.switch.kept[claim.subject["producer"]], claim.subject["producer"]
+    found, producer = told.kept[claim.subject["producer"]], claim.subject["producer"]
     yield Finding("acknowledged", "informs", claim.id, count=found.acknowledged, details={"producer": producer})
     if not found.acknowledged:
         yield Finding("nothing_acknowledged", "undecides", claim.id, details={"producer": producer})
     if lost := sum(map(count, found.lost.values())):
-        death, oldest = evidence.switch.death_ms, found.oldest_lost_ms
+        death, oldest = told.death_ms, found.oldest_lost_ms
         details = {
             "processed": found.lost_processed,
             "rpo_seconds": None if death is None or oldest is None else max(0, death - oldest) / 1000,
             "records": _ranges(found.lost),
         }
         yield Finding("lost", "disproves", claim.id, count=lost, details=details)
-    told = {"given_up": found.given_up, "retired": found.retired, "sent_twice": found.sent_twice}
-    for kind, number in told.items():
+    others = {"given_up": found.given_up, "retired": found.retired, "sent_twice": found.sent_twice}
+    for kind, number in others.items():
         if number:
             yield Finding(kind, "informs", claim.id, count=number)
-    if recovery := evidence.switch.recovery:
+    if recovery := told.recovery:
         legs = {leg.name: leg.seconds for leg in recovery.legs}
         yield Finding("recovery", "informs", claim.id, details={"begins": recovery.begins, "legs": legs})
 
 
 def _groups(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iterator[Finding]:
     """A group went on elsewhere: nothing skipped, and read again exactly what was predicted."""
-    if evidence.switch is None:
+    if not (told := evidence.switch) or claim.id in told.untold:
+        yield from _untold(claim, told)
         return
     group = claim.subject["group"]
-    found = evidence.switch.groups[group]
+    found = told.groups[group]
     if skipped := sum(map(count, found.skipped.values())):
         missed = {"group": group, "records": _ranges(found.skipped)}
         yield Finding("skipped", "disproves", claim.id, count=skipped, details=missed)
@@ -315,6 +318,12 @@ def _groups(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> It
     details = {"group": group, "predicted": found.predicted}
     weight: Weight = "informs" if found.again == found.predicted else "disproves"
     yield Finding("read_again", weight, claim.id, count=found.again, details=details)
+
+
+def _untold(claim: Claim, switch: Switch | None) -> Iterator[Finding]:
+    """Why nothing could be found out about a claim; where nothing was about any, that is told already."""
+    if switch:
+        yield Finding("undecided", "undecides", claim.id, details={"reason": switch.untold[claim.id]})
 
 
 def _ranges(sets: Sets) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -40,6 +40,8 @@ class Switch:
     """How long it took; None where nothing was switched."""
     death_ms: int | None = None
     """When the first region died, in milliseconds since the epoch; None where none did."""
+    untold: Mapping[str, str] = field(default_factory=dict)
+    """By claim, why nothing can be found out about it."""
 
 
 def look(
@@ -56,21 +58,24 @@ def look(
         report: takes a line that says what is being waited for.
 
     Raises:
-        LabError: there is no ledger, or no mark, that a claim speaks of; or a ledger cannot be read.
+        LabError: a ledger cannot be read.
         UnreachableError: a cluster that should live does not answer.
     """
     stage = lab.unfinished or lab.stage
     marks = read_marks(home, stage)
-    groups = {
-        claim.subject["group"]: _fence(claim, read_marks(home, claim.subject.get("since", stage)))
-        for claim in claims
-        if claim.kind == "groups"
-    }
-    passed = {group: _wait_until_passed(lab, group, fence, timeout_s, report) for group, fence in groups.items()}
-    producers = {claim.subject["producer"]: _counted(lab, claim) for claim in claims if claim.kind == "kept"}
     folders = {name: folder for region in lab.regions.values() for name, folder in region.ledgers.items()}
-    if unknown := [name for name in producers if name not in folders]:
-        raise LabError(f"'{unknown[0]}' keeps no ledger that can be read from here")
+    groups: dict[str, Fence] = {}
+    producers: dict[str, list[str]] = {}
+    untold: dict[str, str] = {}
+    for claim in claims:
+        try:
+            if claim.kind == "groups":
+                groups[claim.subject["group"]] = _fence(claim, read_marks(home, claim.subject.get("since", stage)))
+            else:
+                producers[claim.subject["producer"]] = _counted(lab, claim, folders)
+        except LabError as error:
+            untold[claim.id] = str(error)
+    passed = {group: _wait_until_passed(lab, group, fence, timeout_s, report) for group, fence in groups.items()}
     # What is in the ledgers by now is in the clusters by now, whatever comes after.
     read = {name: list(read_entries(ledger_files(folder))) for name, folder in folders.items()}
 
@@ -92,9 +97,6 @@ def look(
         for region in lab.clusters
     }
     processed = [entry for entry in every if entry.kind == "processed"]
-    for regions in producers.values():
-        if away := [region for region in regions if region not in found]:
-            raise LabError(f"{away[0]} has no cluster that lives, and records are to be there")
     alive = {region.cluster_id for region in found.values()}
     wiped_ms = last_wipe_ms(home)
 
@@ -125,6 +127,7 @@ def look(
             )
             for group, fence in groups.items()
         },
+        untold=untold,
         recovery=recovery(marks, every),
         death_ms=min((loss.died_ms for loss in marks.losses), default=None),
     )
@@ -167,10 +170,15 @@ def _read(
         cluster.close()
 
 
-def _counted(lab: Lab, claim: Claim) -> list[str]:
+def _counted(lab: Lab, claim: Claim, ledgers: Container[str]) -> list[str]:
     """The regions of which one must have what a producer was told is written."""
+    if claim.subject["producer"] not in ledgers:
+        raise LabError(f"'{claim.subject['producer']}' keeps no ledger that can be read from here")
     named, left_out = (claim.subject[key].split(",") for key in ("regions", "not_in"))
-    return named if named != [""] else [region for region in lab.clusters if region not in left_out]
+    regions = named if named != [""] else [region for region in lab.clusters if region not in left_out]
+    if away := [region for region in regions if region not in lab.clusters]:
+        raise LabError(f"{away[0]} has no cluster that lives, and records are to be there")
+    return regions
 
 
 def _of_events(mirrors: Sequence[Mirror], found: Iterable[Island]) -> list[Island]:

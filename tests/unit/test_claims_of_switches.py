@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +13,13 @@ import yaml
 from rich.console import Console
 
 from loosehanger.errors import WrongUseError
-from loosehanger.model.claims import claims_of, from_record
+from loosehanger.model.claims import OF_LEDGERS, Claim, claims_of, from_record
 from loosehanger.model.plan import plan_stage
+from loosehanger.model.record import Region
 from loosehanger.model.recovery import Leg, Recovery
 from loosehanger.model.scenario import read_scenario
 from loosehanger.model.topology import Topology
+from pipeline import switch_evidence
 from pipeline.evidence import Evidence
 from pipeline.junit import junit
 from pipeline.report import render
@@ -43,6 +46,10 @@ ALL_WELL = Switch(
     Recovery("the death of a", (Leg("mirror held", 2.25), Leg("consumer's first record", None))),
     death_ms=100_000,
 )
+
+
+NONE: Any = (None, 0.0, print)
+"""No Spark, no time, and where to report."""
 
 
 def proof(switch: Switch | None) -> dict[str, Any]:
@@ -106,6 +113,34 @@ def test_a_group_that_went_on_otherwise_is_told(moved: Moved, verdict: str, said
     document = proof(replace(ALL_WELL, groups={"consumer-x": moved}))
     assert document["verdict"] == verdict
     assert said in shown(document)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+def test_what_one_claim_lacks_leaves_the_others_decided(claim: Claim) -> None:
+    document = proof(replace(ALL_WELL, untold={claim.id: "no mark tells"}))
+    verdicts = {found["id"]: found["verdict"] for found in document["claims"]}
+    assert verdicts == dict.fromkeys((one.id for one in CLAIMS), "proved") | {claim.id: "inconclusive"}
+    assert "no mark tells" in shown(document)
+
+
+def test_of_each_claim_it_is_told_apart_what_it_lacks(tmp_path: Path) -> None:
+    declared: list[dict[str, Any]] = [
+        {"kept": "producer"},
+        {"kept": "producer-x", "in": ["a"]},
+        {"kept": "somebody"},
+        {"groups": "consumer-y", "to": "b"},
+    ]
+    claims = claims_of(MIRRORS, from_record(declared), "failover")
+    apps = Region("c", "", {}, {}, (), ledgers={"producer": tmp_path, "producer-x": tmp_path})
+    lab: Any = SimpleNamespace(stage="failover", unfinished="", regions={"c": apps}, clusters={}, mirrors=())
+    claims = tuple(claim for claim in claims if claim.kind in OF_LEDGERS)
+    found = switch_evidence.look(lab, tmp_path, claims, *NONE)
+    assert found.untold == {
+        "kept:producer-x": "a has no cluster that lives, and records are to be there",
+        "kept:somebody": "'somebody' keeps no ledger that can be read from here",
+        "groups:consumer-y:b": "no mark tells where consumer-y was when its offsets were set; run the stage again",
+    }
+    assert found.kept.keys() == {"producer"}
 
 
 def test_every_document_is_made_of_it() -> None:
