@@ -17,7 +17,7 @@ from loosehanger.model.claims import Claim
 from loosehanger.model.marks import Fence, Marks, last_wipe_ms, mark_of_group, read_marks
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.origins import event_topic
-from loosehanger.model.record import ADMINISTRATOR, Lab
+from loosehanger.model.record import PROVER, Lab
 from loosehanger.model.recovery import Recovery, recovery
 from pipeline.clusters import Cluster, number_of
 from pipeline.cuts import freeze
@@ -239,7 +239,7 @@ def _wait_until_passed(lab: Lab, group: str, fence: Fence, timeout_s: float, rep
         cluster.close()
     deadline = time.monotonic() + timeout_s
     told = False
-    with Looker(fence.target, lab.region(fence.target).connection(ADMINISTRATOR)) as looker:
+    with Looker(fence.target, lab.region(fence.target).connection(PROVER)) as looker:
         while True:
             committed = looker.committed(group, fence.ends)
             left = sum(max(0, offset + 1 - committed.get(part, starts[part])) for part, offset in last.items())

@@ -451,6 +451,8 @@ DESCRIPTIONS = {
     [
         ("prove", ["--json"], {"europe": "prover", "north-america": "prover"}),
         ("watch", [], {"europe": "prover", "north-america": "prover"}),
+        ("watch", ["--canary=60"], {"europe": "prover admin", "north-america": "prover admin"}),
+        ("watch", ["--topic-in", "europe"], {"europe": "prover admin", "north-america": "prover admin"}),
         ("aggregate", [], {"europe": "prover", "north-america": "prover"}),
         ("topic", ["show"], {"europe": "admin", "north-america": "admin"}),
         ("consume", ["north-america", "--max", "1"], {"north-america": "consumer-northamerica"}),
@@ -463,8 +465,8 @@ def test_a_job_mounts_only_the_user_of_its_command(command: str, arguments: list
     spec = pods._job(lab, lab.pod, command, arguments)["spec"]["template"]["spec"]
     own = {
         f"access-{region}: {region}/{name}"
-        for region, user in users.items()
-        for name in (f"{user}.properties", "ca.crt")
+        for region, named in users.items()
+        for name in ("ca.crt", *(f"{user}.properties" for user in named.split()))
     }
     assert mounted(spec) == DESCRIPTIONS | own
 

@@ -1,7 +1,7 @@
 """Running a command of the kit in a pod: the addresses of clusters on Kubernetes mean something only there.
 
 The command runs as a Job in the kit's image, with what it needs of all regions' records mounted from Secrets: of their
-users only the one that it connects as. How far the lab is, and the marks of its stages, come from a ConfigMap of the
+users only those that it connects as. How far the lab is, and the marks of its stages, come from a ConfigMap of the
 Job's own; the ledgers, from the volumes of the programs that keep them. Its output, its errors and the files that it
 writes arrive here as if it had run here, and so does its exit code.
 """
@@ -47,6 +47,8 @@ _FILES = ("--report", "--junit")
 """Options of commands that name a file to write."""
 _SPARK = ("prove", "aggregate", "watch")
 """The user of the Spark jobs."""
+_WRITING = ("--canary", "--topic-in")
+"""The options with which one of these writes: that is for the administrator."""
 _SHARED = f"{PROVER}.properties"
 """The file that a Spark driver and its executors have in common, and that is their secret."""
 _ASKING = ("prove", STEP)
@@ -243,24 +245,31 @@ def _fields(**fields: str) -> Iterator[dict[str, Any]]:
         yield {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _users(lab: Lab, command: str, arguments: Sequence[str]) -> dict[str, str]:
-    """The user that a command connects as, by the regions that it connects to.
+def _users(lab: Lab, command: str, arguments: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The users that a command connects as, by the regions that it connects to.
 
     A region where that user is not set up is left out; the command itself says so.
     """
     if command == "consume":
         own = next((consumer for consumer in consumers(lab.topology) if consumer.region == arguments[0]), None)
-        return {own.cluster_region: own.user} if own else {}
-    user = PROVER if command in _SPARK else ADMINISTRATOR
-    return {region.name: user for region in lab.regions.values() if user in region.clients}
+        return {own.cluster_region: (own.user,)} if own else {}
+    users = [PROVER if command in _SPARK else ADMINISTRATOR]
+    if command in _SPARK and any(argument.startswith(_WRITING) for argument in arguments):
+        users.append(ADMINISTRATOR)
+    return {
+        region.name: known
+        for region in lab.regions.values()
+        if (known := tuple(user for user in users if user in region.clients))
+    }
 
 
-def _record(lab: Lab, users: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _record(lab: Lab, users: Mapping[str, Sequence[str]]) -> Iterator[dict[str, Any]]:
     """What a command needs of all regions' Secrets, as the files of ``lab.access``."""
     for region in lab.regions.values():
         items = [("region.json", f"{region.name}.json")]
-        if user := users.get(region.name):
-            items += [(name, f"{region.name}/{name}") for name in ("ca.crt", f"{user}.properties")]
+        if own := users.get(region.name):
+            names = ("ca.crt", *(f"{user}.properties" for user in own))
+            items += [(name, f"{region.name}/{name}") for name in names]
         yield _mounted(region, items)
 
 
