@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
 
@@ -35,6 +35,8 @@ DRAIN_SECONDS = 60
 
 
 class _Step(Entry):
+    changes: ClassVar[bool] = True
+    """Whether the lab is another one afterwards: then no other step may be under way."""
     stage: str
     """Which is carried out, or shown: whose marks are read and kept."""
 
@@ -50,6 +52,7 @@ class _Step(Entry):
 class Gate(_Step):
     """What must hold before a stage, beside its place among the stages; its answer has the conditions."""
 
+    changes: ClassVar[bool] = False
     kind: Literal["gate"] = "gate"
     begun: bool
     """Whether the stage was begun and interrupted."""
@@ -197,6 +200,7 @@ class ForgetTopics(_Step):
 class Legs(_Step):
     """How long a switch took is read; its answer is the recovery, or None."""
 
+    changes: ClassVar[bool] = False
     kind: Literal["legs"] = "legs"
 
     def take(self, lab: Lab, home: Path) -> dict[str, Any] | None:

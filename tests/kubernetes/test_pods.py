@@ -10,6 +10,7 @@ from apiserver.server import ApiServer, RefusedError
 from loosehanger.errors import LabError
 from loosehanger.model.record import Lab, Pod, Region
 from loosehanger.platforms.kubernetes import pods
+from loosehanger.platforms.kubernetes.resources import labelled
 
 from .conftest import namespace_document
 
@@ -38,6 +39,28 @@ def test_a_pod_that_does_not_start_is_told_and_leaves_nothing(
     with pytest.raises(LabError, match=rf"{namespace}: Job/lab-prove-\w+: its pod did not start within"):
         pods.run(one, one.pod, "prove", ["--json"])
     assert jobs(api_server, namespace) == []
+
+
+@pytest.mark.usefixtures("controllers")
+def test_what_a_killed_command_has_left_behind_is_ended(
+    api_server: ApiServer, kubeconfig: Path, namespace: str
+) -> None:
+    one = lab(namespace, kubeconfig)
+    assert one.pod
+    for command in ("step", "prove"):
+        job = labelled(pods._job(one, one.pod, command, []))
+        api_server.apply(job)
+        api_server.apply({**pods._told(job["metadata"], {}), "data": {}})
+    theirs = pods._job(one, one.pod, "step", [])
+    # Without labels of its own, a Job gets those of its pods.
+    theirs["metadata"]["labels"] = {"app": "somebody-elses"}
+    api_server.apply(theirs)
+    pods.end_all(one.pod, "step")
+    left = jobs(api_server, namespace)
+    assert theirs["metadata"]["name"] in left, "nobody has asked the kit to"
+    assert [name.split("-")[1] for name in left if name != theirs["metadata"]["name"]] == ["prove"]
+    told = api_server.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]
+    assert [name.split("-")[1] for one in told if (name := one["metadata"]["name"]).startswith("lab-")] == ["prove"]
 
 
 @pytest.mark.parametrize("arguments", [["--json"], ["--master", "k8s://https://kubernetes.default.svc"]])

@@ -139,6 +139,7 @@ def pod_that_answers(monkeypatch: pytest.MonkeyPatch, answer: Mapping[str, Any] 
         return ExitCode.DONE
 
     monkeypatch.setattr(pods, "run", run)
+    monkeypatch.setattr(pods, "end_all", lambda _, command: sent.append(f"no other {command}"))
     return sent
 
 
@@ -152,7 +153,7 @@ def test_what_a_pod_kept_is_kept_here_and_names_files_as_they_are_here(
     sent = pod_that_answers(monkeypatch, {"home": "/pod/home", "value": True, "files": files})
     step = RescueRecords(stage="failover", mirrors=(MIRROR,), write=False)
     assert switch_steps.ask(LAB, tmp_path, step) is True
-    assert [STEPS.validate_json(text) for text in sent] == [step]
+    assert sent == ["no other step", step.model_dump_json()]
     rescued = tmp_path / "rescued" / "west.jsonl"
     assert rescued.read_text() == "{}\n"
     assert json.loads((tmp_path / "access/marks/failover/rescue.ab.a.json").read_text()) == {"file": str(rescued)}
@@ -169,6 +170,14 @@ def test_what_failed_in_a_pod_fails_here_and_what_it_kept_before_stays(
         stepping.take(LAB, POD, tmp_path, Legs(stage="failover"))
     assert type(error.value) is raised
     assert [*mark_files(tmp_path)] == ["marks/failover/loss.west.json"]
+
+
+def test_a_step_that_changes_nothing_may_be_taken_beside_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = pod_that_answers(monkeypatch, {"home": "/pod", "value": None, "files": {}})
+    assert switch_steps.legs(LAB, tmp_path, "failover") is None
+    assert sent == [Legs(stage="failover").model_dump_json()]
 
 
 def test_a_pod_writes_nothing_outside_the_labs_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

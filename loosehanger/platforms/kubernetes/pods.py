@@ -28,11 +28,12 @@ from loosehanger.model.marks import mark_files
 from loosehanger.model.progress import required_progress
 from loosehanger.model.record import ADMINISTRATOR, PROVER, Lab, Pod, Region
 from loosehanger.paths import ROOT, caller_path, lab_home
+from loosehanger.waiting import wait_for
 
 from .cluster import KubernetesCluster, LogCutError, SilentError
 from .in_pod import FILES, STEP
 from .readiness import pod_problems
-from .resources import ASKS_CONNECT, LABELS, labelled
+from .resources import ASKS_CONNECT, LABELS, SELECTOR, labelled, reference
 
 HOME = "/opt/lab"
 """The lab's home in the kit's image."""
@@ -44,6 +45,8 @@ LOOK_SECONDS = 0.3
 _DAY = 86400
 _KEPT_SECONDS = 600
 _FILES = ("--report", "--junit")
+_END_SECONDS = 90
+"""For a pod to end that was asked to."""
 """Options of commands that name a file to write."""
 _SPARK = ("prove", "aggregate", "watch")
 """The user of the Spark jobs."""
@@ -113,6 +116,32 @@ def run(
             cluster.delete(document)
 
 
+def end_all(pod: Pod, command: str) -> None:
+    """Ends a command's pods, and waits until they and what they were told are gone.
+
+    Whoever starts one waits for its end. So one that is there was left behind when that was killed, and would go on
+    beside what comes next.
+
+    Raises:
+        LabError: one does not end, or the API server does not answer.
+    """
+    cluster = KubernetesCluster(pod.kubeconfig, pod.context)
+
+    def left() -> str | None:
+        there = [
+            resource
+            for version, kind in (("batch/v1", "Job"), ("v1", "ConfigMap"))
+            for resource in cluster.list(version, kind, pod.namespace, SELECTOR)
+            if resource["metadata"]["name"].startswith(_prefix(command))
+        ]
+        for resource in there:
+            cluster.delete(resource, "Foreground")
+        names = ", ".join(map(reference, there))
+        return f"{names}: left behind by a command that was killed" if there else None
+
+    wait_for(left, _END_SECONDS, pod.namespace)
+
+
 def connection(pod: Pod, user: str) -> Connection:
     """A user's way into a region's cluster, as the cluster keeps it for the kit's pods.
 
@@ -155,7 +184,7 @@ def _told(metadata: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, An
 def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str], files: Sequence[str] = ()) -> dict[str, Any]:
     spark = command in _SPARK
     users = _users(lab, command, arguments)
-    name = f"lab-{command}-{secrets.token_hex(3)}"
+    name = f"{_prefix(command)}{secrets.token_hex(3)}"
     items = [{"key": str(number), "path": path} for number, path in enumerate(files)]
     sources = [*_record(lab, users), {"configMap": {"name": name, "items": items}}]
     ledgers = lab.region(pod.namespace).ledgers if command in _ASKING and pod.namespace in lab.regions else {}
@@ -216,6 +245,11 @@ def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str], files: Sequ
             "template": template,
         },
     }
+
+
+def _prefix(command: str) -> str:
+    """What the names of a command's Jobs begin with."""
+    return f"lab-{command}-"
 
 
 def _beside(programs: Iterable[str]) -> dict[str, Any]:

@@ -29,6 +29,8 @@ def take(lab: Lab, pod: Pod, home: Path, step: SwitchStep) -> Any:
     Raises:
         LabError: what the step raises; or the pod does not start, or ends without an answer.
     """
+    if step.changes:
+        pods.end_all(pod, STEP)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ANSWER
         brought = {STEP_FILE: step.model_dump_json()}
