@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -87,7 +87,9 @@ class Delivery:
         self._producer: KafkaProducer | None = None
         self._sequences: defaultdict[tuple[str, int], int] = defaultdict(int)
         self._sent_until: defaultdict[tuple[str, int], int] = defaultdict(int)
-        self._in_flight: deque[_InFlight] = deque()
+        self._in_flight: defaultdict[tuple[str, int], deque[_InFlight]] = defaultdict(deque)
+        """By partition: only within one are answers in order. A leader that is away holds up no other's."""
+        self._waiting = 0
         self.sent = 0
         """Records handed over."""
         self.again = 0
@@ -98,7 +100,7 @@ class Delivery:
     @property
     def acknowledged(self) -> int:
         """Records known to be written by every replica in sync."""
-        return self.sent - len(self._in_flight)
+        return self.sent - self._waiting
 
     def open(self, topics: Sequence[str], wait_s: float, tell: Callable[[str], object]) -> None:
         """Connects, and waits until the topics are there: the producer may be started before either.
@@ -223,7 +225,8 @@ class Delivery:
         future = self._producer.send(
             topic, key=key, value=value, headers=list(headers), partition=partition, timestamp_ms=timestamp_ms
         )
-        self._in_flight.append(_InFlight(future, run, sequence, record))
+        self._in_flight[topic, partition].append(_InFlight(future, run, sequence, record))
+        self._waiting += 1
         self.sent += 1
         self.bytes += len(key) + len(value)
 
@@ -233,11 +236,12 @@ class Delivery:
         Raises:
             LabError: a record was not written, or the cluster refuses this user.
         """
-        if len(self._in_flight) >= IN_FLIGHT_MOST:
+        if self._waiting >= IN_FLIGHT_MOST:
+            firsts = (queue[0] for queue in self._in_flight.values() if queue)
             with suppress(KafkaError):
-                self._in_flight[0].outcome.get(timeout=SLICE_S)
+                min(firsts, key=lambda sent: sent.record.timestamp_ms).outcome.get(timeout=SLICE_S)
         self.settle()
-        return len(self._in_flight) < IN_FLIGHT_MOST
+        return self._waiting < IN_FLIGHT_MOST
 
     def settle(self) -> None:
         """Takes the records with a known outcome off the list.
@@ -245,13 +249,14 @@ class Delivery:
         Raises:
             LabError: one was not written, or the cluster refuses this user.
         """
-        in_flight = self._in_flight
         now_ms = time.time_ns() // 1_000_000
-        while in_flight and in_flight[0].outcome.is_done:
-            error = in_flight[0].outcome.exception
-            if error is not None:
-                raise LabError(f"a record was not written: {type(error).__name__}: {error}")
-            self._note("acked", in_flight.popleft(), now_ms)
+        for queue in self._in_flight.values():
+            while queue and queue[0].outcome.is_done:
+                error = queue[0].outcome.exception
+                if error is not None:
+                    raise LabError(f"a record was not written: {type(error).__name__}: {error}")
+                self._note("acked", queue.popleft(), now_ms)
+                self._waiting -= 1
         if self._ledger is not None:
             self._ledger.flush_now_and_then()
         self._check_refusal()
@@ -275,17 +280,18 @@ class Delivery:
             How many records were not acknowledged.
         """
         deadline = time.monotonic() + (bound_s if self._client_log.refused is None else 0)
-        for sent in self._in_flight:
+        unsettled = [sent for queue in self._in_flight.values() for sent in queue]
+        for sent in unsettled:
             with suppress(KafkaError):
                 sent.outcome.get(timeout=max(0.0, deadline - time.monotonic()))
-        lost = sum(not sent.outcome.succeeded() for sent in self._in_flight)
-        self._end_account()
+        lost = sum(not sent.outcome.succeeded() for sent in unsettled)
+        self._end_account(unsettled)
         if self._producer is not None:
             with suppress(KafkaTimeoutError):
                 self._producer.close(timeout=0 if lost else 1)
         return lost
 
-    def _end_account(self) -> None:
+    def _end_account(self, unsettled: Iterable[_InFlight]) -> None:
         if self._ledger is None:
             return
         if not self._ledger.cluster:
@@ -294,7 +300,7 @@ class Delivery:
             return
         now_ms = time.time_ns() // 1_000_000
         unanswered = []
-        for sent in self._in_flight:
+        for sent in unsettled:
             answered = sent.outcome.succeeded()
             self._note("acked" if answered else "unknown", sent, now_ms)
             unanswered += [] if answered else [sent.record]

@@ -137,6 +137,28 @@ def test_a_producer_says_what_it_sends_before_it_does_and_what_is_acknowledged_a
     assert ranges(entries, "unknown") == {("A", "LH.ORDERS", 0): [(4, 4)], ("A", "LH.STOCK", 0): [(3, 4)]}
 
 
+def test_a_partition_that_gets_no_answer_does_not_keep_back_when_others_got_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker(partitions=1)
+    one = delivery(broker, tmp_path, "one", monkeypatch)
+    one.open(["ORDERS", "STOCK"], 0, print)
+    for event in EVENTS[:6]:
+        one.send(event)
+    # They were sent in turn.
+    broker.results = broker.results[1::2]
+    broker.acknowledge(3)
+    before = time.time_ns() // 1_000_000
+    one.settle()
+    answered = time.time_ns() // 1_000_000
+    assert one.acknowledged == 3
+    assert one.close(0.01) == 3
+    (acked,) = [entry for entry in written(tmp_path) if entry.kind == "acked"]
+    assert (acked.topic, acked.first, acked.last) == ("LH.STOCK", 0, 2)
+    assert before <= acked.since <= acked.until <= answered
+    assert {record.topic for record in read_pending(tmp_path)} == {"LH.ORDERS"}
+
+
 def _before(broker: Broker, look: Any) -> Any:
     send = broker.send
 
