@@ -223,8 +223,10 @@ class LiveMirror:
         for group in groups:
             if not self.unread(group):
                 self._target.set_committed(group, copied)
-        named = {TopicPartition(target_topic(mirror, part.topic), part.partition): end for part, end in ends.items()}
-        archives = {part: end for part, end in copied.items() if end and not named.get(part)}
+        # Where names are kept, what only the target has is no archive: the source lacks it, and the proof says so.
+        empty = [part for part, end in ends.items() if not end and target_topic(mirror, part.topic) != part.topic]
+        copies = [TopicPartition(target_topic(mirror, part.topic), part.partition) for part in empty]
+        archives = {part: copied[part] for part in copies if copied.get(part)}
         now_ms = time.time_ns() // 1_000_000
         return Rearmed(mark_of(mirror), _as_offsets(wanted), _as_offsets(archives), mirror.target, now_ms)
 
@@ -567,10 +569,10 @@ def rearm(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> list[Rearmed]:
     A mirror's positions, its map of offsets and its checkpoints belong to the cluster that it read. When that was made
     again, old positions are beyond its end, so that everything is copied once more, or below it, so that records are
     passed over; and an old map beside new positions translates groups ahead of where they are. So the caller has to
-    see to it that nobody writes at either side, and that the target has what the source has. What it has where the
-    source has nothing, is an archive of the cluster that was there before. A group that has read everything at the
-    source is set to the end of the target: the mirror itself would only ever set it forward. So one that reads there is
-    waited for. Groups that are at home at the target, and only translated, stay as they are.
+    see to it that nobody writes at either side, and that the target has what the source has. What it has under another
+    name, where the source has nothing, is an archive of the cluster that was there before. A group that has read
+    everything at the source is set to the end of the target: the mirror itself would only ever set it forward. So one
+    that reads there is waited for. Groups that are at home at the target, and only translated, stay as they are.
 
     Raises:
         LabError: a cluster or Connect does not answer, a mirror is not stopped, a group has members at its target, or

@@ -492,12 +492,17 @@ def test_a_mirror_is_re_armed_at_the_end_of_what_both_sides_have(lab: Lab) -> No
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 151}
 
 
-def test_what_the_source_has_nothing_of_is_an_archive(lab: Lab) -> None:
+@pytest.mark.parametrize(("policy", "archives"), [("default", {"a.LH.ORDERS": {0: 151}}), ("identity", {})])
+def test_what_the_source_has_nothing_of_is_an_archive_under_another_name(
+    lab: Lab, policy: str, archives: dict[str, dict[int, int]]
+) -> None:
     made_again(lab)
+    mirror = replace(MIRROR, policy=policy)
+    orders, stock = (TopicPartition(target_topic(mirror, part.topic), 0) for part in (ORDERS, STOCK))
     lab.source = Cluster({ORDERS: 0, STOCK: 3}, {})
-    lab.target = Cluster({ORDERS: 151, STOCK: 3}, {})
-    (done,) = lab.rearm()
-    assert (done.positions, done.archives) == ({"LH.STOCK": {0: 2}}, {"LH.ORDERS": {0: 151}})
+    lab.target = Cluster({orders: 151, stock: 3}, {})
+    (done,) = switching.rearm(cast(Any, lab), [mirror], 0.3)
+    assert (done.positions, done.archives) == ({"LH.STOCK": {0: 2}}, archives)
 
 
 @pytest.mark.parametrize(
