@@ -8,6 +8,7 @@ import pytest
 
 from apiserver.server import ApiServer, RefusedError
 from loosehanger.errors import LabError
+from loosehanger.model.progress import Progress
 from loosehanger.model.record import Lab, Pod, Region
 from loosehanger.platforms.kubernetes import pods
 from loosehanger.platforms.kubernetes.resources import labelled
@@ -31,13 +32,14 @@ def jobs(server: ApiServer, namespace: str) -> list[str]:
 
 
 def test_a_pod_that_does_not_start_is_told_and_leaves_nothing(
-    api_server: ApiServer, kubeconfig: Path, namespace: str, monkeypatch: pytest.MonkeyPatch
+    api_server: ApiServer, kubeconfig: Path, namespace: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(pods, "START_SECONDS", 0.5)
+    Progress("03-broadcast", "kubernetes", "inventories/strimzi", "setup").write(tmp_path)
     one = lab(namespace, kubeconfig)
     assert one.pod
     with pytest.raises(LabError, match=rf"{namespace}: Job/lab-prove-\w+: its pod did not start within"):
-        pods.run(one, one.pod, "prove", ["--json"])
+        pods.run(one, one.pod, "prove", ["--json"], home=tmp_path)
     assert jobs(api_server, namespace) == []
 
 

@@ -84,7 +84,8 @@ def wipe(
     gone = _kill(region, names).changed
     gone += stop_clients(region, bound=bound)
     found = list_own(cluster, region.name, ("KafkaTopic", "KafkaUser", "Kafka", "KafkaNodePool"))
-    # And so would Kubernetes.
+    # And so would Kubernetes, which may not have noticed yet to whom a secret belongs.
+    _free(cluster, region.name, kept)
     gone += delete_resources(region, found["KafkaUser"], bound=bound, propagation="Orphan")
     for kind in ("KafkaTopic", "Kafka", "KafkaNodePool"):
         gone += delete_resources(region, found[kind], bound=bound, dead=True)
@@ -182,6 +183,14 @@ def _owners(pod: Document) -> Iterator[tuple[str, str, str]]:
     for owner in pod["metadata"].get("ownerReferences") or ():
         if owner.get("controller") and owner["kind"] not in _OF_KUBERNETES:
             yield owner["apiVersion"], owner["kind"], owner["name"]
+
+
+def _free(cluster: KubernetesCluster, namespace: str, secrets: Iterable[str]) -> None:
+    """Has secrets belong to nothing that they would go with."""
+    for name in secrets:
+        secret = cluster.get("v1", "Secret", name, namespace)
+        if secret and secret["metadata"].get("ownerReferences"):
+            cluster.change(secret, {"metadata": {"ownerReferences": None}})
 
 
 def _left_by(
