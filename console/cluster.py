@@ -1,7 +1,8 @@
 """A region's Kafka cluster as its console asks it: topics, groups, brokers, and changes of configurations.
 
 kafka-python's clients are synchronous and each is for one thread, so that every cluster has a thread of its own. An
-answer is shared by everybody who asks within its freshness, and a client that nobody needs is closed.
+answer is shared by everybody who asks within its freshness, and goes on being the answer for a while when a busy
+cluster takes longer for the next one. A client that nobody needs is closed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
     from kafka.errors import KafkaError
 
-FRESH_S = 1.5
+FRESH_S, STALE_S = 1.5, 5.0
+"""When to ask again, and how long the last answer will do while the next one is under way."""
 IDLE_S = 60.0
 BOOTSTRAP_MS = 3000
 REQUEST_MS = 8000
@@ -77,6 +79,9 @@ class ClusterView:
         self._client: KafkaAdminClient | None = None
         self._used = 0.0
         self._answers: dict[str, tuple[float, asyncio.Future[Any]]] = {}
+        """The latest to each shared question, and when it was asked, or came."""
+        self._known: dict[str, tuple[float, Any]] = {}
+        """What was told last, and when."""
         self._warming: Future[None] | None = None
 
     async def topics(self) -> list[Topic]:
@@ -127,10 +132,11 @@ class ClusterView:
         """
         await self._run(lambda: self._change(topic, changes))
         self._answers.clear()
+        self._known.clear()
 
     def told(self, name: str) -> float:
-        """When the latest answer to a shared question came, such as ``topics``, on the monotonic clock."""
-        return self._answers[name][0] if name in self._answers else time.monotonic()
+        """When the answer came that is given to a shared question, such as ``topics``, on the monotonic clock."""
+        return self._known[name][0] if name in self._known else time.monotonic()
 
     def warm(self) -> None:
         """Connects ahead of the first question; once, however many want it: they need not even have signed in."""
@@ -148,20 +154,30 @@ class ClusterView:
         self._thread.shutdown(wait=True, cancel_futures=False)
 
     async def _shared(self, name: str, ask: Callable[[], T]) -> T:
-        """The answer of whoever asked the same a moment ago, or a new one."""
-        asked, answer = self._answers.get(name, (0.0, None))
-        if answer is None or (answer.done() and time.monotonic() - asked > FRESH_S):
+        """What was told to whoever asked the same a moment ago, or a new answer."""
+        now = time.monotonic()
+        at, answer = self._answers.get(name, (0.0, None))
+        if answer is None or (answer.done() and now - at > FRESH_S):
             answer = asyncio.ensure_future(self._run(ask))
-            # Its failure is told to those who wait for it; with nobody waiting, it is no news.
-            answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._answers[name] = (time.monotonic(), answer)
-            answer.add_done_callback(lambda _: self._refresh(name, answer))
+            self._answers[name] = (now, answer)
+            answer.add_done_callback(lambda done: self._take(name, done))
+        if name in self._known and now - self._known[name][0] < STALE_S:
+            known: T = self._known[name][1]
+            return known
         # One who stops waiting must not stop the others' answer.
         return await asyncio.shield(answer)
 
-    def _refresh(self, name: str, answer: asyncio.Future[Any] | None) -> None:
-        if answer is not None and self._answers.get(name, (0, None))[1] is answer:
-            self._answers[name] = (time.monotonic(), answer)
+    def _take(self, name: str, answer: asyncio.Future[Any]) -> None:
+        # A failure is told to those who wait for it; with nobody waiting, it is no news.
+        failed = answer.cancelled() or answer.exception() is not None
+        if self._answers.get(name, (0.0, None))[1] is not answer:
+            return
+        now = time.monotonic()
+        self._answers[name] = (now, answer)
+        if failed:
+            self._known.pop(name, None)
+        else:
+            self._known[name] = (now, answer.result())
 
     def _run(self, work: Callable[[], T]) -> Awaitable[T]:
         return asyncio.get_running_loop().run_in_executor(self._thread, self._explained, work)

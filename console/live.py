@@ -1,7 +1,7 @@
 """What happens in a region right now: one reader for each region, shared by all who look.
 
 It runs while somebody looks, and a while longer. A viewer who is slow loses the oldest of what waits for him, and is
-told how much; nothing is kept for him without bound.
+told how much; nothing is kept for him without bound, and nothing is done for him that another has had done already.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ LATENCY_S = 15.0
 MOST_SAMPLES = 2000
 SAMPLES_A_BATCH = 20
 MOST_WAITING = 100
-"""Records that wait for one viewer."""
+"""Records that wait for those who want the same."""
 MOST_RECENT = 300
 MOST_HELD_BYTES = 2 * 1024 * 1024
 """Of those that wait, and of the recent ones. What is made of a record for its viewers may take ten times its bytes."""
@@ -88,16 +88,13 @@ class Newest:
     def __iter__(self) -> Iterator[Arrived]:
         return iter(self._records)
 
-    def extend(self, batch: Iterable[Arrived]) -> int:
-        """Takes a batch in; returns how many of the oldest had no room."""
-        dropped = 0
-        for arrived in batch:
+    def extend(self, batch: Sequence[Arrived]) -> None:
+        """Takes a batch in; the oldest that have no room are dropped."""
+        for arrived in batch[-self._most :]:
             self._records.append(arrived)
             self._bytes += arrived.held
             while len(self._records) > self._most or self._bytes > self._most_bytes:
                 self._bytes -= self._records.popleft().held
-                dropped += 1
-        return dropped
 
     def clear(self) -> None:
         """Lets go of them all."""
@@ -105,32 +102,52 @@ class Newest:
         self._bytes = 0
 
 
-class Viewer:
-    """What waits for one viewer. The reader's thread offers, the viewer's takes."""
+class Feed:
+    """What waits for all who want the same: a record costs as much for one of them as for many.
 
-    def __init__(self, wanted: Wanted, most: int = MOST_WAITING) -> None:
+    Args:
+        wanted: what they want.
+        recent: what came before, oldest first.
+        most: how many records are kept for them.
+    """
+
+    def __init__(self, wanted: Wanted, recent: Iterable[Arrived] = (), most: int = MOST_WAITING) -> None:
         self.wanted = wanted
-        self._waiting = Newest(most)
-        self._dropped = 0
+        self._newest = Newest(most)
+        self._came = 0
         self._lock = threading.Lock()
+        self.offer(list(recent))
 
-    def offer(self, batch: Iterable[Arrived]) -> None:
+    def offer(self, batch: Sequence[Arrived]) -> None:
         """Takes in what is wanted of a batch; the oldest that has no room is dropped."""
-        fitting = [arrived for arrived in batch if self.wanted.fits(arrived)]
+        fitting = batch if self.wanted == Wanted() else [arrived for arrived in batch if self.wanted.fits(arrived)]
         with self._lock:
-            self._dropped += self._waiting.extend(fitting)
+            self._came += len(fitting)
+            self._newest.extend(fitting)
 
-    def begin(self, recent: Iterable[Arrived]) -> None:
-        """Takes in what came before; that there was more is no news."""
-        self.offer(recent)
-        self._dropped = 0
+    def begin(self) -> int:
+        """The place of somebody who has seen nothing so far: that there was more than what is kept is no news."""
+        with self._lock:
+            return self._came - len(self._newest)
+
+    def after(self, place: int) -> tuple[list[Arrived], int, int]:
+        """What came behind a place, oldest first; how many of it had no room; and the place behind all of it."""
+        with self._lock:
+            came = self._came - place
+            waiting = min(came, len(self._newest))
+            return list(self._newest)[len(self._newest) - waiting :], came - waiting, self._came
+
+
+class Viewer:
+    """Somebody who follows a feed, at a place of his own."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self._place = feed.begin()
 
     def take(self) -> tuple[list[Arrived], int]:
         """What waits, oldest first, and how many were dropped since the last time."""
-        with self._lock:
-            taken, dropped = list(self._waiting), self._dropped
-            self._waiting.clear()
-            self._dropped = 0
+        taken, dropped, self._place = self.feed.after(self._place)
         return taken, dropped
 
 
@@ -219,9 +236,9 @@ class Live:
 
     def watch(self, wanted: Wanted) -> Viewer:
         """A new viewer; what was read a moment ago waits for him already."""
-        viewer = Viewer(wanted)
         with self._lock:
-            viewer.begin(self._recent)
+            feeds = (viewer.feed for viewer in self._viewers if viewer.feed.wanted == wanted)
+            viewer = Viewer(next(feeds, None) or Feed(wanted, self._recent))
             self._viewers.append(viewer)
         self.keep_going()
         return viewer
@@ -375,6 +392,6 @@ class Live:
             self._rates.add(now, counts)
             self._rates.latencies.extend(samples)
             self._recent.extend(batch)
-            viewers = list(self._viewers)
-        for viewer in viewers:
-            viewer.offer(batch)
+            feeds = {viewer.feed for viewer in self._viewers}
+        for feed in feeds:
+            feed.offer(batch)

@@ -42,7 +42,7 @@ class Arrived:
         sizes = (record.serialized_key_size, record.serialized_value_size, record.serialized_header_size)
         return sum(size for size in sizes if size > 0)
 
-    @property
+    @cached_property
     def held(self) -> int:
         """Bytes of them that are kept."""
         record = self.record

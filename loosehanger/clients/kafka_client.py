@@ -137,7 +137,8 @@ class Tolerant(Deserializer):  # type: ignore[misc]
 
     def cut(self, record: ConsumerRecord) -> ConsumerRecord:
         """The record with no more in it than is to be kept."""
-        if self._value_bytes is not None:
+        longest = max(record.serialized_key_size, record.serialized_value_size)
+        if self._value_bytes is not None and longest > self._value_bytes:
             record = record._replace(key=_first(record.key, self._value_bytes),
                                      value=_first(record.value, self._value_bytes))  # fmt: skip
         if self._header_bytes is not None and record.serialized_header_size > self._header_bytes:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka.consumer.fetcher import ConsumerRecord
 
 from console.channels import Channels
-from console.live import MOST_RECENT, MOST_SAMPLES, Live, Newest, Rates, Viewer, Wanted
+from console.live import MOST_RECENT, MOST_SAMPLES, Feed, Live, Newest, Rates, Viewer, Wanted
 from console.records import MOST_CHARACTERS, MOST_HEADER_BYTES, MOST_RAW_BYTES, MOST_VALUE_BYTES, Arrived
 from loosehanger.clients.kafka_client import Tolerant
 from tests.batches import Sent, batch, consume, fetched
@@ -41,24 +41,31 @@ def arrived(**fields: object) -> Arrived:
     ],
 )
 def test_a_viewer_gets_what_fits(wanted: Wanted, fits: bool) -> None:
-    viewer = Viewer(wanted)
-    viewer.offer([arrived(value=b'{"description": "Blue Jeans"}', key=b"customer-7")])
+    viewer = Viewer(feed := Feed(wanted))
+    feed.offer([arrived(value=b'{"description": "Blue Jeans"}', key=b"customer-7")])
     assert len(viewer.take()[0]) == int(fits)
 
 
 def test_a_slow_viewer_loses_the_oldest_and_is_told_how_many() -> None:
-    viewer = Viewer(Wanted(), most=10)
+    feed = Feed(Wanted(), most=10)
+    quick, slow = Viewer(feed), Viewer(feed)
     for start in range(0, 1000, 50):
-        viewer.offer([arrived(offset=offset) for offset in range(start, start + 50)])
-    taken, dropped = viewer.take()
+        feed.offer([arrived(offset=offset) for offset in range(start, start + 50)])
+        taken, dropped = quick.take()
+        assert [one.record.offset for one in taken] == list(range(start + 40, start + 50))
+        assert dropped == 40
+    taken, dropped = slow.take()
     assert [one.record.offset for one in taken] == list(range(990, 1000))
     assert dropped == 990
-    assert viewer.take() == ([], 0)
+    assert slow.take() == quick.take() == ([], 0)
+    feed.offer([arrived(offset=offset) for offset in range(1000, 1003)])
+    assert [one.record.offset for one in slow.take()[0]] == [1000, 1001, 1002]
+    assert Viewer(feed).take()[1] == 0
 
 
 def test_what_does_not_fit_is_not_counted_as_dropped() -> None:
-    viewer = Viewer(Wanted(topic="LH.STOCK"), most=2)
-    viewer.offer([arrived() for _ in range(100)])
+    viewer = Viewer(feed := Feed(Wanted(topic="LH.STOCK"), most=2))
+    feed.offer([arrived() for _ in range(100)])
     assert viewer.take() == ([], 0)
 
 
@@ -178,17 +185,32 @@ def test_many_records_of_a_megabyte_take_little_memory(codec: int) -> None:
     assert all(one.size >= MIB for one in live.recent(Wanted(), 1000)), "sizes are those of what was sent"
 
 
-def test_bytes_are_bounded_as_well_as_records_and_what_is_dropped_is_counted() -> None:
+def test_bytes_are_bounded_as_well_as_records() -> None:
     newest = Newest(10, most_bytes=1000)
-    assert newest.extend(arrived(value=bytes(100), key=None) for _ in range(12)) == 2
+    newest.extend([arrived(value=bytes(100), key=None) for _ in range(12)])
     assert len(newest) == 10
-    assert newest.extend([arrived(value=bytes(500), key=None)]) == 5
+    newest.extend([arrived(value=bytes(500), key=None)])
     assert [one.held for one in newest] == [100] * 5 + [500]
-    assert newest.extend([arrived(value=bytes(5000), key=None)]) == 7
+    newest.extend([arrived(value=bytes(5000), key=None)])
     assert len(newest) == 0
     newest.extend([arrived()])
     newest.clear()
-    assert newest.extend(arrived(value=bytes(100), key=None) for _ in range(10)) == 0
+    newest.extend([arrived(value=bytes(100), key=None) for _ in range(10)])
+    assert len(newest) == 10
+
+
+def test_all_who_want_the_same_share_what_waits() -> None:
+    live = FedLive("europe", NOWHERE)
+    live.feed(Record(offset=0))
+    first, other = live.watch(Wanted()), live.watch(Wanted(topic="LH.STOCK"))
+    live.feed(*(Record(offset=offset) for offset in range(1, 4)))
+    assert [one.record.offset for one in first.take()[0]] == [0, 1, 2, 3]
+    second = live.watch(Wanted())
+    assert second.feed is first.feed is not other.feed
+    live.feed(*(Record(offset=offset) for offset in range(4, 6)))
+    assert [one.record.offset for one in second.take()[0]] == [0, 1, 2, 3, 4, 5]
+    assert [one.record.offset for one in first.take()[0]] == [4, 5]
+    assert other.take() == ([], 0)
 
 
 def test_what_cannot_be_read_is_told_to_whoever_looks() -> None:

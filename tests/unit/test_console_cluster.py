@@ -1,0 +1,137 @@
+"""What a region's cluster was asked: one answer for all who ask, and the last one while the next takes long."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from console import cluster
+from console.cluster import ClusterView, UnreachableError
+from console.models import Broker
+from tests.consoles import NOWHERE
+
+
+class SlowCluster(ClusterView):
+    """A cluster that answers when it is told to, with the number of the question."""
+
+    def __init__(self) -> None:
+        super().__init__("europe", NOWHERE)
+        self.asked = 0
+        self.down = False
+        self.let = threading.Semaphore(0)
+
+    def _brokers(self) -> list[Broker]:
+        self.asked += 1
+        number = self.asked
+        self.let.acquire()
+        if self.down:
+            raise OSError("nobody is there")
+        return [
+            Broker(
+                region="europe", node=number, host="nowhere", port=9092, rack=None, controller=True, leads=0,
+                replicas=0, behind=0, bytes=0, health="good",
+            )
+        ]  # fmt: skip
+
+    async def number(self) -> int:
+        """Of the question whose answer is told."""
+        (broker,) = await self.brokers()
+        return broker.node
+
+
+Scene = Callable[[SlowCluster], Awaitable[None]]
+
+
+def play(scene: Scene) -> None:
+    """Plays a scene with a cluster; whatever it still waits for is let go at the end."""
+
+    async def whole() -> None:
+        view = SlowCluster()
+        try:
+            async with asyncio.timeout(20):
+                await scene(view)
+        finally:
+            view.let.release(100)
+            view.close()
+
+    asyncio.run(whole())
+
+
+async def first(view: SlowCluster) -> None:
+    """Asks for the first time."""
+    view.let.release()
+    assert await view.number() == 1
+
+
+async def until_another(view: SlowCluster) -> None:
+    """Asks until something else is told than at first: a thread has it, so there is nothing to wait for but time."""
+    while await view.number() == 1:
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every question after an answer is a new one."""
+    monkeypatch.setattr(cluster, "FRESH_S", 0.0)
+
+
+def test_who_asks_together_gets_one_answer() -> None:
+    async def scene(view: SlowCluster) -> None:
+        waiting = asyncio.gather(view.number(), view.number())
+        view.let.release()
+        assert tuple(await waiting) == (1, 1)
+        assert view.asked == 1
+
+    play(scene)
+
+
+def test_the_last_answer_will_do_while_the_next_one_takes_long() -> None:
+    async def scene(view: SlowCluster) -> None:
+        await first(view)
+        told = view.told("brokers")
+        assert await view.number() == 1
+        assert view.told("brokers") == told
+        view.let.release()
+        await until_another(view)
+        assert view.told("brokers") > told
+
+    play(scene)
+
+
+def test_an_answer_that_is_too_old_will_not_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(view: SlowCluster) -> None:
+        await first(view)
+        monkeypatch.setattr(cluster, "STALE_S", 0.0)
+        waiting = asyncio.ensure_future(view.number())
+        view.let.release()
+        assert await waiting == 2
+
+    play(scene)
+
+
+def test_a_cluster_that_is_gone_is_told_as_soon_as_it_is_known() -> None:
+    async def scene(view: SlowCluster) -> None:
+        await first(view)
+        view.down = True
+        assert await view.number() == 1
+        view.let.release(100)
+        with pytest.raises(UnreachableError, match="europe: Kafka does not answer"):
+            await until_another(view)
+
+    play(scene)
+
+
+def test_what_was_known_before_a_change_is_not_told_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(view: SlowCluster) -> None:
+        await first(view)
+        assert await view.number() == 1
+        view.let.release()  # The second question's answer, which was asked before the change.
+        monkeypatch.setattr(view, "_change", lambda *_: None)
+        await view.change("LH.ORDERS", {})
+        view.let.release()
+        assert await view.number() == 3
+
+    play(scene)
