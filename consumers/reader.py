@@ -18,7 +18,7 @@ from kafka.errors import AuthorizationError, GroupAuthorizationFailedError, Kafk
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.kafka_client import ClientLog, Tolerant, cluster_id
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.ledger import RUN, SEQ, Ledger
+from loosehanger.ledger import Ledger, number_of
 from loosehanger.times import moment
 
 POLL_MS = 500
@@ -201,9 +201,8 @@ class Reader:
         self._ledger.cluster = cluster_id(self._consumer)
         now_ms = time.time_ns() // 1_000_000
         for record in batch:
-            headers = dict(record.headers)
-            with suppress(KeyError, ValueError):  # What other programs write has no number of its own.
-                run, sequence = headers[RUN].decode(), int(headers[SEQ])
+            if number := number_of(record.headers):
+                run, sequence = number
                 self._ledger.add("processed", run, record.topic, record.partition, sequence, now_ms, record.offset)
         self._ledger.flush_now_and_then()
 

@@ -231,6 +231,18 @@ def read_entries(files: Iterable[Path]) -> Iterator[LedgerEntry]:
                 raise WrongUseError(f"{path}:{number}: is not a line of a ledger: {error}") from error
 
 
+def number_of(headers: Iterable[tuple[str, bytes | None]]) -> tuple[str, int] | None:
+    """The run and the sequence number by which a record's producer knows it; None for what other programs write."""
+    found = dict(headers)
+    run, sequence = found.get(RUN), found.get(SEQ)
+    if not run or not sequence or not sequence.isdigit():
+        return None
+    try:
+        return run.decode(), int(sequence)
+    except ValueError:  # Not UTF-8, or more digits than anybody counts to.
+        return None
+
+
 class Pending(NamedTuple):
     """A record that was sent and not answered: the next run of the same producer sends it again, as it was."""
 

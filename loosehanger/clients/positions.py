@@ -153,7 +153,7 @@ class Looker:
         found: Counter[str] = Counter()
         for record in self.records(starts, ends):
             headers = dict(record.headers)
-            run, origin = (headers.get(name, b"").decode(errors="replace") for name in (RUN, "lh-origin"))
+            run, origin = ((headers.get(name) or b"").decode(errors="replace") for name in (RUN, "lh-origin"))
             who = f"run {run} of a producer in {origin}" if run else "somebody whose records bear no run"
             found[f"{record.topic} by {who}"] += 1
         return dict(found)

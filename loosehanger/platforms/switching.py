@@ -19,7 +19,7 @@ from kafka import TopicPartition
 from loosehanger.clients.connect import Rest
 from loosehanger.clients.positions import Looker, Positions, connector_states, mirror_positions
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.ledger import RUN, SEQ, LedgerEntry, holds, normal
+from loosehanger.ledger import LedgerEntry, holds, normal, number_of
 from loosehanger.model import marks
 from loosehanger.model.applications import Consumer, consumers
 from loosehanger.model.documents import Document
@@ -493,12 +493,14 @@ def start_group(
         own = {part: end for part, end in ends.items() if part.topic not in told}
         starts |= own
         for record in looker.records({}, own):
-            part, headers = TopicPartition(record.topic, record.partition), dict(record.headers)
-            run, number = headers.get(RUN, b"").decode(errors="replace"), headers.get(SEQ, b"")
-            if not (run and number.isdigit()) and record.offset < committed.get(part, 0):
-                continue  # No ledger knows what nobody has numbered; the group itself has passed it here.
-            numbers = done.get((run, event_topic(lab.mirrors, part.topic), part.partition), [])
-            if not (number.isdigit() and holds(numbers, int(number))):
+            part, number = TopicPartition(record.topic, record.partition), number_of(record.headers)
+            if number is None:
+                # No ledger knows what nobody has numbered: the group itself has passed it here, or has not.
+                processed = record.offset < committed.get(part, 0)
+            else:
+                run, sequence = number
+                processed = holds(done.get((run, event_topic(lab.mirrors, part.topic), part.partition), []), sequence)
+            if not processed:
                 starts[part] = min(starts[part], record.offset)
         looker.set_committed(group, {part: starts[part] for part in own})
         fence = Fence(

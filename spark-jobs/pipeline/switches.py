@@ -206,7 +206,7 @@ def islands(records: DataFrame, starts: Offsets | None = None, ends: Offsets | N
         header(RUN).alias("run"),
         "topic",
         "partition",
-        header(SEQ).cast("long").alias("seq"),
+        header(SEQ).try_cast("long").alias("seq"),
         _place(starts or {}, ends).alias("place"),
     ).where("run is not null and seq is not null")
     # A record that is there twice has the place of its first.

@@ -11,13 +11,16 @@ from itertools import cycle
 import pytest
 
 from loosehanger.model.scenario import read_scenario
+from loosehanger.waiting import wait_for
 from sandbox import Kit
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
 
 RATE = ("-e", "producer_rate=50")
-MOMENTS_S = (3, 6, 10)
+MOMENTS_S = (2, 5, 9)
 """Whatever a stage has come to by then; one that was interrupted has less to do when it is run again."""
+BEGUN_S = 60
+"""How long a busy machine may take to begin one."""
 PATHS = {
     "disaster and return": ("05-active-passive", "failover rebuild failback"),
     "disaster, rescue, and a naive return": ("05-active-passive", "failover rescue swap"),
@@ -35,11 +38,14 @@ DISPROVED = {"disaster, rescue, and a naive return"}
 
 
 def interrupt(kit: Kit, name: str, after_s: float, number: signal.Signals) -> bool:
-    """Interrupts a stage that has run for so long; tells whether it had not ended by then."""
+    """Interrupts a stage so long after it has begun; tells whether it had not ended by then."""
     command = [sys.executable, "-P", "-m", "loosehanger.cli", "stage", name, *RATE]
     with subprocess.Popen(
         command, cwd=kit.root, env=kit.variables(), stdout=subprocess.DEVNULL, start_new_session=True
     ) as process:
+        wait_for(
+            lambda: None if process.poll() is not None or kit.lab.unfinished == name else "not begun", BEGUN_S, name
+        )
         try:
             assert process.wait(after_s) == 0
         except subprocess.TimeoutExpired:

@@ -19,7 +19,7 @@ from loosehanger import ledger as module
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.kafka_client import ClientLog
 from loosehanger.errors import WrongUseError
-from loosehanger.ledger import Ledger, LedgerEntry, ledger_files, read_entries, read_pending
+from loosehanger.ledger import Ledger, LedgerEntry, ledger_files, number_of, read_entries, read_pending
 from producer.delivery import SENT_AHEAD, Delivery
 
 from .test_consumer_reader import PARTITIONS, Cluster
@@ -201,18 +201,41 @@ def test_what_had_no_answer_is_sent_again_as_it_was(tmp_path: Path, monkeypatch:
 # A consumer.
 
 
+RUN_OF_OURS = ("lh-run", b"run")
+FOREIGN: list[list[tuple[str, bytes | None]]] = [
+    [],
+    [RUN_OF_OURS],
+    [("lh-run", None), ("lh-seq", None)],
+    [("lh-run", b""), ("lh-seq", b"5")],
+    [("lh-run", b"\xff"), ("lh-seq", b"5")],
+    [RUN_OF_OURS, ("lh-seq", b"five")],
+    [RUN_OF_OURS, ("lh-seq", b"-5")],
+    [RUN_OF_OURS, ("lh-seq", b"\xff")],
+    [RUN_OF_OURS, ("lh-seq", b"5" * 5000)],
+    [RUN_OF_OURS, ("lh-seq", b"")],
+]
+"""Headers of records that no producer of the kit has numbered."""
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+def test_what_other_programs_write_has_no_number(headers: list[tuple[str, bytes | None]]) -> None:
+    assert number_of(headers) is None
+    assert number_of([*headers, RUN_OF_OURS, ("lh-seq", b"12")]) == ("run", 12)
+
+
 class Numbered(Cluster):
     """A cluster whose records have a producer's headers, but for every tenth, which somebody else has written."""
 
     _metadata = type("Metadata", (), {"cluster_id": "B"})
 
     def record(self, partition: TopicPartition, offset: int) -> ConsumerRecord:
-        headers = [] if offset % 10 == 9 else [("lh-run", b"run"), ("lh-seq", b"%d" % offset)]
+        numbered = [("lh-run", b"run"), ("lh-seq", b"%d" % offset)]
+        headers = FOREIGN[offset // 10 % len(FOREIGN)] if offset % 10 == 9 else numbered
         return super().record(partition, offset)._replace(headers=headers)
 
 
 def test_a_consumer_says_what_it_has_shown_before_it_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Numbered([b"{}"] * 30)
+    cluster = Numbered([b"{}"] * 100)
     monkeypatch.setattr(reader_module, "KafkaConsumer", cluster)
     reader = Reader(
         Connection(("127.0.0.1:1",)),
@@ -225,18 +248,20 @@ def test_a_consumer_says_what_it_has_shown_before_it_commits(tmp_path: Path, mon
         ledger=Ledger(tmp_path, "consumer", "a-group"),
     )
     batches = reader.batches(None, lambda: False)
-    assert len(next(batches)) == 60
+    assert len(next(batches)) == 200
     assert written(tmp_path) == [], "what is only read is not shown yet"
     next(batches)
     commit = cluster.commit
 
     def checked(timeout_ms: int) -> None:
-        assert sum(entry.count for entry in written(tmp_path)) == 54
+        assert sum(entry.count for entry in written(tmp_path)) == 180
         commit(timeout_ms)
 
     monkeypatch.setattr(cluster, "commit", checked)
     reader.close()
     assert set(cluster.committed) == set(PARTITIONS)
     found = [entry for entry in written(tmp_path) if entry.topic == "LH.STOCK"]
-    assert [(entry.first, entry.last, entry.last_offset) for entry in found] == [(0, 8, 8), (10, 18, 18), (20, 28, 28)]
+    assert [(entry.first, entry.last, entry.last_offset) for entry in found] == [
+        (tens, tens + 8, tens + 8) for tens in range(0, 100, 10)
+    ]
     assert {(entry.cluster, entry.group) for entry in found} == {("B", "a-group")}

@@ -15,11 +15,12 @@ KEY = Key("run", "LH.T", 0)
 def test_records_become_ranges_with_their_places(spark: SparkSession) -> None:
     # Sequence numbers 0 to 9 at offsets 0, 2, 4 …: a marker follows each. 3 is missing, 5 is there again at the end.
     offsets = [(number, 2 * number) for number in range(10) if number != 3] + [(5, 40)]
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (None, b"v", "LH.T", 0, offset, None, [("lh-run", b"run"), ("lh-seq", str(number).encode())])
         for number, offset in offsets
     ]
-    rows.append((None, b"somebody else's", "LH.T", 0, 100, None, []))
+    foreign = [[], [("lh-run", b"run"), ("lh-seq", b"five")], [("lh-run", None), ("lh-seq", None)]]
+    rows += [(None, b"somebody else's", "LH.T", 0, 100 + n, None, headers) for n, headers in enumerate(foreign)]
     records = spark.createDataFrame(rows, RECORD_SCHEMA)
     found = islands(records, {"LH.T": {0: 4}}, {"LH.T": {0: 15}})
     assert sorted(found, key=lambda island: (island.place, island.first)) == [
@@ -31,7 +32,7 @@ def test_records_become_ranges_with_their_places(spark: SparkSession) -> None:
 
 
 def test_without_a_fence_everything_is_one(spark: SparkSession) -> None:
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (None, b"v", "LH.T", number % 2, number, None, [("lh-run", b"run"), ("lh-seq", str(number // 2).encode())])
         for number in range(20)
     ]
