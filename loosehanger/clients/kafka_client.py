@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+from kafka import KafkaConsumer
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.consumer.fetcher import ConsumerRecord, Fetcher
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.errors import (
@@ -75,6 +76,11 @@ def repair() -> None:
         Fetcher.PartitionRecords._unpack_records = _with_tolerance(Fetcher.PartitionRecords._unpack_records)
     if not hasattr(KafkaConnectionManager._do_bootstrap, "repairs"):
         KafkaConnectionManager._do_bootstrap = _with_the_reason(KafkaConnectionManager._do_bootstrap)
+    for client in (KafkaConsumer, KafkaAdminClient):
+        if not hasattr(client.__init__, "repairs"):
+            client.__init__ = _leaving_nothing(client.__init__)
+    if not hasattr(KafkaConsumer.close, "repairs"):
+        KafkaConsumer.close = _to_the_end(KafkaConsumer.close)
     if not hasattr(ConsumerCoordinator.need_rejoin, "repairs"):
         ConsumerCoordinator.need_rejoin = _until_it_has_joined(ConsumerCoordinator.need_rejoin)
 
@@ -289,6 +295,37 @@ def _with_the_reason(bootstrap: Callable[..., Awaitable[bool]]) -> Callable[...,
 
     do_bootstrap.repairs = bootstrap  # type: ignore[attr-defined]
     return do_bootstrap
+
+
+def _leaving_nothing(init: Callable[..., None]) -> Callable[..., None]:
+    """Repairs beginning: a client of kafka-python 3.0.12 that finds no cluster leaves a thread and sockets behind.
+
+    Nobody has the client by then to close it. A program that tries again and again, while a region is down, fills up.
+    """
+
+    def begin(self: Any, *arguments: Any, **options: Any) -> None:
+        try:
+            init(self, *arguments, **options)
+        except BaseException:
+            if hasattr(self, "_client"):
+                self._client.close()
+            raise
+
+    begin.repairs = init  # type: ignore[attr-defined]
+    return begin
+
+
+def _to_the_end(close: Callable[..., None]) -> Callable[..., None]:
+    """Repairs ending: a consumer of kafka-python 3.0.12 that cannot leave its group keeps thread and sockets."""
+
+    def closing(self: Any, *arguments: Any, **options: Any) -> None:
+        try:
+            close(self, *arguments, **options)
+        finally:
+            self._client.close()
+
+    closing.repairs = close  # type: ignore[attr-defined]
+    return closing
 
 
 def _with_a_bound(handshake: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:

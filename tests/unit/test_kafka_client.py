@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
 import socket
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psutil
 import pytest
 from crc32c import crc32c
-from kafka import KafkaConsumer
+from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.consumer.subscription_state import SubscriptionState
 from kafka.coordinator.consumer import ConsumerCoordinator
@@ -29,6 +32,7 @@ from loosehanger.clients import kafka_client
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.kafka_client import ClientLog, Tolerant, prepare
 from tests.batches import Odd, Sent, batch, consume
+from tests.consoles import NOWHERE
 
 
 @pytest.fixture
@@ -251,6 +255,38 @@ def test_who_finds_no_cluster_is_told_why(
             with pytest.raises(expected) as raised:
                 client(**connection.kafka_python(), bootstrap_timeout_ms=400)
             assert re.fullmatch(said, kafka_client.explain(raised.value, "eve"))
+
+
+def threads_of(client_id: str) -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.endswith(client_id)]
+
+
+@pytest.mark.parametrize("client", [KafkaConsumer, KafkaAdminClient, KafkaProducer])
+def test_who_finds_no_cluster_leaves_nothing_behind(client: Callable[..., Any]) -> None:
+    prepare(lambda _: None)
+    gc.collect()
+    before = psutil.Process().num_fds()
+    for _ in range(3):
+        with pytest.raises(KafkaTimeoutError):
+            client(**NOWHERE.kafka_python(), client_id="nobody", bootstrap_timeout_ms=100)
+    assert threads_of("nobody") == []
+    gc.collect()
+    assert psutil.Process().num_fds() <= before
+
+
+def test_who_cannot_take_leave_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(lambda _: None)
+    # With a version of the protocol it need not find a cluster to begin with.
+    consumer = KafkaConsumer(**NOWHERE.kafka_python(), client_id="stayer", api_version=(4, 0))
+    assert threads_of("stayer")
+    monkeypatch.setattr(consumer._coordinator, "close", refuse)
+    with pytest.raises(KafkaTimeoutError, match="no leave"):
+        consumer.close()
+    assert threads_of("stayer") == []
+
+
+def refuse(**_: Any) -> None:
+    raise KafkaTimeoutError("no leave")
 
 
 def test_what_a_consumer_has_to_join_for_is_not_forgotten_with_its_request() -> None:
