@@ -138,7 +138,7 @@ def test_a_mirror_is_paused_and_resumed(kit: Kit, control_room: Browser) -> None
     assert browser.change("POST", path.format("pause")).status_code == 200
     try:
         wait_until(lambda: health() == "warning", 20, "the paused mirror")
-        assert "is stopped" in browser.get("/api/mirrors").json()["mirrors"][0]["explanation"]
+        assert "is paused" in browser.get("/api/mirrors").json()["mirrors"][0]["explanation"]
         wait_until(
             lambda: {flow["health"] for flow in control_room.get("/api/flows").json()["flows"]} == {"good", "warning"},
             20,
@@ -185,10 +185,8 @@ def test_while_nobody_looks_the_consoles_cost_next_to_nothing(kit: Kit) -> None:
     consoles = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("LAB_REGION_FOLDER", "").startswith(str(kit.home)) and process.cmdline()[1:] == [
-                "-m",
-                "console",
-            ]:
+            ours = process.environ().get("LAB_REGION_FOLDER", "").startswith(str(kit.home))
+            if ours and process.cmdline()[-2:] == ["-m", "console"]:
                 consoles.append(process)
         except psutil.Error:
             continue

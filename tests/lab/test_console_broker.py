@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import NewTopic
 
-from console import history
+from console import cluster, history
 from console.history import LastHour, Sampler
 from console.live import Wanted
 from console.models import Past
@@ -84,7 +84,9 @@ def test_records_are_found_by_key_time_and_offset(broker: Broker) -> None:
 def test_samples_of_an_unwatched_region_tell_what_came_in_between(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Samples follow each other faster than they do, and so have to answers.
     monkeypatch.setattr(history, "GLANCE_S", 4.0)
+    monkeypatch.setattr(cluster, "STALE_S", 1.0)
     service = Service(Settings("europe", "u", "p", (RegionSettings("europe", broker.connection()),)))
     kept = LastHour()
 
