@@ -128,18 +128,19 @@ def look(kit: Kit, ending: threading.Event, gaps: list[float]) -> None:
                 break
 
 
-def usage(kit: Kit, mark: str) -> tuple[float, float]:
-    """Seconds of processor time and megabytes of the lab's processes of a kind."""
-    seconds = megabytes = 0.0
+def usage(kit: Kit, mark: str) -> tuple[float, float, int]:
+    """Seconds of processor time, megabytes and threads of the lab's processes of a kind."""
+    seconds, megabytes, threads = 0.0, 0.0, 0
     for process in processes(kit):
         try:
             if re.search(rf"(^|\s){re.escape(mark)}(\s|$)", " ".join(process.cmdline())):
                 times = process.cpu_times()
                 seconds += times.user + times.system
                 megabytes += process.memory_info().rss / 1e6
+                threads += process.num_threads()
         except psutil.Error:
             continue
-    return seconds, megabytes
+    return seconds, megabytes, threads
 
 
 def first_page(kit: Kit, times: int = 50) -> tuple[float, float, float]:

@@ -144,7 +144,7 @@ def main() -> None:
     print(f"\n{options.viewers} viewers who come and go; {machine()}\n")
     head = (
         *("minute", "while", "records", "copies", "equal buckets", "open", "late", "findings so far"),
-        *("longest between documents, s", "watch, MiB", "consoles, MB"),
+        *("longest between documents, s", "watch, MiB", "consoles, MB", "their threads"),
     )
     print(table(head, rows))
 
@@ -242,13 +242,15 @@ def standing(kit: Kit, watch: Watching) -> tuple[str, ...]:
     totals = watch.document["totals"]
     copies = sum(flow["copies"] for flow in watch.document["flows"])
     longest, watch.longest_s = watch.longest_s, 0.0
+    _, megabytes, threads = usage(kit, KINDS["consoles"])
     counts = (totals["records"], copies, totals["equal_buckets"], totals["open_buckets"], totals["late"])
     return (
         *(f"{count:,}" for count in counts),
         str(len(watch.findings)),
         f"{longest:.1f}",
         str(resident(watch.process)),
-        f"{usage(kit, KINDS['consoles'])[1]:.0f}",
+        f"{megabytes:.0f}",
+        str(threads),
     )
 
 
