@@ -25,6 +25,8 @@ from loosehanger.files import make_folder, write_file
 
 RUN, SEQ = "lh-run", "lh-seq"
 """The headers by which the kit's producer numbers its events: its run, and the number within topic and partition."""
+DIGITS_MOST = 18
+"""Of a sequence number, so that it is one wherever numbers have 64 bits; what has more is nobody's count."""
 Kind = Literal["sent", "acked", "unknown", "processed"]
 """What is said of a range of records.
 
@@ -231,15 +233,18 @@ def read_entries(files: Iterable[Path]) -> Iterator[LedgerEntry]:
                 raise WrongUseError(f"{path}:{number}: is not a line of a ledger: {error}") from error
 
 
-def number_of(headers: Iterable[tuple[str, bytes | None]]) -> tuple[str, int] | None:
-    """The run and the sequence number by which a record's producer knows it; None for what other programs write."""
-    found = dict(headers)
+def number_of(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int] | None:
+    """The run and the sequence number by which a record's producer knows it; None for what other programs write.
+
+    Of headers with the same name the first counts, as it does for the proof.
+    """
+    found = dict(reversed(headers))
     run, sequence = found.get(RUN), found.get(SEQ)
-    if not run or not sequence or not sequence.isdigit():
+    if not run or not sequence or not sequence.isdigit() or len(sequence) > DIGITS_MOST:
         return None
     try:
         return run.decode(), int(sequence)
-    except ValueError:  # Not UTF-8, or more digits than anybody counts to.
+    except UnicodeDecodeError:
         return None
 
 

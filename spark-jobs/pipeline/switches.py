@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from loosehanger.ledger import RUN, SEQ, LedgerEntry, Numbers, normal
+from loosehanger.ledger import DIGITS_MOST, RUN, SEQ, LedgerEntry, Numbers, normal
 from loosehanger.model.marks import Fence, Offsets
 from pipeline.records import header
 
@@ -202,13 +202,16 @@ def islands(records: DataFrame, starts: Offsets | None = None, ends: Offsets | N
         starts: a group's offset in each partition at the fence; where it has none, it begins with the first record.
         ends: where each partition ended at the fence; None where no place is wanted.
     """
-    numbered = records.select(
-        header(RUN).alias("run"),
+    run, sequence = header(RUN), header(SEQ)
+    # As ``number_of`` has it, by which ledgers are kept.
+    ours = (run != "") & F.is_valid_utf8(run) & sequence.rlike(rf"\A[0-9]{{1,{DIGITS_MOST}}}\z")
+    numbered = records.where(ours).select(
+        run.alias("run"),
         "topic",
         "partition",
-        header(SEQ).try_cast("long").alias("seq"),
+        sequence.try_cast("long").alias("seq"),
         _place(starts or {}, ends).alias("place"),
-    ).where("run is not null and seq is not null")
+    )
     # A record that is there twice has the place of its first.
     once = numbered.groupBy("run", "topic", "partition", "seq").agg(
         F.max_by("place", F.when(F.col("place") == BEFORE, 2).when(F.col("place") == BETWEEN, 1).otherwise(0)).alias(

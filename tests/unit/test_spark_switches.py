@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 from pipeline.records import RECORD_SCHEMA
 from pipeline.switches import AFTER, BEFORE, BETWEEN, Island, Key, islands
 
+from .test_ledger import FOREIGN
+
 pytestmark = pytest.mark.spark
 KEY = Key("run", "LH.T", 0)
 
@@ -19,8 +21,7 @@ def test_records_become_ranges_with_their_places(spark: SparkSession) -> None:
         (None, b"v", "LH.T", 0, offset, None, [("lh-run", b"run"), ("lh-seq", str(number).encode())])
         for number, offset in offsets
     ]
-    foreign = [[], [("lh-run", b"run"), ("lh-seq", b"five")], [("lh-run", None), ("lh-seq", None)]]
-    rows += [(None, b"somebody else's", "LH.T", 0, 100 + n, None, headers) for n, headers in enumerate(foreign)]
+    rows += [(None, b"somebody else's", "LH.T", 0, 100 + n, None, headers) for n, headers in enumerate(FOREIGN)]
     records = spark.createDataFrame(rows, RECORD_SCHEMA)
     found = islands(records, {"LH.T": {0: 4}}, {"LH.T": {0: 15}})
     assert sorted(found, key=lambda island: (island.place, island.first)) == [
