@@ -19,7 +19,7 @@ from loosehanger.clients.connection import Connection
 from loosehanger.clients.positions import Looker
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
-from loosehanger.ledger import RUN, SEQ
+from loosehanger.ledger import number_of
 from loosehanger.model.marks import Fence, Rescue, mark_of
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import ADMINISTRATOR, Lab
@@ -31,7 +31,7 @@ HEADER = "lh-rescued"
 """Marks a copy: the region, the partition and the offset that the record had. Of two of one name, one is too many."""
 _ANSWER_S = 30
 
-Identity = tuple[str, int, bytes, bytes]
+Identity = tuple[str, int, str, int]
 """Topic, partition, run and number."""
 
 
@@ -87,9 +87,8 @@ def _there(connection: Connection, mirror: Mirror, fence: Fence) -> tuple[set[tu
 
 def _identity(topic: str, record: Any) -> Identity | None:
     """What an event is known by at the target, in this topic there; None if nobody has numbered it."""
-    headers = dict(record.headers)
-    run, number = headers.get(RUN), headers.get(SEQ)
-    return (topic, record.partition, run, number) if run and number else None
+    number = number_of(record.headers)
+    return (topic, record.partition, *number) if number else None
 
 
 def _mark(mirror: Mirror, record: Mapping[str, Any]) -> bytes:

@@ -145,6 +145,16 @@ def test_what_its_producer_has_sent_again_is_not_there_alone(target: Target, tmp
     assert run(target, tmp_path, write=False).records == 3
 
 
+def test_what_nobody_has_numbered_is_not_taken_for_sent_again(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = replace(BEYOND[0], headers=[("lh-run", b"one"), ("lh-seq", b"a hundred")])
+    monkeypatch.setattr(module, "beyond", lambda *_: [foreign])
+    target.written = [replace(foreign, offset=70)]
+    assert run(target, tmp_path, write=True).records == 1
+    assert len(target.written) == 2
+
+
 def test_a_cluster_that_does_not_take_them_is_named(target: Target, tmp_path: Path) -> None:
     target.refuses = True
     with pytest.raises(LabError, match=r"region-b: rescued records could not be written: no answer; run the stage"):

@@ -25,6 +25,7 @@ from loosehanger.model.topology import Topology
 from loosehanger.platforms import switch_steps, switching
 
 from ..topologies import documents, kafka, program
+from .test_ledger import FOREIGN
 from .test_scenario import TEXT, folder
 
 ORDERS, STOCK = TopicPartition("LH.ORDERS", 0), TopicPartition("LH.STOCK", 0)
@@ -45,7 +46,7 @@ class Record(NamedTuple):
     topic: str
     partition: int
     offset: int
-    headers: list[tuple[str, bytes]]
+    headers: list[tuple[str, bytes | None]]
 
 
 class Cluster:
@@ -305,10 +306,11 @@ def test_a_group_begins_behind_what_its_ledger_has(lab: Lab, tmp_path: Path) -> 
     assert fence.groups == {"consumer-x": {"LH.ORDERS": {0: 100}, "LH.STOCK": {0: 0}}}
 
 
+@pytest.mark.parametrize("headers", FOREIGN)
 def test_what_nobody_has_numbered_does_not_set_a_group_back_that_has_passed_it(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: list[tuple[str, bytes | None]]
 ) -> None:
-    plain = [Record("LH.ORDERS", 0, offset, []) for offset in (40, 110)]
+    plain = [Record("LH.ORDERS", 0, offset, headers) for offset in (40, 110)]
     monkeypatch.setattr(lab.target, "records", lambda *_: iter(plain))
     lab.target.set_committed("consumer-x", {ORDERS: 100})
     switching.start_group(cast(Any, lab), tmp_path, "rollback", READER, [], translated=False)
