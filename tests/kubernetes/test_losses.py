@@ -68,6 +68,12 @@ def pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
 
 
+def unanswered(server: ApiServer, document: dict[str, Any]) -> str | None:
+    """What is missing until an operator has given a document its status."""
+    found = server.get(document)
+    return None if found and found.get("status") else "it has no status"
+
+
 @pytest.fixture(scope="module", autouse=True)
 def podsets(api_server: ApiServer) -> None:
     """Strimzi's kind that keeps pods; whatever it is said to hold is kept."""
@@ -100,6 +106,8 @@ def dying(api_server: ApiServer, kubeconfig: Path, make_namespace: Callable[[], 
         user = labelled(resource(STRIMZI, "KafkaUser", "producer", name))
         user["metadata"]["labels"] |= OF_CLUSTER
         api_server.apply(user | {"spec": {"authentication": {"type": "scram-sha-512"}}})
+        # Its operator makes the user's secret before it says "done"; what is written here comes after that.
+        wait_for(lambda: unanswered(api_server, user), BOUND, "the operator's word of the user")
         uid = present(api_server, STRIMZI, "KafkaUser", "producer", name)["metadata"]["uid"]
         owner = {"apiVersion": STRIMZI, "kind": "KafkaUser", "name": "producer", "uid": uid}
         for of_user in ("producer", "other"):
