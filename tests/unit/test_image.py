@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 from loosehanger.paths import ROOT
 
@@ -28,4 +32,31 @@ def test_every_source_of_the_image_reaches_the_build() -> None:
         if line.startswith("!")
     }
     assert {source for source in copied if not (ROOT / source).exists()} == set()
-    assert let_through == copied
+    assert let_through == {Path(source).parts[0] for source in copied}
+
+
+def test_what_the_image_installs_with_is_copied_before(tmp_path: Path) -> None:
+    """Modules of the checkout are found as well; so it counts where each of them is from."""
+    before, installed, _ = (ROOT / "Containerfile").read_text(encoding="utf-8").partition("RUN scripts/bootstrap.sh")
+    assert installed
+    for line in filter(re.compile("COPY ").match, before.splitlines()):
+        *sources, folder = line.split()[1:]
+        for source in sources:
+            target = tmp_path / folder / (Path(source).name if folder.endswith("/") else "")
+            target.parent.mkdir(exist_ok=True)
+            (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, target)
+    told = (
+        "import runpy, sys; runpy.run_path('scripts/fetch_jars.py');"
+        "print(*(module.__file__ for name, module in sys.modules.items() if name.split('.')[0] == 'loosehanger'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-B", "-c", told],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    files = done.stdout.split()
+    assert files
+    assert [name for name in files if not Path(name).is_relative_to(tmp_path)] == []
