@@ -39,7 +39,8 @@ DISPROVED = {"disaster, rescue, and a naive return"}
 
 def interrupt(kit: Kit, name: str, after_s: float, number: signal.Signals) -> bool:
     """Interrupts a stage so long after it has begun; tells whether it had not ended by then."""
-    command = [sys.executable, "-P", "-m", "loosehanger.cli", "stage", name, *RATE]
+    # Where tests are started in the background, Ctrl-C is ignored, and that is inherited.
+    command = ["env", "--default-signal=INT", sys.executable, "-P", "-m", "loosehanger.cli", "stage", name, *RATE]
     with subprocess.Popen(
         command, cwd=kit.root, env=kit.variables(), stdout=subprocess.DEVNULL, start_new_session=True
     ) as process:
