@@ -29,7 +29,7 @@ from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, LogCutEr
 from loosehanger.platforms.kubernetes.event_streams import V1, V1BETA2, EventStreams
 from loosehanger.platforms.kubernetes.in_pod import FILES, user_name
 from loosehanger.platforms.kubernetes.preflight import quantity
-from loosehanger.platforms.kubernetes.readiness import pod_problems, waiting_for
+from loosehanger.platforms.kubernetes.readiness import by_reason, pod_problems, waiting_for
 from loosehanger.platforms.kubernetes.resources import ManifestEntry, check_documents
 from loosehanger.platforms.kubernetes.status import cluster_health, mirror_health, program_health
 from loosehanger.platforms.scrub import scrub
@@ -123,6 +123,17 @@ def test_a_pod_says_why_it_does_not_run() -> None:
     condition = {"type": "PodScheduled", "status": "False", "message": "Insufficient memory"}
     problems = list(pod_problems({"metadata": {"name": "p"}, "status": {"conditions": [condition]}}))
     assert problems == ["pod p cannot be scheduled: Insufficient memory"]
+
+
+def test_what_many_wait_for_is_told_once() -> None:
+    later = dict.fromkeys(("KafkaUser/a", "KafkaUser/b", "KafkaUser/c"), "later")
+    assert (
+        by_reason({"Kafka/west": "not yet", **later})
+        == "Kafka/west: not yet; KafkaUser/a, KafkaUser/b, KafkaUser/c: later"
+    )
+    reasons = {"KafkaTopic/t": "later", "Kafka/west": "not yet", **later, "KafkaUser/d": "later"}
+    assert by_reason(reasons) == "KafkaTopic/t, KafkaUser/a, KafkaUser/b and 2 more: later; Kafka/west: not yet"
+    assert by_reason({}) == ""
 
 
 class OnePod:

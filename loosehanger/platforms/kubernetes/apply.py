@@ -17,7 +17,7 @@ from loosehanger.waiting import wait_for
 
 from . import event_streams, programs, services
 from .cluster import KubernetesCluster, SilentError
-from .readiness import pod_problems, waiting_for
+from .readiness import by_reason, pod_problems, waiting_for
 from .resources import CLIENTS, LABELS, MIRROR_PODS, SELECTOR, ManifestEntry, content, is_ours, reference
 from .rights import own_kinds
 from .services import ClusterContext
@@ -280,7 +280,7 @@ def _wait_ready(
                 open_.remove(manifest)
             else:
                 reasons[reference(manifest.document)] = reason
-        text = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        text = by_reason(reasons)
         if text and time.monotonic() - reported > REPORT_SECONDS:
             # A Deployment itself says no more than that its pods are not there.
             told = "; ".join([text, *_pods(region, cluster, open_)])

@@ -8,6 +8,8 @@ from typing import Any
 from loosehanger.platforms import connector_states
 
 Document = Mapping[str, Any]
+NAMED = 3
+"""So many resources are named that wait for the same."""
 
 
 def waiting_for(document: Document) -> str | None:
@@ -32,6 +34,25 @@ def waiting_for(document: Document) -> str | None:
     if document["apiVersion"].startswith(("kafka.strimzi.io/", "eventstreams.ibm.com/")):
         return _of_an_operator(document)
     return None
+
+
+def by_reason(reasons: Mapping[str, str]) -> str:
+    """What is waited for on one line, where many resources wait for the same.
+
+    Args:
+        reasons: what each resource waits for, by its reference.
+
+    Returns:
+        Each reason once, behind the resources that have it: the first ones by name, and how many more.
+    """
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    told = []
+    for reason, waiting in names.items():
+        more = len(waiting) - NAMED
+        told.append(f"{', '.join(waiting[:NAMED])}{f' and {more} more' if more > 0 else ''}: {reason}")
+    return "; ".join(told)
 
 
 def _of_an_operator(document: Document) -> str | None:
