@@ -6,15 +6,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from loosehanger.errors import LabError
 from loosehanger.model.marks import keep_proof
 
-_BOUND = 600
-"""Seconds."""
+PATIENCE_S = 300
+"""How long mirrors may take to bring what is missing: a restored cluster begins with nothing."""
+_BOUND_S = PATIENCE_S + 600
 
 
 def prove(home: Path, stage: str, report: Callable[[str], None]) -> None:
@@ -23,22 +26,51 @@ def prove(home: Path, stage: str, report: Callable[[str], None]) -> None:
     Args:
         home: the lab's home.
         stage: which was begun: its claims are judged.
-        report: takes a line that says what was proved.
+        report: takes a line that says what is waited for, and what was proved.
 
     Raises:
         LabError: something is disproved, or cannot be told; the message has which claims, and the numbers.
     """
-    command = [sys.executable, "-P", "-m", "loosehanger.cli", "prove", "--json"]
-    environment = {**os.environ, "LAB_HOME": str(home)}
+    command = [sys.executable, "-P", "-m", "loosehanger.cli", "prove", "--json", "--timeout", str(PATIENCE_S)]
+    code, answer = run(command, home, {**os.environ, "LAB_HOME": str(home)}, report)
     try:
-        done = subprocess.run(
-            command, cwd=home, env=environment, capture_output=True, text=True, timeout=_BOUND, check=False
-        )
-        found: dict[str, Any] = json.loads(done.stdout)
-    except (subprocess.TimeoutExpired, ValueError) as error:
-        raise LabError(f"the proof did not end with an answer ({type(error).__name__}); see ./lab prove") from error
+        found: dict[str, Any] = json.loads(answer)
+    except ValueError as error:
+        raise LabError("the proof did not end with an answer; see ./lab prove") from error
     keep_proof(home, stage, found)
-    if done.returncode:
+    if code:
         reasons = "; ".join(found.get("reasons") or [found.get("verdict", "no verdict")])
         raise LabError(f"the stage '{stage}' is not reached, for it is not proved: {reasons}; ./lab prove tells more")
     report(f"proved: {', '.join(claim['id'] for claim in found.get('claims', ()))}")
+
+
+def run(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], report: Callable[[str], None]
+) -> tuple[int, str]:
+    """Runs a command to its end, or until it is killed at the bound.
+
+    Args:
+        command: the program and its arguments.
+        folder: where it is run.
+        environment: its variables.
+        report: takes each line of its standard error, as it comes.
+
+    Returns:
+        Its exit status, and its standard output.
+    """
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as answer:
+        with subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=answer, stderr=subprocess.PIPE, text=True, errors="replace"
+        ) as process:
+            bound = threading.Timer(_BOUND_S, process.kill)
+            bound.start()
+            try:
+                for line in process.stderr or ():
+                    report(line.rstrip())
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                bound.cancel()
+        answer.seek(0)
+        return process.returncode, answer.read()

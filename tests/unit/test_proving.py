@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,11 +18,11 @@ DISPROVED = {"verdict": "disproved", "reasons": [LOST], "claims": [{"id": "kept:
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, code: int, text: str) -> None:
-    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        assert command[-2:] == ["prove", "--json"]
-        return subprocess.CompletedProcess(command, code, text)
+    def ran(command: list[str], *_: object) -> tuple[int, str]:
+        assert command[-4:] == ["prove", "--json", "--timeout", str(proving.PATIENCE_S)]
+        return code, text
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(proving, "run", ran)
 
 
 def test_what_is_proved_is_told_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -44,3 +44,29 @@ def test_a_proof_without_an_answer_is_none(monkeypatch: pytest.MonkeyPatch, tmp_
     answers(monkeypatch, 4, "")
     with pytest.raises(LabError, match="the proof did not end with an answer"):
         proving.prove(tmp_path, "drain", print)
+
+
+def test_what_a_proof_waits_for_is_told_while_it_waits(tmp_path: Path) -> None:
+    """The command here goes on only when somebody has taken its line."""
+    waiting = (
+        "import pathlib, sys, time\n"
+        "print('waiting: 5 records behind', file=sys.stderr, flush=True)\n"
+        "while not pathlib.Path('told').exists(): time.sleep(0.01)\n"
+        "print('{}')\n"
+        "sys.exit(4)\n"
+    )
+    told: list[str] = []
+
+    def report(line: str) -> None:
+        told.append(line)
+        (tmp_path / "told").touch()
+
+    assert proving.run([sys.executable, "-c", waiting], tmp_path, os.environ, report) == (4, "{}\n")
+    assert told == ["waiting: 5 records behind"]
+
+
+def test_a_proof_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(proving, "_BOUND_S", 0.5)
+    command = [sys.executable, "-c", "import signal; print('{}', flush=True); signal.pause()"]
+    code, _ = proving.run(command, tmp_path, os.environ, print)
+    assert code < 0
