@@ -45,6 +45,9 @@ def arguments() -> argparse.ArgumentParser:
         "--timeout", type=_seconds, default=60, metavar="SECONDS", help="how long to wait for the mirrors (default 60)"
     )
     parser.add_argument(
+        "--while-moving", action="store_true", help="wait longer than that for a mirror that still comes closer"
+    )
+    parser.add_argument(
         "--examples", type=_count, default=5, metavar="N", help="differences of each kind to show (default 5)"
     )
     parser.add_argument("--report", type=caller_path, metavar="FILE", help="write a page for people (HTML)")
@@ -76,7 +79,16 @@ def main() -> int:
         # Its charts take a while to load, and until they are wanted Python mostly waits for Java.
         threading.Thread(target=import_module, args=(_REPORT,), daemon=True).start()
     try:
-        evidence = Proof(lab, _start_spark, options.timeout, options.examples, _report, options.since).run()
+        proof = Proof(
+            lab,
+            _start_spark,
+            options.timeout,
+            options.examples,
+            _report,
+            options.since,
+            while_moving=options.while_moving,
+        )
+        evidence = proof.run()
         document = judge(evidence, lab.scenario, time.monotonic() - started)
     except WrongUseError:
         raise

@@ -15,9 +15,10 @@ from typing import Any
 from loosehanger.errors import LabError
 from loosehanger.model.marks import keep_proof
 
-PATIENCE_S = 300
-"""How long mirrors may take to bring what is missing: a restored cluster begins with nothing."""
-_BOUND_S = PATIENCE_S + 600
+STALLED_S = 120
+"""So long a mirror may come no closer; as long as it does, it is waited for: a restored cluster begins with nothing."""
+_SILENT_S = 600
+"""A proof that has said nothing for so long is ended."""
 
 
 def prove(home: Path, stage: str, report: Callable[[str], None]) -> None:
@@ -31,7 +32,8 @@ def prove(home: Path, stage: str, report: Callable[[str], None]) -> None:
     Raises:
         LabError: something is disproved, or cannot be told; the message has which claims, and the numbers.
     """
-    command = [sys.executable, "-P", "-m", "loosehanger.cli", "prove", "--json", "--timeout", str(PATIENCE_S)]
+    command = [sys.executable, "-P", "-m", "loosehanger.cli", "prove", "--json"]
+    command += ["--timeout", str(STALLED_S), "--while-moving"]
     code, answer = run(command, home, {**os.environ, "LAB_HOME": str(home)}, report)
     try:
         found: dict[str, Any] = json.loads(answer)
@@ -47,7 +49,7 @@ def prove(home: Path, stage: str, report: Callable[[str], None]) -> None:
 def run(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], report: Callable[[str], None]
 ) -> tuple[int, str]:
-    """Runs a command to its end, or until it is killed at the bound.
+    """Runs a command to its end, or until it is killed for its silence.
 
     Args:
         command: the program and its arguments.
@@ -62,15 +64,19 @@ def run(
         with subprocess.Popen(
             command, cwd=folder, env=environment, stdout=answer, stderr=subprocess.PIPE, text=True, errors="replace"
         ) as process:
-            bound = threading.Timer(_BOUND_S, process.kill)
-            bound.start()
             try:
-                for line in process.stderr or ():
+                while True:
+                    bound = threading.Timer(_SILENT_S, process.kill)
+                    bound.start()
+                    try:
+                        line = process.stderr.readline() if process.stderr else ""
+                    finally:
+                        bound.cancel()
+                    if not line:
+                        break
                     report(line.rstrip())
             except BaseException:
                 process.kill()
                 raise
-            finally:
-                bound.cancel()
         answer.seek(0)
         return process.returncode, answer.read()

@@ -66,7 +66,12 @@ def _state(status: dict[str, Any]) -> str:
 
 
 def wait_for_mirror(
-    mirror: Mirror, last_records: Mapping[TopicPartition, int], timeout_s: float, report: Callable[[str], None]
+    mirror: Mirror,
+    last_records: Mapping[TopicPartition, int],
+    timeout_s: float,
+    report: Callable[[str], None],
+    *,
+    while_moving: bool = False,
 ) -> MirrorProgress:
     """Waits until the mirror has copied everything up to these offsets, or the bound has passed, or waiting is idle.
 
@@ -75,6 +80,7 @@ def wait_for_mirror(
         last_records: the source offsets to reach.
         timeout_s: bound, in seconds.
         report: takes a line that says what is being waited for.
+        while_moving: the bound begins anew whenever the mirror has come closer.
 
     Returns:
         How far it has come.
@@ -82,12 +88,14 @@ def wait_for_mirror(
     connect = Connect(mirror)
     deadline = time.monotonic() + timeout_s
     next_report = 0.0
-    at_rest = 0
+    at_rest, least = 0, sum(last_records.values())
     while True:
         progress = connect.progress()
         behind = progress.behind(last_records)
         at_rest = at_rest + 1 if progress.state in AT_REST else 0
         now = time.monotonic()
+        if while_moving and (left := sum(behind.values())) < least:
+            least, deadline = left, now + timeout_s
         if not behind or now >= deadline or at_rest == 2:
             return progress
         if now >= next_report:

@@ -55,6 +55,7 @@ class Proof:
         examples: how many differences of each kind and flow to show.
         report: takes a line that says what is being done.
         since: records older than this are left out.
+        while_moving: the bound begins anew whenever a mirror has come closer.
     """
 
     def __init__(
@@ -65,8 +66,11 @@ class Proof:
         examples: int,
         report: Report,
         since: datetime | None = None,
+        *,
+        while_moving: bool = False,
     ) -> None:
         self._lab = lab
+        self._while_moving = while_moving
         self._since = since
         self._timeout_s = timeout_s
         self._left_s = timeout_s
@@ -368,7 +372,7 @@ class Proof:
     def _wait_for(self, mirror: Mirror) -> MirrorProgress:
         last_records = self._last_records(mirror)
         if mirror.connect:
-            return wait_for_mirror(mirror, last_records, self._left_s, self._report)
+            return wait_for_mirror(mirror, last_records, self._left_s, self._report, while_moving=self._while_moving)
         try:
             return wait_for_arrival(mirror, self._clusters, last_records, self._left_s, self._report)
         except NoAnswerError as error:

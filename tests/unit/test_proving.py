@@ -19,7 +19,7 @@ DISPROVED = {"verdict": "disproved", "reasons": [LOST], "claims": [{"id": "kept:
 
 def answers(monkeypatch: pytest.MonkeyPatch, code: int, text: str) -> None:
     def ran(command: list[str], *_: object) -> tuple[int, str]:
-        assert command[-4:] == ["prove", "--json", "--timeout", str(proving.PATIENCE_S)]
+        assert command[-5:] == ["prove", "--json", "--timeout", str(proving.STALLED_S), "--while-moving"]
         return code, text
 
     monkeypatch.setattr(proving, "run", ran)
@@ -65,8 +65,13 @@ def test_what_a_proof_waits_for_is_told_while_it_waits(tmp_path: Path) -> None:
     assert told == ["waiting: 5 records behind"]
 
 
-def test_a_proof_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(proving, "_BOUND_S", 0.5)
-    command = [sys.executable, "-c", "import signal; print('{}', flush=True); signal.pause()"]
-    code, _ = proving.run(command, tmp_path, os.environ, print)
-    assert code < 0
+def test_a_proof_that_has_gone_silent_is_ended_and_none_that_still_speaks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(proving, "_SILENT_S", 1)
+    silent = [sys.executable, "-c", "import signal; print('{}', flush=True); signal.pause()"]
+    assert proving.run(silent, tmp_path, os.environ, print)[0] < 0
+    speaks = "import sys, time\nfor n in range(8): print(n, file=sys.stderr, flush=True); time.sleep(0.25)"
+    told: list[str] = []
+    assert proving.run([sys.executable, "-c", speaks], tmp_path, os.environ, told.append) == (0, "")
+    assert told == [*"01234567"]

@@ -15,10 +15,11 @@ from kafka import TopicPartition
 from loosehanger.errors import WrongUseError
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.topic_rules import named_topics, selected_topics, target_topic
+from pipeline import mirrors
 from pipeline.clusters import Config
 from pipeline.configurations import Difference, compare_configs
 from pipeline.latency import percentiles
-from pipeline.mirrors import Connect, describe, standing, wait_for_mirror
+from pipeline.mirrors import Connect, MirrorProgress, describe, standing, wait_for_mirror
 
 CONNECTOR = "europe->north-america.MirrorSourceConnector"
 ORDERS = TopicPartition("LH.ORDERS", 0)
@@ -161,6 +162,23 @@ class TestWaiting:
         progress = wait_for_mirror(watched, {ORDERS: 9}, 0.7, lines.append)
         assert progress.behind({ORDERS: 9}) == {ORDERS: 2}
         assert lines == ["waiting: mirror mm2-na is RUNNING, 2 records behind"]
+
+    def test_on_request_it_goes_on_while_the_mirror_comes_closer(
+        self, worker: Answers, watched: Mirror, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The mirror here moves by one each time it is asked, ten times, and then never again."""
+        places = iter([*range(1, 11)])
+        asked = Connect.progress
+
+        def moving(connect: Connect) -> MirrorProgress:
+            set_state(worker, "RUNNING", ["RUNNING"], next(places, 10))
+            return asked(connect)
+
+        monkeypatch.setattr(Connect, "progress", moving)
+        monkeypatch.setattr(mirrors, "_POLL_S", 0.2)
+        assert wait_for_mirror(watched, {ORDERS: 12}, 0.7, lambda _: None, while_moving=True).positions == {ORDERS: 10}
+        places = iter([*range(1, 11)])
+        assert wait_for_mirror(watched, {ORDERS: 12}, 0.7, lambda _: None).positions[ORDERS] < 8
 
     def test_a_stopped_mirror_is_not_waited_for(self, worker: Answers, watched: Mirror) -> None:
         set_state(worker, "STOPPED", [], 3)

@@ -108,7 +108,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setattr(proof, "LatencySampler", lambda *_: SimpleNamespace(start=lambda: None, finish=dict))
     monkeypatch.setattr(proof, "config_differences", lambda *_: ({}, {}))
     monkeypatch.setattr(
-        proof, "wait_for_mirror", lambda *_: MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
+        proof, "wait_for_mirror", lambda *_, **__: MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
     )
     monkeypatch.setattr(Frozen, "fetch", lambda frozen: frozen)
     monkeypatch.setattr(proof, "is_alive", lambda _: True)
@@ -174,7 +174,7 @@ def test_a_partition_whose_last_record_cannot_be_read_hides_no_other(lab: Lab) -
 
 
 def test_a_target_that_goes_away_hides_no_other(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wait(*_: Any) -> MirrorProgress:
+    def wait(*_: Any, **__: Any) -> MirrorProgress:
         StubCluster.away = {"sa"}
         return MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
 
@@ -209,7 +209,7 @@ def test_a_topic_of_which_arrival_cannot_be_told_hides_no_other(lab: Lab, monkey
 def test_chains_topics_and_mirrors_are_waited_for_within_one_bound(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[float] = []
 
-    def wait(_: Mirror, __: Any, timeout_s: float, *___: Any) -> MirrorProgress:
+    def wait(_: Mirror, __: Any, timeout_s: float, *___: Any, **____: Any) -> MirrorProgress:
         left.append(timeout_s)
         return MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
 
