@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,8 @@ from loosehanger.waiting import wait_for
 
 _DEFECT = 250
 """ansible-core's exit code for what it did not expect."""
+_GIVEN_UP_S = 10
+"""How long an interrupted Ansible may take to end. One that has ended a worker while that held a lock never does."""
 _END_SECONDS = 3
 """How long what was killed may take to end, and to give up the lab's lock."""
 
@@ -73,7 +76,7 @@ def run_playbook(playbook: str, arguments: Sequence[str], *, quiet: bool = False
             )
             running.process = process
             if running.interrupted:
-                process.send_signal(signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGINT)
             assert process.stderr is not None
             said = []
             for line in process.stderr:
@@ -138,6 +141,9 @@ def _passing_signals_on() -> Iterator[_Running]:
         running.interrupted = True
         if running.process:
             running.process.send_signal(number)
+            giving_up = threading.Timer(_GIVEN_UP_S, running.process.kill)
+            giving_up.daemon = True
+            giving_up.start()
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     # Some terminals stop what writes to them from a process group in the background.

@@ -61,6 +61,10 @@ if "HANG" in os.environ:
         os.setsid()
         os.closerange(0, 3)
     signal.pause()
+if "DEAF" in os.environ:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    (home / "deaf").touch()
+    signal.pause()
 if "DIES" in os.environ:
     print("[ERROR]: its last word", file=sys.stderr)
     sys.exit(250) if os.environ["DIES"] == "250" else os.kill(os.getpid(), int(os.environ["DIES"]))
@@ -456,6 +460,26 @@ def test_what_outlives_an_interrupted_stage_keeps_others_away(checkout: Checkout
         assert "another set-up or clean-up of this lab is running" in said(checkout.lab("stage", "failover"))
     finally:
         os.kill(int(file.read_text()), signal.SIGKILL)
+    assert checkout.lab("stage", "failover").returncode == 0
+
+
+def test_an_interrupted_ansible_that_does_not_end_is_ended(checkout: Checkout) -> None:
+    checkout.set_up()
+    process = subprocess.Popen(
+        [checkout.root / "lab", "stage", "failover"],
+        cwd=checkout.root.parent,
+        env=checkout.variables(DEAF="1"),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deaf = checkout.home / "deaf"
+    try:
+        wait_for(lambda: None if deaf.exists() else "none", 30, "the stand-in for Ansible")
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, "Traceback" in error) == (130, False)
     assert checkout.lab("stage", "failover").returncode == 0
 
 
