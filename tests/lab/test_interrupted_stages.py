@@ -17,7 +17,7 @@ from sandbox import Kit
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
 
 RATE = ("-e", "producer_rate=50")
-MOMENTS_S = (2, 5, 9)
+MOMENTS_S = (0.5, 4, 9)
 """Whatever a stage has come to by then; one that was interrupted has less to do when it is run again."""
 BEGUN_S = 60
 """How long a busy machine may take to begin one."""
