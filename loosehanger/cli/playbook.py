@@ -76,7 +76,7 @@ def run_playbook(playbook: str, arguments: Sequence[str], *, quiet: bool = False
             )
             running.process = process
             if running.interrupted:
-                os.kill(os.getpid(), signal.SIGINT)
+                running.tell(signal.SIGINT)
             assert process.stderr is not None
             said = []
             for line in process.stderr:
@@ -131,6 +131,15 @@ class _Running:
     process: subprocess.Popen[str] | None = None
     interrupted: bool = False
 
+    def tell(self, number: int) -> None:
+        """Tells it to end, and ends it if it does not."""
+        self.interrupted = True
+        if self.process:
+            self.process.send_signal(number)
+            giving_up = threading.Timer(_GIVEN_UP_S, self.process.kill)
+            giving_up.daemon = True
+            giving_up.start()
+
 
 @contextlib.contextmanager
 def _passing_signals_on() -> Iterator[_Running]:
@@ -138,12 +147,7 @@ def _passing_signals_on() -> Iterator[_Running]:
     running = _Running()
 
     def pass_on(number: int, _: FrameType | None) -> None:
-        running.interrupted = True
-        if running.process:
-            running.process.send_signal(number)
-            giving_up = threading.Timer(_GIVEN_UP_S, running.process.kill)
-            giving_up.daemon = True
-            giving_up.start()
+        running.tell(number)
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     # Some terminals stop what writes to them from a process group in the background.

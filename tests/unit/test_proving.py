@@ -68,10 +68,10 @@ def test_what_a_proof_waits_for_is_told_while_it_waits(tmp_path: Path) -> None:
 def test_a_proof_that_has_gone_silent_is_ended_and_none_that_still_speaks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(proving, "_SILENT_S", 1)
+    monkeypatch.setattr(proving, "_SILENT_S", 4)
     silent = [sys.executable, "-c", "import signal; print('{}', flush=True); signal.pause()"]
     assert proving.run(silent, tmp_path, os.environ, print)[0] < 0
-    speaks = "import sys, time\nfor n in range(8): print(n, file=sys.stderr, flush=True); time.sleep(0.25)"
+    speaks = "import sys, time\nfor n in range(8): print(n, file=sys.stderr, flush=True); time.sleep(0.75)"
     told: list[str] = []
     assert proving.run([sys.executable, "-c", speaks], tmp_path, os.environ, told.append) == (0, "")
     assert told == [*"01234567"]

@@ -206,6 +206,19 @@ def test_a_topic_of_which_arrival_cannot_be_told_hides_no_other(lab: Lab, monkey
     assert document["reasons"] == ["na: the cluster does not answer (gone)"]
 
 
+def test_every_mirror_is_waited_for_while_it_moves_on_request(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def wait(*_: Any, while_moving: bool) -> MirrorProgress:
+        asked.append(while_moving)
+        return MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
+
+    monkeypatch.setattr(proof, "wait_for_mirror", wait)
+    for while_moving in (True, False):
+        Proof(lab, lambda _: SPARK, 1, 5, lambda _: None, while_moving=while_moving).run()
+    assert asked == [True, True, False, False]
+
+
 def test_chains_topics_and_mirrors_are_waited_for_within_one_bound(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[float] = []
 
