@@ -7,8 +7,10 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
+PATIENCE_MS = 180_000
+"""Bound of every wait for a page: these tests run beside labs, and must not fail because a machine is busy."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -24,6 +26,7 @@ def browser() -> Iterator[Browser]:
         pytest.skip(f"no browser is installed: none of {', '.join(BROWSERS)} is on the PATH")
     # Chromium does not sandbox itself for root.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=arguments)
         yield browser

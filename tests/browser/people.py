@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from playwright.sync_api import Browser, Page, expect
 
+from .conftest import PATIENCE_MS
+
 
 @dataclass
 class Person:
@@ -18,12 +20,13 @@ class Person:
     def open(self, path: str) -> None:
         """Opens a page, and waits until its data is there."""
         self.page.goto(self.url + path)
-        expect(self.page.locator("main")).not_to_contain_text("Asking ", timeout=20_000)
+        expect(self.page.locator("main")).not_to_contain_text("Asking ")
 
 
 def person(browser: Browser, url: str, username: str, password: str, **context: object) -> Person:
     """Signs in, as a person does."""
     page = browser.new_context(**context).new_page()  # type: ignore[arg-type]
+    page.set_default_timeout(PATIENCE_MS)
     found = Person(page, url)
     page.on("console", lambda message: found.said.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: found.said.append(str(error)))

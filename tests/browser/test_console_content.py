@@ -60,7 +60,7 @@ def control_room(home: Path) -> Iterator[Running]:
 def feed(control_room: Running, somebody: Person) -> None:
     """Lets records arrive on the page that is open."""
     live = control_room.service.regions["europe"].live
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180
     while not live._viewers:
         assert time.monotonic() < deadline
         somebody.page.wait_for_timeout(50)

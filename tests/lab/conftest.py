@@ -12,6 +12,8 @@ from kafka.admin import KafkaAdminClient
 from sandbox import Kit, copy_kit
 from tests.unit.conftest import spark  # noqa: F401 - for proofs in the tests' own process
 
+PATIENCE_S = 120.0
+
 
 @pytest.fixture
 def bare_kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
@@ -29,7 +31,12 @@ def bare_kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
-    """Waits until a condition holds; fails the test when it does not within the bound."""
+    """Waits until a condition holds; fails the test when it does not within the bound, or two minutes if that is less.
+
+    A bound ends a test that waits in vain. It is no measure of speed: what takes two seconds at rest takes forty beside
+    other tests on a slow machine.
+    """
+    seconds = max(seconds, PATIENCE_S)
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

@@ -42,7 +42,7 @@ def region(tmp_path: Path) -> Iterator[LocalRegion]:
 
 def relay(region: LocalRegion) -> psutil.Process:
     """The relay's process."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while True:
         found = [p for p in processes.marked_processes(region) if processes.RELAY_MODULE in p.cmdline()]
         if found:
@@ -53,7 +53,7 @@ def relay(region: LocalRegion) -> psutil.Process:
 
 def until(condition: Callable[[], bool]) -> None:
     """Waits for something that comes soon."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
