@@ -58,6 +58,9 @@ def arguments() -> argparse.ArgumentParser:
     two.add_argument("--topics", metavar="REGEX", help="which topics, by their names at the source (comma-separated)")
     two.add_argument("--policy", choices=("identity", "default"), help="the mirror's replication policy (identity)")
     two.add_argument("--source-alias", metavar="NAME", help="the source's alias, for --policy default")
+    two.add_argument(
+        "--allow-same-cluster", action="store_true", help="compare them although both have the same cluster id"
+    )
     parser.add_argument(
         "--since", type=_since, metavar="TIME", help="leave out what is older: an ISO 8601 time, or 30m, 12h, 7d ago"
     )
@@ -87,6 +90,7 @@ def main() -> int:
             _report,
             options.since,
             while_moving=options.while_moving,
+            allow_same_cluster=options.allow_same_cluster,
         )
         evidence = proof.run()
         document = judge(evidence, lab.scenario, time.monotonic() - started)
@@ -139,7 +143,7 @@ def _broken_off(error: Exception) -> str:
 
 def _two_clusters(options: argparse.Namespace) -> Lab | None:
     needed = ("source_config", "target_config", "topics")
-    if not any(getattr(options, name) for name in (*needed, "policy", "source_alias")):
+    if not any(getattr(options, name) for name in (*needed, "policy", "source_alias", "allow_same_cluster")):
         return None
     if missing := [f"--{name.replace('_', '-')}" for name in needed if not getattr(options, name)]:
         raise WrongUseError(f"comparing two clusters also needs {' and '.join(missing)}")

@@ -46,10 +46,31 @@ def target_topic(mirror: Mirror, topic: str) -> str:
     return topic if mirror.policy == "identity" else f"{mirror.source_alias}{mirror.separator}{topic}"
 
 
-def named_topics(mirror: Mirror) -> set[str]:
-    """The topics that the mirror's patterns name one by one, without any sign of a regular expression but the dot."""
-    patterns = (pattern.strip() for pattern in mirror.topics.split(","))
-    return {pattern.replace("\\.", ".") for pattern in patterns if _NAME.fullmatch(pattern)}
+def named_topics(mirror: Mirror, found: Iterable[str] = ()) -> set[str]:
+    """The topics that the mirror's patterns name one by one, without any sign of a regular expression but the dot.
+
+    Args:
+        mirror: whose patterns.
+        found: names whose pattern matches one of these topics are left out: ``a.b`` matches ``a-b`` too.
+    """
+    known = list(found)
+    patterns = [pattern.strip() for pattern in mirror.topics.split(",")]
+    return {
+        pattern.replace("\\.", ".")
+        for pattern in patterns
+        if _NAME.fullmatch(pattern) and not any(re.fullmatch(pattern, topic) for topic in known)
+    }
+
+
+def idle_patterns(mirror: Mirror, topics: Iterable[str]) -> list[str]:
+    """The regular expressions of the mirror that match none of the topics, without those that only name one topic."""
+    known = list(topics)
+    patterns = dict.fromkeys(pattern.strip() for pattern in mirror.topics.split(","))
+    return [
+        pattern
+        for pattern in patterns
+        if not _NAME.fullmatch(pattern) and not any(re.fullmatch(pattern, topic) for topic in known)
+    ]
 
 
 def source_topic(mirror: Mirror, topic: str) -> str | None:

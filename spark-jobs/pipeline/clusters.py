@@ -85,13 +85,13 @@ class Cluster:
         return {topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno}
 
     def id(self) -> str:
-        """The cluster's id: another one, when it was made anew.
+        """The cluster's id: another one, when it was made anew. Empty where the service does not say.
 
         Raises:
             NoAnswerError: the cluster does not answer.
         """
         with self.reaching():
-            return str(self._client().describe_cluster()["cluster_id"])
+            return str(self._client().describe_cluster()["cluster_id"] or "")
 
     def inventory(self) -> dict[str, tuple[str, int]]:
         """The id (another one, when it was made anew) and number of partitions of each topic that may be read.

@@ -11,21 +11,21 @@ from datetime import UTC, datetime
 from kafka import TopicPartition
 from pyspark.sql import SparkSession
 
-from loosehanger.errors import LabError
+from loosehanger.errors import LabError, WrongUseError
 from loosehanger.model.chains import begins_with, stations
 from loosehanger.model.claims import OF_LEDGERS, Forbidden
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import Lab
 from loosehanger.model.rights import readers_from
-from loosehanger.model.topic_rules import named_topics, selected_topics, source_topic, target_topic
+from loosehanger.model.topic_rules import idle_patterns, named_topics, selected_topics, source_topic, target_topic
 from loosehanger.paths import lab_home
 from pipeline.clusters import Cluster, NoAnswerError
 from pipeline.comparison import compare
 from pipeline.configurations import Settings, config_differences
 from pipeline.cuts import Cut, Frozen, freeze, is_compacted
 from pipeline.evidence import Evidence
-from pipeline.external import wait_for_arrival
-from pipeline.findings import Finding
+from pipeline.external import EXTERNAL, wait_for_arrival
+from pipeline.findings import Finding, Weight
 from pipeline.flows import Flow, FlowId, MirrorId
 from pipeline.forbidden import Present, named_like, scan, to_scan
 from pipeline.latency import LatencySampler
@@ -56,6 +56,7 @@ class Proof:
         report: takes a line that says what is being done.
         since: records older than this are left out.
         while_moving: the bound begins anew whenever a mirror has come closer.
+        allow_same_cluster: two clusters of the user's own may have the same id.
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class Proof:
         since: datetime | None = None,
         *,
         while_moving: bool = False,
+        allow_same_cluster: bool = False,
     ) -> None:
         self._lab = lab
+        self._allow_same_cluster = allow_same_cluster
         self._while_moving = while_moving
         self._since = since
         self._timeout_s = timeout_s
@@ -88,8 +91,13 @@ class Proof:
         self._found = Evidence(claims=lab.claims)
 
     def run(self) -> Evidence:
-        """Carries the proof out, in the order of its argument."""
+        """Carries the proof out, in the order of its argument.
+
+        Raises:
+            WrongUseError: two clusters of the user's own are one and the same.
+        """
         try:
+            self._refuse_the_same_cluster()
             self._find_flows()
             self._spark: Future[SparkSession] = self._threads.submit(self._start_spark, self._records())
             self._start_sampling()
@@ -175,6 +183,22 @@ class Proof:
 
     def _topics_of(self, region: str) -> list[str]:
         return sorted({flow.topic for flow in self._found.flows if flow.source == region})
+
+    def _refuse_the_same_cluster(self) -> None:
+        """Refuses to compare topics with themselves, which proves nothing."""
+        for mirror in self._lab.mirrors:
+            if mirror.name != EXTERNAL or target_topic(mirror, "x") != "x" or self._allow_same_cluster:
+                continue
+            try:
+                source, target = (self._clusters[name].id() for name in (mirror.source, mirror.target))
+            except NoAnswerError:
+                continue  # What follows says so.
+            if source and source == target:
+                raise WrongUseError(
+                    f"source and target are the same cluster (id {source}), so each topic would be compared with "
+                    "itself; give the client properties of two clusters. --policy default with --source-alias compares "
+                    "topics with their copies in one cluster; --allow-same-cluster is for two clusters with equal ids"
+                )
 
     def _find_flows(self) -> None:
         self._found.away |= {name: f"{name} is lost, as the stage wants it" for name in self._lab.lost}
@@ -298,7 +322,7 @@ class Proof:
             source, target = self._clusters[mirror.source], self._clusters[mirror.target]
             flows = [flow for flow in self._found.flows if flow.mirror == mirror]
             try:
-                absent = named_topics(mirror) - {flow.topic for flow in flows}
+                absent = named_topics(mirror, (flow.topic for flow in flows))
                 unseen = {flow.target_topic for flow in flows} - target.topics().keys() if flows else set()
                 hidden_here, hidden_there = source.hidden(absent), target.hidden(unseen)
             except NoAnswerError as error:
@@ -310,13 +334,27 @@ class Proof:
                     lacks = source.lacks("Describe", topic)
                     self._found.tell("right_missing", mirror, {"mirror": mirror.name, "lacks": lacks})
                 elif flows:
-                    details = {"source": mirror.source, "topic": topic, "mirror": mirror.name}
-                    self._found.tell("named_topic_absent", mirror, details, "informs")
+                    self._tell_of_absent(mirror, topic)
+            for pattern in idle_patterns(mirror, self._found.topics[mirror.source]) if flows else ():
+                details = {"source": mirror.source, "pattern": pattern, "mirror": mirror.name}
+                self._found.tell("pattern_matches_nothing", mirror, details, "informs")
             for flow in flows:
                 if flow.target_topic in hidden_there:
                     lacks = target.lacks("Describe", flow.target_topic)
                     self._found.cannot_tell(flow, f"nobody says whether there is a copy: {lacks}")
                     self._hidden.add(flow.id)
+
+    def _tell_of_absent(self, mirror: Mirror, topic: str) -> None:
+        """Says that a topic which a mirror names one by one was not compared."""
+        details = {"source": mirror.source, "topic": topic, "mirror": mirror.name}
+        # Of this topic alone, so that the verdicts of the others are their own.
+        flow = Flow(mirror, topic, target_topic(mirror, topic))
+        if topic not in self._found.topics[mirror.source]:
+            self._found.tell("named_topic_absent", flow, details)
+        else:
+            # A manifest may leave out what it names, on purpose; someone who asks about a topic wants an answer.
+            weight: Weight = "undecides" if mirror.name == EXTERNAL else "informs"
+            self._found.tell("named_topic_left_out", flow, details, weight)
 
     def _find_what_is_only_at_a_target(self) -> None:
         """Finds topics at the targets that a mirror's pattern covers, and whose source is gone."""

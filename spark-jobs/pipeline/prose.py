@@ -120,7 +120,8 @@ def _more(finding: Finding, where: str) -> Iterator[str]:
 def _sentence(finding: Finding, where: Mapping[FlowId, str]) -> str:
     details = {**finding.details, "count": finding.count}
     said = _SENTENCES[finding.kind]
-    return where[finding.flow or ""] + (said.format_map(details) if isinstance(said, str) else said(details))
+    # A topic that was not compared is no flow that is known; its sentence has its name.
+    return where.get(finding.flow or "", "") + (said.format_map(details) if isinstance(said, str) else said(details))
 
 
 def _config_difference(details: Details) -> str:
@@ -134,6 +135,25 @@ def _no_topics(details: Details) -> str:
         f"mirror {details['mirror']}: {details['source']} has no topic that matches '{details['pattern']}'{excluded} "
         f"and that the user '{details['user']}' may see"
     )
+
+
+def _chooser(details: Details) -> str:
+    return "--topics" if details["mirror"] == EXTERNAL else f"mirror {details['mirror']}"
+
+
+def _named_topic_absent(details: Details) -> str:
+    return f"{details['source']} has no topic {details['topic']}, which {_chooser(details)} names"
+
+
+def _named_topic_left_out(details: Details) -> str:
+    return (
+        f"{details['source']}'s topic {details['topic']} is not compared, though {_chooser(details)} names it: "
+        "its name is that of an internal topic, of an excluded one, or of a copy from the target"
+    )
+
+
+def _pattern_matches_nothing(details: Details) -> str:
+    return f"{details['source']} has no topic that matches '{details['pattern']}' of {_chooser(details)}"
 
 
 def _only_at_target(details: Details) -> str:
@@ -210,7 +230,9 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     # Of mirrors.
     "failed": "mirror {mirror}: {reason}",
     "mirror_behind": describe,
-    "named_topic_absent": "{source} has no topic {topic}, which mirror {mirror} names",
+    "named_topic_absent": _named_topic_absent,
+    "named_topic_left_out": _named_topic_left_out,
+    "pattern_matches_nothing": _pattern_matches_nothing,
     "no_mark": "nobody has kept how far mirror {mirror} was when it was held",
     "no_topics": _no_topics,
     "not_claimed": "nothing is claimed of mirror {mirror} in this stage",

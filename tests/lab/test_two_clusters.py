@@ -16,6 +16,7 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.admin import ACLOperation, ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 
+from loosehanger.errors import WrongUseError
 from pipeline.clusters import Cluster
 from pipeline.cuts import freeze
 from pipeline.external import two_clusters
@@ -250,7 +251,18 @@ def test_a_topic_that_may_not_be_seen_is_neither_missing_nor_copied(broker: Brok
     assert [flow["target_records"] for flow in document["flows"] if flow["topic"] == "seen"] == [5]
     # With all rights, a topic that is not there is not there.
     document = prove(broker, spark, "seen,unseen,nowhere")
-    assert (document["verdict"], document["notes"]) == (
-        "proved",
-        ["source has no topic nowhere, which mirror external names"],
+    assert (document["verdict"], document["reasons"]) == (
+        "inconclusive",
+        ["source has no topic nowhere, which --topics names"],
     )
+    assert {flow["topic"]: flow["verdict"] for flow in document["flows"]} == {"seen": "proved", "unseen": "proved"}
+
+
+def test_one_cluster_is_not_compared_with_itself(broker: Broker, spark: SparkSession) -> None:
+    create(broker, "same", copied=False)
+    write(broker, "same", range(5))
+    lab = two_clusters(broker.properties("admin"), broker.properties("admin"), "same")
+    with pytest.raises(WrongUseError, match="source and target are the same cluster"):
+        Proof(lab, lambda _: spark, 3, 5, lambda _: None).run()
+    evidence = Proof(lab, lambda _: spark, 3, 5, lambda _: None, allow_same_cluster=True).run()
+    assert judge(evidence, lab.scenario, 1.0)["verdict"] == "proved"

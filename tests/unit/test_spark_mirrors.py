@@ -14,7 +14,7 @@ from kafka import TopicPartition
 
 from loosehanger.errors import WrongUseError
 from loosehanger.model.mirror import Mirror
-from loosehanger.model.topic_rules import named_topics, selected_topics, target_topic
+from loosehanger.model.topic_rules import idle_patterns, named_topics, selected_topics, target_topic
 from pipeline import mirrors
 from pipeline.clusters import Config
 from pipeline.configurations import Difference, compare_configs
@@ -72,7 +72,10 @@ class TestSelection:
         assert selected_topics(mirror(topics=".*"), topics) == sorted(topics)
 
     def test_topics_that_are_named(self) -> None:
-        assert named_topics(mirror(topics=r"LH\.ORDERS, payments.v1,LH\..*,a|b,x+")) == {"LH.ORDERS", "payments.v1"}
+        names = mirror(topics=r"LH\.ORDERS, payments.v1,LH\..*,a|b,x+")
+        assert named_topics(names) == {"LH.ORDERS", "payments.v1"}
+        assert named_topics(names, ["LH-ORDERS", "payments-v1"]) == {"LH.ORDERS"}
+        assert idle_patterns(names, ["LH.x", "b"]) == ["x+"]
 
     def test_names_at_the_target(self) -> None:
         assert target_topic(mirror(), "LH.ORDERS") == "LH.ORDERS"

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from pipeline import files, proof, session
 from pipeline.clusters import Cluster, Config, NoAnswerError
 from pipeline.comparison import Counts
 from pipeline.cuts import Frozen
+from pipeline.external import two_clusters
 from pipeline.flows import Flow, FlowId
 from pipeline.mirrors import MirrorProgress
 from pipeline.proof import Proof
@@ -45,6 +46,8 @@ class StubCluster:
 
     away: ClassVar[set[str]] = set()
     unread: ClassVar[dict[TopicPartition, str]] = {}
+    ids: ClassVar[dict[str, str]] = {}
+    more: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, region: str) -> None:
         self.region = region
@@ -57,10 +60,15 @@ class StubCluster:
     def close(self) -> None:
         """Nothing to close."""
 
+    def id(self) -> str:
+        if self.region in self.away:
+            raise NoAnswerError(f"{self.region}: the cluster does not answer (gone)")
+        return self.ids.get(self.region, self.region)
+
     def topics(self) -> dict[str, int]:
         if self.region in self.away:
             raise NoAnswerError(f"{self.region}: the cluster does not answer (gone)")
-        return dict.fromkeys(PLACES, 1)
+        return dict.fromkeys([*PLACES, *self.more], 1)
 
     def start_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
@@ -115,6 +123,8 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setattr(proof, "compare", Comparing({}))
     monkeypatch.setattr(StubCluster, "away", set())
     monkeypatch.setattr(StubCluster, "unread", {})
+    monkeypatch.setattr(StubCluster, "ids", {})
+    monkeypatch.setattr(StubCluster, "more", ())
     mirrors = [replace(mirror, connect={"url": "x"}) for mirror in MIRRORS]
     regions = {
         name: Region(name, name, {}, {}, tuple(mirror for mirror in mirrors if mirror.target == name))
@@ -312,6 +322,87 @@ def test_topics_that_match_nothing_name_the_pattern(lab: Lab) -> None:
     assert document["reasons"] == [
         "mirror to-na: europe has no topic that matches 'orders[.].*' and that the user 'prover' may see"
     ]
+
+
+@pytest.fixture
+def foreign(lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Foreign:
+    """Makes two clusters of the user's own, on the same stubs, with everything copied."""
+    del lab
+    monkeypatch.setattr(proof, "wait_for_arrival", lambda _, __, last, *___, **____: MirrorProgress("UNKNOWN", last))
+    files = {name: tmp_path / f"{name}.properties" for name in ("old", "new")}
+    for path in files.values():
+        path.write_text("bootstrap.servers=x:1\n")
+    monkeypatch.setattr(
+        sys, "argv", ["prove", "--source-config", str(files["old"]), "--target-config", str(files["new"])]
+    )
+    return lambda topics, *more: two_clusters(files["old"], files["new"], topics, *more)
+
+
+Foreign = Callable[..., Lab]
+
+
+def test_one_cluster_is_not_compared_with_itself(
+    foreign: Foreign, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    StubCluster.ids = {"source": "Mk3OEVBNTcw", "target": "Mk3OEVBNTcw"}
+    monkeypatch.setattr(prove, "start_session", lambda *_, **__: SPARK)
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--topics", "a"])
+    assert run_command(prove.main, failed=ExitCode.INCONCLUSIVE) == ExitCode.WRONG_USE
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: source and target are the same cluster (id Mk3OEVBNTcw)")
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--allow-same-cluster"])
+    assert run_command(prove.main) == ExitCode.DONE
+    # Under other names a topic and its copy are two, wherever they are.
+    StubCluster.more = ("old.a",)
+    assert run(foreign("a", "default", "old"))[0]["verdict"] == "proved"
+
+
+@pytest.mark.parametrize("ids", [{"source": "", "target": ""}, {"source": "x", "target": "y"}])
+def test_clusters_that_may_be_two_are_compared(foreign: Foreign, ids: dict[str, str]) -> None:
+    StubCluster.ids = ids
+    assert run(foreign("a"))[0]["verdict"] == "proved"
+
+
+def test_a_cluster_that_is_away_is_named_and_no_wrong_use(foreign: Foreign) -> None:
+    StubCluster.away = {"target"}
+    assert run(foreign("a"))[0]["reasons"] == ["target: the cluster does not answer (gone)"]
+
+
+def test_a_topic_that_is_named_and_not_there_leaves_it_open(foreign: Foreign, lab: Lab) -> None:
+    document, verdicts = run(foreign(r"a,nowhere,b\.c,e.*"))
+    assert (document["verdict"], verdicts) == ("inconclusive", {"proved": {"a target"}})
+    assert document["reasons"] == [
+        "source has no topic b.c, which --topics names",
+        "source has no topic nowhere, which --topics names",
+    ]
+    assert document["notes"] == ["source has no topic that matches 'e.*' of --topics"]
+    # A manifest that names topics promises them likewise.
+    regions = {**lab.regions, "na": replace(lab.regions["na"], mirrors=(replace(MIRROR, topics="a,nowhere"),))}
+    document, _ = run(replace(lab, regions=regions))
+    assert document["verdict"] == "inconclusive"
+    assert document["reasons"] == ["europe has no topic nowhere, which mirror to-na names"]
+
+
+def test_a_name_that_matches_a_topic_as_a_pattern_is_there(foreign: Foreign) -> None:
+    StubCluster.more = ("e-f",)
+    document, _ = run(foreign("a,e.f"))
+    assert (document["verdict"], len(document["flows"])) == ("proved", 2)
+    assert run(foreign(r"a,e\.f"))[0]["verdict"] == "inconclusive"
+
+
+def test_a_topic_that_is_named_and_left_out_leaves_it_open(foreign: Foreign, lab: Lab) -> None:
+    StubCluster.more = ("state-internal",)
+    document, _ = run(foreign("a,state-internal"))
+    assert document["verdict"] == "inconclusive"
+    (reason,) = document["reasons"]
+    assert reason.startswith("source's topic state-internal is not compared, though --topics names it: ")
+    # What a manifest names and excludes is meant so.
+    mirrors = (replace(MIRROR, topics="a,b", topics_exclude="b"),)
+    regions = {**lab.regions, "na": replace(lab.regions["na"], mirrors=mirrors)}
+    document, _ = run(replace(lab, regions=regions))
+    assert document["verdict"] == "proved"
+    assert "europe's topic b is not compared, though mirror to-na names it" in document["notes"][0]
 
 
 class TestMain:
