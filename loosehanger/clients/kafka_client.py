@@ -5,17 +5,21 @@ A client whose broker is away complains several times a second, partly with trac
 
 from __future__ import annotations
 
+import ctypes
 import gzip
 import io
 import logging
 import re
 import socket
+import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
-from kafka import KafkaConsumer
+from kafka import KafkaConsumer, TopicPartition, codec
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.consumer.fetcher import ConsumerRecord, Fetcher
 from kafka.coordinator.consumer import ConsumerCoordinator
@@ -41,8 +45,27 @@ NOT_WORTH_A_LINE = ("kafka.net.selector",)
 """The library's event loop measures itself, and calls itself blocked whenever a busy machine runs something else."""
 MOST_UNPACKED = 64 * 1024 * 1024
 """Bytes of a batch after decompression, for a consumer that is ``Tolerant``: gzip makes a gigabyte of a megabyte."""
+POLL_S = 30.0
+"""Seconds that a ``poll`` may take beyond its own timeout before it is abandoned."""
 _SPEAKER = re.compile(r"^<[^>]*>:? ")
 """The object that speaks, as Python shows it."""
+
+
+class UnreadableError(KafkaError):  # type: ignore[misc]
+    """A consumer cannot decode what the cluster sent. Pause the partition, or seek beyond the offset, to continue."""
+
+    def __init__(self, place: TopicPartition, offset: int, reason: Exception) -> None:
+        text = " ".join(str(reason).split())[:LONGEST]
+        name = type(reason).__name__
+        text = text if text.startswith(name) else f"{name}: {text}".rstrip(": ")
+        super().__init__(
+            f"topic {place.topic}, partition {place.partition}, offset {offset}: the record cannot be read ({text})"
+        )
+        self.place = place
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 def prepare(write: Callable[[str], Any]) -> ClientLog:
@@ -81,6 +104,14 @@ def repair() -> None:
             client.__init__ = _leaving_nothing(client.__init__)
     if not hasattr(KafkaConsumer.close, "repairs"):
         KafkaConsumer.close = _to_the_end(KafkaConsumer.close)
+    if not hasattr(Fetcher.PartitionRecords.take, "repairs"):
+        Fetcher.PartitionRecords.take = _failing_again(Fetcher.PartitionRecords.take)
+    if not hasattr(KafkaConsumer.poll, "repairs"):
+        KafkaConsumer.poll = _with_an_end(KafkaConsumer.poll)
+    if not hasattr(KafkaConsumer.position, "repairs"):
+        KafkaConsumer.position = _of_one_partition(KafkaConsumer.position)
+    if not hasattr(KafkaConsumer._fetch_all_topic_metadata, "repairs"):
+        KafkaConsumer._fetch_all_topic_metadata = _within_a_request(KafkaConsumer._fetch_all_topic_metadata)
     if not hasattr(ConsumerCoordinator.need_rejoin, "repairs"):
         ConsumerCoordinator.need_rejoin = _until_it_has_joined(ConsumerCoordinator.need_rejoin)
 
@@ -101,6 +132,8 @@ def explain(error: Exception, user: str | None) -> str:
     if isinstance(error, SaslAuthenticationFailedError):
         # The broker's own words, without the names that kafka-python puts before them.
         return f"refuses user '{user or 'anonymous'}': {str(error).rsplit(': ', 1)[-1]}"
+    if isinstance(error, UnreadableError):
+        return f"has a record that cannot be read: {error}"
     lines = str(error).strip().splitlines()
     return f"does not answer ({lines[0] if lines else type(error).__name__})"
 
@@ -179,18 +212,69 @@ class _Batches:
 
 
 class _BoundedBatch(DefaultRecordBatch):  # type: ignore[misc]
-    """A batch that is not unpacked beyond a bound. Of the codecs, kafka-python has gzip without further packages."""
+    """A batch that is not unpacked beyond a bound."""
 
     __slots__ = ()
 
     def _maybe_uncompress(self: Any) -> None:
-        if not self._decompressed and self.compression_type == self.CODEC_GZIP:
-            with gzip.GzipFile(fileobj=io.BytesIO(memoryview(self._buffer)[self._pos :])) as stream:
-                unpacked = stream.read(MOST_UNPACKED + 1)
+        if not self._decompressed and self.compression_type in _UNPACK:
+            self._assert_has_codec(self.compression_type)
+            unpacked = _UNPACK[self.compression_type](bytes(memoryview(self._buffer)[self._pos :]), MOST_UNPACKED + 1)
             if len(unpacked) > MOST_UNPACKED:
                 raise CorruptRecordError(f"the batch has more than {MOST_UNPACKED >> 20} MiB when it is decompressed")
             self._buffer, self._pos, self._decompressed = bytearray(unpacked), 0, True
         DefaultRecordBatch._maybe_uncompress(self)
+
+
+def _gunzipped(data: bytes, most: int) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+        return stream.read(most)
+
+
+def _of_zstd(data: bytes, most: int) -> bytes:
+    with codec.zstd.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True) as stream:
+        return bytes(stream.read(most))
+
+
+def _of_lz4(data: bytes, most: int) -> bytes:
+    stream = codec.lz4.LZ4FrameDecompressor()
+    unpacked = bytes(stream.decompress(data, max_length=most))
+    if len(unpacked) < most and not stream.eof:
+        raise CorruptRecordError("the compressed batch is truncated")
+    return unpacked
+
+
+def _of_snappy(data: bytes, most: int) -> bytes:
+    """Snappy says before each block how much it becomes: the size is known before anything is unpacked."""
+    blocks, size = [data], 0
+    if codec._detect_xerial_stream(data):
+        blocks, at = [], 16
+        while at < len(data):
+            length = max(0, int.from_bytes(data[at : at + 4], "big", signed=True))
+            blocks.append(data[at + 4 : at + 4 + length])
+            at += 4 + length
+    for block in blocks:
+        size += _snappy_length(block)
+    return bytes(most) if size >= most else bytes(codec.snappy_decode(data))
+
+
+def _snappy_length(block: bytes) -> int:
+    """The number at the beginning of a block of Snappy: seven bits a byte, the lowest first."""
+    number = 0
+    for place, byte in enumerate(block[:5]):
+        number |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            break
+    return number
+
+
+_UNPACK: dict[int, Callable[[bytes, int], bytes]] = {
+    DefaultRecordBatch.CODEC_GZIP: _gunzipped,
+    DefaultRecordBatch.CODEC_SNAPPY: _of_snappy,
+    DefaultRecordBatch.CODEC_LZ4: _of_lz4,
+    DefaultRecordBatch.CODEC_ZSTD: _of_zstd,
+}
+"""Each decompresses so many bytes at most."""
 
 
 def _with_tolerance(unpack: Callable[..., Iterator[ConsumerRecord]]) -> Callable[..., Iterator[ConsumerRecord]]:
@@ -315,10 +399,161 @@ def _leaving_nothing(init: Callable[..., None]) -> Callable[..., None]:
     return begin
 
 
+def _failing_again(take: Callable[..., list[ConsumerRecord]]) -> Callable[..., list[ConsumerRecord]]:
+    """Repairs reading: kafka-python 3.0.12 spins for ever in ``poll`` behind a batch that it cannot decode.
+
+    It raises once. The batch then gives no records and is never finished, and the loop around it has no bound. As in
+    Java's client, each further ``poll`` fails again until the consumer seeks or pauses the partition.
+    """
+
+    def take_records(self: Any, n: int | None = None) -> list[ConsumerRecord]:
+        failure: UnreadableError | None = getattr(self, "failure", None)
+        if failure is not None:
+            raise failure.with_traceback(None)
+        try:
+            return take(self, n)
+        except Exception as error:
+            self.failure = UnreadableError(self.topic_partition, self.next_fetch_offset, error)
+            raise self.failure from error
+
+    take_records.repairs = take  # type: ignore[attr-defined]
+    return take_records
+
+
+class _Poller:
+    """A thread that runs a consumer's ``poll``, so that the caller can abandon it."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._thread = threading.Thread(target=_poll_on, args=(self._calls, self._answers), daemon=True)
+        self._thread.name = "poll"
+        self.abandoned = False
+
+    def run(self, call: Callable[[], Any], bound_s: float, put_back: Callable[[Any], None]) -> Any:
+        """Runs a call, and returns or raises what it does.
+
+        Args:
+            call: the call.
+            bound_s: seconds after which it is abandoned.
+            put_back: takes the answer that the caller will not see because it was interrupted.
+
+        Raises:
+            KafkaTimeoutError: the call has not returned, or an earlier one has not.
+        """
+        if self.abandoned:
+            raise KafkaTimeoutError("an earlier poll of this consumer has not returned; close it")
+        if not self._thread.ident:
+            self._thread.start()
+        self._calls.put(call)
+        deadline = time.monotonic() + bound_s
+        try:
+            answer, error = self._answers.get(timeout=bound_s)
+        except Empty:
+            self.abandon()
+            raise KafkaTimeoutError(f"the consumer's poll has not returned within {bound_s:.0f} s") from None
+        except BaseException:
+            # A signal's handler raises here. The consumer is not for two threads, and must not skip what was read.
+            self.abandoned = True
+            with suppress(Empty):
+                answer, _ = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+                put_back(answer)
+                self.abandoned = False
+            raise
+        if error is not None:
+            raise error
+        return answer
+
+    def abandon(self) -> None:
+        """Gives the thread up. If it spins in Python it ends; if it waits, it stays until the process ends."""
+        self.abandoned = True
+        self.end()
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(SystemExit)
+        )
+
+    def end(self) -> None:
+        """Has the thread end after its call."""
+        self._calls.put(None)
+
+
+def _poll_on(
+    calls: SimpleQueue[Callable[[], Any] | None], answers: SimpleQueue[tuple[Any, BaseException | None]]
+) -> None:
+    while call := calls.get():
+        try:
+            answers.put((call(), None))
+        except BaseException as error:
+            answers.put((None, error))
+        # The consumer must be collectable while nothing is asked of it.
+        del call
+
+
+def _with_an_end(poll: Callable[..., Any]) -> Callable[..., Any]:
+    """Bounds ``poll`` from outside: kafka-python waits without a bound for its own thread, whatever that is busy with.
+
+    What keeps it from returning is a defect. Every loop around ``poll`` ends all the same.
+    """
+
+    def bounded(self: Any, timeout_ms: float = 0, *arguments: Any, **options: Any) -> Any:
+        poller = self.__dict__.get("poller")
+        if poller is None:
+            poller = self.poller = _Poller()
+            weakref.finalize(self, poller.end).atexit = False
+
+        def put_back(answer: Any) -> None:
+            for place, records in (answer or {}).items():
+                with suppress(Exception):  # Another member of the group may have it by now.
+                    self.seek(place, records[0].offset)
+
+        return poller.run(lambda: poll(self, timeout_ms, *arguments, **options), timeout_ms / 1000 + POLL_S, put_back)
+
+    bounded.repairs = poll  # type: ignore[attr-defined]
+    return bounded
+
+
+def _of_one_partition(position: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Repairs asking for a position: kafka-python 3.0.12 looks at every partition of the consumer to answer for one.
+
+    Asking for each of 700 takes a minute. A position that is known is returned at once; ``poll`` looks after them all.
+    """
+
+    def position_of(self: Any, partition: Any, timeout_ms: float | None = None) -> int | None:
+        state = self._subscription.assignment.get(partition)
+        known = None if state is None or state.awaiting_validation else state.position
+        return position(self, partition, timeout_ms) if known is None else int(known.offset)
+
+    position_of.repairs = position  # type: ignore[attr-defined]
+    return position_of
+
+
+def _within_a_request(fetch: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Repairs asking for topics: a consumer of kafka-python 3.0.12 waits without a bound for a broker's answer."""
+
+    def fetch_all(self: Any) -> None:
+        wait_for, bound = self._manager.wait_for, self.config["request_timeout_ms"]
+        self._manager.wait_for = lambda future, timeout_ms: wait_for(future, timeout_ms or bound)
+        try:
+            fetch(self)
+        finally:
+            del self._manager.wait_for
+
+    fetch_all.repairs = fetch  # type: ignore[attr-defined]
+    return fetch_all
+
+
 def _to_the_end(close: Callable[..., None]) -> Callable[..., None]:
     """Repairs ending: a consumer of kafka-python 3.0.12 that cannot leave its group keeps thread and sockets."""
 
     def closing(self: Any, *arguments: Any, **options: Any) -> None:
+        poller = self.__dict__.get("poller")
+        if poller is not None:
+            poller.end()
+            if poller.abandoned:
+                # It waits for the thread that does not answer. Nothing is committed: the position is unknown.
+                self._closed = True
+                threading.Thread(target=self._client.close, name="close", daemon=True).start()
+                return
         try:
             close(self, *arguments, **options)
         finally:

@@ -9,13 +9,16 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 from crc32c import crc32c
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
+from kafka.consumer.fetcher import CompletedFetch
 from kafka.consumer.subscription_state import SubscriptionState
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.errors import (
@@ -30,8 +33,8 @@ from kafka.net.transport import KafkaTCPTransport
 
 from loosehanger.clients import kafka_client
 from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import ClientLog, Tolerant, prepare
-from tests.batches import Odd, Sent, batch, consume
+from loosehanger.clients.kafka_client import ClientLog, Tolerant, UnreadableError, prepare
+from tests.batches import TOPIC, Odd, Sent, batch, consume
 from tests.consoles import NOWHERE
 
 
@@ -150,9 +153,9 @@ def test_a_header_may_have_any_name(codec: int, tolerant: bool) -> None:
 
 
 def foreign_codec(data: bytes) -> bytes:
-    """The batch as if it was compressed with Zstandard, for which there is no package here."""
+    """The batch as if it was compressed with a codec that is not known yet."""
     changed = bytearray(data)
-    changed[22] |= 4
+    changed[22] |= 5
     changed[17:21] = struct.pack(">I", crc32c(bytes(changed[21:])))
     return bytes(changed)
 
@@ -171,7 +174,8 @@ def broken(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "unread", "reason"), [(foreign_codec, 4, "zstd"), (damaged, 4, "crc"), (broken, 1, "structure")]
+    ("spoil", "unread", "reason"),
+    [(foreign_codec, 4, "compression type: 5"), (damaged, 4, "crc"), (broken, 1, "structure")],
 )
 def test_a_tolerant_consumer_goes_on_behind_what_cannot_be_read_and_counts_it(
     spoil: Callable[[bytes], bytes], unread: int, reason: str
@@ -190,17 +194,199 @@ def test_a_tolerant_consumer_goes_on_behind_what_cannot_be_read_and_counts_it(
     assert lines[1].endswith(f"; {2 * unread} so far")
 
 
+LONG: list[Sent] = [(b"k", b"a record that is worth compressing, " * 20, [])] * 4
+
+
+def truncated(data: bytes) -> bytes:
+    """A compressed batch of which a part is missing, and whose checksum fits what is left."""
+    changed = bytearray(data[:-12])
+    changed[8:12] = struct.pack(">i", len(changed) - 12)
+    changed[17:21] = struct.pack(">I", crc32c(bytes(changed[21:])))
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("codec", range(1, 5), ids=["gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("tolerant", [False, True])
+def test_each_codec_is_read(codec: int, tolerant: bool) -> None:
+    records = numbered(0, 5000)
+    found, end = consume(batch(0, records, codec), Tolerant(print) if tolerant else None)
+    assert [one.value for one in found] == [value for _, value, _ in records]
+    assert end == 5000
+
+
+@pytest.mark.parametrize("codec", range(1, 5), ids=["gzip", "snappy", "lz4", "zstd"])
+def test_a_truncated_batch_is_skipped_by_a_tolerant_consumer(codec: int) -> None:
+    lines: list[str] = []
+    found, end = consume(truncated(batch(0, LONG, codec)) + batch(4, numbered(4, 1)), Tolerant(lines.append))
+    assert ([one.offset for one in found], end) == ([4], 5)
+    assert "skipped 4 records at offsets 0 to 3" in lines[0]
+
+
+@pytest.fixture
+def consumer() -> Iterator[Any]:
+    """A consumer that has no broker: it gets what a test fetches for it."""
+    # With a version of the protocol it need not find a cluster to begin with.
+    found = KafkaConsumer(**NOWHERE.kafka_python(), api_version=(4, 0))
+    found._fetcher.send_fetches = list
+    yield found
+    found.close(autocommit=False)
+
+
+def arrives(consumer: Any, place: TopicPartition, data: bytes, offset: int = 0) -> None:
+    """Gives a consumer the answer to a fetch."""
+    answer = SimpleNamespace(
+        error_code=0,
+        high_watermark=1000,
+        records=data,
+        aborted_transactions=None,
+        preferred_read_replica=-1,
+        diverging_epoch=None,
+    )
+    consumer._fetcher._completed_fetches.append(CompletedFetch(place, offset, 17, answer, None))
+
+
+OTHER = TopicPartition("LH.RETURNS", 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (foreign_codec(batch(2, numbered(2, 4))), "UnsupportedCodecError: Unrecognized compression type: 5"),
+        (damaged(batch(2, numbered(2, 4))), "CorruptRecordError: .* crc check"),
+        (truncated(batch(2, LONG, 1)), "Error"),
+        (truncated(batch(2, LONG, 2)), "Error"),
+        (truncated(batch(2, LONG, 3)), "Error"),
+        (truncated(batch(2, LONG, 4)), "Error"),
+    ],
+    ids=["codec", "damaged", "gzip", "snappy", "lz4", "zstd"],
+)
+def test_a_batch_that_cannot_be_decoded_is_named_at_each_poll_and_hides_no_other_partition(
+    consumer: Any, data: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_client, "POLL_S", 20.0)
+    consumer.assign([TOPIC, OTHER])
+    for place in (TOPIC, OTHER):
+        consumer.seek(place, 0)
+    arrives(consumer, TOPIC, batch(0, numbered(0, 2)) + data)
+    arrives(consumer, OTHER, batch(0, numbered(0, 1)))
+    assert [one.offset for one in consumer.poll(100)[TOPIC]] == [0, 1]
+    for _ in range(3):
+        with pytest.raises(
+            UnreadableError, match=rf"^topic LH\.ORDERS, partition 1, offset 2: .*cannot be read \(.*{reason}"
+        ) as raised:
+            consumer.poll(100)
+    assert (raised.value.place, raised.value.offset) == (TOPIC, 2)
+    assert consumer.position(TOPIC) == 2
+    consumer.pause(TOPIC)
+    assert [one.offset for one in consumer.poll(100)[OTHER]] == [0]
+    assert consumer.poll(0) == {}
+    consumer.resume(TOPIC)
+    consumer.seek(TOPIC, 6)
+    assert consumer.poll(0) == {}, "whoever seeks beyond it is not stopped by it"
+
+
+def test_a_poll_that_does_not_return_is_abandoned(consumer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_client, "POLL_S", 0.2)
+    spinning = threading.Event()
+
+    def spin(*_: Any, **__: Any) -> Any:
+        spinning.set()
+        while True:
+            pass
+
+    monkeypatch.setattr(consumer, "_poll_once", spin)
+    with pytest.raises(KafkaTimeoutError, match="poll has not returned"):
+        consumer.poll(50)
+    assert spinning.is_set()
+    with pytest.raises(KafkaTimeoutError, match="close it"):
+        consumer.poll(50)
+    consumer.close()
+    thread = consumer.poller._thread
+    thread.join(60)
+    assert not thread.is_alive(), "what spins would take the processor from everybody else"
+
+
+def test_who_is_interrupted_in_a_poll_skips_nothing(consumer: Any) -> None:
+    class Interrupted:
+        """The answers of the thread; before the first, a signal comes."""
+
+        def __init__(self) -> None:
+            self._queue: SimpleQueue[Any] = SimpleQueue()
+            self._come = False
+            self.put = self._queue.put
+
+        def get(self, timeout: float) -> Any:
+            if not self._come:
+                self._come = True
+                raise KeyboardInterrupt
+            return self._queue.get(timeout=timeout)
+
+    consumer.assign([TOPIC])
+    consumer.seek(TOPIC, 0)
+    arrives(consumer, TOPIC, batch(0, numbered(0, 3)))
+    consumer.poller = poller = kafka_client._Poller()
+    answers: Any = Interrupted()
+    poller._answers = answers
+    poller._thread = threading.Thread(target=kafka_client._poll_on, args=(poller._calls, answers), daemon=True)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.poll(100)
+    assert consumer.position(TOPIC) == 0
+    assert consumer.poll(0) == {}, "it can go on"
+
+
+def test_a_consumer_that_is_closed_or_forgotten_leaves_no_thread() -> None:
+    prepare(lambda _: None)
+    threads = []
+    for close in (True, False):
+        consumer = KafkaConsumer(**NOWHERE.kafka_python(), api_version=(4, 0))
+        consumer.poll(0)
+        threads.append(consumer.poller._thread)
+        if close:
+            consumer.close()
+        else:
+            consumer._client.close()
+            del consumer
+            gc.collect()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_position_costs_the_same_whatever_else_is_assigned(consumer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [TopicPartition("LH.MANY", number) for number in range(2100)]
+    consumer.assign(places)
+    for place in places:
+        consumer.seek(place, place.partition)
+    surveys: list[None] = []
+    monkeypatch.setattr(consumer._fetcher, "maybe_validate_positions", lambda: surveys.append(None))
+    assert [consumer.position(place) for place in places] == list(range(2100))
+    assert not surveys
+
+
+def test_the_topics_are_not_waited_for_without_end() -> None:
+    consumer = KafkaConsumer(
+        **NOWHERE.kafka_python(), api_version=(4, 0), request_timeout_ms=200, fetch_max_wait_ms=100
+    )
+    try:
+        with pytest.raises(KafkaTimeoutError):
+            consumer.topics()
+    finally:
+        consumer.close()
+
+
 def test_any_other_consumer_overlooks_nothing() -> None:
-    with pytest.raises(UnsupportedCodecError):
+    with pytest.raises(UnreadableError, match="UnsupportedCodecError") as raised:
         consume(foreign_codec(batch(0, numbered(0, 2))), None)
+    assert isinstance(raised.value.__cause__, UnsupportedCodecError)
 
 
-def test_a_batch_that_unpacks_to_too_much_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("codec", range(1, 5), ids=["gzip", "snappy", "lz4", "zstd"])
+def test_a_batch_that_unpacks_to_too_much_is_skipped(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_client, "MOST_UNPACKED", 1 << 20)
     lines: list[str] = []
     large: list[Sent] = [(None, bytes(1 << 20), [])]
     fits: list[Sent] = [(None, bytes(1000 << 10), [])]
-    fetched = batch(0, large, 1) + batch(1, fits, 1) + batch(2, large)
+    fetched = batch(0, large, codec) + batch(1, fits, codec) + batch(2, large)
     found, end = consume(fetched, Tolerant(lines.append))
     assert ([one.offset for one in found], end) == ([1, 2], 3), "what is not compressed has passed the broker's bound"
     (line,) = lines
