@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
-from loosehanger.errors import run_command
+from loosehanger.errors import ExitCode, run_command
 from loosehanger.model.record import load_lab
+from pipeline import output
 from pipeline.sales import sum_up
 from pipeline.session import start_session
 from pipeline.tables import console, show_aggregates
@@ -37,11 +37,11 @@ def main() -> int:
     options = arguments().parse_args()
     document = sum_up(lambda records: start_session("aggregate", records=records), load_lab(), options.products)
     if options.json:
-        print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
-    else:
-        show_aggregates(document, console())
-    return 0
+        return ExitCode.DONE if output.print_document(document) else ExitCode.FAILED
+    show_aggregates(document, console())
+    return ExitCode.DONE
 
 
 if __name__ == "__main__":
+    output.separate_streams(sys.argv)
     sys.exit(run_command(main))

@@ -13,20 +13,49 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from pyspark.sql import SparkSession
+try:
+    from pyspark.sql import SparkSession
 
-from loosehanger.errors import ExitCode, LabError, WrongUseError, nobody_reads, run_command
-from loosehanger.model.record import Lab, load_lab
-from loosehanger.paths import caller_path
-from loosehanger.times import moment
-from pipeline import files, undecided
-from pipeline.external import EXTERNAL, two_clusters
-from pipeline.junit import junit
-from pipeline.proof import Proof
-from pipeline.sales import sum_up
-from pipeline.session import start_session
-from pipeline.tables import console, show_proof
-from pipeline.verdict import EXIT_CODES, judge
+    from loosehanger.errors import ExitCode, LabError, WrongUseError, nobody_reads, run_command
+    from loosehanger.model.record import Lab, load_lab
+    from loosehanger.paths import caller_path
+    from loosehanger.times import moment
+    from pipeline import files, output, undecided
+    from pipeline.external import EXTERNAL, two_clusters
+    from pipeline.junit import junit
+    from pipeline.proof import Proof
+    from pipeline.sales import sum_up
+    from pipeline.session import start_session
+    from pipeline.tables import console, show_proof
+    from pipeline.verdict import EXIT_CODES, judge
+except Exception as error:
+    if __name__ != "__main__":
+        raise
+    # A package that is missing, or a Python that is too old: found by spark-submit on a machine without the kit.
+    _reason = f"the proof cannot start with {sys.executable}: {type(error).__name__}: {error}"
+    if "--json" in sys.argv:
+        _totals = (
+            "source_records target_records after_cut missing never_mirrored duplicates reordered unexpected altered "
+            "moved expired source_gaps config_differences"
+        )
+        _document = {
+            "scenario": "",
+            "verdict": "inconclusive",
+            "reasons": [_reason],
+            "claims": [],
+            "cut": {},
+            "flows": [],
+            "only_at_target": [],
+            "notes": [],
+            "totals": dict.fromkeys(_totals.split(), 0),
+            "seconds": 0.0,
+            "records_per_second": None,
+        }
+        print(json.dumps(_document, indent=2, ensure_ascii=False))
+    else:
+        print(f"error: {_reason}; spark-jobs/README.md lists the packages", file=sys.stderr)
+    # What 1 says of a proof is that something was disproved.
+    sys.exit(4)
 
 _PRODUCTS = 10
 _REPORT = "pipeline.report"
@@ -102,12 +131,16 @@ def main() -> int:
     written = _write_files(options, document, lab)
     try:
         if options.json:
-            print(json.dumps(document, indent=2, ensure_ascii=False), flush=True)
+            written = output.print_proof(document) and written
         else:
             show_proof(document, console())
             sys.stdout.flush()
     except BrokenPipeError:
         nobody_reads()
+    except OSError as error:
+        _report(f"error: standard output: cannot be written: {error.strerror}")
+        nobody_reads()
+        written = False
     code = EXIT_CODES[document["verdict"]]
     return int(code if written or code != ExitCode.DONE else ExitCode.INCONCLUSIVE)
 
@@ -189,5 +222,6 @@ def _count(text: str) -> int:
 
 
 if __name__ == "__main__":
+    output.separate_streams(sys.argv)
     # What 1 says of a proof is that something was disproved.
     sys.exit(run_command(main, failed=ExitCode.INCONCLUSIVE))

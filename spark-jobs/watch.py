@@ -11,6 +11,7 @@ from loosehanger.clients.loss import WARN_S
 from loosehanger.errors import run_command
 from loosehanger.model.record import load_lab
 from loosehanger.paths import lab_home
+from pipeline import output
 from pipeline.continuity import Folder
 from pipeline.session import start_session
 from pipeline.watch_display import display
@@ -137,4 +138,5 @@ def _count(text: str) -> int:
 
 
 if __name__ == "__main__":
+    output.separate_streams(sys.argv)
     sys.exit(run_command(main))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from kafka import TopicPartition
@@ -27,6 +28,8 @@ class Evidence:
 
     claims: tuple[Claim, ...] = ()
     """What is to be judged."""
+    since: datetime | None = None
+    """Records older than this are left out."""
     flows: list[Flow] = field(default_factory=list)
     topics: dict[str, Collection[str]] = field(default_factory=dict)
     """The topics of each region that answers, as far as they may be seen."""

@@ -19,6 +19,7 @@ from pipeline.latency import percentiles
 from pipeline.shortfall import History
 from pipeline.switch_evidence import Switch
 from pipeline.switches import Sets, count
+from pipeline.times import iso
 
 FAULTS = ("missing", "never_mirrored", "duplicates", "reordered", "unexpected", "altered", "moved")
 """Kinds of difference between records that disprove a copy."""
@@ -40,7 +41,10 @@ def findings_of(evidence: Evidence) -> list[Finding]:
         and not any(counts.source_records for counts in evidence.counts.values())
         and not any(claim.kind in OF_LEDGERS for claim in evidence.claims)
     ):
-        found.append(Finding("nothing_to_prove", "undecides"))
+        # With --since there may be records, and none of them new enough.
+        has_records = any(cut.last_records for cut in evidence.cuts.values())
+        since = iso(int(evidence.since.timestamp() * 1000)) if evidence.since and has_records else ""
+        found.append(Finding("nothing_to_prove", "undecides", details={"since": since}))
     verdicts = {flow.id: verdict_of(findings_about(flow, evidence, found)) for flow in evidence.flows}
     for claim in evidence.claims:
         if claim.kind not in OF_MIRRORS:

@@ -88,7 +88,7 @@ class Proof:
         """The mirrors whose source and target answered."""
         self._threads = ThreadPoolExecutor(max_workers=16)
         self._start_spark = start_spark
-        self._found = Evidence(claims=lab.claims)
+        self._found = Evidence(claims=lab.claims, since=since)
 
     def run(self) -> Evidence:
         """Carries the proof out, in the order of its argument.

@@ -212,6 +212,12 @@ def _recovery(details: Details) -> str:
     return f"seconds from {details['begins']}: {legs}"
 
 
+def _nothing_to_prove(details: Details) -> str:
+    if since := details.get("since"):
+        return f"nothing to prove: every record of the mirrored topics is older than {since} (--since)"
+    return "nothing to prove: the mirrored topics have no records at the source"
+
+
 _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     # Of flows.
     "archive": (
@@ -282,6 +288,6 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     # Of the proof.
     "broke_off": "the proof broke off: {reason}",
     "no_spark": "{reason}",
-    "nothing_to_prove": "nothing to prove: the mirrored topics have no records at the source",
+    "nothing_to_prove": _nothing_to_prove,
     "undecided": "{reason}",
 }

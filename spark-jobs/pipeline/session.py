@@ -77,9 +77,11 @@ def start_session(
     _log = SparkLog.of_this_job()
     os.environ["LAB_SPARK_JAVA"] = _java_options(records)
     try:
-        if in_order:
-            # It ends with this process all the same, of which it has a pipe.
-            gateway = launch_gateway(popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+        if SparkContext._gateway is None:
+            # Standard output is the job's own: Java, too, reports its troubles there.
+            # In a session of its own it ends with this process all the same, of which it has a pipe.
+            started = {"stdout": 2, "start_new_session": in_order}
+            gateway = launch_gateway(popen_kwargs=started)  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)
         spark = SparkSession.builder.appName(name).getOrCreate()
         scratch.delete_with(spark)

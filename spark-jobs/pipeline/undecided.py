@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from loosehanger.errors import InconclusiveError, LabError
 from loosehanger.model.claims import Claim
 from pipeline.evidence import Evidence
+from pipeline.output import print_proof
 from pipeline.verdict import judge
 
 
@@ -35,5 +35,5 @@ def give_up(error: Exception, arguments: Sequence[str]) -> InconclusiveError:
     """
     reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
     if "--json" in arguments and not (isinstance(error, LabError) and error.shown):
-        print(json.dumps(document(reason), indent=2, ensure_ascii=False))
+        print_proof(document(reason))
     return InconclusiveError(reason)

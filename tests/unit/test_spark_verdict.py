@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,20 @@ def test_undecided_is_inconclusive() -> None:
 def test_nothing_at_the_source_is_no_proof() -> None:
     document = judge(evidence(source_records=0, target_records=0), "s", 1.0)
     assert document["verdict"] == "inconclusive"
-    assert "nothing to prove" in document["reasons"][0]
+    assert document["reasons"] == ["nothing to prove: the mirrored topics have no records at the source"]
+
+
+def test_nothing_since_a_moment_is_not_nothing_at_all() -> None:
+    found = evidence(source_records=0, target_records=0)
+    found.since = datetime(2026, 1, 2, tzinfo=UTC)
+    assert judge(found, "s", 1.0)["reasons"] == ["nothing to prove: the mirrored topics have no records at the source"]
+    ((region, cut),) = found.cuts.items()
+    found.cuts[region] = replace(cut, last_records={TopicPartition("LH.ORDERS", 0): 49})
+    document = judge(found, "s", 1.0)
+    assert document["verdict"] == "inconclusive"
+    assert document["reasons"] == [
+        "nothing to prove: every record of the mirrored topics is older than 2026-01-02T00:00:00.000+00:00 (--since)"
+    ]
 
 
 def test_exit_codes() -> None:

@@ -1,0 +1,138 @@
+"""Standard output under ``--json``: one document, whatever fails, and nothing else."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_GATEWAY = "PYSPARK_GATEWAY_PORT"
+"""Set where ``spark-submit`` has started this process."""
+_MOST_REASONS = 10
+
+
+def separate_streams(arguments: list[str]) -> None:
+    """Sends standard error to Java's where ``spark-submit`` has joined it with standard output.
+
+    ``spark-submit`` gives Python one pipe for both, so progress and errors would stand beside the document.
+
+    Args:
+        arguments: of the job; without ``--json`` both streams are for people, and stay as they are.
+    """
+    if "--json" not in arguments or _GATEWAY not in os.environ or not os.path.sameopenfile(1, 2):
+        return
+    try:
+        from pyspark import SparkContext
+
+        SparkContext._ensure_initialized()
+        gateway = SparkContext._gateway
+        assert gateway is not None
+        sys.stderr = _Lines(gateway.jvm.java.lang.System.err.print)
+    except Exception:
+        # Without Java the proof fails as well, and the document has the reason.
+        sys.stderr = _Lines(lambda _: None)
+
+
+class _Lines(io.TextIOBase):
+    """A text stream that hands everything to a function.
+
+    Args:
+        take: takes the text.
+    """
+
+    def __init__(self, take: Callable[[str], object]) -> None:
+        self._take = take
+
+    def write(self, text: str) -> int:
+        """Hands it on; a Java machine that is gone has no reader either."""
+        try:
+            self._take(text)
+        except Exception:
+            self._take = lambda _: None
+        return len(text)
+
+
+def print_proof(document: Mapping[str, Any]) -> bool:
+    """Prints a proof's document; where the file has no room for it, a short one with the same verdict.
+
+    Returns:
+        Whether all of it could be written.
+
+    Raises:
+        BrokenPipeError: the reader has gone.
+    """
+    return _print(document, lambda error: _short(document, error))
+
+
+def print_document(document: Mapping[str, Any]) -> bool:
+    """Prints a document; where the file has no room for it, nothing of it is left there.
+
+    Returns:
+        Whether it could be written.
+
+    Raises:
+        BrokenPipeError: the reader has gone.
+    """
+    return _print(document, lambda _: None)
+
+
+def _print(document: Mapping[str, Any], instead: Callable[[OSError], Mapping[str, Any] | None]) -> bool:
+    sys.stdout.flush()
+    try:
+        descriptor = sys.stdout.fileno()
+    except io.UnsupportedOperation:
+        print(_text(document), end="")
+        return True
+    begin = _end_of(descriptor)
+    try:
+        _write(descriptor, _text(document))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(f"error: standard output: cannot be written: {error.strerror}", file=sys.stderr)
+        if begin is None:
+            return False
+        # Half a document is none.
+        os.ftruncate(descriptor, begin)
+        os.lseek(descriptor, begin, os.SEEK_SET)
+        if short := instead(error):
+            try:
+                _write(descriptor, _text(short))
+            except OSError:
+                os.ftruncate(descriptor, begin)
+        return False
+    return True
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n"
+
+
+def _write(descriptor: int, text: str) -> None:
+    # Past Python's buffer, which would keep what could not be written and try again at the end.
+    left = text.encode("utf-8", errors="replace")
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _end_of(descriptor: int) -> int | None:
+    """Where the document begins in the file; None for a pipe or a terminal."""
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode):
+        return None
+    if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND:
+        return about.st_size
+    return os.lseek(descriptor, 0, os.SEEK_CUR)
+
+
+def _short(document: Mapping[str, Any], error: OSError) -> dict[str, Any]:
+    verdict = "disproved" if document["verdict"] == "disproved" else "inconclusive"
+    lost = f"the whole document could not be written to standard output: {error.strerror}"
+    reasons = [*document["reasons"][:_MOST_REASONS], lost]
+    empty: dict[str, Any] = {"claims": [], "cut": {}, "flows": [], "only_at_target": [], "notes": []}
+    return {**document, **empty, "verdict": verdict, "reasons": reasons}
