@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from console.cluster import prepare_clients
 from console.models import Position
 from loosehanger.clients.connection import Connection
+from loosehanger.clients.stalled import Stands
 from loosehanger.errors import LabError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Losses:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="losses")
+        self.stands = Stands()
         self._source: LossWatch | None = None
         self._known: dict[str, dict[str, Danger]] = {}
         self._looks: dict[str, tuple[float, Future[None]]] = {}
@@ -69,10 +71,15 @@ class Losses:
 
         if self._source is None:
             self._source = LossWatch(self._connection)
-        wanted = {TopicPartition(one.topic, one.partition): one.offset for one in positions}
+        # Before the first record there is no position.
+        wanted = {TopicPartition(p.topic, p.partition): p.offset if p.offset >= 0 else None for p in positions}
         try:
-            self._known[mirror] = by_topic(self._source.look(wanted, whose=mirror))
+            found = self._source.look(wanted, whose=mirror)
+            self.stands.read(mirror, found, time.monotonic())
+            self._known[mirror] = by_topic(found)
         except (LabError, KeyError, ValueError):
+            self.stands.keep(mirror, {(place.topic, place.partition): last for place, last in wanted.items()},
+                             time.monotonic())  # fmt: skip
             # Whether the source answers is told where it is asked for its topics.
             self._known.pop(mirror, None)
 

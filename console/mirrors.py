@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from console.cluster import UnreachableError
 from console.models import Connector, Health, Mirror, Position, Task
 from console.settings import ConnectAccess
+from loosehanger.clients.stalled import drops, found_s
 from loosehanger.errors import WrongUseError
 from loosehanger.model.mirror import Mirror as Described
 from loosehanger.model.topic_rules import DEFAULT_EXCLUDED, IDENTITY_POLICY
@@ -160,6 +162,8 @@ class MirrorMakerView:
             separator=config.get("replication.policy.separator", "."),
             positions=positions,
             records_per_s=self._rate(name, positions),
+            drops=drops(config),
+            found_s=None if math.isinf(found := found_s(config)) else found,
         )
         return self._measured(found, offsets)
 
@@ -255,6 +259,8 @@ def explain(region: str, mirror: str, connectors: list[Connector]) -> tuple[Heal
         return "bad", f"{region}'s mirror {mirror} has no connector; run the set-up again"
     if bad:
         return "bad", f"{'; '.join(bad)}. Its trace is below; once the cause is gone, restart it here"
+    if stalled := [f"{connector.name} is {connector.stalled}" for connector in connectors if connector.stalled]:
+        return "bad", "; ".join(stalled)
     if still:
         return "warning", (
             f"{region}'s mirror {mirror}: {still[0]}. Start it with Resume. "

@@ -165,6 +165,11 @@ class Connector(Model):
         description="Records at the source that it has not copied; None where the console may not look there",
     )
     lags: dict[str, int] = Field(default_factory=dict, description="The same, by the source's topics")
+    drops: bool = Field(default=False, description="Whether its transforms may drop records")
+    found_s: float | None = Field(
+        default=None, description="In how many seconds it finds a new topic; None where it does not look for any"
+    )
+    stalled: str = Field(default="", description="What is wrong where it runs and delivers nothing")
 
 
 class Mirror(Model):

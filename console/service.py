@@ -24,6 +24,7 @@ from console.models import (
     Messages,
     Mirror,
     Mirrors,
+    Position,
     RegionState,
     Row,
     Search,
@@ -33,11 +34,13 @@ from console.models import (
 )
 from console.search import Asked, Found, Searcher
 from console.settings import RegionSettings, Settings
+from console.stalls import Stalls, key_of
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.model.mirror import Mirror as Route
 
 if TYPE_CHECKING:
     from loosehanger.clients.loss import Danger
+    from loosehanger.clients.stalled import Stands
     from loosehanger.model.origins import Place
 
 T = TypeVar("T")
@@ -111,6 +114,7 @@ class Service:
         self._aliases |= {mirror.target_alias: mirror.target for mirror in self.routes}
         self.regions = {region.name: self.region_of(region) for region in settings.regions}
         self._looked = -LINGER_S
+        self._stalls = Stalls(settings.lab_home, self._stands)
 
     def region_of(self, settings: RegionSettings) -> RegionView:
         """Makes a region."""
@@ -155,6 +159,9 @@ class Service:
     def offsets(self, region: str) -> Mapping[tuple[str, int], tuple[int, int]]:
         """First and end offsets of a region while it is being read; none of one that this console does not see."""
         return self.regions[region].live.offsets() if region in self.regions else {}
+
+    def _stands(self, region: str) -> Stands | None:
+        return self.regions[region].losses.stands if region in self.regions else None
 
     def region(self, name: str) -> RegionView:
         """The region of this name.
@@ -290,7 +297,7 @@ class Service:
         for mirror in mirrors:
             p50, p99 = self._latency(mirror, mirror.connectors)
             timed.append(mirror.model_copy(update={"latency_ms_p50": p50, "latency_ms_p99": p99}))
-        return timed
+        return [await self._stalls.judged(mirror) for mirror in timed]
 
     def _latency(self, mirror: Mirror, connectors: Sequence[Connector]) -> tuple[int | None, int | None]:
         """Median and 99th percentile of what these connectors copy, where this console sees their target."""
@@ -368,7 +375,8 @@ class Service:
             else (mirror.health, f"{mirror.explanation}. Its lag is counted from where it was when it answered last")
         )
         source = self.regions.get(connector.reads)
-        threats = source.losses.of(f"{mirror.region}/{connector.name}", connector.positions) if source else {}
+        copied_to = [*connector.positions, *_unbegun(connector, self.offsets(connector.reads))]
+        threats = source.losses.of(key_of(mirror, connector), copied_to) if source else {}
         dangers = threats.values()
         told = [said for danger in dangers for said in danger.told()]
         if told:
@@ -499,6 +507,16 @@ def _lost(mirror: Mirror, route: Route) -> Flow:
         source=route.source, target=route.target, mirror=mirror.name, records_per_s=None, bytes_per_s=None, lag=None,
         latency_ms_p50=None, latency_ms_p99=None, health=mirror.health, explanation=mirror.explanation,
     )  # fmt: skip
+
+
+def _unbegun(connector: Connector, offsets: Mapping[tuple[str, int], tuple[int, int]]) -> list[Position]:
+    """The partitions of which a connector has copied nothing yet: before the first record."""
+    begun = {(one.topic, one.partition) for one in connector.positions}
+    return [
+        Position(topic=topic, partition=number, offset=-1)
+        for topic, number in offsets
+        if topic in connector.lags and (topic, number) not in begun
+    ]
 
 
 def _copies(mirror: Mirror, connector: Connector) -> list[str]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 _CAUSE = "Caused by: "
+_LONGEST = 400
+_ENTRY = re.compile(r"\[?\d{4}-\d\d-\d\d[ T]\S+ (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
+_ERROR = re.compile(r"\[?\d{4}-\d\d-\d\d[ T]\S+ (WARN|ERROR|FATAL) +")
 
 
 def innermost_cause(trace: str | None) -> str:
@@ -17,3 +22,28 @@ def innermost_cause(trace: str | None) -> str:
     lines = [line.strip() for line in (trace or "").splitlines() if line.strip()]
     causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
     return (causes[-1:] or lines[:1] or [""])[0]
+
+
+def last_error(log: str) -> str:
+    """The last error of a program's log, or its last warning with a stack trace, in one line; empty for none.
+
+    Args:
+        log: lines as Log4j writes them, stack traces among them.
+    """
+    blocks: list[list[str]] = []
+    for line in log.splitlines():
+        if _ENTRY.match(line):
+            blocks.append([line])
+        elif blocks:
+            blocks[-1].append(line)
+    for block in reversed(blocks):
+        found = _ERROR.match(block[0])
+        if found and (found[1] != "WARN" or len(block) > 1):
+            break
+    else:
+        return ""
+    first, *trace = block
+    reason = innermost_cause("\n".join(trace))
+    said = " ".join(_ERROR.sub("", first).split())
+    text = f"{said}: {reason}" if reason and reason not in said else said
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"

@@ -250,7 +250,7 @@ GROUPS = {
             arguments="",
             summary="is everything healthy? with --credentials: how to sign in to the web consoles",
             description="Every cluster, mirror, producer and consumer: healthy or not, and why not.",
-            exit_codes="0 all healthy, 1 something is not",
+            exit_codes="0 all healthy, 1 something is not, 4 a running mirror's lag could not be measured",
             options=_status,
         ),
         Command(

@@ -39,6 +39,8 @@ from .playbook import run_playbook
 _LOOPBACK = "127.0.0.1"
 _HEALTHY = ("Kafka", MIRROR, "Deployment")
 """The kinds of which each platform tells how they are."""
+_UNKNOWN = "Unknown"
+"""The state of a running mirror whose lag cannot be measured."""
 _DRY_RUN, _FORCE = "--dry-run", "--force"
 _RECOVERY_SECONDS = 20
 """How long to wait for what a switch leads to, before it is said how long that took."""
@@ -183,7 +185,14 @@ def status(arguments: Sequence[str]) -> int:
         print(json.dumps(document, indent=1, ensure_ascii=False))
     else:
         _show_status(lab, regions)
-    return ExitCode.DONE if healthy else ExitCode.FAILED
+    return ExitCode.DONE if healthy else _unhealthy(regions)
+
+
+def _unhealthy(regions: Mapping[str, list[dict[str, Any]]]) -> ExitCode:
+    """What ``status`` ends with: inconclusive where all that is wrong is that something could not be measured."""
+    ill = [one for resources in regions.values() for one in resources if not one["healthy"]]
+    unknown = all(regions.values()) and all(one["state"] == _UNKNOWN for one in ill)
+    return ExitCode.INCONCLUSIVE if unknown else ExitCode.FAILED
 
 
 def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -202,8 +211,8 @@ def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[
         for resource in regions.get(mirror.region, ()):
             if (resource["kind"], resource["name"]) == (MIRROR, mirror.name) and (told := list(standing.told)):
                 resource["detail"] = "; ".join([resource["detail"], *told])
-                if standing.losing and resource["healthy"]:
-                    resource |= {"healthy": False, "state": "Losing"}
+                if (state := standing.state) and (resource["healthy"] or resource["state"] == _UNKNOWN):
+                    resource |= {"healthy": False, "state": state}
         behind += [
             {"source": mirror.source, "target": mirror.target, "mirror": mirror.name, **asdict(danger)}
             for danger in standing.topics.values()

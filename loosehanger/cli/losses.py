@@ -1,18 +1,30 @@
-"""How far every mirror is behind, and what its source may delete before it is copied: for ``./lab status``."""
+"""How far every mirror is behind, what its source may delete before it is copied, and whether it delivers anything:
+for ``./lab status``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from loosehanger.clients.connect import Rest
 from loosehanger.clients.loss import Danger, LossWatch, by_topic
 from loosehanger.clients.positions import Looker, mirror_positions
+from loosehanger.clients.stalled import FLUSH_S, SILENT_S, Stands, bound_s, cause, cut_off, drops, found_s, runs
 from loosehanger.errors import LabError
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import PROVER, Lab
 from loosehanger.model.topic_rules import selected_topics
+from loosehanger.paths import lab_home
+
+_AGAIN_S = 20.0
+"""How long to look again at what cannot be measured."""
+_PAUSE_S = 1.0
+_NAMED = 3
+"""So many partitions a message names."""
+_LONGEST_S = SILENT_S + FLUSH_S
+"""A mirror that writes its position less often than this shows is not judged: nobody waits longer for a status."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +34,24 @@ class Standing:
     mirror: Mirror
     topics: dict[str, Danger] = field(default_factory=dict)
     problem: str = ""
-    """Why nothing is known of it."""
+    """Why nothing is known of it, or of some of its partitions."""
+    stalled: str = ""
+    """What is wrong where it runs and delivers nothing; empty where it delivers, or need not."""
 
     @property
     def told(self) -> Iterator[str]:
         """What somebody has to know."""
         for danger in self.topics.values():
             yield from danger.told()
+        if self.stalled:
+            yield self.stalled
+        if self.problem:
+            yield f"lag not measured: {self.problem}"
+
+    @property
+    def state(self) -> str:
+        """How a mirror is shown that is not healthy; empty for one that is."""
+        return "Stalled" if self.stalled else "Losing" if self.losing else "Unknown" if self.problem else ""
 
     @property
     def losing(self) -> bool:
@@ -46,29 +69,100 @@ def standings(lab: Lab) -> list[Standing]:
 
 
 def _standing(lab: Lab, mirror: Mirror) -> Standing:
-    from kafka import TopicPartition  # what it needs takes a while to load
-
-    connection = lab.region(mirror.source).connection(PROVER)
-    source = LossWatch(connection)
+    look = _Looks(lab, mirror)
     try:
-        with Looker(mirror.source, connection) as looker:
-            there = looker.topics()
-        wanted = [
-            TopicPartition(topic, number) for topic in selected_topics(mirror, there) for number in range(there[topic])
-        ]
-        rest = Rest.of(mirror.connect, rebalance_s=0)
-        found = []
-        # The second look tells how quick the mirror is.
-        for _ in range(2):
-            positions = mirror_positions(rest, mirror.connector, mirror.source_alias)
-            found = source.look({place: positions.get(place) for place in wanted})
-            if not any(one.behind for one in found):
-                break
-        return Standing(mirror, by_topic(found))
-    except (LabError, OSError) as error:
-        return Standing(mirror, problem=str(error))
-    except KeyError as error:
-        # Kafka leaves out what was deleted in the meantime.
-        return Standing(mirror, problem=f"{error.args[0]} is not there any more")
+        while look.wants_more():
+            time.sleep(_PAUSE_S if look.number > 1 else 0)  # the second look tells how quick the mirror is
+        return look.standing
     finally:
-        source.close()
+        look.close()
+
+
+class _Looks:
+    """Looks at a mirror until enough is known of it."""
+
+    def __init__(self, lab: Lab, mirror: Mirror) -> None:
+        self.standing = Standing(mirror)
+        self.number = 0
+        self._mirror = mirror
+        self._connection = lab.region(mirror.source).connection(PROVER)
+        self._source = LossWatch(self._connection)
+        self._stands = Stands()
+        self._rest = Rest.of(mirror.connect, rebalance_s=0)
+        self._home = lab_home()
+        self._bound = bound_s(self._home, mirror.region, mirror.name)
+        self._begin = self._measured = time.monotonic()
+
+    def wants_more(self) -> bool:
+        """Looks once; whether another look is needed."""
+        self.number += 1
+        try:
+            return self._look()
+        except (LabError, OSError) as error:
+            reason = str(error)
+        except KeyError as error:
+            # Kafka leaves out what was deleted in the meantime.
+            reason = f"{error.args[0]} is not there any more"
+        self.standing = replace(self.standing, problem=reason)
+        return self._may_try_again
+
+    def close(self) -> None:
+        """Ends its connections."""
+        self._source.close()
+
+    def _look(self) -> bool:
+        from kafka import TopicPartition  # what it needs takes a while to load
+
+        mirror = self._mirror
+        connector = self._rest.connectors().get(mirror.connector)
+        running = connector is not None and runs(connector["status"])
+        try:
+            with Looker(mirror.source, self._connection) as looker:
+                there = looker.topics()
+            topics = selected_topics(mirror, there)
+            positions = mirror_positions(self._rest, mirror.connector, mirror.source_alias)
+            wanted = [TopicPartition(topic, number) for topic in topics for number in range(there[topic])]
+            found = self._source.look({place: positions.get(place) for place in wanted})
+        except (LabError, OSError, KeyError):
+            if running:
+                raise
+            return False
+        now = time.monotonic()
+        self._stands.read(mirror.id, found, now)
+        unread = [f"{one.topic}-{one.partition}" for one in found if running and one.unread and one.oldest is None]
+        more = f" and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
+        problem = f"{', '.join(unread[:_NAMED])}{more} could not be read in time" if unread else ""
+        self.standing = Standing(mirror, by_topic(found), problem)
+        if unread:
+            return self._may_try_again
+        self._measured = now
+        config = connector["info"]["config"] if connector else {}
+        if running and self._judged(config):
+            longer = found_s(config)
+            if stall := self._stands.stalled(mirror.id, self._bound, longer):
+                told = stall.told(cause(self._home, mirror.region, mirror.name))
+                self.standing = replace(self.standing, stalled=told)
+                return False
+            # One look cannot tell for how long nothing was delivered.
+            new = self._bound + longer <= _LONGEST_S
+            bound = self._bound + (longer if new else 0)
+            if self._stands.suspects(mirror.id, bound, new=new) and self._passed < bound + _AGAIN_S:
+                return True
+        return self.number == 1 and any(one.behind for one in found)
+
+    def _judged(self, config: Mapping[str, str]) -> bool:
+        mirror = self._mirror
+        return (
+            self._bound <= _LONGEST_S
+            and not drops(config)
+            and not cut_off(self._home, mirror.region, mirror.source, mirror.target)
+        )
+
+    @property
+    def _may_try_again(self) -> bool:
+        """Whether what cannot be measured may be looked at once more."""
+        return time.monotonic() - self._measured < _AGAIN_S and self._passed < _LONGEST_S + _AGAIN_S
+
+    @property
+    def _passed(self) -> float:
+        return time.monotonic() - self._begin

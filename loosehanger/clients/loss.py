@@ -69,6 +69,10 @@ class Exposure:
     """Offsets that were deleted before they were copied: so many records at most."""
     made_again: bool = False
     """The source ends before the mirror's position: this is another topic of the same name, or it has lost its end."""
+    oldest: int | None = None
+    """The offset of the oldest readable record that has not been copied; None where there is none."""
+    unread: bool = False
+    """Whether what waits could not be read in time: an earlier look's record stands for it, as long as it waits."""
 
     @property
     def lost(self) -> bool:
@@ -111,6 +115,7 @@ class LossWatch:
         self._admin: KafkaAdminClient | None = None
         self._consumer: KafkaConsumer | None = None
         self._looks: dict[tuple[object, TopicPartition], _Look] = {}
+        self._read: dict[tuple[object, TopicPartition], _Oldest] = {}
         self._configs: tuple[float, dict[str, dict[str, Any]]] = (0.0, {})
 
     def close(self) -> None:
@@ -149,7 +154,13 @@ class LossWatch:
             for place, last in following.items()
             if max(last + 1, starts[place]) < ends[place]
         }
-        oldest = self._oldest(waiting) if waiting else {}
+        oldest, unread = self._oldest(waiting) if waiting else ({}, set())
+        for place in positions:
+            known = self._read.pop((whose, place), None)
+            if place in unread and known is not None and waiting[place][0] <= known.offset < waiting[place][1]:
+                oldest[place] = known
+            if place in oldest:
+                self._read[whose, place] = oldest[place]
         configs = self._settings({place.topic for place in waiting}) if waiting else {}
         for place, position in sorted(positions.items()):
             start, end = starts[place], ends[place]
@@ -167,6 +178,8 @@ class LossWatch:
                 behind=end - first.offset if first else 0,
                 gone=gone,
                 made_again=position is not None and position >= end,
+                oldest=first.offset if first else None,
+                unread=place in unread,
             )
             if first is None:
                 yield found
@@ -185,7 +198,10 @@ class LossWatch:
             self._configs = time.monotonic(), known
         return known
 
-    def _oldest(self, waiting: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, _Oldest]:
+    def _oldest(
+        self, waiting: Mapping[TopicPartition, tuple[int, int]]
+    ) -> tuple[dict[TopicPartition, _Oldest], set[TopicPartition]]:
+        """The oldest record of each partition that has one, and the partitions that could not be read in time."""
         consumer = self._reader()
         consumer.assign(list(waiting))
         consumer.resume(*waiting)
@@ -206,7 +222,7 @@ class LossWatch:
             done = {place for place in left if place in found or consumer.position(place) >= waiting[place][1]}
             left -= done
             consumer.pause(*done)
-        return found
+        return found, left
 
     def _client(self) -> KafkaAdminClient:
         if self._admin is None:

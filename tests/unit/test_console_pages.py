@@ -27,7 +27,7 @@ from console.jobs import Jobs
 from console.links import LinkView
 from console.models import JobState, Mirror
 from console.views import Views, charts, totals
-from loosehanger.clients.loss import Danger
+from loosehanger.clients.loss import Danger, Exposure
 from loosehanger.model.progress import Progress
 from loosehanger.paths import ROOT
 from loosehanger.platforms.local.certificates import ensure_authority, ensure_certificate
@@ -577,3 +577,35 @@ def test_the_map_keeps_the_flow_of_a_mirror_whose_workers_have_gone(
     assert (flow["lag"], flow["health"]) == (4711, "bad")
     assert "no Connect worker answers. Its lag is counted from" in flow["explanation"]
     assert "4,711 behind" in browser.get("/").text
+
+
+def test_a_mirror_that_runs_and_delivers_nothing_is_not_shown_as_good(control_room: Running) -> None:
+    stands = control_room.service.regions["europe"].losses.stands
+    mirror: Any = control_room.service.regions["north-america"].mirrors["mm2"]
+    key = "north-america/europe->here.MirrorSourceConnector"
+    waits = Exposure("LH.ORDERS", 0, 3, 0, 9, 5, age_s=100.0, oldest=4)
+    browser = control_room.browser()
+
+    def shown() -> list[tuple[str, str]]:
+        mirrors = browser.get("/api/mirrors").json()["mirrors"]
+        flows = browser.get("/api/flows").json()["flows"]
+        (one,) = [found for found in mirrors if found["region"] == "north-america"]
+        (flow,) = [found for found in flows if found["target"] == "north-america"]
+        return [(found["health"], found["explanation"]) for found in (one, flow)]
+
+    said = "no record was delivered for 1.7 min: LH.ORDERS-0 waits at offset 4"
+    try:
+        stands.read(key, [waits], 0.0)
+        stands.read(key, [waits], 50.0)
+        assert [health for health, _ in shown()] == ["good", "good"], "half a minute, and a minute for the position"
+        stands.read(key, [waits], 100.0)
+        assert all(health == "bad" and said in explanation for health, explanation in shown())
+        assert said in browser.get("/").text
+        assert said in browser.get("/mirrors").text
+        mirror.connector_state = "PAUSED"
+        assert [health for health, _ in shown()] == ["warning", "warning"], "it shall not deliver"
+        mirror.connector_state = "RUNNING"
+        assert [health for health, _ in shown()] == ["good", "good"], "its clock begins anew"
+    finally:
+        mirror.connector_state = "RUNNING"
+        stands.forget(key)

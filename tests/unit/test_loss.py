@@ -162,3 +162,19 @@ def test_the_worst_partition_stands_for_a_topic() -> None:
     (again,) = found["B"].told()
     assert "delete its offsets of this topic" in again
     assert [span(seconds) for seconds in (None, 5, 90, 7200, 200_000)] == ["-", "5 s", "1.5 min", "2.0 h", "2.3 d"]
+
+
+def test_what_could_not_be_read_in_time_is_what_was_read_before_as_long_as_it_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = Source(0, 100, **kept(HOUR))
+    watch = looking(monkeypatch, source)
+    monkeypatch.setattr(loss, "_READ_S", 0.01)
+    first = look(watch, 49, 1000)
+    assert (first.oldest, first.behind, first.unread) == (50, 50, False)
+    monkeypatch.setattr(source, "poll", lambda **_: {})
+    for _ in range(2):
+        lost = look(watch, 49, 1100)
+        assert (lost.oldest, lost.behind, lost.age_s, lost.unread) == (50, 50, 1050, True)
+    moved = look(watch, 60, 1200)
+    assert (moved.oldest, moved.unread) == (None, True)

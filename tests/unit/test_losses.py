@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
 
+from loosehanger.cli import losses
+from loosehanger.cli.commands import _unhealthy
 from loosehanger.cli.losses import Standing
-from loosehanger.clients.loss import Danger
+from loosehanger.clients.loss import Danger, Exposure
+from loosehanger.errors import LabError
 from loosehanger.model.mirror import Mirror
 
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", "", "c")
@@ -41,3 +49,139 @@ def test_what_a_mirror_loses_is_told_and_decides_on_its_health(
     standing = Standing(MIRROR, {"A": Danger("A", **nothing | changes)})
     assert standing.losing == losing
     assert len(list(standing.told)) == told
+
+
+class Clock:
+    """Time that passes only while somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class World:
+    """A source and a Connect group with one mirror, as a test has them."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.state = "RUNNING"
+        self.config: dict[str, str] = {"refresh.topics.interval.seconds": "10"}
+        self.position: Callable[[float], int] = lambda _: 7
+        self.fails: Callable[[float], str] = lambda _: ""
+        self.unread = False
+
+    def connectors(self) -> dict[str, Any]:
+        status = {"connector": {"state": self.state}, "tasks": [{"id": 0, "state": self.state}]}
+        return {"c": {"info": {"config": self.config}, "status": status}}
+
+    def look(self, positions: Mapping[TopicPartition, int | None]) -> list[Exposure]:
+        if reason := self.fails(self.clock.now):
+            raise LabError(reason)
+        (position,) = positions.values()
+        assert position is not None
+        oldest, age = (None, None) if self.unread else (position + 1, 600.0)
+        return [Exposure("LH.A", 0, position, 0, 99, 1, age_s=age, oldest=oldest, unread=self.unread)]
+
+    def topics(self) -> dict[str, int]:
+        return {"LH.A": 1}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    """A mirror that stands still while an old record waits, and positions that are written every five seconds."""
+    found = World()
+    properties = tmp_path / "regions/na/connect/m/worker-0.properties"
+    properties.parent.mkdir(parents=True)
+    properties.write_text("offset.flush.interval.ms=5000\n", encoding="utf-8")
+    (tmp_path / "regions/na/logs").mkdir()
+    (tmp_path / "regions/na/logs/m-0.log").write_text("2026-01-01 00:00:00,000 ERROR it collides\n", encoding="utf-8")
+    monkeypatch.setattr(losses, "time", found.clock)
+    monkeypatch.setattr(losses, "lab_home", lambda: tmp_path)
+    monkeypatch.setattr(losses, "LossWatch", lambda _: found)
+    monkeypatch.setattr(losses, "Looker", lambda *_: found)
+    monkeypatch.setattr(losses, "Rest", SimpleNamespace(of=lambda *_, **__: found))
+    monkeypatch.setattr(
+        losses, "mirror_positions", lambda *_: {TopicPartition("LH.A", 0): found.position(found.clock.now)}
+    )
+    return found
+
+
+def standing() -> Standing:
+    """How the mirror stands, to somebody who begins to look now."""
+    mirror = replace(MIRROR, region="na", connect={"url": "x"})
+    lab: Any = SimpleNamespace(
+        mirrors=[mirror], clusters={"europe": 1, "na": 1}, region=lambda _: SimpleNamespace(connection=lambda _: None)
+    )
+    (found,) = losses.standings(lab)
+    return found
+
+
+def test_status_looks_until_it_knows_that_a_running_mirror_delivers_nothing(world: World) -> None:
+    found = standing()
+    assert found.state == "Stalled"
+    assert list(found.told) == [
+        "running, but no record was delivered for 35 s: LH.A-0 waits at offset 8; "
+        "last error in the worker's log: it collides"
+    ]
+    assert world.clock.now == 1035.0
+
+
+def test_status_does_not_wait_for_a_mirror_that_moves(world: World) -> None:
+    world.position = lambda now: int(now)
+    assert standing().state == ""
+    assert world.clock.now <= 1002
+
+
+@pytest.mark.parametrize(
+    ("state", "config"),
+    [
+        ("PAUSED", {}),
+        ("STOPPED", {}),
+        ("RUNNING", {"transforms": "sample", "transforms.sample.type": "org.apache.kafka.connect.transforms.Filter"}),
+    ],
+)
+def test_a_mirror_that_need_not_deliver_is_not_waited_for(world: World, state: str, config: dict[str, str]) -> None:
+    world.state, world.config = state, config
+    assert standing().state == ""
+    assert world.clock.now == 1000.0
+
+
+def test_a_reading_that_fails_does_not_begin_the_wait_anew(world: World) -> None:
+    world.fails = lambda now: "no answer" if 1020 <= now < 1030 else ""
+    assert standing().state == "Stalled"
+    assert world.clock.now == 1035.0
+
+
+@pytest.mark.parametrize("unread", [True, False])
+def test_a_lag_that_cannot_be_measured_is_said_after_some_tries(world: World, *, unread: bool) -> None:
+    world.unread = unread
+    if not unread:
+        world.fails = lambda _: "europe: the cluster does not answer"
+    found = standing()
+    assert found.state == "Unknown"
+    reason = "LH.A-0 could not be read in time" if unread else "europe: the cluster does not answer"
+    assert list(found.told) == [f"lag not measured: {reason}"]
+    world.state = "PAUSED"
+    assert standing().state == "", "of a mirror that does not run, nothing is missed"
+
+
+def test_a_lag_that_could_not_be_measured_is_inconclusive_unless_something_is_down() -> None:
+    well = {"healthy": True, "state": "Running"}
+    unknown, down = {"healthy": False, "state": "Unknown"}, {"healthy": False, "state": "Down"}
+    assert _unhealthy({"a": [well, unknown]}) == 4
+    assert _unhealthy({"a": [well, unknown], "b": [down]}) == 1
+    assert _unhealthy({"a": [well, unknown], "b": []}) == 1
