@@ -15,6 +15,7 @@ from kafka.errors import KafkaError, TopicAuthorizationFailedError, UnknownTopic
 
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.kafka_client import explain, topic_configs
+from loosehanger.clients.transactions import Held, held_back
 from loosehanger.model.record import Region
 
 USER = "prover"
@@ -130,6 +131,15 @@ class Cluster:
             NoAnswerError: the cluster does not answer.
         """
         return self._offsets(partitions, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
+
+    def held_back(self, ends: Mapping[TopicPartition, int]) -> list[Held]:
+        """The partitions whose last stable offset is before these offsets, and the transactions that hold them.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        with self.reaching():
+            return held_back(self._client(), ends, self.connection.username, ends)
 
     def offsets_since(self, partitions: Iterable[TopicPartition], since: datetime) -> dict[TopicPartition, int]:
         """Where each partition's first record of that time or later is; its end where there is none.

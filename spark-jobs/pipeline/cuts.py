@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,10 +13,16 @@ from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.clients.transactions import Held
 from pipeline.clusters import Cluster, Config, partitions_of
 from pipeline.fetching import Fetched, Records, fetch_few, frame_of, takes_files
 from pipeline.flows import Flow
 from pipeline.reading import Ranges, read_records
+
+_LOOK_S = 0.5
+_REPORT_S = 5.0
+_GRACE_S = 5.0
+"""Seconds that an open transaction gets at least, so that one in flight is no reason for doubt."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +166,44 @@ def freeze(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, tupl
     ends = cluster.end_offsets(partitions)
     starts = cluster.start_offsets(partitions)
     return {partition: (starts[partition], max(starts[partition], ends[partition])) for partition in partitions}
+
+
+def settle(
+    cluster: Cluster, topics: Iterable[str], deadline: float, report: Callable[[str], None]
+) -> tuple[Ranges, list[Held]]:
+    """Freezes partitions at their high watermark, and waits until every record before it is decided.
+
+    Args:
+        cluster: where they are.
+        topics: those that exist are frozen.
+        deadline: end of the wait, by the monotonic clock; it lasts a few seconds at least.
+        report: takes a line that names what is being waited for.
+
+    Returns:
+        First offset and end of every partition; and those that an open transaction still holds, whose end is the last
+        stable offset instead.
+
+    Raises:
+        NoAnswerError: the cluster does not answer.
+    """
+    wanted = set(topics)
+    partitions = partitions_of({topic: count for topic, count in cluster.topics().items() if topic in wanted})
+    ends = cluster.written_offsets(partitions)
+    deadline, next_report = max(deadline, time.monotonic() + _GRACE_S), time.monotonic() + _LOOK_S
+    waiting: Mapping[TopicPartition, int] = ends
+    while held := cluster.held_back(waiting):
+        now = time.monotonic()
+        if now >= deadline:
+            break
+        if now >= next_report:
+            more = f" and {len(held) - 1} more partitions" if len(held) > 1 else ""
+            report(f"waiting for an open transaction: {cluster.region}: {held[0]}{more}")
+            next_report = now + _REPORT_S
+        time.sleep(min(_LOOK_S, max(deadline - now, 0)))
+        waiting = {place: ends[place] for place in (TopicPartition(one.topic, one.partition) for one in held)}
+    stable = ends | {TopicPartition(one.topic, one.partition): one.stable for one in held}
+    starts = cluster.start_offsets(partitions)
+    return {place: (starts[place], max(starts[place], stable[place])) for place in partitions}, held
 
 
 def _without(archives: Mapping[TopicPartition, int], ranges: Ranges) -> Ranges:

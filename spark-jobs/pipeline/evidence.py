@@ -9,6 +9,7 @@ from typing import Any
 
 from kafka import TopicPartition
 
+from loosehanger.clients.transactions import Held
 from loosehanger.model.claims import Claim
 from loosehanger.model.mirror import Mirror
 from pipeline.comparison import Counts
@@ -44,6 +45,8 @@ class Evidence:
     """What offsets tell of records that neither side has."""
     untold: set[FlowId] = field(default_factory=set)
     """The flows that were not compared, each for a reason of its own."""
+    held: dict[FlowId, dict[str, list[Held]]] = field(default_factory=dict)
+    """The flows with records that an open transaction holds back, by region: they cannot be read."""
     only_at_target: list[Flow] = field(default_factory=list)
     """Topics that a mirror copied, or may have, and that are not at its source."""
     present: dict[str, Present] = field(default_factory=dict)
@@ -61,6 +64,19 @@ class Evidence:
         """The end of each partition of a flow's source, where its claim is about a part of it only."""
         window = next((claim.window for claim in self.claims if flow.mirror.id in claim.mirrors), None)
         return None if window is None else window.get(flow.topic, {})
+
+    def hold(self, flow: Flow, region: str, held: Collection[Held]) -> None:
+        """Notes what open transactions hold back in a region of a flow, in place of what was noted there before."""
+        topic = flow.topic if region == flow.source else flow.target_topic
+        window = self.window_of(flow) if region == flow.source else None
+        # A claim about a part of the source ends somewhere; what is held back behind that does not matter.
+        own = [
+            one for one in held if one.topic == topic and (window is None or window.get(one.partition, 0) > one.stable)
+        ]
+        regions = self.held.setdefault(flow.id, {})
+        regions.pop(region, None)
+        if own:
+            regions[region] = own
 
     def archives(self) -> dict[str, dict[TopicPartition, int]]:
         """By region, where partitions begin to be copies of what their mirror's source has."""

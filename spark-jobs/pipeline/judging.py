@@ -25,6 +25,7 @@ FAULTS = ("missing", "never_mirrored", "duplicates", "reordered", "unexpected", 
 """Kinds of difference between records that disprove a copy."""
 LOSSES = ("missing", "never_mirrored", "altered", "moved")
 """Those of them that disprove that every record is in a topic that has other writers too."""
+_HIDDEN_AT_SOURCE = ("unexpected",)
 OF_MIRRORS: tuple[Kind, ...] = ("copy", "contains")
 """The kinds that speak of single mirrors, on whose flows others rest."""
 Judge = Callable[[Claim, Evidence, Mapping[FlowId, Verdict]], Iterator[Finding]]
@@ -134,17 +135,41 @@ def _faults(claim: Claim, flow: Flow, evidence: Evidence, kinds: Sequence[str]) 
         "missing": {"log_begins": [{"partition": place, "offset": at} for place, at in counts.truncated.items()]},
         "never_mirrored": {"source_offsets": ranges},
     }
+    yield from _held(claim, flow, evidence)
+    held = evidence.held.get(flow.id, {})
     for kind, number in faults.items():
         if number:
+            # What an open transaction hides at one side looks like a fault at the other.
+            hidden = (flow.source in held and kind in _HIDDEN_AT_SOURCE) or (flow.target in held and kind in LOSSES)
+            weight: Weight = "undecides" if hidden else "disproves"
             details = {name: value for name, value in more.get(kind, {}).items() if value}
             examples = tuple(example for example in counts.examples if example["kind"] == kind)
-            yield Finding(kind, "disproves", claim.id, flow.id, number, details, examples)
+            yield Finding(kind, weight, claim.id, flow.id, number, details, examples)
     # What an earlier topic of the name had cannot be told from what retention has deleted.
-    weight: Weight = "disproves" if any(faults.values()) else "undecides"
+    weight = "disproves" if any(faults.values()) else "undecides"
     if weight == "disproves" or counts.expired:
         for partition, reason in sorted(history.made_again.items()):
             again = {"partition": partition, "reason": reason}
             yield Finding("topic_made_again", weight, claim.id, flow.id, details=again)
+
+
+def _held(claim: Claim, flow: Flow, evidence: Evidence) -> Iterator[Finding]:
+    """Records that cannot be read yet, at either side of a flow."""
+    for region, held in sorted(evidence.held.get(flow.id, {}).items()):
+        partitions = [
+            {
+                "partition": one.partition,
+                "last_stable_offset": one.stable,
+                "high_watermark": one.end,
+                "transactional_id": one.holder.transactional_id if one.holder else None,
+                "producer_id": one.holder.producer_id if one.holder else None,
+                "open_for_s": one.holder.age_s if one.holder else None,
+                "holder": one.by,
+            }
+            for one in held
+        ]
+        details = {"region": region, "partitions": partitions}
+        yield Finding("held_back", "undecides", claim.id, flow.id, sum(one.offsets for one in held), details)
 
 
 def _other_writers(claim: Claim, flow: Flow, evidence: Evidence) -> Iterator[Finding]:

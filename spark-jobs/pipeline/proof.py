@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 
 from kafka import TopicPartition
 from pyspark.sql import SparkSession
 
+from loosehanger.clients.transactions import Held
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.model.chains import begins_with, stations
 from loosehanger.model.claims import OF_LEDGERS, Forbidden
@@ -22,7 +23,7 @@ from loosehanger.paths import lab_home
 from pipeline.clusters import Cluster, NoAnswerError
 from pipeline.comparison import compare
 from pipeline.configurations import Settings, config_differences
-from pipeline.cuts import Cut, Frozen, freeze, is_compacted
+from pipeline.cuts import Cut, Frozen, freeze, is_compacted, settle
 from pipeline.evidence import Evidence
 from pipeline.external import EXTERNAL, wait_for_arrival
 from pipeline.findings import Finding, Weight
@@ -30,7 +31,7 @@ from pipeline.flows import Flow, FlowId, MirrorId
 from pipeline.forbidden import Present, named_like, scan, to_scan
 from pipeline.latency import LatencySampler
 from pipeline.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress, standing, wait_for_mirror
-from pipeline.reading import read_records
+from pipeline.reading import Ranges, read_records
 from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
 from pipeline.shortfall import shortfalls
 from pipeline.switch_evidence import look
@@ -78,6 +79,8 @@ class Proof:
         self._timeout_s = timeout_s
         self._left_s = timeout_s
         """What is left of it for mirrors, once the topics of chains have been waited for."""
+        self._deadline = 0.0
+        """When the bound has passed, by the monotonic clock; known once the cuts are frozen."""
         self._examples = examples
         self._report = report
         self._clusters = {name: Cluster.of(region) for name, region in lab.clusters.items()}
@@ -131,7 +134,7 @@ class Proof:
             reason = self._found.away.get(region)
             try:
                 if not reason:
-                    self._found.present[claim.id] = self._present(region, claim.forbidden)
+                    self._found.present[claim.id] = self._present(claim.id, region, claim.forbidden)
             except (NoAnswerError, SparkEndedError) as error:
                 reason = str(error)
             except ERRORS as error:
@@ -139,12 +142,15 @@ class Proof:
             if reason:
                 self._found.findings.append(Finding("undecided", "undecides", claim.id, details={"reason": reason}))
 
-    def _present(self, region: str, forbidden: Forbidden) -> Present:
+    def _present(self, claim: str, region: str, forbidden: Forbidden) -> Present:
         cluster = self._clusters[region]
         there = cluster.topics()
         self._report(f"looking for what must not be in {region}")
         spark = self._spark.result()
-        ranges = freeze(cluster, to_scan(there))
+        ranges, held = settle(cluster, to_scan(there), self._deadline, self._report)
+        if held:
+            reason = f"{region} cannot be looked through as a whole: {held[0]}"
+            self._found.findings.append(Finding("undecided", "undecides", claim, details={"reason": reason}))
         fit(spark, sum(end - start for start, end in ranges.values()))
         rows = scan(read_records(spark, cluster.connection, ranges).persist(), forbidden).collect()
         return Present(
@@ -292,12 +298,19 @@ class Proof:
             self._samplers[region].start()
 
     def _freeze_cuts(self) -> None:
-        for region in sorted({flow.source for flow in self._found.flows}):
+        regions = sorted({flow.source for flow in self._found.flows})
+        deadline, at = time.monotonic() + self._left_s, datetime.now(UTC)
+        settling = {region: self._threads.submit(self._settle, region, deadline) for region in regions}
+        wait(settling.values())
+        self._left_s = max(0.0, deadline - time.monotonic())
+        for region in regions:
             cluster = self._clusters[region]
             flows = [flow for flow in self._found.flows if flow.source == region]
             topics = self._topics_of(region)
             try:
-                at, ranges = datetime.now(UTC), freeze(cluster, topics)
+                ranges, held = settling[region].result()
+                for flow in flows:
+                    self._found.hold(flow, region, held)
                 last_records, unread = cluster.last_records(ranges, self._timeout_s)
                 configs = cluster.configs(topics)
                 self._found.cuts[region] = Cut(at, ranges, last_records, configs)
@@ -315,6 +328,9 @@ class Proof:
                 for flow in flows:
                     self._found.tell("unreachable", flow.mirror, {"reason": str(error)})
                 self._found.flows = [flow for flow in self._found.flows if flow.source != region]
+
+    def _settle(self, region: str, deadline: float) -> tuple[Ranges, list[Held]]:
+        return settle(self._clusters[region], self._topics_of(region), deadline, self._report)
 
     def _find_what_is_hidden(self) -> None:
         """Finds the topics that may be there or not, because the right to see them is missing."""
@@ -391,6 +407,7 @@ class Proof:
         return [Flow(mirror, name, names[name]) for name in covered if name not in here]
 
     def _wait_for_mirrors(self) -> None:
+        self._deadline = time.monotonic() + self._left_s
         waiting = {key: self._threads.submit(self._wait_for, mirror) for key, mirror in self._mirrors().items()}
         for key, mirror in self._mirrors().items():
             try:
@@ -505,6 +522,13 @@ class Proof:
         return away
 
     def _freeze(self, flows: Sequence[Flow]) -> Frozen:
+        for region in sorted({flow.target for flow in flows}):
+            # What a mirror has committed behind somebody's open transaction is there, and cannot be read.
+            own = [flow for flow in flows if flow.target == region]
+            topics = {flow.target_topic for flow in own}
+            _, held = settle(self._clusters[region], topics, self._deadline, self._report)
+            for flow in own:
+                self._found.hold(flow, region, held)
         return Frozen.freeze(flows, self._clusters, self._since, self._found.archives()).fetch()
 
     def _compare_with_retries(

@@ -21,6 +21,8 @@ _SAID = {
 }
 _MOST = 5
 """Ranges of records in a sentence."""
+_MOST_HOLDERS = 3
+"""Open transactions in a sentence."""
 Details = Mapping[str, Any]
 
 
@@ -181,6 +183,20 @@ def _stray_topic(details: Details) -> str:
     )
 
 
+def _held_back(details: Details) -> str:
+    partitions = details["partitions"]
+    first = partitions[0]
+    where = f"partition {first['partition']}" if len(partitions) == 1 else f"{len(partitions):,} partitions"
+    stable = f" {first['last_stable_offset']:,}" if len(partitions) == 1 else ""
+    holders = list(dict.fromkeys(one["holder"] for one in partitions if one["holder"]))
+    more = f" and {len(holders) - _MOST_HOLDERS} more" if len(holders) > _MOST_HOLDERS else ""
+    return (
+        f"in {details['region']}, up to {details['count']:,} records of {where} are behind the last stable "
+        f"offset{stable}, and no consumer of committed records gets them"
+        + (f": {'; '.join(holders[:_MOST_HOLDERS])}{more}" if holders else "")
+    )
+
+
 def _latency_by_hop(details: Details) -> str:
     hops = ", ".join(f"{hop['region']} {hop['p50']:,}" for hop in details["hops"])
     return f"milliseconds since a record was produced in {details['source']}, half of them within: {hops}"
@@ -228,6 +244,7 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
         "partition {partition}: at most {count:,} records may have been deleted at the source before they were mirrored"
     ),
     "compacted": "what is missing of a compacted topic with other writers cannot be told from what they replaced",
+    "held_back": _held_back,
     "not_compared": "{reason}",
     "only_at_target": _only_at_target,
     "other_writer": _other_writer,

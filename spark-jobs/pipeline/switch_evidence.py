@@ -11,6 +11,7 @@ from kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from loosehanger.clients.positions import Looker
+from loosehanger.clients.transactions import Held
 from loosehanger.errors import LabError
 from loosehanger.ledger import LedgerEntry, ledger_files, read_entries
 from loosehanger.model.claims import Claim
@@ -20,10 +21,10 @@ from loosehanger.model.origins import event_topic
 from loosehanger.model.record import PROVER, Lab
 from loosehanger.model.recovery import Recovery, recovery
 from pipeline.clusters import Cluster, number_of
-from pipeline.cuts import freeze
+from pipeline.cuts import settle
 from pipeline.reading import Ranges, read_records
 from pipeline.session import fit
-from pipeline.switches import Island, Kept, Moved, is_behind, islands, kept, moved
+from pipeline.switches import Island, Kept, Moved, count, is_behind, islands, kept, moved
 
 _LOOK_S = 0.5
 
@@ -93,6 +94,8 @@ def look(
             lab.mirrors,
             every,
             [fence for fence in groups.values() if fence.target == region],
+            time.monotonic() + timeout_s,
+            report,
         )
         for region in lab.clusters
     }
@@ -103,16 +106,29 @@ def look(
     def given_up(entry: LedgerEntry) -> bool:
         return wiped_ms is not None and entry.until <= wiped_ms and entry.cluster not in alive
 
+    of_producers = {
+        name: kept(
+            [*ledgers[name], *processed],
+            [island for region in regions for island in found[region].islands],
+            _latest(found[region].beginnings for region in regions),
+            given_up,
+        )
+        for name, regions in producers.items()
+    }
+    for claim in claims:
+        name = claim.subject.get("producer", "")
+        gone = {(key.topic, key.partition) for key in of_producers[name].lost} if name in of_producers else set()
+        held = [
+            f"{region}: {one}"
+            for region in producers.get(name, ())
+            for one in found[region].held
+            if (event_topic(lab.mirrors, one.topic), one.partition) in gone
+        ]
+        if held:
+            lost = sum(map(count, of_producers[name].lost.values()))
+            untold[claim.id] = f"{lost:,} acknowledged records cannot be read anywhere, and may be in {held[0]}"
     return Switch(
-        kept={
-            name: kept(
-                [*ledgers[name], *processed],
-                [island for region in regions for island in found[region].islands],
-                _latest(found[region].beginnings for region in regions),
-                given_up,
-            )
-            for name, regions in producers.items()
-        },
+        kept=of_producers,
         groups={
             group: moved(
                 every,
@@ -143,6 +159,8 @@ class _Read:
     """The same, each with its place for the group."""
     beginnings: Mapping[tuple[str, int], int]
     """As the function of that name has them."""
+    held: tuple[Held, ...] = ()
+    """What open transactions hold back: it is there, and cannot be read."""
 
 
 def _read(
@@ -151,10 +169,13 @@ def _read(
     mirrors: Sequence[Mirror],
     entries: Sequence[LedgerEntry],
     fences: Sequence[Fence],
+    deadline: float,
+    report: Callable[[str], None],
 ) -> _Read:
     try:
         wanted = {entry.topic for entry in entries}
-        ranges = freeze(cluster, [topic for topic in cluster.topics() if event_topic(mirrors, topic) in wanted])
+        topics = [topic for topic in cluster.topics() if event_topic(mirrors, topic) in wanted]
+        ranges, held = settle(cluster, topics, deadline, report)
         fit(spark, sum(end - start for start, end in ranges.values()))
         cluster_id = cluster.id()
         records = read_records(spark, cluster.connection, ranges)
@@ -165,7 +186,7 @@ def _read(
         }
         plain = next(iter(by_group.values()), None)
         everything = _of_events(mirrors, islands(records)) if plain is None else plain
-        return _Read(cluster_id, everything, by_group, beginnings(cluster, mirrors, ranges))
+        return _Read(cluster_id, everything, by_group, beginnings(cluster, mirrors, ranges), tuple(held))
     finally:
         cluster.close()
 
