@@ -148,6 +148,11 @@ class ClusterView:
         if self._client is not None and time.monotonic() - self._used > IDLE_S:
             self._thread.submit(self._forget)
 
+    def drop(self) -> None:
+        """Closes the client, whose connections a closed link has ended: a new one need not wait to try them again."""
+        if self._client is not None:
+            self._thread.submit(self._forget)
+
     def close(self) -> None:
         """Ends the thread and its client."""
         self._thread.submit(self._forget)

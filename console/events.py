@@ -73,6 +73,8 @@ async def messages(
     told = ""
     try:
         while alive():
+            for one in chosen:
+                one.live.keep_going()  # It ends where a link is closed, and the link may be open again.
             taken, dropped = [], 0
             for _, viewer in viewers:
                 arrived, lost = viewer.take()

@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -200,10 +200,12 @@ class Live:
     Args:
         region: its name.
         connection: the console's way in.
+        closed: why the region cannot be reached from here; empty while it can.
     """
 
-    def __init__(self, region: str, connection: Connection) -> None:
+    def __init__(self, region: str, connection: Connection, closed: Callable[[], str] = str) -> None:
         self.region = region
+        self._closed = closed
         self._connection = connection
         self._lock = threading.Lock()
         self._viewers: list[Viewer] = []
@@ -225,7 +227,10 @@ class Live:
         """
         with self._lock:
             self._wanted_until = max(self._wanted_until, time.monotonic() + seconds)
-            if self._thread is None and not self._closing.is_set():
+            if closed := self._closed():
+                self.problem = closed
+            elif self._thread is None and not self._closing.is_set():
+                self.problem = ""
                 self._thread = threading.Thread(target=self._run, name=f"live-{self.region}", daemon=True)
                 self._thread.start()
 
@@ -282,7 +287,9 @@ class Live:
         with self._lock:
             if self._viewers:
                 self._wanted_until = time.monotonic() + LINGER_S
-            if self._closing.is_set() or time.monotonic() > self._wanted_until:
+            closed = self._closed()
+            if closed or self._closing.is_set() or time.monotonic() > self._wanted_until:
+                self.problem = closed or self.problem
                 self._thread, self._rates, self._firsts, self._ends = None, Rates(), {}, {}
                 self._recent.clear()
                 return False

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.cluster import prepare_clients
-from console.models import Position
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.stalled import Stands
 from loosehanger.errors import LabError
@@ -18,6 +18,21 @@ if TYPE_CHECKING:
 
 FRESH_S = 5.0
 IDLE_S = 60.0
+STALE_S = 20.0
+"""How long a look is shown when no newer one comes."""
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class MirrorReading:
+    """A mirror's positions at one source and, read just before them, where that source ended: one moment."""
+
+    positions: Mapping[Partition, int | None]
+    """The last offset that it has copied of each partition; None before the first."""
+    ends: Mapping[Partition, int] | None = None
+    """None for a mirror that copies nothing, since its workers do not answer: what is there now waits for it."""
+    at: float | None = None
+    """When, in seconds since the epoch; None for now."""
 
 
 class Losses:
@@ -32,26 +47,44 @@ class Losses:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="losses")
         self.stands = Stands()
         self._source: LossWatch | None = None
-        self._known: dict[str, dict[str, Danger]] = {}
-        self._looks: dict[str, tuple[float, Future[None]]] = {}
+        self._known: dict[str, tuple[float, dict[str, Danger]]] = {}
+        """What came of each mirror's last look, and when, on the monotonic clock."""
+        self._looks: dict[str, tuple[float, float | None, Future[None]]] = {}
+        """The last look at each mirror: when it was asked for, the moment of its reading, and the look itself."""
         self._asked = 0.0
 
-    def of(self, mirror: str, positions: Sequence[Position]) -> dict[str, Danger]:
+    def of(self, mirror: str, reading: MirrorReading) -> dict[str, Danger]:
         """How each topic of a mirror stands, as of some seconds ago; nothing before the first look.
 
         Args:
             mirror: tells it from the source's other mirrors.
-            positions: how far it has come.
+            reading: how far it has come.
         """
         self._asked = time.monotonic()
-        looked, look = self._looks.get(mirror, (0.0, None))
-        if look is None or (look.done() and self._asked - looked > FRESH_S):
-            self._looks[mirror] = self._asked, self._thread.submit(self._look, mirror, list(positions))
-        return self._known.get(mirror, {})
+        looked, moment, look = self._looks.get(mirror, (0.0, None, None))
+        news = reading.at is None or reading.at != moment
+        if look is None or (look.done() and news and self._asked - looked > FRESH_S):
+            self._looks[mirror] = self._asked, reading.at, self._thread.submit(self._look, mirror, reading)
+        at, known = self._known.get(mirror, (0.0, {}))
+        return known if self._asked - at < STALE_S else {}
+
+    def aged(self, mirror: str) -> dict[str, Danger]:
+        """What waited for a mirror at the last look, and is older by now: for a source that cannot be asked."""
+        at, known = self._known.get(mirror, (0.0, {}))
+        passed = time.monotonic() - at
+        return {
+            topic: replace(
+                danger,
+                age_s=danger.age_s + passed if danger.age_s is not None else None,
+                loss_in_s=max(danger.loss_in_s - passed, 0.0) if danger.loss_in_s is not None else None,
+            )
+            for topic, danger in known.items()
+            if danger.behind or danger.gone
+        }
 
     def looks(self) -> list[Future[None]]:
         """The looks that are under way."""
-        return [look for _, look in self._looks.values() if not look.done()]
+        return [look for _, _, look in self._looks.values() if not look.done()]
 
     def close_if_idle(self) -> None:
         """Closes the clients when nobody has asked for a while."""
@@ -63,7 +96,7 @@ class Losses:
         self._thread.submit(self._forget)
         self._thread.shutdown(wait=False)
 
-    def _look(self, mirror: str, positions: list[Position]) -> None:
+    def _look(self, mirror: str, reading: MirrorReading) -> None:
         prepare_clients()
         from kafka import TopicPartition
 
@@ -71,15 +104,14 @@ class Losses:
 
         if self._source is None:
             self._source = LossWatch(self._connection)
-        # Before the first record there is no position.
-        wanted = {TopicPartition(p.topic, p.partition): p.offset if p.offset >= 0 else None for p in positions}
+        wanted = {TopicPartition(*place): offset for place, offset in reading.positions.items()}
+        ends = None if reading.ends is None else {TopicPartition(*place): end for place, end in reading.ends.items()}
         try:
-            found = self._source.look(wanted, whose=mirror)
+            found = self._source.look(wanted, whose=mirror, now=reading.at, ends=ends)
             self.stands.read(mirror, found, time.monotonic())
-            self._known[mirror] = by_topic(found)
+            self._known[mirror] = time.monotonic(), by_topic(found)
         except (LabError, KeyError, ValueError):
-            self.stands.keep(mirror, {(place.topic, place.partition): last for place, last in wanted.items()},
-                             time.monotonic())  # fmt: skip
+            self.stands.keep(mirror, reading.positions, time.monotonic())
             # Whether the source answers is told where it is asked for its topics.
             self._known.pop(mirror, None)
 

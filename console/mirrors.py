@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from console.cluster import UnreachableError
+from console.losses import MirrorReading
 from console.models import Connector, Health, Mirror, Position, Task
 from console.settings import ConnectAccess
 from loosehanger.clients.stalled import drops, found_s
@@ -26,15 +27,20 @@ Offsets = Callable[[str], Mapping[tuple[str, int], tuple[int, int]]]
 """The first and the end offset of each partition of a region."""
 T = TypeVar("T")
 Action = Literal["pause", "resume", "restart"]
-FRESH_S, STALE_S = 2.5, 10.0
+FRESH_S, STALE_S = 2.5, 20.0
 """When to look again, and how long the last look will do while the next one is under way: Connect takes its time, for
 it reads its topic of offsets anew for every question."""
-TIMEOUT_S = 5.0
+TIMEOUT_S = 15.0
+"""A worker that has not answered within this time is busy; one that refuses the connection is down."""
 RATE_WINDOW_S = 10.0
 MOST_TRACE = 20_000
 REMEMBERED_S = 30.0
 """How long a failure is told after it: Connect forgets it with the next start, after which the task may fail again."""
 SOURCE_CONNECTOR = "MirrorSourceConnector"
+
+
+class SlowWorkerError(UnreachableError):
+    """A mirror's workers did not answer in time."""
 
 
 class MirrorMakerView:
@@ -63,6 +69,7 @@ class MirrorMakerView:
         self._seen: dict[str, deque[tuple[float, int]]] = {}
         self._failures: dict[tuple[str, int | None], tuple[float, str]] = {}
         self._last: list[Connector] = []
+        self._readings: dict[str, MirrorReading] = {}
 
     async def state(self) -> Mirror:
         """Connectors, tasks and positions, as of some seconds ago; that nobody answers is a state as well."""
@@ -81,6 +88,22 @@ class MirrorMakerView:
     def last(self) -> list[Connector]:
         """Its connectors when its workers answered last, and how far they are behind by now: nothing has moved them."""
         return [self._measured(one, self._offsets(one.reads)) for one in self._last]
+
+    def reading(self, connector: Connector, *, answers: bool) -> MirrorReading | None:
+        """How far a source connector has come; None where the source's end offsets are not known.
+
+        Args:
+            connector: one of its own.
+            answers: whether its workers answer; else it stands where it was when they did.
+        """
+        if answers:
+            return self._readings.get(connector.name)
+        offsets = self._offsets(connector.reads)
+        return MirrorReading(_waiting(self.name, connector, offsets)) if offsets else None
+
+    def forget(self) -> None:
+        """Drops what its workers said, but not where its connectors were; an answer under way is too late."""
+        self._known = self._look = None
 
     async def act(self, connector: str, action: Action) -> None:
         """Pauses, resumes or restarts a connector, its tasks too.
@@ -101,6 +124,13 @@ class MirrorMakerView:
             found = await asyncio.get_running_loop().run_in_executor(self._thread, self._state)
         except UnreachableError as error:
             self._seen.clear()
+            busy = isinstance(error, SlowWorkerError)
+            advice = (
+                "it is busy, or it hangs. If it stays like this, ./lab status shows its process and log"
+                if busy
+                else "its worker is down or still starting, and is started again by itself. If it stays like this, "
+                "./lab status tells why, and whether spec.replicas is 0"
+            )
             found = Mirror(
                 region=self.region,
                 name=self.name,
@@ -108,11 +138,11 @@ class MirrorMakerView:
                 connectors=[],
                 latency_ms_p50=None,
                 latency_ms_p99=None,
-                health="bad",
-                explanation=f"{error}; its worker is down or still starting, and is started again by itself. "
-                "If it stays like this, ./lab status tells why, and whether spec.replicas is 0",
+                health="warning" if busy else "bad",
+                explanation=f"{error}; {advice}",
             )
-        self._known, self._looked = found, time.monotonic()
+        if self._look is asyncio.current_task():  # else it was dropped meanwhile
+            self._known, self._looked = found, time.monotonic()
         return found
 
     def _state(self) -> Mirror:
@@ -135,7 +165,7 @@ class MirrorMakerView:
         kind = config.get("connector.class", "").rpartition(".")[2]
         source = config.get("source.cluster.alias", "")
         # The end first: what is written in between is not counted as lag.
-        offsets = self._offsets(self._named(source))
+        at, offsets = time.time(), self._offsets(self._named(source))
         positions = self._positions(name, source) if kind == SOURCE_CONNECTOR else []
         found = Connector(
             name=name,
@@ -165,24 +195,22 @@ class MirrorMakerView:
             drops=drops(config),
             found_s=None if math.isinf(found := found_s(config)) else found,
         )
+        if kind == SOURCE_CONNECTOR and offsets:
+            ends = {place: end for place, (_, end) in offsets.items()}
+            self._readings[name] = MirrorReading(_waiting(self.name, found, offsets), ends, at)
+        else:
+            self._readings.pop(name, None)
         return self._measured(found, offsets)
 
     def _measured(self, connector: Connector, offsets: Mapping[tuple[str, int], tuple[int, int]]) -> Connector:
         """With how far it is behind, where that can be told: by all of a partition that it has copied nothing of."""
         if connector.kind != SOURCE_CONNECTOR or not offsets:
             return connector
-        from loosehanger.model.topic_rules import selected_topics
-
-        copied = {(p.topic, p.partition): p.offset for p in connector.positions}
-        try:
-            selected = set(selected_topics(described(self.name, connector), {topic for topic, _ in offsets}))
-        except WrongUseError:
-            selected = set()
         lags: dict[str, int] = {}
-        for (topic, partition), (first, end) in offsets.items():
-            if topic in selected or (topic, partition) in copied:
-                behind = end - 1 - copied.get((topic, partition), first - 1)
-                lags[topic] = lags.get(topic, 0) + max(0, behind)
+        for (topic, partition), last in _waiting(self.name, connector, offsets).items():
+            first, end = offsets[topic, partition]
+            behind = end - 1 - (first - 1 if last is None else last)
+            lags[topic] = lags.get(topic, 0) + max(0, behind)
         return connector.model_copy(update={"lag": sum(lags.values()), "lags": lags})
 
     def _trace(self, part: tuple[str, int | None], status: dict[str, Any], now: float) -> str:
@@ -223,7 +251,7 @@ class MirrorMakerView:
         self._ask(lambda rest: rest.act(connector, action))
 
     def _ask(self, question: Callable[[Rest], T]) -> T:
-        from loosehanger.clients.connect import ConnectError, Rest
+        from loosehanger.clients.connect import ConnectError, Rest, SlowError
 
         if self._rest is None:
             access = self._access
@@ -232,8 +260,26 @@ class MirrorMakerView:
             )
         try:
             return question(self._rest)
+        except SlowError as error:
+            raise SlowWorkerError(
+                f"{self.region}: {self.name}: its worker did not answer within {TIMEOUT_S:.0f} s"
+            ) from error
         except ConnectError as error:
             raise UnreachableError(f"{self.region}: {self.name}: {error}") from error
+
+
+def _waiting(
+    mirror: str, connector: Connector, offsets: Mapping[tuple[str, int], tuple[int, int]]
+) -> dict[tuple[str, int], int | None]:
+    """The partitions that a connector copies, of those there are, with the last offset that it has copied of each."""
+    from loosehanger.model.topic_rules import selected_topics
+
+    copied = {(p.topic, p.partition): p.offset for p in connector.positions}
+    try:
+        selected = set(selected_topics(described(mirror, connector), {topic for topic, _ in offsets}))
+    except WrongUseError:
+        selected = set()
+    return {place: copied.get(place) for place in offsets if place[0] in selected or place in copied}
 
 
 def explain(region: str, mirror: str, connectors: list[Connector]) -> tuple[Health, str]:

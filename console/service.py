@@ -21,10 +21,10 @@ from console.models import (
     Flow,
     Flows,
     Groups,
+    Health,
     Messages,
     Mirror,
     Mirrors,
-    Position,
     RegionState,
     Row,
     Search,
@@ -32,6 +32,7 @@ from console.models import (
     Topic,
     Topics,
 )
+from console.reach import Reach
 from console.search import Asked, Found, Searcher
 from console.settings import RegionSettings, Settings
 from console.stalls import Stalls, key_of
@@ -81,10 +82,12 @@ class Now:
 class RegionView:
     """One region: its cluster, its reader, its mirrors."""
 
-    def __init__(self, settings: RegionSettings, offsets: Offsets, named: Callable[[str], str]) -> None:
+    def __init__(
+        self, settings: RegionSettings, offsets: Offsets, named: Callable[[str], str], closed: Callable[[], str]
+    ) -> None:
         self.name = settings.name
         self.cluster = ClusterView(settings.name, settings.connection)
-        self.live = Live(settings.name, settings.connection)
+        self.live = Live(settings.name, settings.connection, closed)
         self.losses = Losses(settings.connection)
         self.searcher = Searcher(settings.name, settings.connection)
         self.mirrors = {
@@ -112,13 +115,28 @@ class Service:
         self.routes = settings.routes
         self._aliases = {mirror.source_alias: mirror.source for mirror in self.routes}
         self._aliases |= {mirror.target_alias: mirror.target for mirror in self.routes}
+        self.reach = Reach(settings.lab_home)
+        self._settings = {region.name: region for region in settings.regions}
         self.regions = {region.name: self.region_of(region) for region in settings.regions}
         self._looked = -LINGER_S
         self._stalls = Stalls(settings.lab_home, self._stands)
 
     def region_of(self, settings: RegionSettings) -> RegionView:
         """Makes a region."""
-        return RegionView(settings, self.offsets, self.named)
+        return RegionView(settings, self.offsets, self.named, partial(self.closed, settings.name))
+
+    def closed(self, region: str, mirror: str = "") -> str:
+        """Why a region, or a mirror's workers there, cannot be reached from here: a link is closed. Empty if it is not.
+
+        Args:
+            region: one of this console's.
+            mirror: one that runs there; empty for the region's cluster.
+        """
+        given = self._settings[region]
+        urls = [url for access in given.mirrors if access.mirror == mirror for url in access.urls]
+        state = self.reach.closed(urls if mirror else given.connection.bootstrap_servers)
+        named = f"{region}'s mirror {mirror}" if mirror else region
+        return f"{named} is not reachable from here: the link is {state}" if state else ""
 
     def close(self) -> None:
         """Ends everything."""
@@ -128,7 +146,8 @@ class Service:
     def warm(self) -> None:
         """Somebody is about to look: connects."""
         for region in self.regions.values():
-            region.cluster.warm()
+            if not self.closed(region.name):
+                region.cluster.warm()
 
     def look(self) -> None:
         """Somebody looks: has the regions read, and goes on for a while."""
@@ -270,7 +289,10 @@ class Service:
             WrongUseError: no such topic, or Kafka refuses.
             UnreachableError: no broker answers.
         """
-        await self.region(region).cluster.change(topic, changes)
+        found = self.region(region)
+        if closed := self.closed(region):
+            raise UnreachableError(closed)
+        await found.cluster.change(topic, changes)
         said = ", ".join(f"{n} has its default again" if v is None else f"{n}={v}" for n, v in changes.items())
         return f"{region}: {topic}: {said}"
 
@@ -292,12 +314,22 @@ class Service:
         return Mirrors(mirrors=mirrors, problems=[mirror.explanation for mirror in mirrors if not mirror.answers])
 
     async def _mirrors_of(self, region: RegionView) -> list[Mirror]:
-        mirrors = await asyncio.gather(*(mirror.state() for mirror in region.mirrors.values()))
+        mirrors = await asyncio.gather(*(self._mirror(region, mirror) for mirror in region.mirrors.values()))
         timed = []
         for mirror in mirrors:
             p50, p99 = self._latency(mirror, mirror.connectors)
             timed.append(mirror.model_copy(update={"latency_ms_p50": p50, "latency_ms_p99": p99}))
         return [await self._stalls.judged(mirror) for mirror in timed]
+
+    async def _mirror(self, region: RegionView, mirror: MirrorMakerView) -> Mirror:
+        closed = self.closed(region.name, mirror.name)
+        if not closed:
+            return await mirror.state()
+        mirror.forget()
+        return Mirror(
+            region=region.name, name=mirror.name, answers=False, connectors=[], latency_ms_p50=None,
+            latency_ms_p99=None, health="unknown", explanation=closed,
+        )  # fmt: skip
 
     def _latency(self, mirror: Mirror, connectors: Sequence[Connector]) -> tuple[int | None, int | None]:
         """Median and 99th percentile of what these connectors copy, where this console sees their target."""
@@ -323,6 +355,8 @@ class Service:
         mirrors = self.region(region).mirrors
         if mirror not in mirrors:
             raise UnknownError(f"{region} has no mirror '{mirror}'; it has: {', '.join(mirrors) or 'none'}")
+        if closed := self.closed(region, mirror):
+            raise UnreachableError(closed)
         await mirrors[mirror].act(connector, action)
         return f"{region}: {connector} was told to {action}"
 
@@ -330,13 +364,14 @@ class Service:
         """What every mirror carries, and the regions at its ends."""
         self.look()
         flows = [one.flow for one in await self._flows()]
-        states, problems = await self._everywhere(self._region_state)
-        return Flows(flows=flows, regions=states, problems=problems)
+        states = await asyncio.gather(*map(self._region_state, self.regions.values()))
+        return Flows(flows=flows, regions=states, problems=[])
 
     async def now(self) -> Now:
         """What the past is made from; that it is asked for does not count as somebody's looking."""
         flows = await self._flows()
-        looks = [look for region in self.regions.values() for look in region.losses.looks()]
+        open_ = [region for region in self.regions.values() if not self.closed(region.name)]
+        looks = [look for region in open_ for look in region.losses.looks()]
         if looks:
             # How old the oldest record is that waits, they find out beside what others wait for.
             await asyncio.gather(*map(asyncio.wrap_future, looks), return_exceptions=True)
@@ -369,14 +404,13 @@ class Service:
         rates = target.live.rates(copied) if target and copied else None
         p50, p99 = self._latency(mirror, [connector])
         # Of this flow only: another source of the same mirror may be ill.
+        threats, lag = self._standing(mirror, connector)
+        counted = "counted from where it was when it answered last" if lag is not None else "not known"
         health, explanation = (
             explain(mirror.region, mirror.name, [connector])
             if mirror.answers
-            else (mirror.health, f"{mirror.explanation}. Its lag is counted from where it was when it answered last")
+            else (mirror.health, f"{mirror.explanation}. Its lag is {counted}")
         )
-        source = self.regions.get(connector.reads)
-        copied_to = [*connector.positions, *_unbegun(connector, self.offsets(connector.reads))]
-        threats = source.losses.of(key_of(mirror, connector), copied_to) if source else {}
         dangers = threats.values()
         told = [said for danger in dangers for said in danger.told()]
         if told:
@@ -388,8 +422,8 @@ class Service:
             mirror=mirror.name,
             records_per_s=rates[0] if rates else None,
             bytes_per_s=rates[1] if rates else None,
-            lag=connector.lag,
-            lag_s=max((danger.age_s for danger in dangers if danger.age_s is not None), default=None),
+            lag=lag,
+            lag_s=max((danger.age_s for danger in dangers if danger.age_s is not None), default=None if lag else lag),
             loss_in_s=min((danger.loss_in_s for danger in dangers if danger.loss_in_s is not None), default=None),
             endangered=any(danger.endangered for danger in dangers),
             gone=sum(danger.gone for danger in dangers),
@@ -401,15 +435,41 @@ class Service:
         at = self.regions[mirror.region].mirrors[mirror.name].told
         return FlowNow(flow, connector, copies, dict(threats), at)
 
+    def _standing(self, mirror: Mirror, connector: Connector) -> tuple[dict[str, Danger], int | None]:
+        """What waits for a flow by topic, and how many records that are: of one reading, as far as there is one."""
+        source, key = self.regions.get(connector.reads), key_of(mirror, connector)
+        if source is None:
+            return {}, None
+        hidden = bool(self.closed(source.name))
+        if hidden or self.closed(mirror.region, mirror.name):
+            source.losses.stands.forget(key)
+            # Behind a closed link it may copy on, by another one that is open.
+            ends = [(mirror.region, connector.reads), (mirror.region, connector.writes)]
+            if not any(self.reach.between(*pair) for pair in ends):
+                return {}, None
+        if hidden:
+            found = source.losses.aged(key)
+            return found, sum(danger.behind for danger in found.values()) or None
+        reading = self.regions[mirror.region].mirrors[mirror.name].reading(connector, answers=mirror.answers)
+        found = source.losses.of(key, reading) if reading else {}
+        return found, sum(danger.behind for danger in found.values()) if found else connector.lag
+
     async def _region_state(self, region: RegionView) -> RegionState:
         rates = region.live.rates()
+
+        def away(health: Health, explanation: str) -> RegionState:
+            return RegionState(
+                name=region.name, health=health, explanation=explanation, brokers=None, topics=None, partitions=None,
+                records_per_s=None, bytes_per_s=None,
+            )  # fmt: skip
+
+        if closed := self.closed(region.name):
+            region.cluster.drop()
+            return away("unknown", closed)
         try:
             topics, brokers = await asyncio.gather(region.cluster.topics(), region.cluster.brokers())
         except UnreachableError as error:
-            return RegionState(
-                name=region.name, health="bad", explanation=str(error), brokers=None, topics=None, partitions=None,
-                records_per_s=None, bytes_per_s=None,
-            )  # fmt: skip
+            return away("bad", str(error))
         ill = [topic for topic in topics if topic.health != "good"]
         return RegionState(
             name=region.name,
@@ -462,6 +522,9 @@ class Service:
         """Asks all regions at once: the answers, and why others gave none."""
 
         async def one(region: RegionView) -> T | UnreachableError:
+            if closed := self.closed(region.name):
+                region.cluster.drop()
+                return UnreachableError(closed)
             try:
                 return await ask(region)
             except UnreachableError as error:
@@ -507,16 +570,6 @@ def _lost(mirror: Mirror, route: Route) -> Flow:
         source=route.source, target=route.target, mirror=mirror.name, records_per_s=None, bytes_per_s=None, lag=None,
         latency_ms_p50=None, latency_ms_p99=None, health=mirror.health, explanation=mirror.explanation,
     )  # fmt: skip
-
-
-def _unbegun(connector: Connector, offsets: Mapping[tuple[str, int], tuple[int, int]]) -> list[Position]:
-    """The partitions of which a connector has copied nothing yet: before the first record."""
-    begun = {(one.topic, one.partition) for one in connector.positions}
-    return [
-        Position(topic=topic, partition=number, offset=-1)
-        for topic, number in offsets
-        if topic in connector.lags and (topic, number) not in begun
-    ]
 
 
 def _copies(mirror: Mirror, connector: Connector) -> list[str]:

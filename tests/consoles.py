@@ -23,7 +23,7 @@ from console.app import create_app
 from console.cluster import ClusterView, UnreachableError
 from console.geography import Coordinates
 from console.live import LINGER_S, Live
-from console.losses import Losses
+from console.losses import Losses, MirrorReading
 from console.mirrors import Action, MirrorMakerView, explain
 from console.models import (
     Broker,
@@ -194,6 +194,10 @@ class MadeUpMirror(MirrorMakerView):
             latency_ms_p99=None, health=health, explanation=explanation,
         )  # fmt: skip
 
+    def reading(self, _connector: Connector, *, answers: bool) -> MirrorReading:  # noqa: ARG002 - as the real one has it
+        """What the made-up losses need."""
+        return MirrorReading({})
+
     async def act(self, connector: str, action: Action) -> None:
         """Does it at once."""
         if connector != "europe->here.MirrorSourceConnector":
@@ -258,7 +262,7 @@ class MadeUpLosses(Losses):
         super().__init__(connection)
         self.dangers: dict[str, Danger] = {}
 
-    def of(self, _mirror: str, _positions: Sequence[Position]) -> dict[str, Danger]:
+    def of(self, _mirror: str, _reading: MirrorReading) -> dict[str, Danger]:
         """As it says."""
         return self.dangers
 

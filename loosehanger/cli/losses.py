@@ -120,9 +120,11 @@ class _Looks:
             with Looker(mirror.source, self._connection) as looker:
                 there = looker.topics()
             topics = selected_topics(mirror, there)
-            positions = mirror_positions(self._rest, mirror.connector, mirror.source_alias)
             wanted = [TopicPartition(topic, number) for topic in topics for number in range(there[topic])]
-            found = self._source.look({place: positions.get(place) for place in wanted})
+            # The ends before the positions: what is written between the two is not behind.
+            ends, at = self._source.ends(wanted), time.time()
+            positions = mirror_positions(self._rest, mirror.connector, mirror.source_alias)
+            found = self._source.look({place: positions.get(place) for place in wanted}, now=at, ends=ends)
         except (LabError, OSError, KeyError):
             if running:
                 raise

@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from loosehanger.errors import LabError, WrongUseError
 
 CONTROL = "control.sock"
+ROUTES, SETTINGS = "relay.json", "settings.json"
+"""A relay's files: the ports at which it listens and where they lead, and what was set since it began."""
 CLIENT = "LAB_CLIENT"
 """The environment variable by which a relay tells whose connection it carries."""
 OPEN = "open"
@@ -36,6 +39,32 @@ def link_state(told: Mapping[str, Any]) -> str:
 def relay_folders(home: Path) -> dict[tuple[str, str], Path]:
     """The folder of every relay that a lab has, by the two regions that it connects."""
     return {(path.parents[1].name, path.name): path for path in sorted((home / "regions").glob("*/links/*"))}
+
+
+@dataclass(frozen=True)
+class ClosedLink:
+    """A link that is cut or silent, in one direction at least: no answer comes through it."""
+
+    between: tuple[str, str]
+    state: str
+    """As from ``link_state``."""
+    ports: frozenset[int]
+    """Those at which clients of either region reach the other."""
+
+
+def closed_links(home: Path) -> Iterator[ClosedLink]:
+    """The links of a lab that are closed, by the files of their relays: none of these is asked."""
+    for between, folder in relay_folders(home).items():
+        try:
+            kept = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+            begun = json.loads((folder / ROUTES).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue  # Nothing was ever set, or the link has just been removed.
+        if kept.get("start") != begun.get("start"):
+            continue  # The settings of an earlier set-up, which the relay does not keep.
+        ways = [{"to": way.partition(">")[2], **settings} for way, settings in kept["directions"].items()]
+        if (state := link_state({"refused": kept["refused"], "directions": ways})) != OPEN:
+            yield ClosedLink(between, state, frozenset(route["port"] for route in begun["routes"]))
 
 
 def wanted_change(

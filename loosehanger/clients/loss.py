@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -125,8 +126,21 @@ class LossWatch:
                 client.close()
         self._admin = self._consumer = None
 
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Reads the end offset of each partition: before the mirror's positions, to which they then belong.
+
+        Raises:
+            LabError: the cluster does not answer, or refuses.
+        """
+        with self._reaching():
+            return self._offsets(partitions, OffsetSpec.LATEST)
+
     def look(
-        self, positions: Mapping[TopicPartition, int | None], whose: object = "", now: float | None = None
+        self,
+        positions: Mapping[TopicPartition, int | None],
+        whose: object = "",
+        now: float | None = None,
+        ends: Mapping[TopicPartition, int] | None = None,
     ) -> list[Exposure]:
         """How far a mirror is behind.
 
@@ -134,20 +148,34 @@ class LossWatch:
             positions: of each partition that it copies the last offset that was copied; None before the first. They
                 were asked before this.
             whose: tells one mirror of this source from another, between looks.
-            now: the wall clock, in seconds.
+            now: the wall clock, in seconds; with ``ends``, when those were read.
+            ends: the partitions' end offsets, read just before the positions: a record that came later does not count
+                as waiting. None for a mirror that copies nothing meanwhile, for which all that is there now waits.
 
         Raises:
             LabError: the cluster does not answer, or refuses.
         """
+        with self._reaching():
+            return list(self._look(positions, whose, time.time() if now is None else now, ends or {}))
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
         try:
-            return list(self._look(positions, whose, time.time() if now is None else now))
+            yield
         except (KafkaError, OSError) as error:
             self.close()
             where = ",".join(self._connection.bootstrap_servers)
             raise LabError(f"{where} {explain(error, self._connection.username)}") from error
 
-    def _look(self, positions: Mapping[TopicPartition, int | None], whose: object, now: float) -> Iterator[Exposure]:
-        starts, ends = self._offsets(positions, OffsetSpec.EARLIEST), self._offsets(positions, OffsetSpec.LATEST)
+    def _look(
+        self,
+        positions: Mapping[TopicPartition, int | None],
+        whose: object,
+        now: float,
+        bounds: Mapping[TopicPartition, int],
+    ) -> Iterator[Exposure]:
+        starts, latest = self._offsets(positions, OffsetSpec.EARLIEST), self._offsets(positions, OffsetSpec.LATEST)
+        ends = {place: min(bounds.get(place, end), end) for place, end in latest.items()}
         following = {place: -1 if last is None else last for place, last in positions.items()}
         waiting = {
             place: (max(last + 1, starts[place]), ends[place])
@@ -177,7 +205,8 @@ class LossWatch:
                 end,
                 behind=end - first.offset if first else 0,
                 gone=gone,
-                made_again=position is not None and position >= end,
+                # Only the end that is read after the position can show that.
+                made_again=position is not None and position >= latest[place],
                 oldest=first.offset if first else None,
                 unread=place in unread,
             )

@@ -80,6 +80,10 @@ class Positions:
         connect = Connect(mirror) if mirror.connect else None
         source, due = LossWatch(self._source_of(mirror)), 0.0
         while not self._ended.is_set():
+            looking = time.monotonic() >= due
+            # Before the positions: what is written between the two is not behind.
+            ends = self._ends(mirror, source) if looking else None
+            now = time.time()
             try:
                 found = connect.progress() if connect else MirrorProgress(UNKNOWN)
             except Exception:
@@ -88,20 +92,36 @@ class Positions:
             self._found[mirror.id] = found
             if found.state not in NOT_ASKED:
                 self._last[mirror.id] = found
-            if time.monotonic() >= due:
+            if looking:
                 due = time.monotonic() + _REST_S
                 # One whose workers are away stands still: where it was last is where it is.
-                self._exposures[mirror.id] = self._look(mirror, self._last.get(mirror.id), source)
+                if found.state in NOT_ASKED:
+                    ends, now = None, time.time()
+                self._exposures[mirror.id] = self._look(mirror, self._last.get(mirror.id), source, ends, now)
             self._ended.wait(_SOON_S)
             if not self._ended.is_set():
                 self._wanted.wait(_REST_S - _SOON_S)
         source.close()
 
-    def _look(self, mirror: Mirror, found: MirrorProgress | None, source: LossWatch) -> list[Exposure]:
+    def _ends(self, mirror: Mirror, source: LossWatch) -> dict[TopicPartition, int] | None:
+        try:
+            return source.ends(self._partitions_of(mirror))
+        except (LabError, KeyError):
+            return None
+
+    def _look(
+        self,
+        mirror: Mirror,
+        found: MirrorProgress | None,
+        source: LossWatch,
+        ends: Mapping[TopicPartition, int] | None,
+        now: float,
+    ) -> list[Exposure]:
         if found is None:
             return []
+        wanted = {place: found.positions.get(place) for place in self._partitions_of(mirror)}
         try:
-            return source.look({place: found.positions.get(place) for place in self._partitions_of(mirror)})
+            return source.look(wanted, now=now, ends=ends)
         except (LabError, KeyError):
             # A source that is away, or a topic that has just gone: the rounds tell of both, and a warning stands.
             return self._exposures.get(mirror.id, [])

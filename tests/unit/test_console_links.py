@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.consoles import Browser, running, settings
+from console.live import Live
+from console.settings import ConnectAccess
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.loss import Danger
+from tests.consoles import Browser, Running, running, settings
 
 from .test_relay import Link, Server, echo, received
 
@@ -99,6 +106,116 @@ def test_the_map_has_links_with_what_they_do_and_buttons(browser: Browser, link:
     link.process.wait()
     assert "it does not answer" in page(browser).lower().replace("the link does", "it does")
     link.start()
+
+
+@pytest.fixture
+def beyond(tmp_path: Path, link: Link) -> Iterator[Running]:
+    """A control room that reaches North America, and the mirror there, through the link."""
+    here, there = settings("europe", "north-america", lab_home=tmp_path).regions
+    address = f"127.0.0.1:{link.port}"
+    access = ConnectAccess("mm2", (f"https://{address}",))
+    there = replace(there, connection=Connection((address,)), mirrors=(access,))
+    with running(settings("europe", "north-america", lab_home=tmp_path, regions=(here, there))) as console:
+        yield console
+
+
+def change(browser: Browser, action: str) -> None:
+    """Changes the link."""
+    answer = browser.change("PATCH", LINK, json={"action": action})
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize(("action", "state"), [("cut", "cut"), ("silent", "silent")])
+def test_what_is_behind_a_closed_link_is_grey_and_not_asked(
+    beyond: Running, monkeypatch: pytest.MonkeyPatch, action: str, state: str
+) -> None:
+    browser, region = beyond.browser(), beyond.service.regions["north-america"]
+    waiting = Danger("LH.ORDERS", 5, 90.0, None, "", None, None, endangered=False, gone=0, made_again=False)
+    beyond.service.regions["europe"].losses.dangers = {"LH.ORDERS": waiting}
+    mirror = region.mirrors["mm2"]
+    (connector,) = asyncio.run(mirror.state()).connectors
+    monkeypatch.setattr(mirror, "last", lambda: [connector])
+
+    def health() -> tuple[set[str], set[str]]:
+        told = browser.get("/api/flows").json()
+        return {flow["health"] for flow in told["flows"]}, {one["health"] for one in told["regions"]}
+
+    assert health() == ({"good"}, {"good"})
+    change(browser, action)
+
+    async def asked(*_: object) -> None:
+        pytest.fail("it was asked")
+
+    with monkeypatch.context() as closed:
+        for name in ("topics", "brokers", "groups", "settings", "change"):
+            closed.setattr(region.cluster, name, asked)
+        for name in ("state", "act"):
+            closed.setattr(mirror, name, asked)
+        told = browser.get("/api/flows").json()
+        (flow,) = told["flows"]
+        assert flow["health"] == "unknown"
+        why = f"north-america's mirror mm2 is not reachable from here: the link is {state}"
+        assert flow["explanation"] == f"{why}. Its lag is counted from where it was when it answered last"
+        assert (flow["lag"], flow["lag_s"]) == (5, 90), "what waits goes on to grow old"
+        (there,) = [one for one in told["regions"] if one["name"] == "north-america"]
+        assert (there["health"], there["brokers"]) == ("unknown", None)
+        assert there["explanation"] == f"north-america is not reachable from here: the link is {state}"
+        (shown,) = browser.get("/api/mirrors").json()["mirrors"]
+        assert (shown["health"], shown["explanation"]) == ("unknown", why)
+        assert browser.get("/api/topics").json()["problems"] == [there["explanation"]]
+        for path in ("/api/groups", "/api/brokers", "/api/search?topic=LH.ORDERS"):
+            assert browser.get(path).json()["problems"] == [there["explanation"]], path
+        answer = browser.change(
+            "PATCH", "/api/regions/north-america/topics/LH.ORDERS/settings", json={"settings": {"retention.ms": "1"}}
+        )
+        assert (answer.status_code, answer.json()["detail"]) == (503, there["explanation"])
+        answer = browser.change("POST", f"/api/regions/north-america/mirrors/mm2/connectors/{connector.name}/pause")
+        assert (answer.status_code, answer.json()["detail"]) == (503, why)
+        assert "down" not in page(browser)
+    change(browser, "heal")
+    assert health() == ({"good"}, {"good"})
+
+
+def test_a_mirror_that_may_copy_on_beside_a_closed_link_has_no_lag_that_is_known(
+    beyond: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, mirror = beyond.browser(), beyond.service.regions["north-america"].mirrors["mm2"]
+    (connector,) = asyncio.run(mirror.state()).connectors
+    monkeypatch.setattr(mirror, "last", lambda: [connector.model_copy(update={"lag": 5})])
+    monkeypatch.setattr(beyond.service.reach, "between", lambda *_: "")
+    change(browser, "cut")
+    (flow,) = browser.get("/api/flows").json()["flows"]
+    assert (flow["lag"], flow["lag_s"], flow["health"]) == (None, None, "unknown")
+    assert flow["explanation"].endswith("Its lag is not known")
+
+
+def test_a_source_behind_a_closed_link_keeps_what_waited(beyond: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser, europe = beyond.browser(), beyond.service.regions["europe"]
+    closed = "europe is not reachable from here: the link is cut"
+    monkeypatch.setattr(beyond.service, "closed", lambda region, *_: closed if region == "europe" else "")
+    monkeypatch.setattr(beyond.service.reach, "between", lambda *_: "cut")
+    waited = Danger("LH.ORDERS", 5, 90.0, None, "", None, None, endangered=False, gone=0, made_again=False)
+    europe.losses._known["north-america/europe->here.MirrorSourceConnector"] = (time.monotonic() - 30, {"A": waited})
+    (flow,) = browser.get("/api/flows").json()["flows"]
+    assert flow["lag"] == 5
+    assert flow["lag_s"] >= 120
+
+
+def test_a_reader_ends_at_a_closed_link_and_begins_again_behind_it() -> None:
+    closed, live = "", Live("europe", Connection(("127.0.0.1:1",)), lambda: closed)
+    closed = "europe is not reachable from here: the link is cut"
+    live.keep_going()
+    assert (live.problem, live._thread) == (closed, None)
+    closed = ""
+    live.keep_going()
+    thread = live._thread
+    assert thread
+    assert live.problem != "europe is not reachable from here: the link is cut"
+    closed = "europe is not reachable from here: the link is silent"
+    thread.join(60)
+    assert not thread.is_alive()
+    assert live.problem == closed
+    live.close()
 
 
 def test_without_a_lab_on_this_machine_there_are_no_links() -> None:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from itertools import combinations, pairwise, permutations, product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from kafka import TopicPartition
 
 from console.geography import Coordinates
 from console.jobs import BusyError, Jobs
+from console.losses import Losses, MirrorReading
 from console.mirrors import SOURCE_CONNECTOR, MirrorMakerView, explain
 from console.models import Connector, Flow, Task
 from console.scenario import read_scenario
 from console.settings import ConnectAccess
 from console.views import LABEL, LABEL_LINE, arc, charts, label, lines, places_of
-from loosehanger.clients.connect import ConnectError
+from loosehanger.clients import loss
+from loosehanger.clients.connect import ConnectError, Rest
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.loss import Exposure
 from loosehanger.model.topic_rules import IDENTITY_POLICY
 from loosehanger.paths import ROOT
 from tests.samples import aggregates
@@ -94,6 +100,103 @@ def test_lag_is_a_number_at_all_times_of_what_is_not_begun_and_of_a_mirror_that_
     assert asyncio.run(mirror.state()).connectors == []
     offsets[("LH.A", 0)] = (0, 500)
     assert [(one.lag, one.records_per_s) for one in mirror.last()] == [(498, None)]
+
+
+def test_a_reading_has_the_ends_from_before_the_positions_and_all_that_the_mirror_copies() -> None:
+    offsets = {("LH.A", 0): (0, 10), ("LH.A", 1): (5, 7), ("other", 0): (0, 99)}
+    access = ConnectAccess(mirror="mm2", urls=("https://a",), username="", password="", ca_file=None)
+    mirror = MirrorMakerView("north-america", access, lambda _: offsets)
+
+    class Busy(Worker):
+        def positions(self, *_: str) -> dict[tuple[str, int], int]:
+            nonlocal offsets
+            offsets = {place: (first, end + 5) for place, (first, end) in offsets.items()}
+            return {("LH.A", 0): 12}
+
+    worker = Busy()
+    mirror._rest = worker  # type: ignore[assignment]
+    (found,) = asyncio.run(mirror.state()).connectors
+    reading = mirror.reading(found, answers=True)
+    assert reading
+    assert reading.positions == {("LH.A", 0): 12, ("LH.A", 1): None}
+    assert (reading.ends or {})["LH.A", 0] == 10
+    assert reading.at
+    assert found.lags == {"LH.A": 2}, "what came after the ends does not wait"
+    gone = mirror.reading(found, answers=False)
+    assert gone == MirrorReading({("LH.A", 0): 12, ("LH.A", 1): None}), "all that is there now waits for it"
+    offsets = {}
+    assert mirror.reading(found, answers=False) is None
+
+
+def test_a_look_at_losses_takes_one_reading_and_grows_old_where_nothing_can_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[tuple[object, ...]] = []
+
+    class Source:
+        def __init__(self, _: object) -> None:
+            """It needs no connection."""
+
+        def look(self, positions: object, *, whose: str, now: float | None, ends: object) -> list[Exposure]:
+            looks.append((positions, whose, now, ends))
+            return [Exposure("A", 0, 4, 0, 10, behind=5, age_s=20.0, loss_in_s=3.0)]
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    monkeypatch.setattr(loss, "LossWatch", Source)
+    losses = Losses(Connection(("x:1",)))
+    reading = MirrorReading({("A", 0): 4}, {("A", 0): 10}, 1000.0)
+    try:
+        losses.of("m", reading)
+        for look in losses.looks():
+            look.result(60)
+        assert losses.of("m", reading)["A"].age_s == 20
+        place = TopicPartition("A", 0)
+        assert looks == [({place: 4}, "m", 1000.0, {place: 10})]
+        at, known = losses._known["m"]
+        losses._known["m"] = at - 100, known
+        assert losses.of("m", reading) == {}, "it is no news any more"
+        aged = losses.aged("m")["A"]
+        assert aged.age_s
+        assert aged.age_s >= 120
+        assert (aged.behind, aged.loss_in_s) == (5, 0)
+    finally:
+        losses.close()
+
+
+def test_a_worker_that_is_slow_is_busy_and_one_that_refuses_is_down() -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{server.getsockname()[1]}"
+    access = ConnectAccess(mirror="mm2", urls=(url,), username="", password="", ca_file=None)
+    mirror = MirrorMakerView("europe", access)
+    mirror._rest = Rest((url,), timeout_s=0.5, rebalance_s=0)
+    with server:
+        found = asyncio.run(mirror.state())
+        assert (found.answers, found.health) == (False, "warning")
+        assert "it is busy" in found.explanation
+    mirror.forget()
+    found = asyncio.run(mirror.state())
+    assert (found.answers, found.health) == (False, "bad")
+    assert "its worker is down or still starting" in found.explanation
+
+
+def test_an_answer_that_comes_too_late_is_not_kept() -> None:
+    access = ConnectAccess(mirror="mm2", urls=("https://a",), username="", password="", ca_file=None)
+    mirror = MirrorMakerView("north-america", access)
+    worker = Worker()
+    worker.away = True
+    mirror._rest = worker  # type: ignore[assignment]
+
+    async def run() -> bool:
+        looking = asyncio.ensure_future(mirror.state())
+        await asyncio.sleep(0)
+        mirror.forget()  # the link was cut meanwhile
+        await looking
+        worker.away = False
+        return (await mirror.state()).answers
+
+    assert asyncio.run(run())
 
 
 @pytest.mark.parametrize(

@@ -178,3 +178,25 @@ def test_what_could_not_be_read_in_time_is_what_was_read_before_as_long_as_it_wa
         assert (lost.oldest, lost.behind, lost.age_s, lost.unread) == (50, 50, 1050, True)
     moved = look(watch, 60, 1200)
     assert (moved.oldest, moved.unread) == (None, True)
+
+
+def test_what_came_after_the_ends_were_read_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = looking(monkeypatch, Source(0, 120, **kept(HOUR)))
+    ends = {PLACE: 100}
+    (all_copied,) = watch.look({PLACE: 99}, now=100, ends=ends)
+    assert (all_copied.behind, all_copied.age_s, all_copied.end) == (0, None, 100)
+    (ahead,) = watch.look({PLACE: 110}, now=100, ends=ends)
+    assert (ahead.behind, ahead.age_s, ahead.made_again) == (0, None, False), "it has copied what came since"
+    (behind,) = watch.look({PLACE: 89}, now=100, ends=ends)
+    assert (behind.behind, behind.age_s) == (10, 10)
+    (again,) = watch.look({PLACE: 130}, now=100, ends={PLACE: 200})
+    assert again.made_again
+
+
+def test_the_ends_of_a_cluster_that_is_away_are_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(0, 7)
+    watch = looking(monkeypatch, source)
+    assert watch.ends([PLACE]) == {PLACE: 7}
+    source.away = True
+    with pytest.raises(LabError, match="x:1"):
+        watch.ends([PLACE])

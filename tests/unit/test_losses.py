@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,6 +60,9 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
+    def time(self) -> float:
+        return self.now
+
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
@@ -74,12 +77,24 @@ class World:
         self.position: Callable[[float], int] = lambda _: 7
         self.fails: Callable[[float], str] = lambda _: ""
         self.unread = False
+        self.asked: list[str] = []
 
     def connectors(self) -> dict[str, Any]:
         status = {"connector": {"state": self.state}, "tasks": [{"id": 0, "state": self.state}]}
         return {"c": {"info": {"config": self.config}, "status": status}}
 
-    def look(self, positions: Mapping[TopicPartition, int | None]) -> list[Exposure]:
+    def ends(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        self.asked.append("ends")
+        return dict.fromkeys(wanted, 99)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        self.asked.append("positions")
+        return {TopicPartition("LH.A", 0): self.position(self.clock.now)}
+
+    def look(
+        self, positions: Mapping[TopicPartition, int | None], *, now: float, ends: Mapping[TopicPartition, int]
+    ) -> list[Exposure]:
+        assert (now, [*ends.values()]) == (self.clock.now, [99])
         if reason := self.fails(self.clock.now):
             raise LabError(reason)
         (position,) = positions.values()
@@ -114,9 +129,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     monkeypatch.setattr(losses, "LossWatch", lambda _: found)
     monkeypatch.setattr(losses, "Looker", lambda *_: found)
     monkeypatch.setattr(losses, "Rest", SimpleNamespace(of=lambda *_, **__: found))
-    monkeypatch.setattr(
-        losses, "mirror_positions", lambda *_: {TopicPartition("LH.A", 0): found.position(found.clock.now)}
-    )
+    monkeypatch.setattr(losses, "mirror_positions", lambda *_: found.positions())
     return found
 
 
@@ -144,6 +157,11 @@ def test_status_does_not_wait_for_a_mirror_that_moves(world: World) -> None:
     world.position = lambda now: int(now)
     assert standing().state == ""
     assert world.clock.now <= 1002
+
+
+def test_the_ends_are_read_before_the_positions(world: World) -> None:
+    standing()
+    assert world.asked[:2] == ["ends", "positions"]
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,11 @@ from kafka import TopicPartition
 from loosehanger.clients.connection import Connection
 from loosehanger.model.claims import claims_of
 from loosehanger.model.mirror import Mirror
-from pipeline import canary, watching
+from pipeline import canary, mirror_positions, watching
 from pipeline.clusters import NoAnswerError
 from pipeline.continuity import Folder
 from pipeline.mirror_positions import Positions
+from pipeline.mirrors import UNKNOWN, MirrorProgress
 from pipeline.outlines import CONTENT
 from pipeline.watch_display import told_of
 from pipeline.watching import Options, Reading, Scope, Watch, scope_of
@@ -191,6 +192,45 @@ def rounds(watch: Watch, count: int = 2) -> None:
     """So many of them."""
     for _ in range(count):
         watch.round()
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_what_a_mirror_is_behind_is_of_one_moment(monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
+    place, asked, looks = TopicPartition("LH.A", 0), list[str](), list[Any]()
+    progress = MirrorProgress("RUNNING", positions={place: 9})
+
+    class Source:
+        def __init__(self, _: object) -> None:
+            """It needs no connection."""
+
+        def ends(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
+            asked.append("ends")
+            return dict.fromkeys(wanted, 10)
+
+        def look(self, positions: dict[TopicPartition, int | None], *, now: float, ends: object) -> list[Any]:
+            looks.append((positions, ends, now > 0))
+            found.end()
+            return []
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    class Worker:
+        def __init__(self, _: object) -> None:
+            """It needs no address."""
+
+        def progress(self) -> MirrorProgress:
+            asked.append("positions")
+            return progress if answers else MirrorProgress(UNKNOWN)
+
+    monkeypatch.setattr(mirror_positions, "LossWatch", Source)
+    monkeypatch.setattr(mirror_positions, "Connect", Worker)
+    mirror = replace(MIRROR, connect={"url": "x"})
+    found = Positions([mirror], lambda _: Connection(("x:1",)), lambda _: [place])
+    found._last[mirror.id] = progress
+    found._ask(mirror)
+    assert asked == ["ends", "positions"]
+    assert looks == [({place: 9}, {place: 10} if answers else None, True)]
 
 
 def test_records_are_in_flight_until_they_are_copied_and_missing_if_they_were_passed(

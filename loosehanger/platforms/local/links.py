@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from loosehanger.clients.links import ROUTES
 from loosehanger.files import remove_folder, write_file
 from loosehanger.model.applications import prover_region
 from loosehanger.model.link_settings import OneWay
@@ -23,8 +24,6 @@ from . import processes
 from .processes import Process
 from .region import LocalRegion
 from .relay import Route
-
-FILE = "relay.json"
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,10 @@ class Link:
         regions = [self.region.name, self.other.name]
         own = {f"{one}>{other}": asdict(way) for (one, other), way in start.items() if {one, other} == set(regions)}
         text = json.dumps({"regions": regions, "routes": [asdict(route) for route in found], "start": own}, indent=1)
-        write_file(self.folder / FILE, text)
+        write_file(self.folder / ROUTES, text)
         process = Process(
             name=self.process_name,
-            command=[sys.executable, "-P", "-m", processes.RELAY_MODULE, FILE],
+            command=[sys.executable, "-P", "-m", processes.RELAY_MODULE, ROUTES],
             priority=processes.RELAY,
             directory=self.folder,
             environment={"PYTHONPATH": self.region.python_path},

@@ -30,12 +30,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loosehanger.clients.links import CLIENT, CONTROL
+from loosehanger.clients.links import CLIENT, CONTROL, SETTINGS
 from loosehanger.errors import WrongUseError
 from loosehanger.files import write_file
 from loosehanger.model.link_settings import OneWay
 
-SETTINGS = "settings.json"
 OTHERS = "others"
 """Whoever has no such variable."""
 LOOPBACK = "127.0.0.1"
