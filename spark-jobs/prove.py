@@ -79,6 +79,12 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--examples", type=_count, default=5, metavar="N", help="differences of each kind to show (default 5)"
     )
+    parser.add_argument(
+        "--configs",
+        choices=("judge", "report", "ignore"),
+        help="whether topics' settings that differ disprove, are only reported, or are not looked at "
+        "(judge; between two clusters of your own report)",
+    )
     parser.add_argument("--report", type=caller_path, metavar="FILE", help="write a page for people (HTML)")
     parser.add_argument("--junit", type=caller_path, metavar="FILE", help="write a report for CI (JUnit's XML)")
     two = parser.add_argument_group("two clusters of your own, in place of the lab's regions")
@@ -119,6 +125,7 @@ def main() -> int:
             _report,
             options.since,
             while_moving=options.while_moving,
+            configs=options.configs,
             allow_same_cluster=options.allow_same_cluster,
         )
         evidence = proof.run()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pipeline.clusters import Cluster, Config
 
@@ -21,6 +22,11 @@ EXCLUDED = frozenset(
         "min.insync.replicas",
     }
 )
+Handling = Literal["judge", "report", "ignore"]
+"""What a difference in a topic's settings means: it disproves, it is reported, or it is not looked for."""
+_TOPIC, _PARTITIONS = "topic", "partitions"
+STRUCTURE = (_TOPIC, _PARTITIONS)
+"""What is compared beside settings: whether the topic is there, and its number of partitions."""
 _RECHECK_S = 1.0
 
 
@@ -77,6 +83,11 @@ def config_differences(source: Cluster, target: Cluster, topics: Mapping[str, st
         time.sleep(_RECHECK_S)
 
 
+def considered(differences: Sequence[Difference], handling: Handling) -> list[Difference]:
+    """Those of a topic's differences that are looked for. A topic that is missing always is."""
+    return [entry for entry in differences if handling != "ignore" or entry.name == _TOPIC]
+
+
 def _differences(source: Cluster, target: Cluster, topics: Mapping[str, str]) -> Settings:
     partitions_there = target.topics()
     partitions_here = source.topics()
@@ -88,7 +99,7 @@ def _differences(source: Cluster, target: Cluster, topics: Mapping[str, str]) ->
     for topic in here:
         mirrored = topics[topic]
         if mirrored not in partitions_there:
-            differences[topic] = [Difference("topic", topic, None)]
+            differences[topic] = [Difference(_TOPIC, topic, None)]
             continue
         count, count_there = partitions_here[topic], partitions_there[mirrored]
         lacking = [
@@ -100,7 +111,7 @@ def _differences(source: Cluster, target: Cluster, topics: Mapping[str, str]) ->
             unknown[topic] = " and ".join(lacking)
         found = [] if lacking else compare_configs(configs_here[topic], configs_there[mirrored])
         if count != count_there:
-            found.append(Difference("partitions", str(count), str(count_there)))
+            found.append(Difference(_PARTITIONS, str(count), str(count_there)))
         if found:
             differences[topic] = found
     return differences, unknown

@@ -13,7 +13,7 @@ from loosehanger.clients.transactions import Held
 from loosehanger.model.claims import Claim
 from loosehanger.model.mirror import Mirror
 from pipeline.comparison import Counts
-from pipeline.configurations import Difference
+from pipeline.configurations import Difference, Handling
 from pipeline.cuts import Cut
 from pipeline.findings import Finding, Weight
 from pipeline.flows import Flow, FlowId, MirrorId
@@ -40,6 +40,8 @@ class Evidence:
     progress: dict[MirrorId, MirrorProgress] = field(default_factory=dict)
     counts: dict[FlowId, Counts] = field(default_factory=dict)
     configs: dict[FlowId, list[Difference]] = field(default_factory=dict)
+    handling: Handling = "judge"
+    """What a difference in settings means."""
     latencies: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     histories: dict[FlowId, History] = field(default_factory=dict)
     """What offsets tell of records that neither side has."""

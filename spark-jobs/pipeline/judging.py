@@ -11,6 +11,7 @@ from typing import Any
 
 from loosehanger.model.claims import OF_LEDGERS, Claim, Kind
 from pipeline.comparison import Counts
+from pipeline.configurations import STRUCTURE, Difference
 from pipeline.cuts import is_compacted
 from pipeline.evidence import Evidence
 from pipeline.findings import Finding, Verdict, Weight, verdict_of
@@ -90,9 +91,24 @@ def _copy(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iter
         yield from _archive(claim, flow)
         yield from _other_writers(claim, flow, evidence)
         for entry in evidence.configs.get(flow.id, ()):
-            difference = {"name": entry.name, "source": entry.source, "target": entry.target}
-            yield Finding("config_difference", "disproves", claim.id, flow.id, details=difference)
+            if evidence.handling == "judge" or entry.name in STRUCTURE:
+                difference = {"name": entry.name, "source": entry.source, "target": entry.target}
+                yield Finding("config_difference", "disproves", claim.id, flow.id, details=difference)
         yield from _shortfalls(claim, flow, evidence)
+    if evidence.handling == "report":
+        yield from _reported_settings(claim, evidence)
+
+
+def _reported_settings(claim: Claim, evidence: Evidence) -> Iterator[Finding]:
+    """The settings that differ, each difference once with all its topics: a provider's defaults differ for all."""
+    topics: dict[Difference, list[str]] = {}
+    for flow in flows_of(claim, evidence):
+        for entry in evidence.configs.get(flow.id, ()):
+            if entry.name not in STRUCTURE:
+                topics.setdefault(entry, []).append(flow.topic)
+    for entry, those in sorted(topics.items(), key=lambda item: (item[0].name, item[1])):
+        difference = {"name": entry.name, "source": entry.source, "target": entry.target, "topics": those}
+        yield Finding("settings_differ", "informs", claim.id, details=difference)
 
 
 def _contains(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from loosehanger.model.topic_rules import idle_patterns, named_topics, selected_
 from loosehanger.paths import lab_home
 from pipeline.clusters import Cluster, NoAnswerError
 from pipeline.comparison import compare
-from pipeline.configurations import Settings, config_differences
+from pipeline.configurations import Handling, Settings, config_differences, considered
 from pipeline.cuts import Cut, Frozen, freeze, is_compacted, settle
 from pipeline.evidence import Evidence
 from pipeline.external import EXTERNAL, wait_for_arrival
@@ -57,6 +57,8 @@ class Proof:
         report: takes a line that says what is being done.
         since: records older than this are left out.
         while_moving: the bound begins anew whenever a mirror has come closer.
+        configs: what a difference in topics' settings means; by default it is judged in a lab, and reported between two
+            clusters of the user's own, where providers set what they like.
         allow_same_cluster: two clusters of the user's own may have the same id.
     """
 
@@ -70,6 +72,7 @@ class Proof:
         since: datetime | None = None,
         *,
         while_moving: bool = False,
+        configs: Handling | None = None,
         allow_same_cluster: bool = False,
     ) -> None:
         self._lab = lab
@@ -91,7 +94,8 @@ class Proof:
         """The mirrors whose source and target answered."""
         self._threads = ThreadPoolExecutor(max_workers=16)
         self._start_spark = start_spark
-        self._found = Evidence(claims=lab.claims, since=since)
+        default: Handling = "report" if lab.platform == EXTERNAL else "judge"
+        self._found = Evidence(claims=lab.claims, since=since, handling=configs or default)
 
     def run(self) -> Evidence:
         """Carries the proof out, in the order of its argument.
@@ -590,7 +594,8 @@ class Proof:
                     self._found.cannot_tell(flow, f"what was deleted at the source cannot be found out: {cause(error)}")
 
     def _start_comparing_configs(self) -> dict[MirrorId, Future[Settings]]:
-        timeout_s = min(self._timeout_s, _CONFIG_TIMEOUT_S)
+        # What is not judged need not become equal.
+        timeout_s = min(self._timeout_s, _CONFIG_TIMEOUT_S) if self._found.handling == "judge" else 0.0
         return {
             key: self._threads.submit(self._compare_configs, mirror, timeout_s)
             for key, mirror in self._mirrors().items()
@@ -625,7 +630,7 @@ class Proof:
                     continue
                 # Of a topic that cannot be seen, the only difference would be that it is not there.
                 if flow.topic in different and flow.id not in self._hidden:
-                    self._found.configs[flow.id] = different[flow.topic]
+                    self._found.configs[flow.id] = considered(different[flow.topic], self._found.handling)
                 if flow.topic in unknown and flow.id not in self._found.untold:
                     self._found.tell("settings_unknown", flow, {"lacks": unknown[flow.topic]})
 

@@ -131,6 +131,14 @@ def _config_difference(details: Details) -> str:
     return f"{details['name']} differs: {', '.join(sides)}"
 
 
+def _settings_differ(details: Details) -> str:
+    topics = details["topics"]
+    of = f"topic {topics[0]}"
+    if len(topics) > 1:
+        of = f"{len(topics)} topics ({', '.join(topics[:_MOST])}{', …' if len(topics) > _MOST else ''})"
+    return f"{_config_difference(details)}, of {of}; not judged"
+
+
 def _no_topics(details: Details) -> str:
     excluded = f", without '{details['exclude']}'" if details["exclude"] else ""
     return (
@@ -248,6 +256,7 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     "not_compared": "{reason}",
     "only_at_target": _only_at_target,
     "other_writer": _other_writer,
+    "settings_differ": _settings_differ,
     "settings_unknown": "neither its settings nor what retention has deleted can be judged: {lacks}",
     "topic_made_again": ("partition {partition}: the topic seems to have been made again at the source: {reason}"),
     # Of mirrors.

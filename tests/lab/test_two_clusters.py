@@ -258,6 +258,20 @@ def test_a_topic_that_may_not_be_seen_is_neither_missing_nor_copied(broker: Brok
     assert {flow["topic"]: flow["verdict"] for flow in document["flows"]} == {"seen": "proved", "unseen": "proved"}
 
 
+def test_settings_of_another_provider_are_reported(broker: Broker, spark: SparkSession) -> None:
+    create(broker, "provided", retention_ms="36000000")
+    for name in ("provided", "old.provided"):
+        write(broker, name, range(5))
+    client = broker.admin()
+    client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "old.provided", {"retention.ms": "72000000"})])
+    client.close()
+    document = prove(broker, spark, "provided")
+    assert (document["verdict"], document["notes"]) == (
+        "proved",
+        ["retention.ms differs: source 36000000, target 72000000, of topic provided; not judged"],
+    )
+
+
 def test_one_cluster_is_not_compared_with_itself(broker: Broker, spark: SparkSession) -> None:
     create(broker, "same", copied=False)
     write(broker, "same", range(5))

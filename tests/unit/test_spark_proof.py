@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -28,6 +29,7 @@ from loosehanger.model.record import Lab, Region
 from pipeline import cuts, files, proof, session
 from pipeline.clusters import Cluster, Config, NoAnswerError
 from pipeline.comparison import Counts
+from pipeline.configurations import Difference, Handling
 from pipeline.cuts import Frozen
 from pipeline.external import two_clusters
 from pipeline.flows import Flow, FlowId
@@ -460,6 +462,56 @@ def test_a_topic_that_is_named_and_left_out_leaves_it_open(foreign: Foreign, lab
     document, _ = run(replace(lab, regions=regions))
     assert document["verdict"] == "proved"
     assert "europe's topic b is not compared, though mirror to-na names it" in document["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("handling", "verdict", "differences"),
+    [
+        (None, "disproved", {"a": ["partitions", "retention.ms"], "b": ["topic"], "c": ["retention.ms"]}),
+        ("judge", "disproved", {"a": ["partitions", "retention.ms"], "b": ["topic"], "c": ["retention.ms"]}),
+        ("ignore", "disproved", {"b": ["topic"]}),
+    ],
+)
+def test_settings_are_judged_reported_or_left_aside(
+    foreign: Foreign,
+    lab: Lab,
+    monkeypatch: pytest.MonkeyPatch,
+    handling: Handling | None,
+    verdict: str,
+    differences: dict[str, list[str]],
+) -> None:
+    waits: list[float] = []
+
+    def differ(_: Any, __: Any, ___: Any, timeout_s: float) -> Any:
+        waits.append(timeout_s)
+        retention = Difference("retention.ms", "1", "2")
+        return {
+            "a": [Difference("partitions", "1", "2"), retention],
+            "b": [Difference("topic", "b", None)],
+            "c": [retention],
+        }, {}
+
+    monkeypatch.setattr(proof, "config_differences", differ)
+    document = judge(
+        Proof(foreign("a,b,c"), lambda _: SPARK, 9, 5, lambda _: None, configs=handling).run(), "test", 1.0
+    )
+    assert document["verdict"] == verdict
+    found = {flow["topic"]: [entry["name"] for entry in flow["config_differences"]] for flow in document["flows"]}
+    assert {topic: names for topic, names in found.items() if names} == differences
+    # The default differs: a provider's settings are not judged, a lab's are.
+    disproved = {flow["topic"] for flow in document["flows"] if flow["verdict"] == "disproved"}
+    assert disproved == {None: {"a", "b"}, "judge": {"a", "b", "c"}, "ignore": {"b"}}[handling]
+    assert waits == [9 if handling == "judge" else 0]
+    if handling is None:
+        _, verdicts = run(lab)
+        assert verdicts["disproved"] == {f"{topic} {target}" for topic in "abc" for target in ("na", "sa")}
+
+
+def test_the_option_about_settings_has_three_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert prove.arguments().parse_args(["--configs", "ignore"]).configs == "ignore"
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with pytest.raises(SystemExit):
+        prove.arguments().parse_args(["--configs", "no"])
 
 
 class TestMain:

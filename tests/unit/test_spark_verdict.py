@@ -104,6 +104,27 @@ def test_a_changed_configuration_disproves() -> None:
     assert document["totals"]["config_differences"] == 1
 
 
+def test_settings_that_are_only_reported_disprove_nothing() -> None:
+    found = evidence()
+    others = [replace(FLOW, topic=f"LH.{number}", target_topic=f"LH.{number}") for number in range(6)]
+    found.flows += others
+    found.handling = "report"
+    for flow in (FLOW, *others):
+        found.configs[flow.id] = [Difference("retention.ms", "1", "2")]
+    found.configs[FLOW.id] = [*found.configs[FLOW.id], Difference("segment.bytes", "5", None)]
+    document = judge(found, "s", 1.0)
+    assert (document["verdict"], document["reasons"]) == ("proved", [])
+    assert document["notes"] == [
+        "retention.ms differs: source 1, target 2, of 7 topics (LH.ORDERS, LH.0, LH.1, LH.2, LH.3, …); not judged",
+        "segment.bytes differs: source 5, target not set, of topic LH.ORDERS; not judged",
+    ]
+    assert document["totals"]["config_differences"] == 8
+    # These are no settings of a provider's.
+    found.configs[FLOW.id] = [Difference("partitions", "3", "6"), Difference("topic", "LH.ORDERS", None)]
+    document = judge(found, "s", 1.0)
+    assert (document["verdict"], len(document["reasons"])) == ("disproved", 2)
+
+
 def test_records_deleted_at_the_target_are_named() -> None:
     document = judge(evidence(missing=1, truncated={0: 7}), "s", 1.0)
     assert document["reasons"][1] == (
