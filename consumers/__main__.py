@@ -171,7 +171,11 @@ def main(arguments: Sequence[str] | None = None, prog: str = PROGRAM) -> int:
         LabError: wrong use, or the cluster cannot be read.
     """
     options = read_arguments(sys.argv[1:] if arguments is None else arguments, os.environ, prog)
-    connection = Connection.from_properties(options.config) if options.config else Connection.from_environment()
+    connection = (
+        Connection.from_properties(options.config, os.environ, _tell)
+        if options.config
+        else Connection.from_environment()
+    )
     stop = _Stop(patient=options.group is not None)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     selection = Selection(tuple(options.topic), options.pattern)

@@ -254,7 +254,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         LabError: wrong use, or the run failed.
     """
     options = parser(os.environ).parse_args(arguments)
-    connection = Connection.from_properties(options.config) if options.config else Connection.from_environment()
+    connection = (
+        Connection.from_properties(options.config, os.environ, say) if options.config else Connection.from_environment()
+    )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

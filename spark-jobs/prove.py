@@ -191,7 +191,7 @@ def _two_clusters(options: argparse.Namespace) -> Lab | None:
         raise WrongUseError("--policy default and --source-alias go together")
     return two_clusters(
         options.source_config, options.target_config, options.topics, options.policy or "identity",
-        options.source_alias or "source",
+        options.source_alias or "source", _report,
     )  # fmt: skip
 
 

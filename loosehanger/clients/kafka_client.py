@@ -26,8 +26,10 @@ from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.errors import (
     Cancelled,
     CorruptRecordError,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    NodeNotReadyError,
     SaslAuthenticationFailedError,
     for_code,
 )
@@ -99,6 +101,8 @@ def repair() -> None:
         Fetcher.PartitionRecords._unpack_records = _with_tolerance(Fetcher.PartitionRecords._unpack_records)
     if not hasattr(KafkaConnectionManager._do_bootstrap, "repairs"):
         KafkaConnectionManager._do_bootstrap = _with_the_reason(KafkaConnectionManager._do_bootstrap)
+    if not hasattr(KafkaConnectionManager._build_transport, "repairs"):
+        KafkaConnectionManager._build_transport = _with_the_address(KafkaConnectionManager._build_transport)
     for client in (KafkaConsumer, KafkaAdminClient):
         if not hasattr(client.__init__, "repairs"):
             client.__init__ = _leaving_nothing(client.__init__)
@@ -114,6 +118,10 @@ def repair() -> None:
         KafkaConsumer._fetch_all_topic_metadata = _within_a_request(KafkaConsumer._fetch_all_topic_metadata)
     if not hasattr(ConsumerCoordinator.need_rejoin, "repairs"):
         ConsumerCoordinator.need_rejoin = _until_it_has_joined(ConsumerCoordinator.need_rejoin)
+
+
+class AdvertisedAddressError(KafkaConnectionError):  # type: ignore[misc]
+    """A broker that cannot be reached at the address that it advertises."""
 
 
 def cluster_id(client: Any) -> str:
@@ -134,6 +142,8 @@ def explain(error: Exception, user: str | None) -> str:
         return f"refuses user '{user or 'anonymous'}': {str(error).rsplit(': ', 1)[-1]}"
     if isinstance(error, UnreadableError):
         return f"has a record that cannot be read: {error}"
+    if isinstance(error, AdvertisedAddressError):
+        return f"answers, but {error.args[0]}"
     lines = str(error).strip().splitlines()
     return f"does not answer ({lines[0] if lines else type(error).__name__})"
 
@@ -379,6 +389,39 @@ def _with_the_reason(bootstrap: Callable[..., Awaitable[bool]]) -> Callable[...,
 
     do_bootstrap.repairs = bootstrap  # type: ignore[attr-defined]
     return do_bootstrap
+
+
+def cause_of(error: Exception, client: Any) -> Exception:
+    """What keeps a client from the cluster: while it waits to try again, it only says that no broker is ready."""
+    unreached: Exception | None = getattr(getattr(client, "_manager", None), "unreached", None)
+    return unreached if unreached and isinstance(error, (NodeNotReadyError, KafkaTimeoutError)) else error
+
+
+def _with_the_address(build: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Repairs connecting: kafka-python 3.0.12 does not name the broker that it cannot reach.
+
+    The first broker answers at the address that the user gave. It says where the brokers are, and each later connection
+    goes there: an address that is right inside the cluster's network only is the most frequent fault of all.
+    """
+
+    async def build_transport(self: Any, node: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            built = await build(self, node, *arguments, **options)
+        except KafkaError as error:
+            given = {(broker.host, broker.port) for broker in self.cluster.bootstrap_brokers()}
+            if (node.host, node.port) in given:
+                raise
+            reason = str(error.args[0]) if error.args else type(error).__name__
+            self.unreached = AdvertisedAddressError(
+                f"broker {node.node_id} advertises the address {node.host}:{node.port} (advertised.listeners), "
+                f"which cannot be reached from here: {reason}"
+            )
+            raise self.unreached from error
+        self.unreached = None
+        return built
+
+    build_transport.repairs = build  # type: ignore[attr-defined]
+    return build_transport
 
 
 def _leaving_nothing(init: Callable[..., None]) -> Callable[..., None]:

@@ -14,7 +14,7 @@ from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, OffsetSpec, T
 from kafka.errors import KafkaError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
 from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import explain, topic_configs
+from loosehanger.clients.kafka_client import cause_of, explain, topic_configs
 from loosehanger.clients.transactions import Held, held_back
 from loosehanger.model.record import Region
 
@@ -299,7 +299,7 @@ class Cluster:
             topics = ", ".join(sorted(map(str, error.args[0]))) if error.args and error.args[0] else "a topic"
             raise NoAnswerError(f"{self.region}: {self.lacks('Read', topics)}") from error
         except (KafkaError, OSError) as error:
-            said = explain(error, self.connection.username)
+            said = explain(cause_of(error, self._admin), self.connection.username)
             raise NoAnswerError(f"{self.region}: the cluster {said}") from error
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,21 @@ _FIRST_STEP = 1000
 _REPORT_S = 5.0
 
 
+@dataclass(frozen=True)
+class _Side(Region):
+    """A cluster of the user's own, whose client properties may have placeholders."""
+
+    def connection(self, user: str) -> Connection:
+        return Connection.from_properties(self.clients[user], os.environ)
+
+
 def two_clusters(
-    source: Path, target: Path, topics: str, policy: str = "identity", source_alias: str = "source"
+    source: Path,
+    target: Path,
+    topics: str,
+    policy: str = "identity",
+    source_alias: str = "source",
+    report: Callable[[str], object] | None = None,
 ) -> Lab:
     """A lab of two regions, ``source`` and ``target``, and one mirror that nothing is known of.
 
@@ -37,12 +52,13 @@ def two_clusters(
         topics: which topics, by their names at the source: a list of regular expressions, as MM2 has it.
         policy: ``identity``, or ``default`` where the target's names have the source's alias before them.
         source_alias: that alias.
+        report: takes warnings about what has no effect in the files.
 
     Raises:
         WrongUseError: a file or a setting that cannot be used.
     """
     for path in (source, target):
-        Connection.from_properties(path)
+        Connection.from_properties(path, os.environ, report)
     mirror = Mirror(
         *(EXTERNAL, source_alias, "target", "source", "target", policy, "."),
         topics=topics,
@@ -51,8 +67,8 @@ def two_clusters(
         connect={},
     )
     selected_topics(mirror, ())  # refuses what is no list of regular expressions
-    regions = {
-        name: Region(name, name, {USER: path}, {}, (mirror,) if name == "target" else ())
+    regions: dict[str, Region] = {
+        name: _Side(name, name, {USER: path}, {}, (mirror,) if name == "target" else ())
         for name, path in (("source", source), ("target", target))
     }
     return Lab(f"{source.stem} → {target.stem}", EXTERNAL, "", regions)

@@ -22,7 +22,9 @@ from kafka.admin import (
 )
 from kafka.errors import KafkaError
 
-from loosehanger.clients.connection import SCRAM_LOGIN_MODULE, Connection, format_properties
+from loosehanger.clients.connection import Connection
+from loosehanger.clients.kafka_client import AdvertisedAddressError
+from loosehanger.clients.properties import SCRAM_LOGIN_MODULE, format_properties
 from loosehanger.paths import lab_home
 
 from .conftest import wait_until
@@ -73,8 +75,13 @@ class Broker:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Broker]:
-    """Starts a broker with its data in a folder, and stops it."""
+def running(folder: Path, advertised: str | None = None) -> Iterator[Broker]:
+    """Starts a broker with its data in a folder, and stops it.
+
+    Args:
+        folder: an empty one.
+        advertised: the address that it tells its clients, in place of its own.
+    """
     broker, controller = _free_ports(2)
     properties = folder / "server.properties"
     jaas = f'{SCRAM_LOGIN_MODULE} required username="{_ADMIN}" password="{_PASSWORD}";'
@@ -84,6 +91,7 @@ def running(folder: Path) -> Iterator[Broker]:
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
         "listeners": f"SASL_PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
         "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "advertised.listeners": f"SASL_PLAINTEXT://{advertised or f'127.0.0.1:{broker}'}",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
@@ -119,9 +127,12 @@ def running(folder: Path) -> Iterator[Broker]:
 def _answers(broker: Broker) -> bool:
     try:
         client = broker.admin()
+        client.describe_cluster()
+        client.close()
+    except AdvertisedAddressError:
+        return True
     except (KafkaError, OSError):
         return False
-    client.close()
     return True
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from kafka.admin import ACLOperation, ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 
 from loosehanger.errors import WrongUseError
-from pipeline.clusters import Cluster
+from pipeline.clusters import Cluster, NoAnswerError
 from pipeline.cuts import freeze
 from pipeline.external import two_clusters
 from pipeline.proof import Proof
@@ -280,3 +281,16 @@ def test_one_cluster_is_not_compared_with_itself(broker: Broker, spark: SparkSes
         Proof(lab, lambda _: spark, 3, 5, lambda _: None).run()
     evidence = Proof(lab, lambda _: spark, 3, 5, lambda _: None, allow_same_cluster=True).run()
     assert judge(evidence, lab.scenario, 1.0)["verdict"] == "proved"
+
+
+@pytest.mark.parametrize("advertised", ["127.0.0.1:9", "kafka-0.kafka.invalid:9092"])
+def test_an_advertised_address_that_cannot_be_reached_is_named(tmp_path: Path, advertised: str) -> None:
+    with running(tmp_path, advertised) as started:
+        cluster = Cluster("source", started.connection())
+        with pytest.raises(NoAnswerError) as raised:
+            cluster.topics()
+        cluster.close()
+    assert str(raised.value).startswith(
+        f"source: the cluster answers, but broker 1 advertises the address {advertised} (advertised.listeners), "
+        "which cannot be reached from here: "
+    )

@@ -25,15 +25,19 @@ from kafka.errors import (
     Cancelled,
     KafkaConnectionError,
     KafkaTimeoutError,
+    NodeNotReadyError,
     SaslAuthenticationFailedError,
     UnsupportedCodecError,
 )
 from kafka.net.connection import KafkaConnection as KafkaBrokerConnection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
+from kafka.protocol.metadata import MetadataResponse
 
 from loosehanger.clients import kafka_client
 from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import ClientLog, Tolerant, UnreadableError, prepare
+from loosehanger.clients.kafka_client import ClientLog, Tolerant, UnreadableError, prepare, repair
 from tests.batches import TOPIC, Odd, Sent, batch, consume
 from tests.consoles import NOWHERE
 
@@ -441,6 +445,26 @@ def test_who_finds_no_cluster_is_told_why(
             with pytest.raises(expected) as raised:
                 client(**connection.kafka_python(), bootstrap_timeout_ms=400)
             assert re.fullmatch(said, kafka_client.explain(raised.value, "eve"))
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+def test_an_address_that_a_broker_advertises_is_named(bootstrap: bool) -> None:
+    repair()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = server.getsockname()[1]
+    connection = Connection((f"127.0.0.1:{closed}" if bootstrap else "127.0.0.1:1",))
+    network = NetworkSelector()
+    manager = KafkaConnectionManager(network, **connection.kafka_python())
+    node = MetadataResponse.MetadataResponseBroker(7, "127.0.0.1", closed, None)
+    with pytest.raises(KafkaConnectionError) as raised:
+        network.run(manager._build_transport, node)
+    said = kafka_client.explain(raised.value, "eve")
+    named = f"answers, but broker 7 advertises the address 127.0.0.1:{closed} (advertised.listeners)"
+    assert said.startswith("does not answer" if bootstrap else named)
+    # Until it tries again, the client only says that no broker is ready.
+    waiting = NodeNotReadyError("No node_id provided")
+    cause = kafka_client.cause_of(waiting, SimpleNamespace(_manager=manager))
+    assert cause is (waiting if bootstrap else raised.value)
 
 
 def threads_of(client_id: str) -> list[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from loosehanger.clients.properties import format_properties
 from loosehanger.errors import LabError
 from loosehanger.files import remove_folder, write_file
 from loosehanger.model.applications import ledgers
@@ -164,7 +165,7 @@ def _described(
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": f"{folder}/ca.crt",
         }
-        files[f"{name}.properties"] = "".join(f"{key}={value}\n" for key, value in properties.items())
+        files[f"{name}.properties"] = format_properties(properties)
         clients[name] = f"{folder}/{name}.properties"
     consoles = [
         console for resource in (*found["EventStreams"], *found["Deployment"]) if (console := _web_console(resource))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loosehanger.clients.properties import format_properties
 from loosehanger.files import write_file
 from loosehanger.model.applications import ledgers, prover_region
 from loosehanger.model.documents import Document
@@ -50,7 +51,7 @@ def record(region: LocalRegion, documents: Sequence[Document], topology: Topolog
             "ssl.truststore.location": str(own / "ca.crt"),
         }
         path = own / f"{name}.properties"
-        changed |= write_file(path, "".join(f"{key}={value}\n" for key, value in properties.items()))
+        changed |= write_file(path, format_properties(properties))
         clients[name] = str(path)
     for path in own.glob("*.properties"):
         # Of users that are no longer there.

@@ -14,6 +14,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
+from loosehanger.clients.properties import SCRAM_LOGIN_MODULE, format_properties
 from loosehanger.errors import LabError
 from loosehanger.files import remove_folder, write_file
 from loosehanger.model.resources import JvmOptions, Kafka, KafkaNodePool, Listener, as_text
@@ -270,11 +271,9 @@ class LocalCluster:
             if index > 1:
                 properties |= {
                     f"{prefix}.sasl.enabled.mechanisms": "SCRAM-SHA-512",
-                    f"{prefix}.scram-sha-512.sasl.jaas.config": (
-                        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-                    ),
+                    f"{prefix}.scram-sha-512.sasl.jaas.config": f"{SCRAM_LOGIN_MODULE} required;",
                 }
-        return "".join(f"{key}={value}\n" for key, value in sorted(properties.items()))
+        return format_properties(properties)
 
     @property
     def _hidden(self) -> dict[str, int]:

@@ -27,6 +27,7 @@ from kafka.admin import (
 from kafka.errors import KafkaError
 
 from loosehanger.clients.kafka_client import alter_topic
+from loosehanger.clients.properties import SCRAM_LOGIN_MODULE, LoginModule, format_jaas
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.model.resources import Acl, KafkaTopic, KafkaUser, as_text
 from loosehanger.waiting import wait_for
@@ -142,9 +143,8 @@ def apply_users(cluster: LocalCluster, users: Sequence[KafkaUser]) -> list[str]:
                 name,
                 {
                     "password": password.encode(),
-                    "sasl.jaas.config": (
-                        "org.apache.kafka.common.security.scram.ScramLoginModule required "
-                        f'username="{name}" password="{password}";'
+                    "sasl.jaas.config": format_jaas(
+                        LoginModule(SCRAM_LOGIN_MODULE, {"username": name, "password": password})
                     ).encode(),
                 },
             )

@@ -16,6 +16,7 @@ from typing import Any
 
 from loosehanger.clients.connect import REST_USER, Rest
 from loosehanger.clients.links import CLIENT
+from loosehanger.clients.properties import SCRAM_LOGIN_MODULE, LoginModule, format_jaas, format_properties
 from loosehanger.errors import LabError
 from loosehanger.files import make_folder, remove_folder, write_file
 from loosehanger.model.resources import (
@@ -217,7 +218,7 @@ class LocalMirrorMaker:
             "listeners.https.ssl.truststore.password": store_password,
             "listeners.https.ssl.client.auth": "none",
         }
-        return "".join(f"{key}={value}\n" for key, value in sorted(properties.items()))
+        return format_properties(properties)
 
     def _config_provider(self) -> dict[str, str]:
         return {
@@ -244,9 +245,8 @@ class LocalMirrorMaker:
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.jaas.config": (
-                "org.apache.kafka.common.security.scram.ScramLoginModule required "
-                f'username="{end.authentication.username}" password="{password}";'
+            "sasl.jaas.config": format_jaas(
+                LoginModule(SCRAM_LOGIN_MODULE, {"username": end.authentication.username, "password": password})
             ),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(trust),

@@ -1,0 +1,315 @@
+"""Client properties: Java's file format, JAAS entries, placeholders and PEM, as Kafka's own tools read them.
+
+The one place that reads and writes them. ``connection`` makes a connection of what is read here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from loosehanger.errors import WrongUseError
+
+SCRAM_LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+PLAIN_LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+_BLANKS = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_PLACEHOLDER = re.compile(r"\$\{(?:(?P<provider>[\w-]+):(?P<key>[^}]*)|(?P<variable>[A-Z_][A-Z0-9_]*))\}")
+_JAAS_TOKEN = re.compile(
+    r"""(?P<skip>[\x00-\x20]+|//[^\r\n]*|/\*.*?\*/)
+      |(?P<quoted>"(?:[^"\\\r\n]|\\.)*"|'(?:[^'\\\r\n]|\\.)*')
+      |(?P<word>[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_.$\xa0-\U0010ffff-]*)
+      |(?P<mark>[=;])""",
+    re.VERBOSE | re.DOTALL,
+)
+_JAAS_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_JAAS_ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "r": "\r", "f": "\f", "a": "\a", "v": "\v"}
+_JAAS_FLAGS = ("required", "requisite", "sufficient", "optional")
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]*)-----END CERTIFICATE-----")
+_PEM_WIDTH = 64
+
+# Kafka 4.3's ProducerConfig, ConsumerConfig and AdminClientConfig.
+_KNOWN = frozenset(
+    """
+    acks allow.auto.create.topics auto.commit.interval.ms auto.offset.reset batch.size bootstrap.controllers
+    bootstrap.servers buffer.memory check.crcs client.dns.lookup client.id client.rack compression.gzip.level
+    compression.lz4.level compression.type compression.zstd.level config.providers connections.max.idle.ms
+    default.api.timeout.ms delivery.timeout.ms enable.auto.commit enable.idempotence enable.metrics.push
+    exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id group.instance.id group.protocol
+    group.remote.assignor heartbeat.interval.ms interceptor.classes isolation.level key.deserializer key.serializer
+    linger.ms max.block.ms max.in.flight.requests.per.connection max.partition.fetch.bytes max.poll.interval.ms
+    max.poll.records max.request.size metadata.max.age.ms metadata.max.idle.ms
+    metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters metrics.num.samples
+    metrics.recording.level metrics.sample.window.ms partition.assignment.strategy
+    partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class
+    partitioner.ignore.keys receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms
+    retries retry.backoff.max.ms retry.backoff.ms sasl.client.callback.handler.class sasl.jaas.config
+    sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+    sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+    sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism
+    security.protocol security.providers send.buffer.bytes session.timeout.ms share.acknowledgement.mode
+    share.acquire.mode socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms ssl.cipher.suites
+    ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
+    ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+    ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider ssl.secure.random.implementation
+    ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
+    ssl.truststore.type transaction.timeout.ms transaction.two.phase.commit.enable transactional.id value.deserializer
+    value.serializer
+    """.split()
+)
+_KNOWN_FAMILIES = ("config.providers.", "sasl.kerberos.", "sasl.oauthbearer.")
+# Of clients that rest on librdkafka, with what Java's properties have in their place.
+_LIBRDKAFKA = {
+    "enable.ssl.certificate.verification": "no property of Kafka's turns verification off",
+    "metadata.broker.list": "write bootstrap.servers",
+    "sasl.mechanisms": "write sasl.mechanism",
+    "sasl.password": "write sasl.jaas.config",
+    "sasl.username": "write sasl.jaas.config",
+    "ssl.ca.location": "write ssl.truststore.location, with ssl.truststore.type=PEM",
+    "ssl.ca.pem": "write ssl.truststore.certificates, with ssl.truststore.type=PEM",
+    "ssl.certificate.location": "write ssl.keystore.location",
+    "ssl.key.location": "write ssl.keystore.location",
+}
+
+
+@dataclass(frozen=True)
+class LoginModule:
+    """One JAAS entry. Its options, a password among them, never show in ``repr``."""
+
+    name: str
+    options: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"LoginModule({self.name})"
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Reads a file of properties: UTF-8 if it is valid, else ISO-8859-1; without its byte order mark.
+
+    Raises:
+        WrongUseError: the file cannot be read, or is not a file of properties.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise WrongUseError(f"{path}: cannot be read ({error.strerror})") from error
+    return parse_properties(_decoded(data, path), str(path))
+
+
+def parse_properties(text: str, where: str = "properties") -> dict[str, str]:
+    """Reads properties as ``java.util.Properties`` does.
+
+    Args:
+        text: the properties.
+        where: where they stand, for messages.
+
+    Raises:
+        WrongUseError: an escape that Java refuses too.
+    """
+    properties: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        key, value = _parts(line)
+        try:
+            properties[_unescaped(key)] = _unescaped(value)
+        except ValueError as error:
+            raise WrongUseError(f"{where}: line {number}: {error}") from error
+    return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Writes properties, one a line, sorted by name: ASCII, which Java reads as what was written."""
+    return "".join(f"{_escaped(key, ' =:#!')}={_escaped(value)}\n" for key, value in sorted(properties.items()))
+
+
+def resolve(properties: Mapping[str, str], environment: Mapping[str, str], where: str) -> dict[str, str]:
+    """Replaces placeholders: ``${env:NAME}`` as Kafka's EnvVarConfigProvider has it, and ``${NAME}`` in capitals.
+
+    Args:
+        properties: what was read.
+        environment: the variables.
+        where: where the properties stand, for messages.
+
+    Raises:
+        WrongUseError: a variable is not set, or a placeholder is of a provider that is declared and not supported.
+    """
+    providers = {name.strip() for name in properties.get("config.providers", "").split(",") if name.strip()}
+    environments = {"env"} | {
+        name
+        for name in providers
+        if properties.get(f"config.providers.{name}.class", "").endswith(".EnvVarConfigProvider")
+    }
+
+    def of(key: str) -> str:
+        def value(found: re.Match[str]) -> str:
+            provider, variable = found["provider"], found["variable"] or found["key"]
+            if provider is not None and provider not in environments:
+                if provider in providers:
+                    raise WrongUseError(
+                        f"{where}: {key}: the configuration provider '{provider}' is not supported; "
+                        "use environment variables (${env:NAME})"
+                    )
+                return found[0]
+            if variable not in environment:
+                raise WrongUseError(f"{where}: {key}: the environment variable {variable} is not set")
+            return environment[variable]
+
+        return _PLACEHOLDER.sub(value, properties[key])
+
+    return {key: of(key) for key in properties}
+
+
+def unknown_properties(properties: Mapping[str, str]) -> list[str]:
+    """Names the properties that no client of Kafka's knows, a sentence each, with what was probably meant."""
+    said = []
+    for key in sorted(properties):
+        if key in _KNOWN or key.startswith(_KNOWN_FAMILIES):
+            continue
+        if key in _LIBRDKAFKA:
+            said.append(f"'{key}' is librdkafka's and has no effect here; {_LIBRDKAFKA[key]}")
+            continue
+        close = get_close_matches(key, _KNOWN, 1, 0.8)
+        said.append(f"'{key}' is unknown and has no effect" + (f"; did you mean '{close[0]}'?" if close else ""))
+    return said
+
+
+def parse_jaas(text: str, where: str) -> LoginModule:
+    """Reads the one entry of ``sasl.jaas.config``.
+
+    Args:
+        text: its value.
+        where: what it is, for messages, which never show any of it.
+
+    Raises:
+        WrongUseError: it is not an entry that Java's clients read.
+    """
+    tokens = _jaas_tokens(text, where)
+    kinds = [kind for kind, _ in tokens]
+    if kinds[:2] != ["word", "word"] or tokens[1][1].lower() not in _JAAS_FLAGS:
+        raise WrongUseError(f'{where}: expected \'{SCRAM_LOGIN_MODULE} required username="…" password="…";\'')
+    options: dict[str, str] = {}
+    place = 2
+    while place < len(tokens) and tokens[place] != ("mark", ";"):
+        value = kinds[place + 1 : place + 3]
+        if kinds[place] == "mark" or tokens[place + 1 : place + 2] != [("mark", "=")] or value[1:] in ([], ["mark"]):
+            raise WrongUseError(f"{where}: option {place // 3 + 1} is not 'name=\"value\"'")
+        options[tokens[place][1]] = tokens[place + 2][1]
+        place += 3
+    if place == len(tokens):
+        raise WrongUseError(f"{where}: the ';' at its end is missing")
+    if place + 1 < len(tokens):
+        raise WrongUseError(f"{where}: only one login module is possible")
+    return LoginModule(tokens[0][1], options)
+
+
+def format_jaas(module: LoginModule) -> str:
+    """Writes an entry for ``sasl.jaas.config``."""
+    options = "".join(
+        ' {}="{}"'.format(name, value.replace("\\", "\\\\").replace('"', '\\"'))
+        for name, value in module.options.items()
+    )
+    return f"{module.name} required{options};"
+
+
+def certificates(pem: str, where: str) -> str:
+    """The certificates of an inline PEM, which may stand in one line, as clients of every kind read them.
+
+    Raises:
+        WrongUseError: there is none.
+    """
+    found = ["".join(body.split()) for body in _CERTIFICATE.findall(pem)]
+    if not found:
+        raise WrongUseError(f"{where}: has no certificate in PEM (-----BEGIN CERTIFICATE-----)")
+    return "".join(
+        "-----BEGIN CERTIFICATE-----\n"
+        + "".join(f"{body[start : start + _PEM_WIDTH]}\n" for start in range(0, len(body), _PEM_WIDTH))
+        + "-----END CERTIFICATE-----\n"
+        for body in found
+    )
+
+
+def _decoded(data: bytes, path: Path) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise WrongUseError(f"{path}: is UTF-16; save it as UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1")
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines with a property, continued ones joined, and the number of the first line of each."""
+    joined, began = "", 0
+    for number, natural in enumerate(_LINE_END.split(text), 1):
+        line = natural.lstrip(_BLANKS)
+        if not joined and (not line or line[0] in "#!"):
+            continue
+        began = began if joined else number
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            joined += line[:-1]
+            continue
+        yield began, joined + line
+        joined = ""
+    if joined:
+        yield began, joined
+
+
+def _parts(line: str) -> tuple[str, str]:
+    """A logical line's key and value, with their escapes."""
+    found = re.match(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", line, re.DOTALL)
+    return (found[1], found[2]) if found else (line, "")
+
+
+def _unescaped(text: str) -> str:
+    def one(found: re.Match[str]) -> str:
+        letter = found[1]
+        if letter[0] != "u":
+            return _ESCAPES.get(letter, letter)
+        if not re.fullmatch("u[0-9a-fA-F]{4}", letter):
+            raise ValueError("'\\u' is not followed by four hexadecimal digits")
+        return chr(int(letter[1:], 16))
+
+    value = re.sub(r"\\(u[0-9a-fA-F]{0,4}|.|$)", lambda found: one(found) if found[1] else "", text, flags=re.DOTALL)
+    # Java writes what is beyond the basic plane as two escapes.
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _escaped(text: str, special: str = "") -> str:
+    written = []
+    for place, letter in enumerate(text):
+        if letter in special or letter == "\\" or (letter == " " and place == 0):
+            written.append("\\" + letter)
+        elif letter in "\t\n\r\f":
+            written.append("\\" + next(name for name, meant in _ESCAPES.items() if meant == letter))
+        elif " " <= letter <= "~":
+            written.append(letter)
+        else:
+            units = letter.encode("utf-16-be")
+            written += [f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2)]
+    return "".join(written)
+
+
+def _jaas_tokens(text: str, where: str) -> list[tuple[str, str]]:
+    tokens, place = [], 0
+    while place < len(text):
+        found = _JAAS_TOKEN.match(text, place)
+        if not found:
+            raise WrongUseError(
+                f"{where}: cannot be read from its character {place + 1} on; "
+                "values with other characters than letters, digits, '_', '-', '.' and '$' must be in quotes"
+            )
+        place, kind, token = found.end(), found.lastgroup or "", found[0]
+        if kind == "quoted":
+            token = _JAAS_ESCAPE.sub(_jaas_unescaped, token[1:-1])
+        if kind != "skip":
+            tokens.append((kind, token))
+    return tokens
+
+
+def _jaas_unescaped(found: re.Match[str]) -> str:
+    said = found[1]
+    return chr(int(said, 8)) if said[0] in "01234567" else _JAAS_ESCAPES.get(said, said)
