@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from loosehanger.errors import ExitCode, WrongUseError
@@ -16,6 +16,8 @@ from .command_line import COMMANDS
 from .inventories import DEFAULT_INVENTORY, given_inventories, with_inventory
 from .playbook import run_playbook
 
+PLAYBOOK = "playbooks/cleanup.yaml"
+Checked = Callable[[list[str], str, Progress | None], list[str]]
 INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "molecule-ansible")
 FOUND = ("experiments",)
 """What was measured on a lab outlives it."""
@@ -28,12 +30,19 @@ def is_anything_to_delete(arguments: Sequence[str]) -> bool:
     return bool(given_inventories(arguments)) or any((home / name).exists() for name in MADE)
 
 
-def cleanup(arguments: Sequence[str]) -> int:
-    """Deletes everything that the kit made: ``cleanup [--all] [ANSIBLE-ARGUMENT …]``."""
+def cleanup(arguments: Sequence[str], checked: Checked = lambda found, *_: found) -> int:
+    """Deletes everything that the kit made: ``cleanup [--all] [ANSIBLE-ARGUMENT …]``.
+
+    Args:
+        arguments: what the user gave.
+        checked: checks arguments for Ansible and a playbook, given what is set up. It needs the installation, without
+            which there is nothing that a playbook could delete.
+    """
     options, rest = COMMANDS["cleanup"].parser().parse_known_args(arguments)
     home = lab_home()
     if is_anything_to_delete(rest):
-        run_playbook("playbooks/cleanup.yaml", with_inventory(rest, _progress(rest)))
+        progress = _progress(rest)
+        run_playbook(PLAYBOOK, checked(with_inventory(rest, progress), PLAYBOOK, progress))
         _remove(home, MADE)
         print("Everything that the lab made is deleted.")
     else:

@@ -205,6 +205,7 @@ _OFTEN_USED = """\
 often used:
   -i inventories/strimzi   another platform than this machine's processes
   -e kafka_replicas=3      three Kafka nodes in every region
+  -e my_name=value         a variable of your own; other names that the kit does not know are refused
   --check --diff           only tell what would change
   -v, -vvv                 tell more"""
 

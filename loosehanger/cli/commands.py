@@ -32,9 +32,10 @@ from loosehanger.waiting import wait_for
 from . import bundle, links
 from .cleaning import cleanup
 from .command_line import COMMANDS, wants_help
-from .inventories import check_same_inventory, with_inventory
+from .inventories import check_same_inventory, given_inventories, with_inventory
 from .next_steps import next_steps
 from .playbook import run_playbook
+from .variables import checked_variables
 
 _LOOPBACK = "127.0.0.1"
 _HEALTHY = ("Kafka", MIRROR, "Deployment")
@@ -73,8 +74,10 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
     if _FORCE in arguments:
         arguments = [*(word for word in arguments if word != _FORCE), "-e", "carry_out_force=true"]
     check_same_inventory(arguments, progress)
+    playbook = f"playbooks/{scenario.name}/{name}.yaml"
+    found = _checked(with_inventory(arguments, progress), playbook, progress)
     known = _web_consoles(load_lab()) if progress else set()
-    run_playbook(f"playbooks/{scenario.name}/{name}.yaml", with_inventory(arguments, progress))
+    run_playbook(playbook, found)
     if not _ONLY_TELLS & set(arguments):
         lab = load_lab()
         if scenario.stage(name).mark:
@@ -86,6 +89,10 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
             _show_credentials(lab)
             print("\n./lab status --credentials shows this again.")
     return ExitCode.DONE
+
+
+def _checked(arguments: list[str], playbook: str, progress: Progress | None) -> list[str]:
+    return checked_variables(arguments, playbook, given_inventories(arguments), progress)
 
 
 def _show_conditions(scenario: Scenario, name: str) -> int:
@@ -405,5 +412,5 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "link": link,
     "experiment": experiment,
     "prove": prove,
-    "cleanup": cleanup,
+    "cleanup": lambda arguments: cleanup(arguments, _checked),
 }

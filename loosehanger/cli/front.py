@@ -21,6 +21,7 @@ from loosehanger.paths import lab_home
 from . import completion
 from .cleaning import cleanup, is_anything_to_delete
 from .command_line import COMMANDS, OPTION, overview, wants_help
+from .port_base import check_port_base
 
 NOT_HERE = 100
 """The exit status that says: this command needs the installation."""
@@ -69,7 +70,9 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
             command.parse(rest)
     # Two clusters of the user's own need no lab.
     if command.needs_lab and not any(word.startswith("--source-config") for word in rest):
-        required_progress()
+        check_port_base(required_progress())
+    elif name == "setup":
+        check_port_base(read_progress())
     return None
 
 

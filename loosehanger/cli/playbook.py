@@ -23,6 +23,8 @@ from loosehanger.parents import end_with_parent
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.waiting import wait_for
 
+from .port_base import with_port_base
+
 _DEFECT = 250
 """ansible-core's exit code for what it did not expect."""
 _GIVEN_UP_S = 10
@@ -48,7 +50,7 @@ def run_playbook(playbook: str, arguments: Sequence[str], *, quiet: bool = False
     with tempfile.TemporaryDirectory() as folder:
         outcome = Path(folder) / "outcome"
         environment = {
-            **os.environ,
+            **with_port_base(os.environ, home),
             "LAB_HOME": str(home),
             "LAB_OUTCOME": str(outcome),
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),

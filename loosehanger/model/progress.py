@@ -33,6 +33,8 @@ class Progress:
     version: int = VERSION
     claims: Sequence[dict[str, Any]] = ()
     """What ``scenario.yaml`` claims beside what the mirrors promise, as it stood when the stage began."""
+    port_base: int = 0
+    """The number that the lab's ports on this machine follow; 0 where none has been recorded."""
 
     @property
     def text(self) -> str:

@@ -49,6 +49,7 @@ import json, os, pathlib, shutil, signal, sys
 from loosehanger.model.progress import Progress, read_progress
 _, playbook, *arguments = sys.argv[1:]
 playbook, home = pathlib.Path(playbook), pathlib.Path(os.environ["LAB_HOME"])
+(home / "ports").write_text(os.environ.get("LAB_PORT_BASE", ""))
 with (home / "runs").open("a") as runs:
     runs.write(json.dumps([f"{playbook.parent.name}/{playbook.name}", *arguments]) + "\\n")
 if "HANG" in os.environ:
@@ -166,7 +167,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def checkout(tmp_path: Path, cache: Path) -> Checkout:
     """A checkout in which everything is installed, with two scenarios."""
     root = tmp_path / "check out"
-    for package in ("loosehanger", "consumers"):
+    for package in ("loosehanger", "consumers", "producer", "roles"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "scripts").mkdir()
     for file in ("lab", "scripts/bootstrap.sh", *SHORTCUTS):
@@ -372,6 +373,51 @@ def test_a_set_up_runs_its_playbook_and_says_what_next(checkout: Checkout) -> No
     again = checkout.lab("setup", "05-switching")
     assert again.returncode == 0
     assert "secret" not in again.stdout, "the consoles are introduced once"
+
+
+@pytest.mark.parametrize("given", ["kafka_replica=3", "producer_rate=-5"])
+def test_a_variable_that_cannot_be_used_is_refused_before_anything_runs(checkout: Checkout, given: str) -> None:
+    checkout.set_up()
+    for command in (("setup", "05-switching"), ("stage", "failover"), ("cleanup",)):
+        done = checkout.lab(*command, "-e", given)
+        assert done.returncode == 2
+        assert said(done).startswith(f"-e {given.partition('=')[0]}")
+    assert checkout.runs == []
+
+
+def test_a_file_of_variables_is_found_from_where_one_is(checkout: Checkout) -> None:
+    (checkout.root.parent / "mine.yml").write_text("producer_rate: 50\nmy_note: text\n", encoding="utf-8")
+    assert checkout.lab("setup", "05-switching", "-e", "@mine.yml").returncode == 0
+    assert checkout.runs[-1][-1] == f"@{checkout.root.parent / 'mine.yml'}"
+    (checkout.root.parent / "mine.yml").write_text("producer_rte: 50\n", encoding="utf-8")
+    assert "did you mean producer_rate?" in said(checkout.lab("setup", "05-switching", "-e", "@mine.yml"))
+
+
+def test_a_lab_keeps_its_ports(checkout: Checkout) -> None:
+    checkout.set_up()
+    progress = read_progress(checkout.home)
+    assert progress
+    replace(progress, port_base=29000).write(checkout.home)
+    refused = "LAB_PORT_BASE=30000: the lab is set up with 29000; unset it, or run ./lab cleanup before another value"
+    for command in (("status",), ("setup", "05-switching"), ("stage", "failover"), ("topic", "show"), ("prove",)):
+        done = checkout.lab(*command, LAB_PORT_BASE="30000")
+        assert (done.returncode, said(done)) == (2, refused), command
+    assert checkout.runs == []
+    for given in ("", "29000"):
+        assert checkout.lab("status", LAB_PORT_BASE=given).returncode == 0
+        assert (checkout.home / "ports").read_text() == "29000"
+    assert checkout.lab("cleanup", LAB_PORT_BASE="30000").returncode == 0, "whatever the ports, it is deleted"
+
+
+@pytest.mark.parametrize("given", ["abc", "-1", "0", "80", "65535", "1e4", "19000.5", "٢٩٠٠٠"])
+def test_a_port_base_that_is_none_is_refused(checkout: Checkout, given: str) -> None:
+    done = checkout.lab("setup", "05-switching", LAB_PORT_BASE=given)
+    expected = f"LAB_PORT_BASE={given}: not a number from 1024 to 65000, such as 29000"
+    assert (done.returncode, said(done)) == (2, expected)
+    checkout.set_up()
+    done = checkout.lab("status", LAB_PORT_BASE=given)
+    assert (done.returncode, said(done)) == (2, expected)
+    assert checkout.runs == []
 
 
 def test_what_only_tells_is_followed_by_nothing(checkout: Checkout) -> None:

@@ -4,6 +4,7 @@ Options:
     home: the lab's home.
     platform: the name of the platform.
     reached: whether the stage was reached, or begins now. What has no scenario has nothing to remember.
+    port_base: the number that the lab's ports on this machine follow; 0 for none.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class ActionModule(KitAction):
         "home": {"type": "path", "required": True},
         "platform": {"type": "str", "required": True},
         "reached": {"type": "bool", "required": True},
+        "port_base": {"type": "int", "default": 0},
     }
 
     def act(self, parameters: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,6 +47,7 @@ class ActionModule(KitAction):
             unfinished="" if parameters["reached"] else stage,
             claims=recorded(scenario.claims),
             lost=scenario.stage(stage).lost,
+            port_base=parameters["port_base"],
         )
         # Running a stage again is no change of which one it is.
         progress.write(home)

@@ -1,0 +1,63 @@
+"""The number that the lab's ports follow on this machine: ``LAB_PORT_BASE``, or what the lab was set up with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from loosehanger.errors import WrongUseError
+from loosehanger.model.progress import Progress, read_progress
+
+ENVIRONMENT = "LAB_PORT_BASE"
+VARIABLE = "lab_port_base"
+"""The inventory's name for it."""
+LOWEST, HIGHEST = 1024, 65000
+
+
+def read_port_base(text: str, given: str) -> int:
+    """Reads a port base.
+
+    Args:
+        text: the number.
+        given: how the user gave it, for the message.
+
+    Raises:
+        WrongUseError: it is not one.
+    """
+    if not (text.isascii() and text.isdecimal() and LOWEST <= int(text) <= HIGHEST):
+        raise WrongUseError(f"{given}: not a number from {LOWEST} to {HIGHEST}, such as 29000")
+    return int(text)
+
+
+def check_port_base(progress: Progress | None, environment: Mapping[str, str] = os.environ) -> None:
+    """Checks that the environment names a port base, and no other than that of the lab which is set up.
+
+    Raises:
+        WrongUseError: it does not.
+    """
+    if text := environment.get(ENVIRONMENT):
+        check_same_port_base(read_port_base(text, f"{ENVIRONMENT}={text}"), f"{ENVIRONMENT}={text}", progress)
+
+
+def check_same_port_base(number: int, given: str, progress: Progress | None) -> None:
+    """Checks that a port base is that of the lab which is set up.
+
+    Raises:
+        WrongUseError: it is another one.
+    """
+    if progress and progress.port_base not in (0, number):
+        raise WrongUseError(
+            f"{given}: the lab is set up with {progress.port_base}; unset it, or run ./lab cleanup before another value"
+        )
+
+
+def with_port_base(environment: Mapping[str, str], home: Path) -> dict[str, str]:
+    """An environment for Ansible, with the port base of the lab which is set up, if that is known."""
+    progress = None
+    with contextlib.suppress(WrongUseError):  # A record that cannot be read is reported elsewhere, or cleaned up.
+        progress = read_progress(home)
+    if progress and progress.port_base:
+        return {**environment, ENVIRONMENT: str(progress.port_base)}
+    return dict(environment)

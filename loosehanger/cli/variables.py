@@ -1,0 +1,306 @@
+"""The variables that a user gives to a playbook with ``-e``: refuses unknown names and values that cannot be used.
+
+Ansible takes any name and any value, so a typing error changes nothing, and only the program that fails because of it
+reports a wrong value. What the kit reads is known: the options in the roles' argument specifications, and the variables
+that roles, the scenario's playbooks and the inventory define or use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, TemplateError, nodes
+
+from loosehanger.errors import WrongUseError
+from loosehanger.model.progress import Progress
+from loosehanger.paths import ROOT
+
+from .command_line import Parser
+from .port_base import HIGHEST, LOWEST, VARIABLE, check_same_port_base, read_port_base
+
+OWN = "my_"
+"""What the names of a user's own variables begin with."""
+_OF_ANSIBLE = "ansible_"
+_PROGRAMS = {"producer": "producer.__main__", "consumer": "consumers.__main__"}
+"""The roles whose programs judge values themselves: an option of theirs has the variable's name without the role's."""
+_LIKE = {"kafka_replicas": "kafka_cluster_replicas"}
+"""Variables without a specification of their own, and the role's variable that takes its value from them."""
+_RANGES = {
+    "console_session_minutes": (1, 7 * 24 * 60),
+    "console_port": (1, 65535),
+    "console_control_room_port": (1, 65535),
+    "platform_local_port_base": (LOWEST, HIGHEST),
+}
+_HEAPS = {"kafka_cluster_heap", "clearing_memory"}
+_TRUE_OR_FALSE = {"yes", "on", "1", "true", "t", "y", "1.0", "no", "off", "0", "false", "f", "n", "0.0"}
+"""What Ansible takes for true or false, in any case."""
+_TEMPLATE = re.compile(r"\{\{|\{%")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass
+class Variables:
+    """The variables that a playbook of the kit may be given."""
+
+    options: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Those of roles, with what their argument specifications say."""
+    others: set[str] = field(default_factory=set)
+    """What else roles, playbooks and the inventory define or use."""
+    complete: bool = True
+    """False where an inventory is a program, or encrypted: its variables are not known here."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Checks one variable.
+
+        Raises:
+            WrongUseError: there is none of this name, or it cannot have this value.
+        """
+        if name.startswith((OWN, _OF_ANSIBLE)):
+            return
+        if option := self.options.get(_LIKE.get(name, name)):
+            if not _is_template(value) and (wanted := _problem(name, value, option)):
+                raise WrongUseError(f"-e {name}={_shown(value)}: {wanted}")
+        elif self.complete and name not in self.others:
+            near = difflib.get_close_matches(name, sorted({*self.options, *self.others}), n=1, cutoff=0.75)
+            hint = f"did you mean {near[0]}?" if near else "roles/*/README.md list them"
+            raise WrongUseError(f"-e {name}: the kit has no variable of this name; {hint} (yours begin with {OWN})")
+
+
+def checked_variables(
+    arguments: Sequence[str], playbook: str, inventories: Iterable[str], progress: Progress | None
+) -> list[str]:
+    """Arguments for Ansible, whose variables were checked; files of variables are named as Ansible finds them.
+
+    Args:
+        arguments: what the user gave.
+        playbook: its path from the checkout.
+        inventories: those it runs with, as Ansible finds them from the checkout.
+        progress: what is set up; None for nothing.
+
+    Raises:
+        WrongUseError: a variable is not known, or has a value that cannot be used.
+    """
+    # Ansible takes the option shortened, too.
+    parser = Parser(prog="lab setup", add_help=False)
+    parser.add_argument("-e", "--extra-vars", action="append", default=[])
+    given, rest = parser.parse_known_args(arguments)
+    if not given.extra_vars:
+        return list(arguments)
+    texts = [_found(text) for text in given.extra_vars]
+    known = _known(playbook, inventories)
+    for text in texts:
+        for name, value in _read(text):
+            known.check(name, value)
+            if name == VARIABLE and not _is_template(value):
+                check_same_port_base(read_port_base(str(value), f"-e {name}={value}"), f"-e {name}={value}", progress)
+    if texts == given.extra_vars:
+        return list(arguments)
+    return [*rest, *(word for text in texts for word in ("-e", text))]
+
+
+def _found(text: str) -> str:
+    """The option's value with a file as Ansible finds it, which runs in the checkout and not where the user is."""
+    if not text.startswith("@") or (ROOT / text[1:]).is_file():
+        return text
+    path = Path(text[1:]).absolute()
+    if not path.is_file():
+        raise WrongUseError(f"-e {text}: there is no such file")
+    return f"@{path}"
+
+
+def _read(text: str) -> Iterator[tuple[str, Any]]:
+    """The names and values that an option gives, as Ansible reads it."""
+    if text.startswith("@"):
+        content = (ROOT / text[1:]).read_text(encoding="utf-8", errors="replace")
+        # Only Ansible can decrypt it.
+        found = {} if content.startswith("$ANSIBLE_VAULT") else _yaml(content)
+        if not isinstance(found, (dict, type(None))):
+            raise WrongUseError(f"-e {text}: not a file of variables; write one NAME: VALUE on each line")
+    elif text.startswith(("{", "[")):
+        found = _yaml(text)
+        if not isinstance(found, dict):
+            raise WrongUseError(f"-e {text}: neither NAME=VALUE nor a mapping")
+    elif _is_template(text):
+        # Its blanks separate nothing; only Ansible can split it, and knows the values.
+        found = dict.fromkeys(re.findall(r"(?:^|\s)([A-Za-z_]\w*)=", text), text)
+    else:
+        found = dict(_pair(word) for word in _words(text))
+    for name, value in (found or {}).items():
+        yield str(name), value
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise WrongUseError(f"-e {text}: {error}") from error
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals or not _NAME.fullmatch(name):
+        raise WrongUseError(f"-e {word}: not NAME=VALUE")
+    return name, value
+
+
+def _problem(name: str, value: Any, option: Mapping[str, Any]) -> str:
+    """What is wrong with a value; empty for nothing."""
+    text = str(value).strip()
+    kind = option.get("type", "str")
+    if kind == "int" and not (text.isascii() and text.isdecimal()):
+        return f"'{text}' is not a whole number from 0 on"
+    if kind == "bool" and text.lower() not in _TRUE_OR_FALSE:
+        return f"'{text}' is neither true nor false"
+    if kind == "dict" and not isinstance(value, dict):
+        return "not a mapping; give it as YAML, as in -e '{NAME: {KEY: VALUE}}'"
+    choices = [str(choice) for choice in option.get("choices", ())]
+    if choices and text not in choices:
+        return f"'{text}' is none of {', '.join(choice or 'nothing' for choice in choices)}"
+    lowest, highest = _RANGES.get(name, (0, 0))
+    if highest and not lowest <= int(text) <= highest:
+        return f"'{text}' is not a number from {lowest} to {highest}"
+    if name in _HEAPS and not re.fullmatch(r"[1-9]\d*[kKmMgG]", text):
+        return f"'{text}' is not a size of a Java heap, such as 384m"
+    role, _, rest = name.partition("_")
+    return _program_problem(role, rest, value) if role in _PROGRAMS and kind != "bool" and text else ""
+
+
+def _program_problem(role: str, option: str, value: Any) -> str:
+    """What the role's program says of a value; empty for nothing."""
+    flag = f"--{option.replace('_', '-')}"
+    parser: argparse.ArgumentParser = importlib.import_module(_PROGRAMS[role]).parser({})
+    if flag not in parser.format_usage():
+        return ""
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    try:
+        parser.parse_args([f"{flag}={text}"])
+    except WrongUseError as error:
+        return re.sub(r"^argument \S+: |; [^;]*--help explains$", "", str(error))
+    return ""
+
+
+def _is_template(value: Any) -> bool:
+    return bool(_TEMPLATE.search(value if isinstance(value, str) else json.dumps(value, default=str)))
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _known(playbook: str, inventories: Iterable[str]) -> Variables:
+    """What a playbook may be given, with these inventories."""
+    known = Variables()
+    path = ROOT / playbook
+    for roles in (ROOT / "roles", path.parent / "roles"):
+        for role in sorted(roles.glob("*/")):
+            _add_role(known, role)
+    for file in (path, *(ROOT / "playbooks").glob("*.yaml")):
+        if file.is_file():
+            _add_playbook(known, file)
+    folders = [path.parent, ROOT / "playbooks"]
+    # The kit's own are for all: a file of variables may be used with each of them.
+    for inventory in [*map(str, (ROOT / "inventories").glob("*/")), *inventories]:
+        if "," in inventory:
+            continue
+        place = ROOT / inventory
+        folders.append(place if place.is_dir() else place.parent)
+        for file in place.iterdir() if place.is_dir() else [place]:
+            if file.is_file():
+                _add_inventory(known, file)
+    for folder in folders:
+        for file in (*folder.glob("group_vars/**/*"), *folder.glob("host_vars/**/*")):
+            if file.is_file():
+                _add_inventory(known, file)
+    return known
+
+
+def _add_role(known: Variables, role: Path) -> None:
+    specification = role / "meta" / "argument_specs.yml"
+    if specification.is_file():
+        entries = _yaml(specification.read_text(encoding="utf-8"))["argument_specs"].values()
+        known.options |= {name: option for entry in entries for name, option in (entry.get("options") or {}).items()}
+    for file in (*role.glob("defaults/*.y*ml"), *role.glob("vars/*.y*ml")):
+        text = file.read_text(encoding="utf-8")
+        known.others |= {name for name in _yaml(text) or {} if not name.startswith("_")} | _used(text)
+    for file in (*role.glob("tasks/*.y*ml"), *role.glob("templates/*")):
+        text = file.read_text(encoding="utf-8")
+        known.others |= _used(text) | _conditions(text)
+
+
+def _add_playbook(known: Variables, file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    known.others |= _used(text) | _conditions(text)
+    for entry in _mappings(_yaml(text)):
+        known.others |= set(variables) if isinstance(variables := entry.get("vars"), dict) else set()
+        roles = entry.get("roles")
+        known.others |= {name for role in roles or () if isinstance(role, dict) for name in role if "_" in name}
+
+
+def _add_inventory(known: Variables, file: Path) -> None:
+    text = file.read_text(encoding="utf-8", errors="replace")
+    if text.startswith("$ANSIBLE_VAULT"):
+        known.complete = False
+        return
+    try:
+        content = _yaml(text)
+    except WrongUseError:
+        content = None
+    if isinstance(content, dict):
+        known.complete &= "plugin" not in content
+        names = {str(name) for mapping in _mappings(content) for name in mapping}
+        known.others |= {name for name in names if _NAME.fullmatch(name)} | _used(text)
+    elif text.startswith("#!") or os.access(file, os.X_OK):
+        known.complete = False
+    else:
+        known.others |= set(re.findall(r"([A-Za-z_]\w*)\s*=", text)) | _used(text)
+
+
+def _mappings(content: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(content, dict):
+        yield content
+    if isinstance(content, (dict, list)):
+        for inner in content.values() if isinstance(content, dict) else content:
+            yield from _mappings(inner)
+
+
+def _used(text: str) -> set[str]:
+    """The variables that templates in a file use."""
+    try:
+        return {found.name for found in Environment(autoescape=True).parse(text).find_all(nodes.Name)}
+    except TemplateError:
+        return set()
+
+
+def _conditions(text: str) -> set[str]:
+    """The variables that the conditions of tasks use."""
+    return set().union(*(_used(f"{{{{ {found} }}}}") for found in re.findall(r"^[ -]*when: (.+)$", text, re.MULTILINE)))
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads YAML with tags of Ansible's, such as ``!vault``."""
+
+
+def _unknown_here(*_: object) -> str:
+    return "{{ known to Ansible only }}"
+
+
+_Loader.add_multi_constructor("!", _unknown_here)
+
+
+def _yaml(text: str) -> Any:
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 (a safe loader)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        raise WrongUseError(f"-e: not YAML{f' in line {where.line + 1}' if where else ''}") from error
