@@ -19,7 +19,7 @@ from pipeline.fetching import Fetched, Records, fetch_few, frame_of, takes_files
 from pipeline.flows import Flow
 from pipeline.reading import Ranges, read_records
 
-_LOOK_S = 0.5
+_LOOK_S = 0.2
 _REPORT_S = 5.0
 _GRACE_S = 5.0
 """Seconds that an open transaction gets at least, so that one in flight is no reason for doubt."""
