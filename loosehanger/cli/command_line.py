@@ -66,6 +66,65 @@ def _topic(parser: Parser) -> None:
         command.add_argument("--only-wait", action="store_true", help="only wait until region and mirrors have it")
 
 
+@dataclass(frozen=True)
+class KafkaTool:
+    """One of Kafka's own command-line tools."""
+
+    main_class: str
+    about: str
+
+
+KAFKA_TOOLS = {
+    "topics": KafkaTool("org.apache.kafka.tools.TopicCommand", "list, describe, create, alter, delete topics"),
+    "configs": KafkaTool("kafka.admin.ConfigCommand", "settings of topics, brokers, users"),
+    "consumer-groups": KafkaTool(
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "lag, members, reset of offsets"
+    ),
+    "groups": KafkaTool("org.apache.kafka.tools.GroupsCommand", "groups of every kind"),
+    "console-consumer": KafkaTool("org.apache.kafka.tools.consumer.ConsoleConsumer", "read records"),
+    "console-producer": KafkaTool("org.apache.kafka.tools.ConsoleProducer", "write a record for each line"),
+    "get-offsets": KafkaTool("org.apache.kafka.tools.GetOffsetShell", "first and end offsets"),
+    "acls": KafkaTool("org.apache.kafka.tools.AclCommand", "rights"),
+    "transactions": KafkaTool("org.apache.kafka.tools.TransactionsCommand", "open transactions; end a hanging one"),
+    "log-dirs": KafkaTool("org.apache.kafka.tools.LogDirsCommand", "size of each partition on disk"),
+    "delete-records": KafkaTool("org.apache.kafka.tools.DeleteRecordsCommand", "delete records up to an offset"),
+    "broker-api-versions": KafkaTool("org.apache.kafka.tools.BrokerApiVersionsCommand", "what brokers understand"),
+}
+
+
+def _logs(parser: Parser) -> None:
+    parser.add_argument(
+        "what", nargs="?", metavar="REGION[/NAME]", help="which log; all of a region without NAME; left out: a list"
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="show what follows, until Ctrl-C")
+    parser.add_argument("-n", "--lines", metavar="N", type=_lines, default=20, help="how many of the last lines (20)")
+
+
+def _lines(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 7):
+        raise WrongUseError(f"'{text}' is not a number of lines, such as 20")
+    return int(text)
+
+
+def _client(parser: Parser) -> None:
+    parser.add_argument("region", metavar="REGION")
+    parser.add_argument("--user", default="admin", help="the user to sign in as (admin)")
+    kinds = parser.add_mutually_exclusive_group()
+    for name, about in (
+        ("java", "properties of Java clients and of Kafka's own tools (the default)"),
+        ("librdkafka", "properties of librdkafka: kcat -F FILE, confluent-kafka and others"),
+        ("python", "keyword arguments of kafka-python"),
+        ("env", "environment variables, to be sourced by a shell"),
+    ):
+        kinds.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=about)
+    parser.set_defaults(kind="java")
+    parser.add_argument("--show", action="store_true", help="print the settings, password included, and not the path")
+
+
+def _kafka(parser: Parser) -> None:
+    parser.add_argument("--user", metavar="USER", help="before TOOL: the user to sign in as (admin)")
+
+
 def _link(parser: Parser) -> None:
     parser.add_argument("regions", nargs="*", metavar="REGION", help="two regions; every link if left out")
     for name, read, such_as in (
@@ -262,6 +321,14 @@ GROUPS = {
             further=OPTION,
         ),
         Command(
+            name="logs",
+            arguments="[REGION[/NAME]]",
+            summary="the logs of brokers, mirrors, producers and consumers",
+            description="Shows the last lines of a log, and with -f what follows. Without an argument it lists the "
+            "logs of every region.",
+            options=_logs,
+        ),
+        Command(
             name="watch",
             arguments="",
             summary="what happens in every region now, and which records are on their way",
@@ -299,6 +366,32 @@ GROUPS = {
             "  ./lab link ONE OTHER --heal                       and everything goes on",
             options=_link,
             check=_check_link,
+        ),
+    ),
+    "Use your own tools": (
+        Command(
+            name="client",
+            arguments="REGION",
+            summary="settings for a client of your own: Java, librdkafka, Python, environment",
+            description="Writes the settings with which a client reaches a region's cluster into a file that only "
+            "you can read, and shows its path.",
+            options=_client,
+        ),
+        Command(
+            name="kafka",
+            arguments="REGION TOOL",
+            summary="Kafka's own command-line tools, signed in",
+            description="Runs one of Kafka's own command-line tools on a region's cluster. Further arguments go to "
+            "the tool; --bootstrap-server and --command-config are given.",
+            further=OPTION,
+            exit_codes="the tool's own",
+            more="tools:\n"
+            + "\n".join(f"  {name:<20}{tool.about}" for name, tool in KAFKA_TOOLS.items())
+            + "\n\nfor example:\n"
+            "  ./lab kafka REGION topics --describe --topic LH.ORDERS\n"
+            "  ./lab kafka REGION consumer-groups --describe --all-groups\n"
+            "  ./lab kafka REGION --user USER console-consumer --topic LH.ORDERS --max-messages 3",
+            options=_kafka,
         ),
     ),
     "Prove it": (

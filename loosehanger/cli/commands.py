@@ -23,7 +23,7 @@ from loosehanger.model.applications import consumers
 from loosehanger.model.marks import read_marks
 from loosehanger.model.outline import SETUP, scenario_names
 from loosehanger.model.progress import Progress, required_progress
-from loosehanger.model.record import Lab, Region, WebConsole, check_stage, load_lab, read_progress
+from loosehanger.model.record import ADMINISTRATOR, Lab, Region, WebConsole, check_stage, load_lab, read_progress
 from loosehanger.model.recovery import Recovery
 from loosehanger.model.scenario import MIRROR, Scenario, read_scenario
 from loosehanger.paths import ROOT, caller_path, lab_home
@@ -31,7 +31,7 @@ from loosehanger.waiting import wait_for
 
 from . import bundle, links
 from .cleaning import cleanup
-from .command_line import COMMANDS, wants_help
+from .command_line import COMMANDS, KAFKA_TOOLS, wants_help
 from .inventories import check_same_inventory, given_inventories, with_inventory
 from .next_steps import next_steps
 from .playbook import run_playbook
@@ -253,6 +253,36 @@ def link(arguments: Sequence[str]) -> int:
     return links.run(load_lab(), COMMANDS["link"].parse(arguments))
 
 
+def logs(arguments: Sequence[str]) -> int:
+    """Shows logs: see ``logs --help``."""
+    from . import logs as shown  # what it needs takes a while to load
+
+    return shown.run(load_lab(), COMMANDS["logs"].parse(arguments))
+
+
+def client(arguments: Sequence[str]) -> int:
+    """Writes settings for other clients: see ``client --help``."""
+    from . import client_settings  # what it needs takes a while to load
+
+    return client_settings.run(load_lab(), COMMANDS["client"].parse(arguments))
+
+
+def kafka(arguments: Sequence[str]) -> int:
+    """Runs one of Kafka's own tools: see ``kafka --help``."""
+    if wants_help(arguments[:1]):
+        COMMANDS["kafka"].parser().print_help()
+        return ExitCode.DONE
+    lab = load_lab()
+    region, rest = COMMANDS["kafka"].take_name(arguments, f"a region: {', '.join(lab.clusters)}")
+    user = ADMINISTRATOR
+    if rest[:1] == ["--user"] and len(rest) > 1:
+        user, rest = rest[1], rest[2:]
+    tool, rest = COMMANDS["kafka"].take_name(rest, f"a tool: {', '.join(KAFKA_TOOLS)}")
+    from . import kafka_tools  # what it needs takes a while to load
+
+    return kafka_tools.run(lab, region, user, tool, rest)
+
+
 def experiment(arguments: Sequence[str]) -> int:
     """Measures what distance costs: see ``experiment --help``."""
     from . import experiments  # what it needs takes a while to load
@@ -406,6 +436,9 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "stage": stage,
     "status": status,
     "consume": consume,
+    "logs": logs,
+    "client": client,
+    "kafka": kafka,
     "watch": watch,
     "aggregate": aggregate,
     "topic": topic,

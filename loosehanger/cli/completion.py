@@ -13,7 +13,7 @@ from loosehanger.model.outline import read_outline, scenario_names
 from loosehanger.model.progress import read_progress, recorded_regions
 from loosehanger.paths import ROOT
 
-from .command_line import ANSIBLE, COMMANDS
+from .command_line import ANSIBLE, COMMANDS, KAFKA_TOOLS
 
 Candidate = tuple[str, str]
 """A word, and what it is about; the latter may be empty."""
@@ -60,8 +60,10 @@ def _following(before: Sequence[str], typed: str) -> Iterable[Candidate]:
         case "stage", []:
             progress = read_progress()
             return [(stage, "") for stage in read_outline(progress.scenario).playbooks] if progress else []
-        case ("consume", []) | ("topic", ["set" | "unset"]) | ("link", [] | [_]):
+        case ("consume" | "logs" | "client" | "kafka", []) | ("topic", ["set" | "unset"]) | ("link", [] | [_]):
             return [(region, "") for region in recorded_regions() if region not in given]
+        case "kafka", [_]:
+            return [(tool, about.about) for tool, about in KAFKA_TOOLS.items()]
         case "experiment", []:
             return [(experiment.name, experiment.shows) for experiment in EXPERIMENTS.values()]
         case "experiment", [*_, "--source" | "--target"]:

@@ -7,6 +7,7 @@ whatever Python there is, and installs the rest when the answer is ``NOT_HERE``.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -16,7 +17,8 @@ from loosehanger.errors import ExitCode, WrongUseError, run_command
 from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.model.outline import read_outline, scenario_file, scenario_names
 from loosehanger.model.progress import Progress, read_progress, required_progress
-from loosehanger.paths import lab_home
+from loosehanger.paths import ROOT, lab_home
+from loosehanger.suggestions import did_you_mean
 
 from . import completion
 from .cleaning import cleanup, is_anything_to_delete
@@ -42,14 +44,22 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
         print(f"\n{_where_we_are()}")
         return ExitCode.DONE
     name, *rest = arguments
+    if name in ("--version", "version"):
+        print(_version())
+        return ExitCode.DONE
+    if name == "help":
+        return answer([*rest, "--help"], installed=installed)
     if name not in COMMANDS:
-        raise WrongUseError(f"there is no command '{name}'; ./lab lists them")
+        hint = did_you_mean(name, COMMANDS) or "; ./lab lists them"
+        raise WrongUseError(f"there is no command '{name}'{hint}")
     command = COMMANDS[name]
-    if wants_help(rest) and name != "topic":  # whose commands have help of their own
-        if command.further == OPTION and installed:
+    # The commands of 'topic' and Kafka's own tools have help of their own.
+    if wants_help(rest[:1] if name == "kafka" else rest) and name != "topic":
+        asks_program = command.further == OPTION and name != "kafka"
+        if asks_program and installed:
             return None
         command.parser().print_help()
-        if command.further == OPTION:
+        if asks_program:
             print("\nThis help will have its options, too, as soon as the kit is installed: ./lab setup does that.")
         return ExitCode.DONE
     match name:
@@ -66,7 +76,7 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
             options = command.parse(rest)
             if options.name is None:
                 return _experiments(as_json=options.json)
-        case "status" | "topic" | "link":
+        case "status" | "topic" | "link" | "logs" | "client":
             command.parse(rest)
     # Two clusters of the user's own need no lab.
     if command.needs_lab and not any(word.startswith("--source-config") for word in rest):
@@ -74,6 +84,14 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
     elif name == "setup":
         check_port_base(read_progress())
     return None
+
+
+def _version() -> str:
+    """The kit's version, and those of what it runs, from its own files."""
+    own = re.search(r'^version = "([^"]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    jars = (ROOT / "jars.lock").read_text(encoding="utf-8")
+    kafka = re.search(r"org\.apache\.kafka:kafka-clients:([\d.]+)", jars)
+    return f"loosehanger-lab {own[1] if own else 'unknown'} (Apache Kafka {kafka[1] if kafka else 'unknown'})"
 
 
 def _where_we_are() -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from loosehanger.errors import WrongUseError
 from loosehanger.paths import ROOT
+from loosehanger.suggestions import did_you_mean
 
 PLAYBOOKS = ROOT / "playbooks"
 FILE = "scenario.yaml"
@@ -46,7 +47,8 @@ def scenario_file(name: str, playbooks: Path = PLAYBOOKS) -> Path:
     names = scenario_names(playbooks)
     if name in names:
         return playbooks / name / FILE
-    raise WrongUseError(f"there is no scenario '{name}'; there are: {', '.join(names) or 'none'}")
+    hint = did_you_mean(name, names) or f"; there are: {', '.join(names) or 'none'}"
+    raise WrongUseError(f"there is no scenario '{name}'{hint}")
 
 
 def read_outline(name: str, playbooks: Path = PLAYBOOKS) -> Outline:

@@ -16,6 +16,7 @@ from typing import Any
 from loosehanger.clients.connection import Connection
 from loosehanger.errors import WrongUseError
 from loosehanger.paths import lab_home
+from loosehanger.suggestions import did_you_mean
 
 from .claims import Claim, DeclaredClaim, Window, chains_of, claims_of, from_record
 from .documents import Document
@@ -157,7 +158,8 @@ class Lab:
             WrongUseError: there is none.
         """
         if name not in self.regions:
-            raise WrongUseError(f"unknown region '{name}'; the regions are: {', '.join(self.regions)}")
+            hint = did_you_mean(name, self.regions) or f"; the regions are: {', '.join(self.regions)}"
+            raise WrongUseError(f"unknown region '{name}'{hint}")
         return self.regions[name]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -227,7 +228,7 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
 # With nothing installed.
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]], ids=["alone", "--help", "-h"])
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]], ids=["alone", "--help", "-h", "help"])
 def test_the_list_of_commands_needs_no_installation_and_leaves_no_trace(bare: Checkout, arguments: list[str]) -> None:
     done = bare.lab(*arguments)
     assert done.returncode == 0, done.stderr
@@ -245,6 +246,18 @@ def test_a_commands_help_needs_no_installation(bare: Checkout, command: str) -> 
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"usage: lab {command}")
     assert not bare.home.exists()
+
+
+def test_the_version_names_the_kit_and_kafka(bare: Checkout) -> None:
+    for file in ("pyproject.toml", "jars.lock"):
+        shutil.copy(ROOT / file, bare.root / file)
+    done = bare.lab("--version")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"loosehanger-lab \d+\.\d+\.\d+ \(Apache Kafka \d+\.\d+\.\d+\)\n", done.stdout)
+
+
+def test_help_of_a_command_is_the_same_in_both_spellings(bare: Checkout) -> None:
+    assert bare.lab("help", "status").stdout == bare.lab("status", "--help").stdout
 
 
 def test_the_list_of_scenarios_needs_no_installation(bare: Checkout) -> None:
@@ -281,7 +294,14 @@ def test_what_the_front_imports_is_pythons_own_and_the_kits() -> None:
 
 @pytest.mark.parametrize("command", [name for name, command in COMMANDS.items() if command.needs_lab])
 def test_nothing_set_up_is_exit_code_3_before_anything_is_installed(bare: Checkout, command: str) -> None:
-    of_some = {"topic": "show", "consume": "asia", "stage": "failover", "experiment": "read-where"}
+    of_some = {
+        "topic": "show",
+        "consume": "asia",
+        "stage": "failover",
+        "experiment": "read-where",
+        "client": "asia",
+        "kafka": "asia",
+    }
     done = bare.lab(command, *([of_some[command]] if command in of_some else []))
     assert done.returncode == 3
     assert said(done) == "nothing is set up; ./lab scenarios shows what there is"
@@ -291,7 +311,13 @@ def test_nothing_set_up_is_exit_code_3_before_anything_is_installed(bare: Checko
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["statsu"], "there is no command 'statsu'; ./lab lists them"),
+        (["statsu"], "there is no command 'statsu'; did you mean 'status'?"),
+        (["xyzzy"], "there is no command 'xyzzy'; ./lab lists them"),
+        (["help", "statsu"], "there is no command 'statsu'; did you mean 'status'?"),
+        (["setup", "switching"], "there is no scenario 'switching'; did you mean '05-switching'?"),
+        (["setup", "5-switching"], "there is no scenario '5-switching'; did you mean '05-switching'?"),
+        (["logs", "-n", "ten"], "'ten' is not a number of lines, such as 20"),
+        (["client", "asia", "--java", "--env"], "not allowed with argument"),
         (["setup"], "name a scenario: 05-switching, 11-plain; ./lab setup --help explains"),
         (["setup", "-v"], "name a scenario: 05-switching, 11-plain; ./lab setup --help explains"),
         (["setup", "99-none"], "there is no scenario '99-none'; there are: 05-switching, 11-plain"),
@@ -557,7 +583,20 @@ def test_an_interrupted_set_up_is_told_with_its_own_command(checkout: Checkout) 
         (["stage", "failover", "-i", "inventories/strimzi"], "run ./lab cleanup before another inventory"),
         (["setup", "05-switching", "-i", "none"], "-i none: there is no such inventory; see inventories/ in the"),
         (["setup", "05-switching", "-i"], "expected one argument"),
-        (["consume", "atlantis"], "unknown region 'atlantis'; the regions are: africa, antarctica, asia"),
+        (["consume", "pangaea"], "unknown region 'pangaea'; the regions are: africa, antarctica, asia"),
+        (["consume", "antartica"], "unknown region 'antartica'; did you mean 'antarctica'?"),
+        (["client", "asia", "--user", "c"], "asia has no user 'c'; its users are: a, b"),
+        (["client", "africa"], "africa has no cluster of its own"),
+        (["logs", "asia"], "asia has no logs yet; ./lab logs lists all"),
+        (["logs", "asai"], "unknown region 'asai'; did you mean 'asia'?"),
+        (["kafka"], "name a region: asia; ./lab kafka --help explains"),
+        (["kafka", "asia"], "name a tool: topics, "),
+        (["kafka", "asia", "--user", "a", "topcis"], "there is no tool 'topcis'; did you mean 'topics'?"),
+        (["kafka", "asia", "topics"], "asia has no user 'admin'; its users are: a, b"),
+        (
+            ["kafka", "asia", "--user", "a", "topics", "--bootstrap-server=x"],
+            "leave it out, and use --user for another",
+        ),
         (["consume"], "name a region: africa, antarctica, asia; ./lab consume --help explains"),
         (["consume", "antarctica"], "antarctica: no consumer is set up here; the regions with one are: africa, asia"),
         (["consume", "asia", "--nope"], "unrecognized arguments: --nope; lab consume asia --help explains"),
@@ -572,6 +611,45 @@ def test_what_does_not_fit_what_is_set_up_is_refused(checkout: Checkout, argumen
     assert expected in said(done)
     assert checkout.runs == runs
     assert (checkout.home / "access/lab.json").read_text() == record
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("--java", "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule"),
+        ("--librdkafka", "sasl.password=secret\n"),
+        ("--python", "'sasl_plain_password': 'secret',\n"),
+        ("--env", "export KAFKA_PASSWORD=secret\n"),
+    ],
+)
+def test_settings_of_other_clients_are_a_private_file(checkout: Checkout, kind: str, expected: str) -> None:
+    checkout.set_up()
+    done = checkout.lab("client", "asia", "--user", "a", kind)
+    assert done.returncode == 0, done.stderr
+    file = Path(done.stdout.strip())
+    assert expected in file.read_text(encoding="utf-8")
+    if kind != "--java":  # which is the test's own file
+        assert file.stat().st_mode & 0o077 == 0
+    assert "secret" not in done.stdout
+    assert checkout.lab("client", "asia", "--user", "a", kind, "--show").stdout == file.read_text(encoding="utf-8")
+
+
+def test_logs_are_listed_shown_and_named(checkout: Checkout) -> None:
+    checkout.set_up()
+    folder = checkout.home / "regions/asia/logs"
+    folder.mkdir(parents=True)
+    (folder / "kafka-0.log").write_text("one\ntwo\x1b[31m\nthree\n", encoding="utf-8")
+    (folder / "room.log").write_text("four\n", encoding="utf-8")
+    (folder / "room.log.1").write_text("older\n", encoding="utf-8")
+    listed = checkout.lab("logs").stdout
+    assert "asia/kafka-0 " in listed
+    assert "room.log.1" not in listed
+    assert checkout.lab("logs", "asia/room").stdout == "four\n"
+    assert checkout.lab("logs", "asia", "-n", "1").stdout == "kafka-0 | three\nroom    | four\n"
+    assert "\x1b" not in checkout.lab("logs", "asia/kafka-0").stdout
+    mistake = checkout.lab("logs", "asia/romo")
+    assert mistake.returncode == 2
+    assert said(mistake) == "asia has no log 'romo'; did you mean 'room'?"
 
 
 def test_a_scenario_that_cannot_be_used_is_refused_with_its_line(checkout: Checkout) -> None:

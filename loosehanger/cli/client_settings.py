@@ -1,0 +1,117 @@
+"""Settings of other people's clients for a cluster of the lab: what ``./lab client`` writes."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from loosehanger.clients.connection import Connection, format_properties
+from loosehanger.errors import ExitCode, WrongUseError
+from loosehanger.files import write_file
+from loosehanger.model.record import Lab, Region
+from loosehanger.suggestions import did_you_mean
+
+_OLD_LIBRDKAFKA = """\
+# librdkafka 2.6.1 or later: earlier releases cannot sign in to Kafka 4 with SCRAM. Debian 12's kcat has an earlier one.
+"""
+
+
+def run(lab: Lab, options: argparse.Namespace) -> int:
+    """Writes the settings into a file that only its owner can read, and shows where it is, or what is in it.
+
+    Raises:
+        WrongUseError: the region has no cluster or no such user, or its clients run in a pod.
+    """
+    region = lab.region(options.region)
+    path = client_file(region, options.user, options.kind)
+    if options.show:
+        print(path.read_text(encoding="utf-8"), end="")
+    else:
+        print(path)
+    return ExitCode.DONE
+
+
+def client_file(region: Region, user: str, kind: str) -> Path:
+    """The file with a user's settings for one kind of client: ``java``, ``librdkafka``, ``python`` or ``env``.
+
+    Raises:
+        WrongUseError: the region has no cluster or no such user, or its clients run in a pod.
+    """
+    properties = properties_file(region, user)
+    if kind == "java":
+        return properties
+    ending, render = _KINDS[kind]
+    path = properties.with_name(f"{user}.{ending}")
+    write_file(path, render(Connection.from_properties(properties)))
+    return path
+
+
+def properties_file(region: Region, user: str) -> Path:
+    """The properties with which a user's Java clients and Kafka's own tools reach the region's cluster.
+
+    Raises:
+        WrongUseError: the region has no cluster or no such user, or its clients run in a pod.
+    """
+    if region.pod is not None:
+        raise WrongUseError(
+            f"{region.name}: its cluster is reached from within Kubernetes only; the user's name and password are in "
+            f"the secret '{user}': kubectl -n {region.pod.namespace} get secret {user} -o yaml"
+        )
+    if not region.clients:
+        raise WrongUseError(f"{region.name} has no cluster of its own")
+    if user not in region.clients:
+        hint = did_you_mean(user, region.clients) or f"; its users are: {', '.join(sorted(region.clients))}"
+        raise WrongUseError(f"{region.name} has no user '{user}'{hint}")
+    return region.clients[user]
+
+
+def _librdkafka(connection: Connection) -> str:
+    settings = {
+        "bootstrap.servers": ",".join(connection.bootstrap_servers),
+        "security.protocol": connection.security_protocol,
+        "sasl.mechanism": connection.sasl_mechanism,
+        "sasl.username": connection.username,
+        "sasl.password": connection.password,
+        "ssl.ca.location": str(connection.ca_file) if connection.ca_file else None,
+    }
+    return _OLD_LIBRDKAFKA + format_properties(_given(settings))
+
+
+def _python(connection: Connection) -> str:
+    settings: dict[str, object] = {
+        "bootstrap_servers": list(connection.bootstrap_servers),
+        "security_protocol": connection.security_protocol,
+        "sasl_mechanism": connection.sasl_mechanism,
+        "sasl_plain_username": connection.username,
+        "sasl_plain_password": connection.password,
+        "ssl_cafile": str(connection.ca_file) if connection.ca_file else None,
+    }
+    lines = [f"    {name!r}: {value!r},\n" for name, value in settings.items() if value is not None]
+    about = '"""Keyword arguments of kafka-python, as in KafkaConsumer("LH.ORDERS", **SETTINGS)."""'
+    return f"{about}\n\nSETTINGS = {{\n{''.join(lines)}}}\n"
+
+
+def _environment(connection: Connection) -> str:
+    settings = {
+        "KAFKA_BOOTSTRAP_SERVERS": ",".join(connection.bootstrap_servers),
+        "KAFKA_SECURITY_PROTOCOL": connection.security_protocol,
+        "KAFKA_SASL_MECHANISM": connection.sasl_mechanism,
+        "KAFKA_USERNAME": connection.username,
+        "KAFKA_PASSWORD": connection.password,
+        "KAFKA_CA_FILE": str(connection.ca_file) if connection.ca_file else None,
+    }
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in _given(settings).items())
+
+
+def _given(settings: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+_KINDS: Mapping[str, tuple[str, Callable[[Connection], str]]] = {
+    "librdkafka": ("librdkafka.properties", _librdkafka),
+    "python": ("kafka_python.py", _python),
+    "env": ("env", _environment),
+}
+"""Kinds of client other than Java's, each with the ending of its file."""

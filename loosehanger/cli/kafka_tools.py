@@ -1,0 +1,57 @@
+"""Kafka's own command-line tools, signed in to a cluster of the lab: what ``./lab kafka`` runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from loosehanger.clients.connection import Connection
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.model.record import Lab
+from loosehanger.model.resources import JvmOptions
+from loosehanger.paths import lab_home
+from loosehanger.platforms.local.java import Java
+from loosehanger.suggestions import did_you_mean
+
+from .client_settings import properties_file
+from .command_line import KAFKA_TOOLS
+
+_HEAP = "256m"
+
+
+def run(lab: Lab, region: str, user: str, tool: str, arguments: Sequence[str]) -> NoReturn:
+    """Becomes the tool, so that signals and the exit code are its own.
+
+    Args:
+        lab: what is set up.
+        region: whose cluster it asks.
+        user: the user that it signs in as.
+        tool: its name, a key of ``KAFKA_TOOLS``.
+        arguments: its own arguments.
+
+    Raises:
+        WrongUseError: there is no such region, user or tool, or an argument says what the kit says already.
+        LabError: Java cannot be started.
+    """
+    if tool not in KAFKA_TOOLS:
+        hint = did_you_mean(tool, KAFKA_TOOLS) or f"; there are: {', '.join(KAFKA_TOOLS)}"
+        raise WrongUseError(f"there is no tool '{tool}'{hint}")
+    properties = properties_file(lab.region(region), user)
+    if given := [word for word in arguments if word.partition("=")[0] in ("--bootstrap-server", "--command-config")]:
+        raise WrongUseError(f"{given[0]}: ./lab kafka gives it; leave it out, and use --user for another user")
+    servers = ",".join(Connection.from_properties(properties).bootstrap_servers)
+    java = Java(lab_home())
+    command = java.command(
+        KAFKA_TOOLS[tool].main_class,
+        *("--bootstrap-server", servers, "--command-config", str(properties), *arguments),
+        options=JvmOptions(),
+        heap=_HEAP,
+        system={"log4j2.level": "ERROR"},
+    )
+    sys.stdout.flush()
+    try:
+        os.execve(command[0], command, {**os.environ, **java.environment})  # noqa: S606 (no shell is wanted)
+    except OSError as error:
+        raise LabError(f"{command[0]}: cannot be started ({error.strerror}); ./lab setup installs it") from error

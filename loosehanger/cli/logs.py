@@ -1,0 +1,102 @@
+"""The logs of what runs in the regions: what ``./lab logs`` shows."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from consumers.follow import LOOK_S, MOST_LINE, follow
+from consumers.render import safe
+from loosehanger.errors import ExitCode, LabError, WrongUseError
+from loosehanger.model.record import Lab
+from loosehanger.paths import lab_home
+from loosehanger.suggestions import did_you_mean
+
+from .links import LOCAL
+
+_LOG = re.compile(r"(?P<name>.+)\.log$")
+
+
+def run(lab: Lab, options: argparse.Namespace) -> int:
+    """Lists the logs, or shows the last lines of those that were named, and what follows.
+
+    Raises:
+        WrongUseError: the platform keeps logs elsewhere, or there is no such log.
+        LabError: a log cannot be read.
+    """
+    if lab.platform != LOCAL:
+        raise WrongUseError(
+            f"on {lab.platform} the cluster keeps the logs; run kubectl -n NAMESPACE logs deployment/NAME, and "
+            "./lab status for the names"
+        )
+    if not options.what:
+        _list(lab)
+        return ExitCode.DONE
+    chosen = _chosen(lab, options.what)
+    width = max(map(len, chosen)) if len(chosen) > 1 else 0
+    if options.follow:
+        _follow(chosen, options.lines, width)
+    for name, path in chosen.items():
+        for line in _last(path, options.lines):
+            _show(name, line, width)
+    return ExitCode.DONE
+
+
+def logs_of(lab: Lab, region: str) -> dict[str, Path]:
+    """The log of each process of a region, by the process's name.
+
+    Raises:
+        WrongUseError: there is no such region.
+    """
+    lab.region(region)
+    folder = lab_home() / "regions" / region / "logs"
+    return {found["name"]: path for path in sorted(folder.glob("*.log")) if (found := _LOG.match(path.name))}
+
+
+def _list(lab: Lab) -> None:
+    for region in lab.regions:
+        for name, path in logs_of(lab, region).items():
+            print(f"{region}/{name:<28} {path.stat().st_size / 1000:>9,.1f} kB")
+    print("\n./lab logs REGION/NAME shows the end of one; -f shows what follows.")
+
+
+def _chosen(lab: Lab, what: str) -> dict[str, Path]:
+    region, _, name = what.partition("/")
+    found = logs_of(lab, region)
+    if not found:
+        raise WrongUseError(f"{region} has no logs yet; ./lab logs lists all")
+    if not name:
+        return found
+    if name not in found:
+        hint = did_you_mean(name, found) or f"; its logs are: {', '.join(found)}"
+        raise WrongUseError(f"{region} has no log '{name}'{hint}")
+    return {name: found[name]}
+
+
+def _last(path: Path, number: int) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            yield from deque((line.rstrip("\n")[:MOST_LINE] for line in stream), maxlen=number)
+    except OSError as error:
+        raise LabError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _follow(logs: Mapping[str, Path], number: int, width: int) -> None:
+    """Shows the logs as they grow, until Ctrl-C."""
+    streams = {name: follow(path, number, idle_s=0) for name, path in logs.items()}
+    while True:
+        quiet = True
+        for name, stream in streams.items():
+            while (line := next(stream)) is not None:
+                quiet = False
+                _show(name, line, width)
+        if quiet:
+            time.sleep(LOOK_S)  # between two looks, until Ctrl-C
+
+
+def _show(name: str, line: str, width: int) -> None:
+    print(f"{name:<{width}} | {safe(line)}" if width else safe(line), flush=True)

@@ -1,0 +1,26 @@
+"""The names that a mistyped one may have meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+_MOST = 3
+_LIKENESS = 0.7
+"""Ratio of equal characters from which a name counts as similar: ``statsu`` and ``status`` have 0.83."""
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """A question to append to a message, such as ``; did you mean 'status'?``; empty where no name is similar.
+
+    Args:
+        word: what was typed.
+        names: the names that exist.
+    """
+    lowered = {name.lower(): name for name in names}
+    typed = word.lower()
+    close = get_close_matches(typed, lowered, _MOST, _LIKENESS)
+    # A part of a name is a hint as well, such as a scenario's without its number.
+    close += [name for name in lowered if len(typed) > 2 and typed in name and name not in close]
+    found = [f"'{lowered[name]}'" for name in close[:_MOST]]
+    return f"; did you mean {' or '.join(found)}?" if found else ""
