@@ -148,6 +148,7 @@ class Searcher:
             isolation_level="read_committed",
             max_partition_fetch_bytes=512 * 1024,
             bootstrap_timeout_ms=5000,
+            request_timeout_ms=round(MOST_S * 1000),
             allow_auto_create_topics=False,
             metrics_enabled=False,
         )

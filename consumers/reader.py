@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import AuthorizationError, GroupAuthorizationFailedError, KafkaError
 
 from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import ClientLog, Tolerant, cluster_id
+from loosehanger.clients.kafka_client import ClientLog, Tolerant, UnreadableError, cluster_id
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.ledger import Ledger, number_of
 from loosehanger.times import moment
@@ -25,6 +25,8 @@ POLL_MS = 500
 LOOK_FOR_TOPICS_S = 5.0
 """How often a reader looks for new topics and partitions that match."""
 BATCH_MOST = 500
+SILENT_S = 60.0
+"""How long nothing may come before a reader gives up that has not reached the end, and does not follow."""
 COMMIT_S, COMMIT_MS = 1.0, 2000
 """How often a group's position is kept, and how long that may take."""
 
@@ -175,9 +177,16 @@ class Reader:
             else:
                 self._find_partitions(first=True)
             looked, left = time.monotonic(), most
-            committed = looked
+            committed = moved = looked
+            reached: dict[TopicPartition, int] = {}
             while not stopping() and left != 0 and (self._follow or not self._done()):
                 polled = self._consumer.poll(POLL_MS, max_records=min(BATCH_MOST, left or BATCH_MOST))
+                # Markers and aborted records are passed over without a word.
+                before, reached = reached, {} if self._follow else {place: self._at(place) for place in self._ends}
+                if self._follow or polled or reached != before:
+                    moved = time.monotonic()
+                elif time.monotonic() >= moved + SILENT_S:
+                    raise LabError(f"{self._servers}: {self._where_it_waits(reached)}")
                 # Partitions side by side, in the order of time as far as the order within each allows.
                 batch = list(merge(*polled.values(), key=lambda record: record.timestamp))
                 if self._ends:
@@ -268,8 +277,17 @@ class Reader:
                     consumer.seek(partition, found[partition].offset)
 
     def _done(self) -> bool:
-        reached = {partition: self._consumer.position(partition, timeout_ms=POLL_MS) or 0 for partition in self._ends}
-        return all(reached[partition] >= end for partition, end in self._ends.items())
+        return all(self._at(partition) >= end for partition, end in self._ends.items())
+
+    def _where_it_waits(self, reached: Mapping[TopicPartition, int]) -> str:
+        place, at = next((place, at) for place, at in reached.items() if at < self._ends[place])
+        return (
+            f"no record of {place.topic}-{place.partition} received for {SILENT_S:.0f} s from offset {at}; "
+            "see ./lab status"
+        )
+
+    def _at(self, partition: TopicPartition) -> int:
+        return self._consumer.position(partition, timeout_ms=POLL_MS) or 0
 
     def _check_refusal(self) -> None:
         if self._client_log.refused is not None:
@@ -286,6 +304,8 @@ class Reader:
             raise LabError(f"{self._servers}: user '{self._user}' may not use group '{self._group}'") from error
         except AuthorizationError as error:
             raise LabError(f"{self._servers}: user '{self._user}' may not do this: {error}") from error
+        except UnreadableError as error:
+            raise LabError(f"{self._servers}: {error}") from error
         except KafkaError as error:
             self._check_refusal()
             reason = self._client_log.first or f"{type(error).__name__}: {error}"

@@ -559,12 +559,18 @@ def _of_one_partition(position: Callable[..., int | None]) -> Callable[..., int 
     """Repairs asking for a position: kafka-python 3.0.12 looks at every partition of the consumer to answer for one.
 
     Asking for each of 700 takes a minute. A position that is known is returned at once; ``poll`` looks after them all.
+    One that does not become known is an error, unless the caller gave a timeout.
     """
 
     def position_of(self: Any, partition: Any, timeout_ms: float | None = None) -> int | None:
         state = self._subscription.assignment.get(partition)
         known = None if state is None or state.awaiting_validation else state.position
-        return position(self, partition, timeout_ms) if known is None else int(known.offset)
+        if known is not None:
+            return int(known.offset)
+        found = position(self, partition, timeout_ms)
+        if found is None and timeout_ms is None:
+            raise KafkaTimeoutError(f"the position in {partition.topic}-{partition.partition} did not become known")
+        return found
 
     position_of.repairs = position  # type: ignore[attr-defined]
     return position_of

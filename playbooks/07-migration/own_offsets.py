@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from loosehanger.model.record import load_lab
 
 TOPIC = "LH.ORDERS"
 USER = "prover"
+SILENT_S = 60.0
 
 
 class Reader:
@@ -66,8 +68,12 @@ class Reader:
 
     def _read(self, searching: set[TopicPartition]) -> set[TopicPartition]:
         """Reads to the end; in these partitions it looks first for the last record that was read."""
+        moved = time.monotonic()
         while any(self._consumer.position(partition) < self._ends[partition] for partition in self._partitions):
+            if time.monotonic() >= moved + SILENT_S:
+                raise LabError(f"no order received for {SILENT_S:.0f} s before the end; see ./lab status")
             for partition, records in self._consumer.poll(timeout_ms=500).items():
+                moved = time.monotonic()
                 for record in records:
                     self._take(record, partition, searching)
         return searching

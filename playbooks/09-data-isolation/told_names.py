@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 
 from kafka import KafkaConsumer, TopicPartition
 
 from loosehanger.clients.kafka_client import prepare
-from loosehanger.errors import ExitCode, run_command
+from loosehanger.errors import ExitCode, LabError, run_command
 from loosehanger.model.record import load_lab
 from loosehanger.waiting import wait_for
 
@@ -72,7 +73,10 @@ def _told(consumer: KafkaConsumer, topic: str, kinds: tuple[str, ...]) -> set[tu
 
 def _keys(consumer: KafkaConsumer, place: TopicPartition, end: int) -> list[bytes]:
     found = []
+    deadline = time.monotonic() + BOUND_S
     while consumer.position(place) < end:
+        if time.monotonic() >= deadline:
+            raise LabError(f"{place.topic} was not read to its end within {BOUND_S:.0f} s; see ./lab status")
         for records in consumer.poll(timeout_ms=200).values():
             found += [record.key for record in records if record.key]
     return found

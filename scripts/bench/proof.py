@@ -32,6 +32,7 @@ from sandbox import Kit
 TARGET, OTHER = "north-america", "south-america"
 LOOK_S = 0.2
 ARRIVAL_S = 1800
+READ_S = 1800.0
 
 
 def main() -> None:
@@ -160,7 +161,11 @@ def in_python(kit: Kit, topic: str) -> float:
             partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
             consumer.assign(partitions)
             ends = consumer.end_offsets(partitions)
+            deadline = time.monotonic() + READ_S
             while any(consumer.position(partition) < ends[partition] for partition in partitions):
+                if time.monotonic() >= deadline:
+                    message = f"not read to the end within {READ_S:.0f} s"
+                    raise TimeoutError(message)
                 for partition, batch in consumer.poll(timeout_ms=500, max_records=5000).items():
                     for record in batch:
                         content = b"%r|%r|%d" % (record.key, record.value, record.timestamp)

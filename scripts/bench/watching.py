@@ -36,6 +36,7 @@ REGIONS = ("europe", "north-america")
 PAYLOADS = 1000
 SHOWN_S = 180
 LOOK_S = 0.1
+READ_S = 600.0
 MINUTE_S = 60
 
 
@@ -166,7 +167,11 @@ def timestamps(kit: Kit, since: float) -> list[int]:
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(partitions)
+        deadline = time.monotonic() + READ_S
         while any(consumer.position(partition) < ends[partition] for partition in partitions):
+            if time.monotonic() >= deadline:
+                message = f"not read to the end within {READ_S:.0f} s"
+                raise TimeoutError(message)
             for batch in consumer.poll(timeout_ms=500, max_records=5000).values():
                 found += [record.timestamp for record in batch if record.timestamp >= since]
     return sorted(found)

@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, OffsetSpec, TopicPartition
-from kafka.errors import KafkaError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
+from kafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 
 from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import cause_of, explain, topic_configs
+from loosehanger.clients.kafka_client import UnreadableError, cause_of, explain, topic_configs
 from loosehanger.clients.transactions import Held, held_back
 from loosehanger.model.record import Region
 
 USER = "prover"
 _BOOTSTRAP_MS = 10_000
 _REQUEST_MS = 15_000
+_HURRIED_MS = 4_000
+"""How long a cluster may take to answer that has just not answered."""
 _FIRST_STEP = 16
 """How many offsets from a partition's end are looked at first for its last record."""
 _STEPS_GROW = 16
+_AT_ONCE = 70
+"""How many partitions one consumer reads at a time: what it does for each of them in turn costs time for all."""
+_MOST_NAMES = 10
 
 # What goes wrong comes as an exception; the clients' own warnings on standard error only repeat it.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
@@ -52,6 +63,8 @@ class Cluster:
         self.region = region
         self.connection = connection
         self._admin: Any = None
+        self._hurried = False
+        """It has not answered the last time: it is not waited for as long again."""
 
     @classmethod
     def of(cls, region: Region) -> Cluster:
@@ -204,6 +217,11 @@ class Cluster:
         """Says that the user lacks a right."""
         return f"user '{self.connection.username or 'ANONYMOUS'}' lacks {right} on topic {topic} in {self.region}"
 
+    def explained(self, partition: TopicPartition, reason: str) -> str:
+        """Why a partition cannot be read: the reason of ``read_from_ends``, or the right that is missing."""
+        refused = reason.startswith(TopicAuthorizationFailedError.__name__)
+        return self.lacks("Read", partition.topic) if refused else reason
+
     def transactional(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Those partitions of which the brokers know a producer that writes in transactions.
 
@@ -244,17 +262,22 @@ class Cluster:
         """
         deadline = time.monotonic() + timeout_s
         wanted = {partition: (start, end) for partition, (start, end) in ranges.items() if start < end}
+        found: dict[TopicPartition, int] = {}
+
+        def take(place: TopicPartition, batch: Collection[Any]) -> None:
+            found[place] = max([found.get(place, -1), *(one.offset for one in batch if one.offset < wanted[place][1])])
+
         with self.reaching(), self._consumer() as consumer:
-            found, unread = _last_offsets(consumer, wanted, deadline)
+            unread = read_from_ends(
+                consumer, wanted, deadline, take, lambda place, whole: whole and found.get(place, -1) >= 0
+            )
         untold = {
-            partition: self.lacks("Read", partition.topic)
-            if reason.startswith(TopicAuthorizationFailedError.__name__)
-            else reason or f"not within {timeout_s:.0f} s"
+            partition: self.explained(partition, reason) or f"not within {timeout_s:.0f} s"
             for partition, reason in unread.items()
         }
         if wanted and untold.keys() == wanted.keys() and not any(unread.values()):
-            raise NoAnswerError(f"{self.region}: {_names(untold)} could not be read in {timeout_s:.0f} s")
-        return found, untold
+            raise NoAnswerError(f"{self.region}: {named(untold)} could not be read in {timeout_s:.0f} s")
+        return {place: last for place, last in found.items() if last >= 0 and place not in unread}, untold
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
@@ -278,11 +301,15 @@ class Cluster:
         return {partition: found.offset for partition, found in offsets.items()}
 
     def _client(self) -> Any:
+        bound_ms = _HURRIED_MS if self._hurried else _REQUEST_MS
+        if self._admin and self._admin.config["request_timeout_ms"] != bound_ms:
+            admin, self._admin = self._admin, None
+            admin.close()
         if self._admin is None:
             self._admin = KafkaAdminClient(
                 **self.connection.kafka_python(),
-                bootstrap_timeout_ms=_BOOTSTRAP_MS,
-                request_timeout_ms=_REQUEST_MS,
+                bootstrap_timeout_ms=min(_BOOTSTRAP_MS, bound_ms),
+                request_timeout_ms=bound_ms,
             )
         return self._admin
 
@@ -295,11 +322,14 @@ class Cluster:
         """
         try:
             yield
+            self._hurried = False
         except TopicAuthorizationFailedError as error:
-            topics = ", ".join(sorted(map(str, error.args[0]))) if error.args and error.args[0] else "a topic"
+            topics = some_of(sorted(map(str, error.args[0]))) if error.args and error.args[0] else "a topic"
             raise NoAnswerError(f"{self.region}: {self.lacks('Read', topics)}") from error
         except (KafkaError, OSError) as error:
             said = explain(cause_of(error, self._admin), self.connection.username)
+            # Only of a silent one: a broker that restarts hangs up, and is back in a moment.
+            self._hurried = self._hurried or isinstance(error, (KafkaTimeoutError, RequestTimedOutError, TimeoutError))
             raise NoAnswerError(f"{self.region}: the cluster {said}") from error
 
 
@@ -327,49 +357,92 @@ def partitions_of(topics: Mapping[str, int]) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
 
 
-def _last_offsets(
-    consumer: Any, ranges: Mapping[TopicPartition, tuple[int, int]], deadline: float
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-    """As ``Cluster.last_records`` has it; the reason is empty where it took too long."""
-    found: dict[TopicPartition, int] = {}
+def read_from_ends(
+    consumer: Any,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    deadline: float,
+    take: Callable[[TopicPartition, Collection[Any]], None],
+    enough: Callable[[TopicPartition, bool], bool],
+    first_step: int = _FIRST_STEP,
+) -> dict[TopicPartition, str]:
+    """Reads partitions from their ends in ever larger steps, until enough was read of each, or all of it.
+
+    Args:
+        consumer: the consumer; its assignment is changed.
+        ranges: first offset and end of each partition.
+        deadline: of the monotonic clock.
+        take: takes the records as they come; of a batch, the last ones may be beyond the end.
+        enough: whether enough was read of a partition. The second argument says whether a step is complete.
+        first_step: how many offsets from the end are read at first.
+
+    Returns:
+        The partitions of which that cannot be said, with the reason; empty where it took too long.
+    """
     unread: dict[TopicPartition, str] = {}
-    # What is being read of each partition: from the end, in ever larger steps.
-    reading = {partition: (max(start, end - _FIRST_STEP), end) for partition, (start, end) in ranges.items()}
+    places = list(ranges)
+    for first in range(0, len(places), _AT_ONCE):
+        chunk = {place: ranges[place] for place in places[first : first + _AT_ONCE]}
+        unread |= _read_chunk(consumer, chunk, deadline, take, enough, first_step)
+    return unread
+
+
+def _read_chunk(
+    consumer: Any,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    deadline: float,
+    take: Callable[[TopicPartition, Collection[Any]], None],
+    enough: Callable[[TopicPartition, bool], bool],
+    first_step: int,
+) -> dict[TopicPartition, str]:
+    unread: dict[TopicPartition, str] = {}
+    # What is being read of each partition.
+    reading = {place: (max(start, end - first_step), end) for place, (start, end) in ranges.items() if start < end}
     try:
         consumer.assign(list(reading))
         # One that was assigned before and paused stays so.
         consumer.resume(*reading)
-        for partition, (begin, _) in reading.items():
-            consumer.seek(partition, begin)
+        for place, (begin, _) in reading.items():
+            consumer.seek(place, begin)
         while reading and time.monotonic() < deadline:
-            for partition, batch in consumer.poll(timeout_ms=200).items():
-                offsets = [record.offset for record in batch if record.offset < ranges[partition][1]]
-                found[partition] = max([found.get(partition, -1), *offsets])
-            for partition, (begin, until) in list(reading.items()):
-                if consumer.position(partition) < until:
-                    continue
-                start, end = ranges[partition]
-                if found.get(partition, -1) < 0 and begin > start:
-                    reading[partition] = (max(start, end - (end - begin) * _STEPS_GROW), begin)
-                    consumer.seek(partition, reading[partition][0])
-                else:
-                    del reading[partition]
-                    consumer.pause(partition)
+            try:
+                for place, batch in consumer.poll(timeout_ms=200).items():
+                    take(place, batch)
+            except UnreadableError as error:
+                # The others of the consumer can be read as before.
+                unread[error.place] = str(error)
+                reading.pop(error.place, None)
+                consumer.pause(error.place)
+            for place, (begin, until) in list(reading.items()):
+                position = consumer.position(place, timeout_ms=_left_ms(deadline))
+                whole = position is not None and position >= until
+                start, end = ranges[place]
+                if enough(place, whole) or (whole and begin <= start):
+                    del reading[place]
+                    consumer.pause(place)
+                elif whole:
+                    reading[place] = (max(start, end - (end - begin) * _STEPS_GROW), begin)
+                    consumer.seek(place, reading[place][0])
     except (KafkaError, ValueError) as error:
         if len(ranges) == 1:
-            return {}, {partition: f"{type(error).__name__}: {error}" for partition in ranges}
+            return {place: f"{type(error).__name__}: {error}" for place in ranges}
         # The client does not say which of them it cannot read.
-        found, unread = {}, {}
-        for partition, span in ranges.items():
-            last, reasons = _last_offsets(consumer, {partition: span}, deadline)
-            found |= last
-            unread |= reasons
-        return found, unread
-    return (
-        {partition: offset for partition, offset in found.items() if offset >= 0 and partition not in reading},
-        dict.fromkeys(reading, ""),
-    )
+        for place, span in ranges.items():
+            unread |= _read_chunk(consumer, {place: span}, deadline, take, enough, first_step)
+        return unread
+    return unread | dict.fromkeys(reading, "")
 
 
-def _names(partitions: Iterable[TopicPartition]) -> str:
-    return ", ".join(sorted(f"{partition.topic}-{partition.partition}" for partition in partitions))
+def _left_ms(deadline: float) -> int:
+    return max(1, min(_REQUEST_MS, round((deadline - time.monotonic()) * 1000)))
+
+
+def named(partitions: Iterable[TopicPartition]) -> str:
+    """Names partitions in a message: ten of them, and how many more."""
+    return some_of(f"{place.topic}-{place.partition}" for place in sorted(partitions))
+
+
+def some_of(names: Iterable[str]) -> str:
+    """The first ten names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - _MOST_NAMES:,} more" if len(listed) > _MOST_NAMES else ""
+    return ", ".join(listed[:_MOST_NAMES]) + more

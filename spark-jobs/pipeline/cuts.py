@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.clients.transactions import Held
-from pipeline.clusters import Cluster, Config, partitions_of
+from pipeline.clusters import Cluster, Config, partitions_of, some_of
 from pipeline.fetching import Fetched, Records, fetch_few, frame_of, takes_files
 from pipeline.flows import Flow
 from pipeline.reading import Ranges, read_records
@@ -101,7 +101,7 @@ class Frozen:
                     for partition, (start, _) in ranges.items()
                     if starts[partition] > start
                 ]
-        return ", ".join(names)
+        return some_of(names)
 
     def deleted(self, region: str, partition: TopicPartition) -> int:
         """How many of the offsets that are compared a target's partition has let go of."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from loosehanger.clients.connection import Connection
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import Lab, Region
 from loosehanger.model.topic_rules import selected_topics, target_topic
-from pipeline.clusters import USER, Cluster, NoAnswerError, consumer_settings
+from pipeline.clusters import USER, Cluster, NoAnswerError, consumer_settings, named, read_from_ends, some_of
 from pipeline.mirrors import UNKNOWN, MirrorProgress
 
 EXTERNAL = "external"
@@ -105,68 +105,73 @@ def wait_for_arrival(
     with source.reaching():
         wanted = _contents(source, last_records, deadline)
     with target.reaching(), KafkaConsumer(**consumer_settings(target.connection)) as consumer:
-        while wanted := {
-            place: content
-            for place, content in wanted.items()
-            if not _is_there(consumer, mirror, place, content, deadline)
-        }:
+        while True:
+            there = _arrived(consumer, target, mirror, wanted, deadline) if wanted else set()
+            wanted = {place: content for place, content in wanted.items() if place not in there}
             now = time.monotonic()
-            if now >= deadline:
+            if not wanted or now >= deadline:
                 break
             if now >= next_report:
                 report(f"waiting: the target has not yet the last record of {len(wanted)} partitions")
                 next_report = now + _REPORT_S
             time.sleep(min(_LOOK_S, deadline - now))
     if wanted:
-        names = ", ".join(sorted(f"{place.topic}-{place.partition}" for place in wanted))
-        report(f"after {timeout_s:.0f} s the target had not the last record of {names}")
+        report(f"after {timeout_s:.0f} s the target had not the last record of {named(wanted)}")
     judged = last_records if mirror.name == EXTERNAL else last_records.keys() - wanted.keys()
     return MirrorProgress(UNKNOWN, {place: last_records[place] for place in judged})
 
 
 def _contents(cluster: Cluster, offsets: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, Any]:
     found: dict[TopicPartition, Any] = {}
+
+    def take(place: TopicPartition, batch: Collection[Any]) -> None:
+        found.update((place, record) for record in batch if record.offset == offsets[place])
+
+    # What compaction or retention took away in the meantime is not waited for.
+    ranges = {place: (offset, offset + 1) for place, offset in offsets.items()}
     with KafkaConsumer(**consumer_settings(cluster.connection)) as consumer:
-        consumer.assign(list(offsets))
-        for place, offset in offsets.items():
-            consumer.seek(place, offset)
-        while missing := offsets.keys() - found.keys():
-            if time.monotonic() > deadline + _GRACE_S:
-                raise NoAnswerError(f"{cluster.region}: the last records of {len(missing)} partitions cannot be read")
-            for place, batch in consumer.poll(timeout_ms=500).items():
-                for record in batch:
-                    if record.offset == offsets[place]:
-                        found[place] = record
-            # What compaction or retention took away in the meantime is not waited for.
-            for place in missing:
-                if place not in found and consumer.position(place) > offsets[place]:
-                    found[place] = None
-    return {place: record for place, record in found.items() if record}
+        unread = read_from_ends(consumer, ranges, deadline + _GRACE_S, take, lambda place, _: place in found)
+    if unread:
+        raise NoAnswerError(_cannot_be_read(cluster, unread))
+    return found
 
 
-def _is_there(consumer: Any, mirror: Mirror, place: TopicPartition, wanted: Any, deadline: float) -> bool:
-    there = TopicPartition(target_topic(mirror, place.topic), place.partition)
-    if place.partition not in (consumer.partitions_for_topic(there.topic) or ()):
-        return False
-    consumer.assign([there])
-    start = consumer.offsets_for_times({there: wanted.timestamp})[there]
-    if start is None:
-        return False
+def _arrived(
+    consumer: Any, target: Cluster, mirror: Mirror, wanted: Mapping[TopicPartition, Any], deadline: float
+) -> set[TopicPartition]:
+    """Those partitions of the source whose wanted record the target has: all are asked for with one request."""
+    copies = {TopicPartition(target_topic(mirror, place.topic), place.partition): place for place in wanted}
+    names = consumer.topics()
+    there = {name: consumer.partitions_for_topic(name) for name in {copy.topic for copy in copies} & names}
+    sources = {copy: place for copy, place in copies.items() if copy.partition in there.get(copy.topic, ())}
+    times = {copy: max(0, wanted[place].timestamp) for copy, place in sources.items()}
+    starts = consumer.offsets_for_times(times, _left_ms(deadline)) if times else {}
+    begun = [copy for copy, start in starts.items() if start is not None]
+    ends = consumer.end_offsets(begun, _left_ms(deadline)) if begun else {}
+    arrived: set[TopicPartition] = set()
+
+    def take(copy: TopicPartition, batch: Collection[Any]) -> None:
+        content = wanted[sources[copy]]
+        if any((one.key, one.value, one.timestamp) == (content.key, content.value, content.timestamp) for one in batch):
+            arrived.add(sources[copy])
+
     # From the end, in ever larger steps: records are seldom far from where their place in time is, but timestamps need
     # not be in order, and then what is no older than the wanted one may be most of the partition.
-    begin, back = consumer.end_offsets([there])[there], _FIRST_STEP
-    while begin > start.offset and time.monotonic() < deadline + _GRACE_S:
-        until, begin = begin, max(start.offset, begin - back)
-        if _is_between(consumer, there, begin, until, wanted, deadline):
-            return True
-        back *= 16
-    return False
+    ranges = {copy: (starts[copy].offset, end) for copy, end in ends.items()}
+    unread = read_from_ends(
+        consumer, ranges, deadline + _GRACE_S, take, lambda copy, _: sources[copy] in arrived, first_step=_FIRST_STEP
+    )
+    # What took too long is looked for again, or has not arrived.
+    if failed := {copy: reason for copy, reason in unread.items() if reason}:
+        raise NoAnswerError(_cannot_be_read(target, failed))
+    return arrived
 
 
-def _is_between(consumer: Any, there: TopicPartition, begin: int, until: int, wanted: Any, deadline: float) -> bool:
-    consumer.seek(there, begin)
-    while consumer.position(there) < until and time.monotonic() < deadline + _GRACE_S:
-        for record in consumer.poll(timeout_ms=500).get(there, ()):
-            if (record.key, record.value, record.timestamp) == (wanted.key, wanted.value, wanted.timestamp):
-                return True
-    return False
+def _cannot_be_read(cluster: Cluster, unread: Mapping[TopicPartition, str]) -> str:
+    reasons = {cluster.explained(place, reason) for place, reason in unread.items() if reason}
+    which = f"{cluster.region}: the last record of {named(unread)} cannot be read"
+    return f"{which}: {some_of(sorted(reasons))}" if reasons else f"{which} in time"
+
+
+def _left_ms(deadline: float) -> int:
+    return max(1, round((deadline + _GRACE_S - time.monotonic()) * 1000))

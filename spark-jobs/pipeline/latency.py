@@ -15,6 +15,7 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 from loosehanger.clients.connection import Connection
+from loosehanger.clients.kafka_client import UnreadableError
 from pipeline.clusters import consumer_settings, partitions_of
 
 _POLL_MS = 200
@@ -67,7 +68,11 @@ class LatencySampler(threading.Thread):
         return self._samples
 
     def _take(self, consumer: Any) -> None:
-        polled = consumer.poll(timeout_ms=_POLL_MS)
+        try:
+            polled = consumer.poll(timeout_ms=_POLL_MS)
+        except UnreadableError as error:
+            consumer.pause(error.place)  # The others are sampled all the same.
+            return
         now_ms = time.time_ns() // 1_000_000
         for partition, records in polled.items():
             for record in records:

@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from datetime import UTC, datetime
 
 from kafka import TopicPartition
@@ -20,7 +21,7 @@ from loosehanger.model.record import Lab
 from loosehanger.model.rights import readers_from
 from loosehanger.model.topic_rules import idle_patterns, named_topics, selected_topics, source_topic, target_topic
 from loosehanger.paths import lab_home
-from pipeline.clusters import Cluster, NoAnswerError
+from pipeline.clusters import Cluster, NoAnswerError, some_of
 from pipeline.comparison import compare
 from pipeline.configurations import Handling, Settings, config_differences, considered
 from pipeline.cuts import Cut, Frozen, freeze, is_compacted, settle
@@ -272,7 +273,7 @@ class Proof:
                 self._found.away[region] = str(error)
                 continue
             if left := wanted[region] - there.keys() - hidden:
-                absent.append(f"{region} has {', '.join(sorted(left))}")
+                absent.append(f"{region} has {some_of(sorted(left))}")
         return absent
 
     def _hops(self, chain: Mirror) -> list[Mirror]:
@@ -446,6 +447,10 @@ class Proof:
             NoAnswerError: it cannot be told of any.
         """
         topics = sorted({partition.topic for partition in last_records})
+        for region in (mirror.source, mirror.target):
+            # A client of its own, for this is a thread. Where a cluster does not answer, each topic would wait for it.
+            with closing(Cluster.of(self._lab.region(region))) as alone:
+                alone.topics()
         deadline = time.monotonic() + self._timeout_s
         positions: dict[TopicPartition, int] = {}
         untold: dict[str, str] = {}

@@ -40,6 +40,7 @@ class Broker:
 
     port: int
     folder: Path
+    pid: int = 0
 
     def connection(self, user: str = _ADMIN) -> Connection:
         """A user's way in."""
@@ -109,14 +110,14 @@ def running(folder: Path, advertised: str | None = None) -> Iterator[Broker]:
     }
     properties.write_text(format_properties(settings), encoding="utf-8")
     scram = f"SCRAM-SHA-512=[name={_ADMIN},password={_PASSWORD}]"
-    _java(
+    java(
         *("kafka.tools.StorageTool", "format", "-c", str(properties), "-t", "MkU3OEVBNTcwNTJENDM2Qg"),
         *("--add-scram", scram),
         log=folder / "format.log",
     ).wait(60)
-    process = _java("kafka.Kafka", str(properties), log=folder / "broker.log")
+    process = java("kafka.Kafka", str(properties), log=folder / "broker.log")
     try:
-        found = Broker(broker, folder)
+        found = Broker(broker, folder, process.pid)
         wait_until(lambda: _answers(found), 60, f"the broker, see {folder / 'broker.log'}")
         yield found
     finally:
@@ -136,7 +137,8 @@ def _answers(broker: Broker) -> bool:
     return True
 
 
-def _java(*arguments: str, log: Path) -> subprocess.Popen[bytes]:
+def java(*arguments: str, log: Path, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """Starts a program of Kafka's."""
     jars = sorted((lab_home() / "jars" / "kafka").resolve().glob("*.jar"))
     with log.open("wb") as output:
         return subprocess.Popen(
@@ -144,7 +146,7 @@ def _java(*arguments: str, log: Path) -> subprocess.Popen[bytes]:
             env={**os.environ, "CLASSPATH": os.pathsep.join(map(str, jars))},
             stdout=output,
             stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
         )
 
 

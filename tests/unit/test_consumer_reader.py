@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
-from kafka.errors import CommitFailedError
+from kafka.errors import CommitFailedError, UnsupportedCodecError
 
 from consumers import __main__ as command
 from consumers import reader as module
 from consumers.reader import BATCH_MOST, Reader, Selection, Start
 from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import ClientLog
+from loosehanger.clients.kafka_client import ClientLog, UnreadableError
+from loosehanger.errors import LabError
 from tests.odd_records import ODD_VALUES
 
 PARTITIONS = (TopicPartition("LH.ORDERS", 0), TopicPartition("LH.STOCK", 1))
@@ -160,3 +161,54 @@ def test_odd_values_end_no_consumer(
     lines = capfd.readouterr().out.splitlines()
     assert len(lines) == 2 * len(cluster.values)
     assert cluster.committed == both(len(cluster.values))
+
+
+class Endless(Cluster):
+    """A cluster whose second partition gives nothing beyond its first record, for a reader without a group."""
+
+    def topics(self) -> set[str]:
+        return {place.topic for place in PARTITIONS}
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return {place.partition for place in PARTITIONS if place.topic == topic}
+
+    def assign(self, *_: Any) -> None:
+        """All of them."""
+
+    seek_to_beginning = seek_to_end = assign
+
+    def end_offsets(self, places: Sequence[TopicPartition]) -> Positions:
+        return dict.fromkeys(places, len(self.values))
+
+    def position(self, partition: TopicPartition, timeout_ms: int) -> int | None:
+        assert timeout_ms
+        return self.positions[partition] or None
+
+    def poll(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        found = super().poll(timeout_ms, max_records)
+        self.positions[PARTITIONS[1]] = 1
+        return {PARTITIONS[0]: found[PARTITIONS[0]]} if PARTITIONS[0] in found else {}
+
+
+def alone(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    monkeypatch.setattr(module, "KafkaConsumer", cluster)
+    return Reader(Connection(("127.0.0.1:1",)), Selection((), re.compile("LH")), group=None, start=Start("earliest"),
+                  follow=False, client_log=ClientLog(print), tell=print)  # fmt: skip
+
+
+def test_a_partition_that_gives_nothing_ends_a_reader_that_does_not_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SILENT_S", 0.2)
+    reader = alone(Endless([b"{}"] * 10), monkeypatch)
+    with pytest.raises(LabError, match=r"127\.0\.0\.1:1: no record of LH\.STOCK-1 received for 0 s from offset 1;"):
+        list(reader.batches(None, lambda: False))
+
+
+def test_a_record_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Endless([b"{}"] * 10)
+
+    def poll(*_: Any, **__: Any) -> Any:
+        raise UnreadableError(PARTITIONS[1], 7, UnsupportedCodecError("no codec 5"))
+
+    monkeypatch.setattr(cluster, "poll", poll)
+    with pytest.raises(LabError, match=r"^127\.0\.0\.1:1: topic LH\.STOCK, partition 1, offset 7: .*no codec 5"):
+        list(alone(cluster, monkeypatch).batches(None, lambda: False))

@@ -617,7 +617,8 @@ class Tail:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self.positions[partition] = offset
 
-    def position(self, partition: TopicPartition) -> int:
+    def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
+        del timeout_ms
         return self.positions[partition]
 
     def pause(self, *partitions: TopicPartition) -> None:
