@@ -26,6 +26,7 @@ TUNED = (
     "producer.override.batch.size",
     "producer.override.linger.ms",
     "producer.override.compression.type",
+    "producer.override.max.request.size",
     "source.consumer.max.poll.records",
     "source.consumer.max.partition.fetch.bytes",
     "source.consumer.fetch.min.bytes",

@@ -15,6 +15,7 @@ from loosehanger.paths import ROOT
 
 BROADCAST = ROOT / "playbooks" / "03-broadcast" / "manifests"
 FILES = sorted(ROOT.glob("playbooks/*/manifests/**/*.yaml"))
+MIRRORS = [path for path in FILES if "kind: KafkaMirrorMaker2" in path.read_text(encoding="utf-8")]
 
 TOPIC = """\
 apiVersion: kafka.strimzi.io/v1
@@ -178,3 +179,13 @@ def test_what_no_program_can_be_given_is_refused_before_anything_starts(value: s
     }
     with pytest.raises(WrongUseError, match="a quotation mark or a line break cannot be given to a program"):
         read(yaml.safe_dump(content))
+
+
+@pytest.mark.parametrize("path", MIRRORS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_mirror_is_stopped_by_a_megabyte_that_was_packed_into_a_kilobyte(path: Path) -> None:
+    for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+        for mirror in document["spec"]["mirrors"] if document["kind"] == "KafkaMirrorMaker2" else ():
+            config = mirror["sourceConnector"]["config"]
+            assert config["producer.override.max.request.size"] >= 8 * 1024 * 1024
+            # Else the target refuses the batch for its size.
+            assert config["producer.override.compression.type"] in ("gzip", "lz4", "snappy", "zstd")
