@@ -148,6 +148,7 @@ def test_what_a_pod_kept_is_kept_here_and_names_files_as_they_are_here(
 ) -> None:
     files = {
         "access/marks/failover/rescue.ab.a.json": '{"file": "/pod/home/rescued/west.jsonl"}',
+        "access/marks/failover/fence.by-ledger.orders:v2 ü.json": "{}",
         "rescued/west.jsonl": "{}\n",
     }
     sent = pod_that_answers(monkeypatch, {"home": "/pod/home", "value": True, "files": files})
@@ -185,6 +186,31 @@ def test_a_pod_writes_nothing_outside_the_labs_home(tmp_path: Path, monkeypatch:
     with pytest.raises(LabError, match=r"would write \.\./outside, outside the lab's home"):
         stepping.take(LAB, POD, tmp_path / "home", Legs(stage="failover"))
     assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "venv/lib/python3.11/site-packages/sitecustomize.py",
+        "access/lab.json",
+        "access/east.json",
+        "access/marks/failover/proof.json",
+        "access/marks/failover/loss.west.json.py",
+        "access/marks/failover/loss.west.json\n",
+        "access/marks/../lab.json",
+        "rescued/.profile",
+        "rescued/a/b.jsonl",
+        "rescued/linked.jsonl",
+    ],
+)
+def test_a_pod_writes_marks_and_rescued_files_only(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rescued").mkdir()
+    (tmp_path / "rescued/linked.jsonl").symlink_to(tmp_path / "elsewhere")
+    files = {"access/marks/failover/loss.west.json": "{}", name: "import os"}
+    pod_that_answers(monkeypatch, {"home": "/pod", "value": None, "files": files})
+    with pytest.raises(LabError, match=r"(?s)would write .*, which is neither a mark nor a rescued file"):
+        stepping.take(LAB, POD, tmp_path, Legs(stage="failover"))
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["rescued", "rescued/linked.jsonl"]
 
 
 def test_a_pod_without_an_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.files import write_file
@@ -15,6 +17,15 @@ from loosehanger.platforms.switch_steps import SwitchStep
 from . import pods
 from .in_pod import STEP
 from .step_in_pod import ANSWER, STEP_FILE
+
+_NAME: Final = r"[A-Za-z0-9][\w.-]*"
+_KEPT: Final = re.compile(
+    # The id of a consumer group, in the name of a fence, may have nearly any character.
+    rf"access/marks/{_NAME}/(loss|fence|silence|wipe|ending|rearmed|rescue)\.[^/\x00-\x1f]+\.json"
+    rf"|rescued/{_NAME}\.jsonl",
+    re.ASCII,
+)
+"""What a step may keep: marks, and rescued records. A pod is not trusted with the rest of the lab's home."""
 
 
 def take(lab: Lab, pod: Pod, home: Path, step: SwitchStep) -> Any:
@@ -27,7 +38,8 @@ def take(lab: Lab, pod: Pod, home: Path, step: SwitchStep) -> Any:
         step: which.
 
     Raises:
-        LabError: what the step raises; or the pod does not start, or ends without an answer.
+        LabError: what the step raises; or the pod does not start, ends without an answer, or would write what no step
+            keeps.
     """
     if step.changes:
         pods.end_all(pod, STEP)
@@ -38,12 +50,23 @@ def take(lab: Lab, pod: Pod, home: Path, step: SwitchStep) -> Any:
         if not path.exists():
             raise LabError(f"{pod.namespace}: the step '{step.kind}' ended with exit code {code}, and no answer")
         answer: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    for name, text in answer["files"].items():
-        kept = (home / name).resolve()
-        if not kept.is_relative_to(home.resolve()):
-            raise LabError(f"{pod.namespace}: the step '{step.kind}' would write {name}, outside the lab's home")
+    for path, text in _kept(pod, home, step, answer["files"]).items():
         # A mark that names a file names it as it is here.
-        write_file(kept, text.replace(answer["home"], str(home)))
+        write_file(path, text.replace(answer["home"], str(home)))
     if "error" in answer:
         raise (WrongUseError if answer["wrong_use"] else LabError)(answer["error"])
     return answer["value"]
+
+
+def _kept(pod: Pod, home: Path, step: SwitchStep, files: Mapping[str, str]) -> dict[Path, str]:
+    """The files that a step kept, by where they belong; all of them are checked before one is written."""
+    found = {}
+    for name, text in files.items():
+        path = (home / name).resolve()
+        if not path.is_relative_to(home.resolve()):
+            raise LabError(f"{pod.namespace}: the step '{step.kind}' would write {name}, outside the lab's home")
+        if not _KEPT.fullmatch(name) or path != home.resolve() / name:
+            what = f"{name}, which is neither a mark nor a rescued file"
+            raise LabError(f"{pod.namespace}: the step '{step.kind}' would write {what}")
+        found[path] = text
+    return found
