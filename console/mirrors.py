@@ -6,16 +6,18 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from console.cluster import UnreachableError
 from console.losses import MirrorReading
+from console.manifests import Life
 from console.models import Connector, Health, Mirror, Position, Task
 from console.settings import ConnectAccess
 from loosehanger.clients.stalled import drops, found_s
 from loosehanger.errors import WrongUseError
+from loosehanger.model.connector_states import Judgement, judge
 from loosehanger.model.mirror import Mirror as Described
 from loosehanger.model.topic_rules import DEFAULT_EXCLUDED, IDENTITY_POLICY
 from loosehanger.traces import innermost_cause
@@ -51,16 +53,23 @@ class MirrorMakerView:
         access: the way to its workers.
         offsets: those of a region; empty for one that this console does not see.
         named: the region of an alias.
+        life: what its manifest wants.
     """
 
     def __init__(
-        self, region: str, access: ConnectAccess, offsets: Offsets = lambda _: {}, named: Callable[[str], str] = str
+        self,
+        region: str,
+        access: ConnectAccess,
+        offsets: Offsets = lambda _: {},
+        named: Callable[[str], str] = str,
+        life: Callable[[], Life] = Life,
     ) -> None:
         self.region = region
         self.name = access.mirror
         self._access = access
         self._offsets = offsets
         self._named = named
+        self._life = life
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"connect-{access.mirror}")
         self._rest: Rest | None = None
         self._looked = 0.0
@@ -124,7 +133,7 @@ class MirrorMakerView:
             found = await asyncio.get_running_loop().run_in_executor(self._thread, self._state)
         except UnreachableError as error:
             self._seen.clear()
-            busy = isinstance(error, SlowWorkerError)
+            busy, stopped = isinstance(error, SlowWorkerError), not self._life().replicas
             advice = (
                 "it is busy, or it hangs. If it stays like this, ./lab status shows its process and log"
                 if busy
@@ -138,8 +147,9 @@ class MirrorMakerView:
                 connectors=[],
                 latency_ms_p50=None,
                 latency_ms_p99=None,
-                health="warning" if busy else "bad",
-                explanation=f"{error}; {advice}",
+                state="Stopped" if stopped else "",
+                health="good" if stopped else "warning" if busy else "bad",
+                explanation="" if stopped else f"{error}; {advice}",
             )
         if self._look is asyncio.current_task():  # else it was dropped meanwhile
             self._known, self._looked = found, time.monotonic()
@@ -154,6 +164,7 @@ class MirrorMakerView:
             region=self.region,
             name=self.name,
             answers=True,
+            state=judged(connectors).state if connectors else "",
             connectors=connectors,
             latency_ms_p50=None,
             latency_ms_p99=None,
@@ -171,6 +182,7 @@ class MirrorMakerView:
             name=name,
             kind=kind,
             state=status["connector"]["state"],
+            wanted=self._life().connectors.get(name, ""),
             worker=status["connector"].get("worker_id", ""),
             trace=self._trace((name, None), status["connector"], time.monotonic()),
             tasks=[
@@ -282,41 +294,64 @@ def _waiting(
     return {place: copied.get(place) for place in offsets if place[0] in selected or place in copied}
 
 
+def judged(connectors: Sequence[Connector]) -> Judgement:
+    """What these connectors are, beside what their manifest wants: as status judges it."""
+    present = {
+        one.name: {
+            "connector": {"state": one.state, "trace": one.trace},
+            "tasks": [{"id": task.number, "state": task.state, "trace": task.trace} for task in one.tasks],
+        }
+        for one in connectors
+    }
+    return judge({one.name: one.wanted or "RUNNING" for one in connectors}, present)
+
+
 def explain(region: str, mirror: str, connectors: list[Connector]) -> tuple[Health, str]:
     """What is wrong with a mirror, and what to do."""
-    bad, still, starting, again = [], [], [], []
-    for connector in connectors:
-        parts = [(connector.name, connector.state, connector.trace)]
-        parts += [(f"task {task.number} of {connector.name}", task.state, task.trace) for task in connector.tasks]
-        for name, state, trace in parts:
-            if state == "FAILED":
-                bad.append(f"{name} has failed: {innermost_cause(trace) or 'it left no reason'}")
-            elif state in ("PAUSED", "STOPPED"):
-                still.append(f"{name} is {state.lower()}")
-            elif state != "RUNNING" and trace:
-                bad.append(f"{name} is {state.lower()} after it had failed: {innermost_cause(trace)}")
-            elif state != "RUNNING":
-                starting.append(f"{name} is {state.lower()}")
-            elif trace:
-                again.append(f"{name} runs again, and failed a moment ago: {innermost_cause(trace)}")
-        if connector.state == "RUNNING" and not connector.tasks:
-            starting.append(f"{connector.name} has no task yet")
     if not connectors:
         return "bad", f"{region}'s mirror {mirror} has no connector; run the set-up again"
+    bad, still, starting, found = [], [], [], judged(connectors)
+    for part, wanted in found.wrong:
+        name = part.name if part.task is None else f"task {part.task} of {part.name}"
+        if part.state == "FAILED":
+            bad.append(f"{name} has failed: {part.cause or 'it left no reason'}")
+        elif part.state in ("PAUSED", "STOPPED") or wanted != "RUNNING":
+            still.append((f"{name} is {part.state.lower()}", part.name))
+        elif part.cause:
+            bad.append(f"{name} is {part.state.lower()} after it had failed: {part.cause}")
+        else:
+            starting.append(f"{name} is {part.state.lower()}")
+    starting += [f"{name} has no task yet" for name in found.idle]
     if bad:
         return "bad", f"{'; '.join(bad)}. Its trace is below; once the cause is gone, restart it here"
     if stalled := [f"{connector.name} is {connector.stalled}" for connector in connectors if connector.stalled]:
         return "bad", "; ".join(stalled)
     if still:
-        return "warning", (
-            f"{region}'s mirror {mirror}: {still[0]}. Start it with Resume. "
-            "If its manifest has `state:`, take that out, or the next set-up stops it again"
-        )
+        said, name = still[0]
+        return "warning", f"{region}'s mirror {mirror}: {said}{_advice(next(c for c in connectors if c.name == name))}"
     if starting:
         return "warning", f"{'; '.join(starting)}: this takes a few seconds after a start"
+    again = [
+        f"{name} runs again, and failed a moment ago: {innermost_cause(trace)}"
+        for connector in connectors
+        for name, state, trace in (
+            (connector.name, connector.state, connector.trace),
+            *((f"task {one.number} of {connector.name}", one.state, one.trace) for one in connector.tasks),
+        )
+        if state == "RUNNING" and trace
+    ]
     if again:
         return "warning", f"{'; '.join(again)}. If it does not fail again, this goes within {REMEMBERED_S:.0f} seconds"
     return "good", ""
+
+
+def _advice(connector: Connector) -> str:
+    """What to do about a connector that is held, or should be."""
+    if not connector.wanted:
+        return ". Start it with Resume. If its manifest has a state, take that out, or the next set-up stops it again"
+    if connector.wanted == "RUNNING":
+        return ", and should be running. Start it with Resume"
+    return f", and its manifest wants it {connector.wanted.lower()}: the next set-up makes it so"
 
 
 def described(mirror: str, connector: Connector) -> Described:

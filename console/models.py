@@ -147,6 +147,9 @@ class Connector(Model):
     name: str
     kind: str
     state: str
+    wanted: str = Field(
+        default="", description="RUNNING, PAUSED or STOPPED, as its manifest wants it; empty where that is not known"
+    )
     worker: str
     trace: str = ""
     tasks: list[Task]
@@ -178,6 +181,7 @@ class Mirror(Model):
     region: str
     name: str
     answers: bool = Field(description="Whether a Connect worker answers")
+    state: str = Field(default="", description="In a word, as ./lab status has it; empty where no worker answers")
     connectors: list[Connector]
     latency_ms_p50: int | None = Field(description="From production to where it can be read here, of the last seconds")
     latency_ms_p99: int | None
@@ -207,6 +211,7 @@ class Flow(Model):
     gone: int = Field(default=0, description="Offsets that the source deleted before they were copied")
     latency_ms_p50: int | None
     latency_ms_p99: int | None
+    state: str = Field(default="", description="Of its source connector, in a word, as ./lab status has it")
     health: Health
     explanation: str
 

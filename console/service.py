@@ -7,12 +7,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from console.cluster import ClusterView, UnreachableError
 from console.live import LINGER_S, Live, Wanted
 from console.losses import Losses
-from console.mirrors import SOURCE_CONNECTOR, Action, MirrorMakerView, Offsets, described, explain
+from console.manifests import MirrorManifests
+from console.mirrors import SOURCE_CONNECTOR, Action, MirrorMakerView, Offsets, described, explain, judged
 from console.models import (
     Brokers,
     Cell,
@@ -83,15 +85,24 @@ class RegionView:
     """One region: its cluster, its reader, its mirrors."""
 
     def __init__(
-        self, settings: RegionSettings, offsets: Offsets, named: Callable[[str], str], closed: Callable[[], str]
+        self,
+        settings: RegionSettings,
+        offsets: Offsets,
+        named: Callable[[str], str],
+        closed: Callable[[], str],
+        home: Path | None,
     ) -> None:
+        manifests = MirrorManifests(home, settings.name)
         self.name = settings.name
         self.cluster = ClusterView(settings.name, settings.connection)
         self.live = Live(settings.name, settings.connection, closed)
         self.losses = Losses(settings.connection)
         self.searcher = Searcher(settings.name, settings.connection)
         self.mirrors = {
-            access.mirror: MirrorMakerView(settings.name, access, offsets, named) for access in settings.mirrors
+            access.mirror: MirrorMakerView(
+                settings.name, access, offsets, named, partial(manifests.life, access.mirror)
+            )
+            for access in settings.mirrors
         }
 
     def close(self) -> None:
@@ -115,7 +126,8 @@ class Service:
         self.routes = settings.routes
         self._aliases = {mirror.source_alias: mirror.source for mirror in self.routes}
         self._aliases |= {mirror.target_alias: mirror.target for mirror in self.routes}
-        self.reach = Reach(settings.lab_home)
+        self._home = settings.lab_home
+        self.reach = Reach(self._home)
         self._settings = {region.name: region for region in settings.regions}
         self.regions = {region.name: self.region_of(region) for region in settings.regions}
         self._looked = -LINGER_S
@@ -123,7 +135,7 @@ class Service:
 
     def region_of(self, settings: RegionSettings) -> RegionView:
         """Makes a region."""
-        return RegionView(settings, self.offsets, self.named, partial(self.closed, settings.name))
+        return RegionView(settings, self.offsets, self.named, partial(self.closed, settings.name), self._home)
 
     def closed(self, region: str, mirror: str = "") -> str:
         """Why a region, or a mirror's workers there, cannot be reached from here: a link is closed. Empty if it is not.
@@ -311,7 +323,8 @@ class Service:
         self.look()
         found = await asyncio.gather(*(self._mirrors_of(region) for region in self.regions.values()))
         mirrors = [mirror for mirrors in found for mirror in mirrors]
-        return Mirrors(mirrors=mirrors, problems=[mirror.explanation for mirror in mirrors if not mirror.answers])
+        away = [mirror.explanation for mirror in mirrors if not mirror.answers and mirror.explanation]
+        return Mirrors(mirrors=mirrors, problems=away)
 
     async def _mirrors_of(self, region: RegionView) -> list[Mirror]:
         mirrors = await asyncio.gather(*(self._mirror(region, mirror) for mirror in region.mirrors.values()))
@@ -409,7 +422,7 @@ class Service:
         health, explanation = (
             explain(mirror.region, mirror.name, [connector])
             if mirror.answers
-            else (mirror.health, f"{mirror.explanation}. Its lag is {counted}")
+            else (mirror.health, f"{mirror.explanation}. Its lag is {counted}" if mirror.explanation else "")
         )
         dangers = threats.values()
         told = [said for danger in dangers for said in danger.told()]
@@ -429,6 +442,7 @@ class Service:
             gone=sum(danger.gone for danger in dangers),
             latency_ms_p50=p50,
             latency_ms_p99=p99,
+            state=judged([connector]).state if mirror.answers else mirror.state,
             health=health,
             explanation=explanation,
         )
@@ -568,7 +582,8 @@ def _lost(mirror: Mirror, route: Route) -> Flow:
     """The flow of a mirror of which nothing is known but where it goes."""
     return Flow(
         source=route.source, target=route.target, mirror=mirror.name, records_per_s=None, bytes_per_s=None, lag=None,
-        latency_ms_p50=None, latency_ms_p99=None, health=mirror.health, explanation=mirror.explanation,
+        latency_ms_p50=None, latency_ms_p99=None, state=mirror.state, health=mirror.health,
+        explanation=mirror.explanation,
     )  # fmt: skip
 
 

@@ -62,7 +62,8 @@ class Settings:
     scenario: str = ""
     """Which folder of ``playbooks/`` the control room explains; empty for none."""
     lab_home: Path | None = None
-    """The lab's home, where the control room can run the proof; None where it is another machine's."""
+    """The lab's home, with its record and its links, where the control room can run the proof; None where it is another
+    machine's."""
 
     @property
     def secure(self) -> bool:

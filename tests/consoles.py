@@ -24,7 +24,7 @@ from console.cluster import ClusterView, UnreachableError
 from console.geography import Coordinates
 from console.live import LINGER_S, Live
 from console.losses import Losses, MirrorReading
-from console.mirrors import Action, MirrorMakerView, explain
+from console.mirrors import Action, MirrorMakerView, explain, judged
 from console.models import (
     Broker,
     Connector,
@@ -177,6 +177,7 @@ class MadeUpMirror(MirrorMakerView):
     """A mirror whose connector does as it is told."""
 
     connector_state = "RUNNING"
+    wanted = ""
     trace = ""
 
     async def state(self) -> Mirror:
@@ -184,14 +185,15 @@ class MadeUpMirror(MirrorMakerView):
         task = Task(number=0, state=self.connector_state, worker="127.0.0.1:1", trace=self.trace)
         connector = Connector(
             name="europe->here.MirrorSourceConnector", kind="MirrorSourceConnector", state=self.connector_state,
-            worker="127.0.0.1:1", tasks=[task], source="europe", target="here", topics=r"LH\..*", policy="identity",
+            wanted=self.wanted, worker="127.0.0.1:1", tasks=[task], source="europe", target="here", topics=r"LH\..*",
+            policy="identity",
             reads="europe", writes=self.region,
             positions=[Position(topic="LH.ORDERS", partition=0, offset=3)], records_per_s=1.5,
         )  # fmt: skip
         health, explanation = explain(self.region, self.name, [connector])
         return Mirror(
-            region=self.region, name=self.name, answers=True, connectors=[connector], latency_ms_p50=None,
-            latency_ms_p99=None, health=health, explanation=explanation,
+            region=self.region, name=self.name, answers=True, state=judged([connector]).state,
+            connectors=[connector], latency_ms_p50=None, latency_ms_p99=None, health=health, explanation=explanation,
         )  # fmt: skip
 
     def reading(self, _connector: Connector, *, answers: bool) -> MirrorReading:  # noqa: ARG002 - as the real one has it

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import socket
 from itertools import combinations, pairwise, permutations, product
 from pathlib import Path
@@ -15,7 +17,8 @@ from kafka import TopicPartition
 from console.geography import Coordinates
 from console.jobs import BusyError, Jobs
 from console.losses import Losses, MirrorReading
-from console.mirrors import SOURCE_CONNECTOR, MirrorMakerView, explain
+from console.manifests import Life, MirrorManifests
+from console.mirrors import SOURCE_CONNECTOR, MirrorMakerView, explain, judged
 from console.models import Connector, Flow, Task
 from console.scenario import read_scenario
 from console.settings import ConnectAccess
@@ -63,6 +66,59 @@ def test_what_is_wrong_with_a_mirror_and_what_to_do(connectors: list[Connector],
     assert found == health
     assert said in explanation
     assert "\n" not in explanation
+
+
+@pytest.mark.parametrize(
+    ("wanted", "state", "health", "said"),
+    [
+        ("STOPPED", "STOPPED", "good", ""),
+        ("PAUSED", "PAUSED", "good", ""),
+        ("RUNNING", "STOPPED", "warning",
+         "europe's mirror mm2: a->b.MirrorSourceConnector is stopped, and should be running. Start it with Resume"),
+        ("STOPPED", "RUNNING", "warning", "is running, and its manifest wants it stopped: the next set-up makes it so"),
+        ("STOPPED", "FAILED", "bad", "has failed"),
+    ],
+)  # fmt: skip
+def test_a_mirror_is_judged_by_what_its_manifest_wants(wanted: str, state: str, health: str, said: str) -> None:
+    tasks = () if state == "STOPPED" else (state,)
+    one = connector(state, *tasks).model_copy(update={"wanted": wanted})
+    found, explanation = explain("europe", "mm2", [one])
+    assert found == health
+    assert said in explanation
+    assert "`" not in explain("europe", "mm2", [connector("STOPPED")])[1]
+    assert judged([one]).healthy == (health == "good")
+
+
+def test_what_a_manifest_wants_is_in_the_record(tmp_path: Path) -> None:
+    record = tmp_path / "access" / "europe.json"
+    record.parent.mkdir()
+    spec: dict[str, Any] = {"target": {"alias": "na"}, "mirrors": [
+        {"source": {"alias": "eu"}, "sourceConnector": {"state": "stopped"}, "checkpointConnector": {}}]}  # fmt: skip
+    content = {"kind": "KafkaMirrorMaker2", "metadata": {"name": "mm2", "namespace": "europe"}, "spec": spec}
+    manifests = MirrorManifests(tmp_path, "europe")
+    assert manifests.life("mm2") == Life(), "nothing is set up"
+    record.write_text(json.dumps({"documents": [{"source": "x.yaml", "line": 1, "content": content}]}))
+    states = {"eu->na.MirrorSourceConnector": "STOPPED", "eu->na.MirrorCheckpointConnector": "RUNNING"}
+    assert manifests.life("mm2") == Life(1, states)
+    assert manifests.life("other") == Life()
+    spec["replicas"] = 0
+    record.write_text(json.dumps({"documents": [{"source": "x.yaml", "line": 1, "content": content}]}))
+    os.utime(record, (1, 1))
+    assert manifests.life("mm2").replicas == 0
+    record.write_text("{")
+    os.utime(record, (2, 2))
+    assert manifests.life("mm2") == Life()
+    assert MirrorManifests(None, "europe").life("mm2") == Life()
+
+
+def test_a_mirror_without_workers_by_its_manifest_is_as_it_should_be() -> None:
+    access = ConnectAccess(mirror="mm2", urls=("https://a",), username="", password="", ca_file=None)
+    mirror = MirrorMakerView("europe", access, life=lambda: Life(replicas=0))
+    worker = Worker()
+    worker.away = True
+    mirror._rest = worker  # type: ignore[assignment]
+    found = asyncio.run(mirror.state())
+    assert (found.answers, found.health, found.state, found.explanation) == (False, "good", "Stopped", "")
 
 
 class Worker:

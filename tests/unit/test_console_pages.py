@@ -609,3 +609,20 @@ def test_a_mirror_that_runs_and_delivers_nothing_is_not_shown_as_good(control_ro
     finally:
         mirror.connector_state = "RUNNING"
         stands.forget(key)
+
+
+def test_a_mirror_that_its_manifest_stops_is_shown_as_it_should_be(
+    console: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = console.service.regions["north-america"].mirrors["mm2"]
+    monkeypatch.setattr(mirror, "connector_state", "STOPPED")
+    page = console.browser().get("/mirrors").text
+    assert "attention" in page
+    assert "`" not in page
+    monkeypatch.setattr(mirror, "wanted", "STOPPED")
+    browser = console.browser()
+    (found,) = browser.get("/api/mirrors").json()["mirrors"]
+    assert (found["health"], found["state"], found["explanation"]) == ("good", "Stopped", "")
+    page = browser.get("/mirrors").text
+    assert "As it should be: its manifest wants it stopped." in page
+    assert "attention" not in page

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loosehanger.platforms.connector_states import connector_problems
+from loosehanger.model.connector_states import connector_problems
 from loosehanger.platforms.local.auto_restart import Watched
 from loosehanger.platforms.local.status import restarted
 from loosehanger.traces import innermost_cause

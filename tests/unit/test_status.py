@@ -79,6 +79,8 @@ def present(source: str, checkpoint: str, *tasks: str) -> dict[str, Any]:
         (mirror("paused"), present("PAUSED", "PAUSED", "PAUSED"), True, "Paused", f"{CHECKPOINT} is PAUSED"),
         # By hand.
         (mirror(), present("STOPPED", "STOPPED"), False, "Stopped", f"{SOURCE} is STOPPED"),
+        (mirror(), present("RUNNING", "RUNNING", "RESTARTING"), False, "Restarting", "task 0 is RESTARTING"),
+        (mirror(), present("RUNNING", "STOPPED", "FAILED"), False, "Failed", "task 0 is FAILED"),
         (mirror(), present("PAUSED", "PAUSED", "PAUSED"), False, "Paused", f"{CHECKPOINT} task 0 is PAUSED"),
         (
             mirror("stopped"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from loosehanger.platforms import connector_states
+from loosehanger.model import connector_states
+from loosehanger.model.connector_states import wanted_connectors
 
 Document = Mapping[str, Any]
 NAMED = 3
@@ -104,26 +105,6 @@ def connector_problems(document: Document, wanted: Document | None = None) -> It
         said
         for _, said in connector_states.connector_problems(wanted_connectors((wanted or document)["spec"]), present)
     )
-
-
-def wanted_connectors(spec: Document) -> dict[str, str]:
-    """The connectors that a KafkaMirrorMaker2 has, and the state that its manifest wants of each.
-
-    Both dialects are read: Strimzi's v1, and v1beta2 with its list of clusters.
-    """
-    states = {"running": "RUNNING", "paused": "PAUSED", "stopped": "STOPPED"}
-    wanted = {}
-    for mirror in spec.get("mirrors") or ():
-        source = mirror["source"]["alias"] if "source" in mirror else mirror["sourceCluster"]
-        target = spec["target"]["alias"] if "target" in spec else mirror["targetCluster"]
-        for field, connector in (
-            ("sourceConnector", "MirrorSourceConnector"),
-            ("checkpointConnector", "MirrorCheckpointConnector"),
-            ("heartbeatConnector", "MirrorHeartbeatConnector"),
-        ):
-            if mirror.get(field) is not None:
-                wanted[f"{source}->{target}.{connector}"] = states[mirror[field].get("state", "running")]
-    return wanted
 
 
 def _deployment(document: Document) -> str | None:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from loosehanger.platforms.connector_states import held
+from loosehanger.model.connector_states import held, wanted_connectors
 
 from .cluster import KubernetesCluster
 from .event_streams import inner_pools
-from .readiness import connector_problems, pod_problems, waiting_for, wanted_connectors
+from .readiness import connector_problems, pod_problems, waiting_for
 from .resources import CLUSTERS
 from .rights import list_own
 

@@ -19,6 +19,7 @@ from loosehanger.clients.links import CLIENT
 from loosehanger.clients.properties import SCRAM_LOGIN_MODULE, LoginModule, format_jaas, format_properties
 from loosehanger.errors import LabError
 from loosehanger.files import make_folder, remove_folder, write_file
+from loosehanger.model.connector_states import connector_problems
 from loosehanger.model.resources import (
     KafkaMirrorMaker2,
     MirrorConnector,
@@ -27,7 +28,6 @@ from loosehanger.model.resources import (
     TrustedCertificate,
     as_text,
 )
-from loosehanger.platforms.connector_states import connector_problems
 from loosehanger.waiting import wait_for
 
 from . import certificates, processes, services

@@ -9,13 +9,14 @@ from typing import Any
 
 from kafka.errors import KafkaError
 
+from loosehanger.clients.connect import SlowError
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.groups import Group, look
 from loosehanger.clients.links import OPEN, ask, link_state, relay_folders
 from loosehanger.errors import LabError
+from loosehanger.model.connector_states import connector_problems, held, judge
 from loosehanger.model.link_settings import size_text
 from loosehanger.model.resources import Deployment, KafkaMirrorMaker2
-from loosehanger.platforms.connector_states import connector_problems, held
 from loosehanger.waiting import wait_for
 
 from .deployment import Program
@@ -41,7 +42,7 @@ class Health:
     name: str
     healthy: bool
     state: str
-    """In a word or two: Running, Waiting, Paused, Stopped, Degraded, Down."""
+    """In a word or two: Running, Waiting, Paused, Stopped, Failed, Restarting, Busy, Degraded, Down."""
     detail: str
     """In a sentence: numbers when healthy, the reason when not."""
 
@@ -97,6 +98,9 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
     down = _not_running(processes, [name for name in wanted if any(p.group == name for p in processes)])
     try:
         present = mirror.rest.statuses()
+    except SlowError as error:
+        said = f"its worker did not answer within {mirror.rest.timeout_s:.0f} s: it is busy, or it hangs ({error})"
+        return Health("KafkaMirrorMaker2", mirror.name, False, "Down" if down else "Busy", "; ".join([*down, said]))
     except LabError as error:
         return Health("KafkaMirrorMaker2", mirror.name, False, "Down", "; ".join(down) or str(error))
     return mirror_health(mirror.resource, mirror.states(), present, mirror.failures(), down)
@@ -119,24 +123,17 @@ def mirror_health(
         down: what to say of its processes that do not run.
     """
     kind, name, spec = resource.kind, resource.metadata.name, resource.spec
-    wrong = list(connector_problems(wanted, present))
-    problems = [*down, *(said for _, said in wrong)]
+    judged = judge(wanted, present)
+    wrong = [said for _, said in connector_problems(wanted, present)]
+    problems = [*down, *wrong]
     problems += [
         said
         for connector, failure in failures.items()
         if connector in present and (said := restarted(connector, present[connector], failure))
     ]
-    problems += [
-        f"{connector} has no task"
-        for connector, state in wanted.items()
-        if state == "RUNNING"
-        and connector in present
-        and present[connector]["connector"]["state"] == "RUNNING"
-        and not present[connector]["tasks"]
-    ]
+    problems += [f"{connector} has no task" for connector in judged.idle]
     if problems:
-        states_ = {state for state, _ in wrong} if len(problems) == len(wrong) else set()
-        shown = "Paused" if states_ == {"PAUSED"} else "Stopped" if states_ == {"STOPPED"} else "Degraded"
+        shown = judged.state if problems == wrong or judged.state == "Failed" else "Degraded"
         return Health(kind, name, False, shown, "; ".join(problems))
     if as_wanted := held(wanted):
         return Health(kind, name, True, *as_wanted)
