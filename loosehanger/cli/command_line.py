@@ -321,6 +321,15 @@ GROUPS = {
             further=OPTION,
         ),
         Command(
+            name="doctor",
+            arguments="",
+            summary="can this machine run a lab? is the one that is set up healthy, and what comes next?",
+            description="Checks memory, disk, ports, network and what an earlier lab left; and of the lab that is set "
+            "up, the health of everything. Each problem has a remedy beside it.",
+            needs_lab=False,
+            exit_codes="0 no problem, 1 a problem, 4 a running mirror's lag could not be measured",
+        ),
+        Command(
             name="logs",
             arguments="[REGION[/NAME]]",
             summary="the logs of brokers, mirrors, producers and consumers",

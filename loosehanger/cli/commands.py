@@ -40,6 +40,7 @@ from .variables import checked_variables
 _LOOPBACK = "127.0.0.1"
 _HEALTHY = ("Kafka", MIRROR, "Deployment")
 """The kinds of which each platform tells how they are."""
+_REMEDY = "./lab logs REGION/NAME shows why; a setup or stage that runs again restores what it describes."
 _UNKNOWN = "Unknown"
 """The state of a running mirror whose lag cannot be measured."""
 _DRY_RUN, _FORCE = "--dry-run", "--force"
@@ -253,6 +254,22 @@ def link(arguments: Sequence[str]) -> int:
     return links.run(load_lab(), COMMANDS["link"].parse(arguments))
 
 
+def doctor(arguments: Sequence[str]) -> int:
+    """Checks the machine and the lab that is set up: see ``doctor --help``."""
+    from .doctor import examine
+
+    COMMANDS["doctor"].parse(arguments)
+    progress = required_progress()
+    code = examine(progress)
+    print()
+    if progress.unfinished:
+        _show_status(load_lab(), {})
+        return ExitCode.FAILED
+    health = status(())
+    print(f"\n{'./lab prove checks that every record arrived.' if health == ExitCode.DONE else _REMEDY}")
+    return code or health
+
+
 def logs(arguments: Sequence[str]) -> int:
     """Shows logs: see ``logs --help``."""
     from . import logs as shown  # what it needs takes a while to load
@@ -436,6 +453,7 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "stage": stage,
     "status": status,
     "consume": consume,
+    "doctor": doctor,
     "logs": logs,
     "client": client,
     "kafka": kafka,

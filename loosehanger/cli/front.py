@@ -20,7 +20,7 @@ from loosehanger.model.progress import Progress, read_progress, required_progres
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.suggestions import did_you_mean
 
-from . import completion
+from . import completion, doctor
 from .cleaning import cleanup, is_anything_to_delete
 from .command_line import COMMANDS, OPTION, overview, wants_help
 from .port_base import check_port_base
@@ -67,6 +67,13 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
             return _scenarios(as_json=command.parser().parse_args(rest).json)
         case "completion":
             return _completion(rest)
+        case "doctor":
+            command.parse(rest)
+            progress = read_progress()
+            if progress is None or not installed:
+                code = doctor.examine(progress)
+                print(f"\n{_where_we_are()}")
+                return code
         case "cleanup":
             _, passed_on = command.parser().parse_known_args(rest)
             return None if is_anything_to_delete(passed_on) else cleanup(rest)

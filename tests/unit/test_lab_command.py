@@ -338,6 +338,14 @@ def test_a_typing_mistake_is_one_line_and_installs_nothing(bare: Checkout, argum
     assert not bare.home.exists()
 
 
+def test_the_doctor_needs_no_installation(bare: Checkout) -> None:
+    done = bare.lab("doctor", PIP_INDEX_URL="http://127.0.0.1:1/", LAB_MAVEN_REPOSITORY="http://127.0.0.1:1/")
+    assert done.returncode == 1
+    assert "set HTTPS_PROXY if there is a proxy, or PIP_INDEX_URL to an address within reach" in done.stdout
+    assert done.stdout.endswith("Nothing is set up. Begin with ./lab scenarios, then ./lab setup NAME.\n")
+    assert not bare.home.exists()
+
+
 def test_where_nothing_is_there_is_nothing_to_clean_up(bare: Checkout) -> None:
     done = bare.lab("cleanup")
     assert (done.returncode, done.stdout) == (0, "There is nothing to clean up.\n")
@@ -632,6 +640,18 @@ def test_settings_of_other_clients_are_a_private_file(checkout: Checkout, kind: 
         assert file.stat().st_mode & 0o077 == 0
     assert "secret" not in done.stdout
     assert checkout.lab("client", "asia", "--user", "a", kind, "--show").stdout == file.read_text(encoding="utf-8")
+
+
+def test_the_doctor_examines_the_lab_and_names_the_next_command(checkout: Checkout) -> None:
+    checkout.set_up()
+    done = checkout.lab("doctor")
+    assert "ok       Python" in done.stdout
+    assert "Kafka/asia" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("./lab ")
+    assert checkout.lab("stage", "failover", FAIL="1").returncode != 0
+    unfinished = checkout.lab("doctor")
+    assert unfinished.returncode == 1
+    assert "run ./lab stage failover again" in unfinished.stdout
 
 
 def test_logs_are_listed_shown_and_named(checkout: Checkout) -> None:

@@ -1,0 +1,103 @@
+"""What ``./lab doctor`` finds on a machine: made-up files and folders, and real ports and servers on loopback."""
+
+from __future__ import annotations
+
+import http.server
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from loosehanger.cli import doctor
+from loosehanger.errors import ExitCode, WrongUseError
+from loosehanger.model.progress import Progress
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a lab, where everything is installed and nothing is set up."""
+    folder = tmp_path / "home"
+    python = folder / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    monkeypatch.setenv("LAB_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that is in use."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(("kilobytes", "enough"), [(8_000_000, True), (1_000_000, False)])
+def test_memory_that_is_short_has_a_remedy(tmp_path: Path, kilobytes: int, enough: bool) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text(f"MemTotal: 9 kB\nMemAvailable: {kilobytes} kB\n", encoding="ascii")
+    found = doctor.memory(meminfo)
+    assert (found.remedy == "") == enough
+    assert f"{kilobytes * 1024 / doctor.GB:.1f} GB available" in found.line
+
+
+def test_memory_is_not_known_everywhere(tmp_path: Path) -> None:
+    assert doctor.memory(tmp_path / "none").line == "ok       memory      not known on this system"
+
+
+def test_a_full_disk_has_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * doctor.GB))
+    assert doctor.disk(tmp_path / "not" / "there", installed=True).remedy == ""
+    assert "set LAB_HOME" in doctor.disk(tmp_path / "not" / "there", installed=False).line
+
+
+def test_a_port_in_use_is_named(port: int) -> None:
+    found = doctor.ports(port - 150)
+    assert found.line.startswith("PROBLEM  ports       in use: ")
+    assert str(port) in found.line
+    assert "LAB_PORT_BASE" in found.remedy
+
+
+def test_a_server_that_answers_is_reachable_whatever_it_answers() -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/"
+        assert doctor.reachable("packages", address, "PIP_INDEX_URL").remedy == ""
+        server.shutdown()
+
+
+@pytest.mark.parametrize("address", ["http://user:secret@127.0.0.1:1/simple", "no address at all"])
+def test_a_server_out_of_reach_has_a_remedy_and_shows_no_password(address: str) -> None:
+    found = doctor.reachable("packages", address, "PIP_INDEX_URL")
+    assert "PIP_INDEX_URL" in found.remedy
+    assert "secret" not in found.line
+
+
+def test_what_an_earlier_lab_left_is_a_problem(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    monkeypatch.setattr(doctor, "memory", lambda _: doctor.Check("memory", "enough"))
+    (home / "regions").mkdir()
+    environment = {"LAB_PORT_BASE": str(port - 150), "HTTPS_PROXY": "http://user:secret@proxy.example/"}
+    assert doctor.examine(None, environment) == ExitCode.FAILED
+    shown = capsys.readouterr().out
+    assert f"PROBLEM  remains     {home} has regions; run ./lab cleanup\n" in shown
+    assert "HTTPS_PROXY is set" in shown
+    assert "secret" not in shown
+
+
+def test_the_ports_of_a_lab_that_is_set_up_are_its_own(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert home.exists()
+    assert doctor.examine(Progress("05-switching", "local", "inventories/local", "setup"), {}) == ExitCode.DONE
+    assert " ports " not in capsys.readouterr().out
+
+
+def test_a_port_base_that_is_none_is_wrong_use(home: Path) -> None:
+    assert home.exists()
+    with pytest.raises(WrongUseError, match="LAB_PORT_BASE=abc: not a number"):
+        doctor.examine(None, {"LAB_PORT_BASE": "abc"})
