@@ -187,6 +187,19 @@ class Cluster:
             found = self._client().list_partition_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED)
         return {place: (told.offset, told.timestamp) for place, told in found.items() if told.offset >= 0}
 
+    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where each partition's first record of its time (epoch milliseconds) or later is; -1 where there is none.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        specs = {partition: max(since_ms, 0) for partition, since_ms in times.items()}
+        if not specs:
+            return {}
+        with self.reaching():
+            found = self._client().list_partition_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED)
+        return {partition: place.offset for partition, place in found.items()}
+
     def configs(self, topics: Collection[str]) -> dict[str, dict[str, Config]]:
         """The configurations of each topic by name, without the topics where the right DescribeConfigs is missing.
 

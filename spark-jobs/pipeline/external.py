@@ -16,7 +16,8 @@ from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import Lab, Region
 from loosehanger.model.topic_rules import selected_topics, target_topic
 from pipeline.clusters import USER, Cluster, NoAnswerError, consumer_settings, named, read_from_ends, some_of
-from pipeline.mirrors import UNKNOWN, MirrorProgress
+from pipeline.copier import OBSERVED_S, Copier
+from pipeline.mirrors import GROWING, UNKNOWN, MirrorProgress
 
 EXTERNAL = "external"
 """The platform of such a lab."""
@@ -26,6 +27,8 @@ _GRACE_S = 15.0
 _FIRST_STEP = 1000
 """How many offsets from a partition's end are looked at first."""
 _REPORT_S = 5.0
+_LOG_APPEND_TIME = 1
+"""The type of a record's timestamp that its broker has set."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,15 @@ def wait_for_arrival(
     last_records: Mapping[TopicPartition, int],
     timeout_s: float,
     report: Callable[[str], None],
+    *,
+    while_moving: bool = False,
 ) -> MirrorProgress:
     """Waits until the last record of every source partition is at the target, or the bound has passed.
 
     Without Connect's interface nothing says how far a mirror has come; but it copies a partition in order, so where the
-    last record is, the others are or never will be. Of clusters of somebody's, whatever has not come by then is judged
-    all the same: no mirror is known that could still bring it. Of the lab's own mirrors it stays open.
+    last record is, the others are or never will be. Of clusters of somebody's, what has not come by then is judged all
+    the same, unless the copies still grow: then each partition is judged as far as it has come. Of the lab's own
+    mirrors it stays open.
 
     Args:
         mirror: from where to where.
@@ -93,6 +99,7 @@ def wait_for_arrival(
         last_records: the source offsets to reach.
         timeout_s: bound, in seconds.
         report: takes a line that says what is being waited for.
+        while_moving: the bound begins anew whenever the copies have come closer.
 
     Returns:
         What is to be judged as copied.
@@ -104,21 +111,47 @@ def wait_for_arrival(
     deadline, next_report = time.monotonic() + timeout_s, 0.0
     with source.reaching():
         wanted = _contents(source, last_records, deadline)
-    with target.reaching(), KafkaConsumer(**consumer_settings(target.connection)) as consumer:
+    reached: dict[TopicPartition, int] = {}
+    with (
+        target.reaching(),
+        Copier.observed(mirror, source, target, last_records, _contents) as copier,
+        KafkaConsumer(**consumer_settings(target.connection)) as consumer,
+    ):
+        observed, least = None, 0
         while True:
             there = _arrived(consumer, target, mirror, wanted, deadline) if wanted else set()
             wanted = {place: content for place, content in wanted.items() if place not in there}
             now = time.monotonic()
-            if not wanted or now >= deadline:
+            if not wanted:
                 break
+            if observed is None:
+                copier.look()
+                observed = now + OBSERVED_S
+                least = _lag(last_records, copier.reached(wanted)) if while_moving else 0
+            if now >= max(deadline, observed):
+                copier.look()
+                reached = copier.reached(wanted)
+                left = _lag(last_records, reached)
+                if not while_moving or left >= least:
+                    break
+                least, deadline = left, now + timeout_s
             if now >= next_report:
+                copier.look()
                 report(f"waiting: the target has not yet the last record of {len(wanted)} partitions")
                 next_report = now + _REPORT_S
-            time.sleep(min(_LOOK_S, deadline - now))
+            time.sleep(min(_LOOK_S, max(deadline, observed) - now))
     if wanted:
-        report(f"after {timeout_s:.0f} s the target had not the last record of {named(wanted)}")
-    judged = last_records if mirror.name == EXTERNAL else last_records.keys() - wanted.keys()
-    return MirrorProgress(UNKNOWN, {place: last_records[place] for place in judged})
+        report(f"after {timeout_s:.0f} s the last record of {named(wanted)} was not found at the target")
+    if mirror.name != EXTERNAL:
+        return MirrorProgress(UNKNOWN, {place: last_records[place] for place in last_records.keys() - wanted.keys()})
+    # A record that later ones have passed is not on its way; nor is any, once the copies do not grow.
+    late = wanted if copier.still_grows else ()
+    behind = {place: reached[place] for place in late if reached[place] < last_records[place]}
+    return MirrorProgress(GROWING if behind else UNKNOWN, {**last_records, **behind})
+
+
+def _lag(last_records: Mapping[TopicPartition, int], reached: Mapping[TopicPartition, int]) -> int:
+    return sum(last_records[place] - offset for place, offset in reached.items())
 
 
 def _contents(cluster: Cluster, offsets: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, Any]:
@@ -152,7 +185,7 @@ def _arrived(
 
     def take(copy: TopicPartition, batch: Collection[Any]) -> None:
         content = wanted[sources[copy]]
-        if any((one.key, one.value, one.timestamp) == (content.key, content.value, content.timestamp) for one in batch):
+        if any(_is_copy(one, content) for one in batch):
             arrived.add(sources[copy])
 
     # From the end, in ever larger steps: records are seldom far from where their place in time is, but timestamps need
@@ -171,6 +204,13 @@ def _cannot_be_read(cluster: Cluster, unread: Mapping[TopicPartition, str]) -> s
     reasons = {cluster.explained(place, reason) for place, reason in unread.items() if reason}
     which = f"{cluster.region}: the last record of {named(unread)} cannot be read"
     return f"{which}: {some_of(sorted(reasons))}" if reasons else f"{which} in time"
+
+
+def _is_copy(record: Any, wanted: Any) -> bool:
+    """Whether it is a copy. With LogAppendTime the time is that of its arrival, whatever it was at the source."""
+    return (record.key, record.value) == (wanted.key, wanted.value) and (
+        record.timestamp == wanted.timestamp or record.timestamp_type == _LOG_APPEND_TIME
+    )
 
 
 def _left_ms(deadline: float) -> int:

@@ -19,7 +19,9 @@ _REPORT_S = 5.0
 AT_REST = ("PAUSED", "STOPPED")
 UNKNOWN = "UNKNOWN"
 """The state of a mirror that nobody can be asked about."""
-NOT_ASKED = (UNKNOWN, "ABSENT", "REFUSED", "UNREACHABLE")
+GROWING = "GROWING"
+"""The state of such a mirror whose copies are not complete and still grow."""
+NOT_ASKED = (UNKNOWN, GROWING, "ABSENT", "REFUSED", "UNREACHABLE")
 """States in which no position is known, though there may be one."""
 
 
@@ -28,7 +30,7 @@ class MirrorProgress:
     """How far a mirror has come."""
 
     state: str
-    """RUNNING, PAUSED, STOPPED, FAILED, UNASSIGNED, ABSENT, REFUSED, UNREACHABLE or UNKNOWN."""
+    """RUNNING, PAUSED, STOPPED, FAILED, UNASSIGNED, ABSENT, REFUSED, UNREACHABLE, UNKNOWN or GROWING."""
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Offset of the last source record that was copied."""
 
@@ -128,6 +130,11 @@ def describe(standing: Mapping[str, Any]) -> str:
             return f"{name}: Connect refuses user '{standing['user']}'"
         case "ABSENT":
             return f"{name}: there is no connector {standing['connector']}"
+        case state if state == GROWING:
+            return (
+                f"the copies are behind and still grow: {standing['records']:,} source offsets at most, in "
+                f"{standing['partitions']} of {standing['of']} partitions; wait longer with --timeout or --while-moving"
+            )
         case state if state == UNKNOWN:
             places = f"{standing['partitions']} of {standing['of']} partitions"
             return f"{name}: the last records of {places} did not arrive in time"

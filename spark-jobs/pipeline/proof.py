@@ -434,7 +434,9 @@ class Proof:
         if mirror.connect:
             return wait_for_mirror(mirror, last_records, self._left_s, self._report, while_moving=self._while_moving)
         try:
-            return wait_for_arrival(mirror, self._clusters, last_records, self._left_s, self._report)
+            return wait_for_arrival(
+                mirror, self._clusters, last_records, self._left_s, self._report, while_moving=self._while_moving
+            )
         except NoAnswerError as error:
             return self._wait_apart(mirror, last_records, error)
 

@@ -5,9 +5,11 @@ Both are one broker here, where the copies of ``orders`` are in ``old.orders``: 
 
 from __future__ import annotations
 
+import itertools
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from kafka.admin import ACLOperation, ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 
 from loosehanger.errors import WrongUseError
+from pipeline import external
 from pipeline.clusters import Cluster, NoAnswerError
 from pipeline.cuts import freeze
 from pipeline.external import two_clusters
@@ -77,6 +80,30 @@ def empty(broker: Broker, topic: str, before: int, partition: int = 0) -> None:
     client = broker.admin()
     client.delete_records({TopicPartition(topic, partition): before})
     client.close()
+
+
+@contextmanager
+def copying(broker: Broker, topics: Sequence[str], first: int) -> Iterator[None]:
+    """Whatever copies slowly: ten numbered records a second, until the end of the block."""
+    enough = threading.Event()
+
+    def copy() -> None:
+        with KafkaProducer(**broker.connection().kafka_python()) as producer:
+            for number in itertools.count(first):
+                for topic in topics:
+                    stamp = NOW_MS - 3_600_000 + number * 1000
+                    producer.send(topic, b"v%d" % number, key=b"k%d" % number, partition=0, timestamp_ms=stamp)
+                producer.flush()
+                if enough.wait(0.1):
+                    return
+
+    thread = threading.Thread(target=copy)
+    thread.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        thread.join(60)
 
 
 def prove(
@@ -257,6 +284,31 @@ def test_a_topic_that_may_not_be_seen_is_neither_missing_nor_copied(broker: Brok
         ["source has no topic nowhere, which --topics names"],
     )
     assert {flow["topic"]: flow["verdict"] for flow in document["flows"]} == {"seen": "proved", "unseen": "proved"}
+
+
+def test_a_copier_that_lags_is_behind_and_what_it_has_skipped_is_missing(
+    broker: Broker, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external, "OBSERVED_S", 15.0)
+    for topic in ("slow", "holed"):
+        create(broker, topic)
+        write(broker, topic, range(10_000))
+    write(broker, "old.slow", range(1000))
+    write(broker, "old.holed", [number for number in range(1000) if not 500 <= number < 510])
+    with copying(broker, ("old.slow", "old.holed"), 1000):
+        document = prove(broker, spark, "slow")
+        (flow,) = document["flows"]
+        assert (document["verdict"], flow["missing"]) == ("inconclusive", 0)
+        assert document["reasons"][0].startswith("the copies are behind and still grow: ")
+        assert flow["source_records"] >= 990
+        document = prove(broker, spark, "holed")
+        (flow,) = document["flows"]
+        assert (document["verdict"], flow["missing"]) == ("disproved", 10)
+    # At rest, nothing more will come.
+    document = prove(broker, spark, "slow")
+    (flow,) = document["flows"]
+    assert (document["verdict"], flow["source_records"]) == ("disproved", 10_000)
+    assert flow["missing"] == 10_000 - flow["target_records"] > 0
 
 
 def test_settings_of_another_provider_are_reported(broker: Broker, spark: SparkSession) -> None:

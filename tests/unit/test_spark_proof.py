@@ -254,7 +254,9 @@ def test_a_target_that_goes_away_hides_no_other(lab: Lab, monkeypatch: pytest.Mo
 
 
 def test_a_topic_of_which_arrival_cannot_be_told_hides_no_other(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def arrival(_: Mirror, __: Any, last_records: Mapping[TopicPartition, int], *___: Any) -> MirrorProgress:
+    def arrival(
+        _: Mirror, __: Any, last_records: Mapping[TopicPartition, int], *___: Any, **____: Any
+    ) -> MirrorProgress:
         if PLACES["c"] in last_records:
             raise NoAnswerError("na: the cluster does not answer (TopicAuthorizationFailedError: c)")
         return MirrorProgress("UNKNOWN", last_records)
@@ -266,7 +268,7 @@ def test_a_topic_of_which_arrival_cannot_be_told_hides_no_other(lab: Lab, monkey
     (reason,) = document["reasons"]
     assert reason.startswith("c, europe → na: na: the cluster does not answer")
 
-    def away(*_: Any) -> MirrorProgress:
+    def away(*_: Any, **__: Any) -> MirrorProgress:
         raise NoAnswerError("na: the cluster does not answer (gone)")
 
     monkeypatch.setattr(proof, "wait_for_arrival", away)
@@ -327,7 +329,7 @@ def test_what_a_chain_carries_is_waited_for_at_each_hop(
     monkeypatch.setattr(StubCluster, "topics", topics)
     monkeypatch.setattr(proof, "_LOOK_S", 0.1)
     arrived = MirrorProgress("UNKNOWN", dict.fromkeys(PLACES.values(), 9))
-    monkeypatch.setattr(proof, "wait_for_arrival", lambda *_: arrived)
+    monkeypatch.setattr(proof, "wait_for_arrival", lambda *_, **__: arrived)
     first = lab.mirrors[0]
     second = replace(first, name="to-sa", source="na", target="sa", source_alias="na", target_alias="sa")
     regions = {
