@@ -112,6 +112,11 @@ class Frozen:
         """Where a target's partition begins to be what is compared."""
         return self.archives.get(region, {}).get(partition, 0)
 
+    def has_append_time(self, flow: Flow) -> bool:
+        """Whether the target gives each record the time of its arrival, as far as its settings may be read."""
+        config = self.target_configs[flow.target].get(flow.target_topic, {}).get("message.timestamp.type")
+        return config is not None and config.value == "LogAppendTime"
+
     def fetch(self) -> Frozen:
         """Reads what holds few records, each region at the same time as the others: for that nobody needs Spark yet."""
         if self.since:

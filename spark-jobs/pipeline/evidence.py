@@ -40,6 +40,8 @@ class Evidence:
     progress: dict[MirrorId, MirrorProgress] = field(default_factory=dict)
     counts: dict[FlowId, Counts] = field(default_factory=dict)
     configs: dict[FlowId, list[Difference]] = field(default_factory=dict)
+    append_time: set[FlowId] = field(default_factory=set)
+    """The flows whose target gives each record the time of its arrival."""
     handling: Handling = "judge"
     """What a difference in settings means."""
     latencies: dict[tuple[str, str], list[int]] = field(default_factory=dict)

@@ -27,6 +27,7 @@ _GRACE_S = 15.0
 _FIRST_STEP = 1000
 """How many offsets from a partition's end are looked at first."""
 _REPORT_S = 5.0
+_MOST_OPTIONS = 3
 _LOG_APPEND_TIME = 1
 """The type of a record's timestamp that its broker has set."""
 
@@ -75,6 +76,22 @@ def two_clusters(
         for name, path in (("source", source), ("target", target))
     }
     return Lab(f"{source.stem} → {target.stem}", EXTERNAL, "", regions)
+
+
+def other_name(mirror: Mirror, topic: str, there: Collection[str]) -> str:
+    """Names a topic at the target that has another policy's name for the copy, and the options; empty for none.
+
+    Args:
+        mirror: whose policy it is not.
+        topic: its name at the source.
+        there: the topics at the target that are no copies of others.
+    """
+    if copies := sorted(name for name in there if name.endswith(f".{topic}")):
+        options = (f"--policy default --source-alias {copy.removesuffix(f'.{topic}')}" for copy in copies)
+        return f"{some_of(copies)}; if that is the copy, give {' or '.join([*options][:_MOST_OPTIONS])}"
+    if mirror.policy != "identity" and topic in there:
+        return f"{topic}; if that is the copy, leave out --policy and --source-alias"
+    return ""
 
 
 def wait_for_arrival(

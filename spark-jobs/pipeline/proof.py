@@ -26,7 +26,7 @@ from pipeline.comparison import compare
 from pipeline.configurations import Handling, Settings, config_differences, considered
 from pipeline.cuts import Cut, Frozen, freeze, is_compacted, settle
 from pipeline.evidence import Evidence
-from pipeline.external import EXTERNAL, wait_for_arrival
+from pipeline.external import EXTERNAL, other_name, wait_for_arrival
 from pipeline.findings import Finding, Weight
 from pipeline.flows import Flow, FlowId, MirrorId
 from pipeline.forbidden import Present, named_like, scan, to_scan
@@ -90,7 +90,7 @@ class Proof:
         self._clusters = {name: Cluster.of(region) for name, region in lab.clusters.items()}
         self._samplers: dict[str, LatencySampler] = {}
         self._hidden: set[FlowId] = set()
-        """The flows whose target topic may be there or not."""
+        """The flows whose target topic may be there or not, or under another name."""
         self._reached: list[Mirror] = []
         """The mirrors whose source and target answered."""
         self._threads = ThreadPoolExecutor(max_workers=16)
@@ -107,6 +107,7 @@ class Proof:
         try:
             self._refuse_the_same_cluster()
             self._find_flows()
+            self._find_other_names()
             self._spark: Future[SparkSession] = self._threads.submit(self._start_spark, self._records())
             self._start_sampling()
             self._freeze_cuts()
@@ -238,6 +239,25 @@ class Proof:
                 self._found.tell("no_topics", mirror, details)
             self._found.flows += [Flow(mirror, topic, target_topic(mirror, topic)) for topic in selected]
         self._find_chains()
+
+    def _find_other_names(self) -> None:
+        """Leaves out topics whose copies have a name that the given policy or alias does not make."""
+        for mirror in (mirror for mirror in self._reached if mirror.name == EXTERNAL):
+            there = self._found.topics[mirror.target]
+            absent = [flow for flow in self._found.flows if flow.target_topic not in there]
+            # Copies of other topics; and under the identity policy every name is that of its source.
+            taken = {flow.target_topic for flow in self._found.flows}
+            taken |= set(self._found.topics[mirror.source]) if mirror.policy == "identity" else set()
+            named = {flow.id: other_name(mirror, flow.topic, set(there) - taken) for flow in absent}
+            try:
+                hidden = self._clusters[mirror.target].hidden({flow.target_topic for flow in absent if named[flow.id]})
+            except NoAnswerError:
+                continue  # What follows says so.
+            for flow in absent:
+                if named[flow.id] and flow.target_topic not in hidden:
+                    reason = f"{flow.target} has no topic {flow.target_topic}, but it has {named[flow.id]}"
+                    self._found.cannot_tell(flow, f"not compared: {reason}")
+                    self._hidden.add(flow.id)
 
     def _wait_for_stations(self) -> None:
         """Waits until what chains carry has a topic at each hop.
@@ -563,6 +583,7 @@ class Proof:
                 cuts, progress = self._found.cuts, self._found.progress
                 windows = {flow.id: found for flow in flows if (found := self._found.window_of(flow)) is not None}
                 self._found.counts |= compare(spark, flows, cuts, progress, frozen, self._examples, windows)
+                self._found.append_time |= {flow.id for flow in flows if frozen.has_append_time(flow)}
                 self._look_at_offsets(spark, flows, frozen)
             except NoAnswerError as error:
                 return str(error)

@@ -248,6 +248,10 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
         "{target}'s {topic} begins with up to {count:,} records of a cluster that is no more: they are left aside"
     ),
     "config_difference": _config_difference,
+    "log_append_time": (
+        "{target}'s topic {topic} has message.timestamp.type=LogAppendTime: each copy gets the time of its arrival, "
+        "and so differs from its record; set CreateTime, and copy again"
+    ),
     "never_mirrored_at_most": (
         "partition {partition}: at most {count:,} records may have been deleted at the source before they were mirrored"
     ),

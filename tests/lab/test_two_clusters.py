@@ -34,6 +34,8 @@ pytestmark = pytest.mark.lab
 
 RECORDS = 2000
 LOST = range(500, 1900)
+STEP_MS = 100
+"""From one record to the next, where there are so many that their times would be ahead of the broker's."""
 NOW_MS = int(time.time() * 1000)
 
 
@@ -55,7 +57,9 @@ def create(broker: Broker, topic: str, *, partitions: int = 1, copied: bool = Tr
     client.close()
 
 
-def write(broker: Broker, topic: str, numbers: Sequence[int], *, partition: int = 0, batch: int = 0) -> None:
+def write(
+    broker: Broker, topic: str, numbers: Sequence[int], *, partition: int = 0, batch: int = 0, step_ms: int = 1000
+) -> None:
     """Writes numbered records; each so many in a transaction, if a number is given."""
     settings = broker.connection().kafka_python()
     if batch:
@@ -68,7 +72,7 @@ def write(broker: Broker, topic: str, numbers: Sequence[int], *, partition: int 
             if batch:
                 producer.begin_transaction()
             for number in numbers[start : start + size]:
-                stamp = NOW_MS - 3_600_000 + number * 1000
+                stamp = NOW_MS - 3_600_000 + number * step_ms
                 producer.send(topic, b"v%d" % number, key=b"k%d" % number, partition=partition, timestamp_ms=stamp)
             if batch:
                 producer.commit_transaction()
@@ -85,13 +89,13 @@ def empty(broker: Broker, topic: str, before: int, partition: int = 0) -> None:
 @contextmanager
 def copying(broker: Broker, topics: Sequence[str], first: int) -> Iterator[None]:
     """Whatever copies slowly: ten numbered records a second, until the end of the block."""
-    enough = threading.Event()
+    enough, settings = threading.Event(), broker.connection().kafka_python()
 
     def copy() -> None:
-        with KafkaProducer(**broker.connection().kafka_python()) as producer:
+        with KafkaProducer(**settings) as producer:
             for number in itertools.count(first):
                 for topic in topics:
-                    stamp = NOW_MS - 3_600_000 + number * 1000
+                    stamp = NOW_MS - 3_600_000 + number * STEP_MS
                     producer.send(topic, b"v%d" % number, key=b"k%d" % number, partition=0, timestamp_ms=stamp)
                 producer.flush()
                 if enough.wait(0.1):
@@ -292,9 +296,9 @@ def test_a_copier_that_lags_is_behind_and_what_it_has_skipped_is_missing(
     monkeypatch.setattr(external, "OBSERVED_S", 15.0)
     for topic in ("slow", "holed"):
         create(broker, topic)
-        write(broker, topic, range(10_000))
-    write(broker, "old.slow", range(1000))
-    write(broker, "old.holed", [number for number in range(1000) if not 500 <= number < 510])
+        write(broker, topic, range(10_000), step_ms=STEP_MS)
+    write(broker, "old.slow", range(1000), step_ms=STEP_MS)
+    write(broker, "old.holed", [number for number in range(1000) if not 500 <= number < 510], step_ms=STEP_MS)
     with copying(broker, ("old.slow", "old.holed"), 1000):
         document = prove(broker, spark, "slow")
         (flow,) = document["flows"]

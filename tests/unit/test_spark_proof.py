@@ -516,6 +516,75 @@ def test_the_option_about_settings_has_three_values(monkeypatch: pytest.MonkeyPa
         prove.arguments().parse_args(["--configs", "no"])
 
 
+@pytest.mark.parametrize(
+    ("policy", "there", "said"),
+    [
+        ((), ("x.a",), "a, but it has x.a; if that is the copy, give --policy default --source-alias x"),
+        (
+            ("default", "y"),
+            ("x.a",),
+            "y.a, but it has x.a; if that is the copy, give --policy default --source-alias x",
+        ),
+        (("default", "y"), ("a",), "y.a, but it has a; if that is the copy, leave out --policy and --source-alias"),
+        (
+            (),
+            ("x.a", "z.a"),
+            "a, but it has x.a, z.a; if that is the copy, give --policy default --source-alias x or --policy default "
+            "--source-alias z",
+        ),
+    ],
+)
+def test_a_copy_of_another_name_is_named_and_not_waited_for(
+    foreign: Foreign, monkeypatch: pytest.MonkeyPatch, policy: tuple[str, ...], there: tuple[str, ...], said: str
+) -> None:
+    waited: list[TopicPartition] = []
+
+    def arrival(_: Mirror, __: Any, last: Mapping[TopicPartition, int], *___: Any, **____: Any) -> MirrorProgress:
+        waited.extend(last)
+        return MirrorProgress("UNKNOWN", last)
+
+    monkeypatch.setattr(proof, "wait_for_arrival", arrival)
+    topics = {"source": {"a": 1, "b": 1}, "target": dict.fromkeys([*there, "b", "y.b"], 1)}
+    monkeypatch.setattr(StubCluster, "topics", lambda cluster: topics[cluster.region])
+    monkeypatch.setattr(
+        proof,
+        "config_differences",
+        lambda _, __, names, ___: ({t: [Difference("topic", t, None)] for t in names if t == "a"}, {}),
+    )
+    document, verdicts = run(foreign("a,b", *policy))
+    assert (document["verdict"], verdicts) == ("inconclusive", {"inconclusive": {"a target"}, "proved": {"b target"}})
+    assert document["reasons"] == [f"a, source → target: not compared: target has no topic {said}"]
+    assert waited == [PLACES["b"]]
+
+
+def test_a_topic_that_has_a_similar_name_at_the_source_too_is_no_copy(
+    foreign: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = {"source": {"a": 1, "x.a": 1}, "target": {"x.a": 1}}
+    monkeypatch.setattr(StubCluster, "topics", lambda cluster: topics[cluster.region])
+    assert run(foreign("a,x.a"))[0]["reasons"] == []
+
+
+def test_a_target_that_gives_its_own_times_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def configs(cluster: StubCluster, topics: Sequence[str]) -> dict[str, dict[str, Config]]:
+        kind = "LogAppendTime" if cluster.region == "na" else "CreateTime"
+        return {topic: {"message.timestamp.type": Config(kind, override=True, mirrored=True)} for topic in topics}
+
+    def compared(_: Any, flows: Sequence[Flow], *__: Any) -> dict[FlowId, Counts]:
+        return {
+            flow.id: Counts(source_records=9, missing=9 * (flow.topic == "a"), unexpected=9 * (flow.topic == "a"))
+            for flow in flows
+        }
+
+    monkeypatch.setattr(StubCluster, "configs", configs)
+    monkeypatch.setattr(proof, "compare", compared)
+    document, _ = run(lab)
+    assert document["verdict"] == "disproved"
+    named = [reason for reason in document["reasons"] if "LogAppendTime" in reason]
+    assert len(named) == 1
+    assert named[0].startswith("a, europe → na: na's topic a has message.timestamp.type=LogAppendTime: ")
+
+
 class TestMain:
     """The ways out of ``prove.py``."""
 
