@@ -15,6 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import AuthorizationError, GroupAuthorizationFailedError, KafkaError
 
+from consumers.held import OpenTransactions
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.kafka_client import ClientLog, Tolerant, UnreadableError, cluster_id
 from loosehanger.errors import LabError, WrongUseError
@@ -133,6 +134,7 @@ class Reader:
         self._partitions: set[TopicPartition] = set()
         self._unshown: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
+        self._open = OpenTransactions(connection, tell)
         self._servers = ",".join(connection.bootstrap_servers)
         self._user = connection.username or "anonymous"
         with self._explained():
@@ -177,7 +179,7 @@ class Reader:
             else:
                 self._find_partitions(first=True)
             looked, left = time.monotonic(), most
-            committed = moved = looked
+            committed = moved = watched = looked
             reached: dict[TopicPartition, int] = {}
             while not stopping() and left != 0 and (self._follow or not self._done()):
                 polled = self._consumer.poll(POLL_MS, max_records=min(BATCH_MOST, left or BATCH_MOST))
@@ -202,7 +204,32 @@ class Reader:
                 if self._group is None and time.monotonic() - looked >= LOOK_FOR_TOPICS_S:
                     self._find_partitions(first=False)
                     looked = time.monotonic()
+                if self._follow and time.monotonic() - watched >= LOOK_FOR_TOPICS_S:
+                    watched = time.monotonic()
+                    self._open.follow(self._waiting(), watched)
                 self._check_refusal()
+            if not self._follow and left != 0 and not stopping():
+                self._tell_what_is_held()
+
+    def _waiting(self) -> dict[TopicPartition, int]:
+        """Where the reader is in the partitions that have more than it has got."""
+        found = {}
+        for partition in self._consumer.assignment():
+            end = self._consumer.highwater(partition)
+            position = None if end is None else self._consumer.position(partition, timeout_ms=POLL_MS)
+            if end is not None and position is not None and position < end:
+                found[partition] = position
+        return found
+
+    def _tell_what_is_held(self) -> None:
+        """Names the open transactions behind which there is more than was read."""
+        ends = {partition: self._consumer.highwater(partition) for partition in self._ends}
+        doubtful = [place for place, end in ends.items() if end is None or end > self._ends[place]]
+        if not doubtful:
+            return
+        # With read_committed these are the last stable offsets: what they have passed was written meanwhile.
+        stable = self._consumer.end_offsets(doubtful)
+        self._open.at_the_end([place for place in doubtful if (ends[place] or stable[place] + 1) > stable[place]])
 
     def _account(self, batch: Sequence[ConsumerRecord]) -> None:
         if self._ledger is None or not batch:

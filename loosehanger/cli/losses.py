@@ -12,6 +12,7 @@ from loosehanger.clients.connect import Rest
 from loosehanger.clients.loss import Danger, LossWatch, by_topic
 from loosehanger.clients.positions import Looker, mirror_positions
 from loosehanger.clients.stalled import FLUSH_S, SILENT_S, Stands, bound_s, cause, cut_off, drops, found_s, runs
+from loosehanger.clients.transactions import WARN_S as OPEN_S
 from loosehanger.errors import LabError
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import PROVER, Lab
@@ -51,7 +52,14 @@ class Standing:
     @property
     def state(self) -> str:
         """How a mirror is shown that is not healthy; empty for one that is."""
-        return "Stalled" if self.stalled else "Losing" if self.losing else "Unknown" if self.problem else ""
+        blocked = any(danger.held_by for danger in self.topics.values())
+        return (
+            "Stalled" if self.stalled
+            else "Losing" if self.losing
+            else "Blocked" if blocked
+            else "Unknown" if self.problem
+            else ""
+        )  # fmt: skip
 
     @property
     def losing(self) -> bool:
@@ -150,6 +158,9 @@ class _Looks:
             bound = self._bound + (longer if new else 0)
             if self._stands.suspects(mirror.id, bound, new=new) and self._passed < bound + _AGAIN_S:
                 return True
+        if any(one.held and one.held.age_s is None and not one.overdue for one in found) and self._passed < OPEN_S + 5:
+            # Only further looks show for how long it is open.
+            return self.number <= 2 or any(one.held_s for one in found)
         return self.number == 1 and any(one.behind for one in found)
 
     def _judged(self, config: Mapping[str, str]) -> bool:

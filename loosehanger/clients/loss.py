@@ -22,6 +22,8 @@ from loosehanger.times import span
 
 from .connection import Connection
 from .kafka_client import explain, topic_configs
+from .transactions import WARN_S as OPEN_S
+from .transactions import Held, held_back
 
 WARN_S = 3600.0
 """A loss that can come within this time is warned of, unless somebody says otherwise."""
@@ -74,6 +76,15 @@ class Exposure:
     """The offset of the oldest readable record that has not been copied; None where there is none."""
     unread: bool = False
     """Whether what waits could not be read in time: an earlier look's record stands for it, as long as it waits."""
+    held: Held | None = None
+    """What an open transaction holds back: no mirror that reads committed records gets it."""
+    held_s: float = 0.0
+    """For how many seconds the same has been seen to be held back."""
+
+    @property
+    def overdue(self) -> bool:
+        """Whether a transaction is open for too long."""
+        return self.held is not None and (self.held.overdue or self.held_s >= OPEN_S)
 
     @property
     def lost(self) -> bool:
@@ -118,6 +129,8 @@ class LossWatch:
         self._looks: dict[tuple[object, TopicPartition], _Look] = {}
         self._read: dict[tuple[object, TopicPartition], _Oldest] = {}
         self._configs: tuple[float, dict[str, dict[str, Any]]] = (0.0, {})
+        self._stable: dict[tuple[object, TopicPartition], tuple[int, float]] = {}
+        """The last stable offset of each partition that is held back, and since when it is that."""
 
     def close(self) -> None:
         """Ends the connections."""
@@ -176,6 +189,10 @@ class LossWatch:
     ) -> Iterator[Exposure]:
         starts, latest = self._offsets(positions, OffsetSpec.EARLIEST), self._offsets(positions, OffsetSpec.LATEST)
         ends = {place: min(bounds.get(place, end), end) for place, end in latest.items()}
+        held = {
+            TopicPartition(one.topic, one.partition): one
+            for one in held_back(self._client(), list(positions), self._connection.username, ends)
+        }
         following = {place: -1 if last is None else last for place, last in positions.items()}
         waiting = {
             place: (max(last + 1, starts[place]), ends[place])
@@ -209,11 +226,24 @@ class LossWatch:
                 made_again=position is not None and position >= latest[place],
                 oldest=first.offset if first else None,
                 unread=place in unread,
+                held=held.get(place),
+                held_s=self._held_s((whose, place), held.get(place), now),
             )
             if first is None:
                 yield found
                 continue
             yield _timed(found, first, before, configs.get(place.topic, {}), now)
+
+    def _held_s(self, key: tuple[object, TopicPartition], held: Held | None, now: float) -> float:
+        """For how long the same has been held back at a place."""
+        if held is None:
+            self._stable.pop(key, None)
+            return 0.0
+        stable, since = self._stable.get(key, (-1, now))
+        if stable != held.stable:
+            since = now
+        self._stable[key] = held.stable, since
+        return now - since
 
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(partitions, spec)
@@ -319,6 +349,10 @@ class Danger:
     endangered: bool
     gone: int
     made_again: bool
+    held: int = 0
+    """Offsets that open transactions hold back, and that are not copied."""
+    held_by: str = ""
+    """What holds them, in words, once it is open for too long; empty until then."""
 
     def told(self) -> list[str]:
         """What somebody has to know; nothing where all is well."""
@@ -332,6 +366,11 @@ class Danger:
             )
         if self.made_again:
             found.append(f"{self.topic}: {MADE_AGAIN}")
+        if self.held_by:
+            found.append(
+                f"{self.topic}: up to {self.held:,} records are behind the last stable offset and are not copied, "
+                f"{self.held_by}"
+            )
         return found
 
 
@@ -361,6 +400,8 @@ def _together(topic: str, found: list[Exposure], within_s: float) -> Danger:
         endangered=any(one.endangered(within_s) for one in found),
         gone=sum(one.gone for one in found),
         made_again=any(one.made_again for one in found),
+        held=sum(one.held.offsets for one in found if one.held),
+        held_by=next((one.held.by or "by an open transaction" for one in found if one.held and one.overdue), ""),
     )
 
 

@@ -74,6 +74,11 @@ class Held:
         return self.end - self.stable
 
     @property
+    def age_s(self) -> float | None:
+        """How long the transaction is open; None where that is not known."""
+        return self.holder.age_s if self.holder else None
+
+    @property
     def overdue(self) -> bool:
         """Whether the transaction is open for too long: 30 s, or longer than its own timeout, or for ever."""
         if self.holder is None:
@@ -112,7 +117,7 @@ def held_back(
     # The high watermark first: what is written between the two readings must not look like an open transaction.
     wanted = _offsets(client, partitions, IsolationLevel.READ_UNCOMMITTED) if ends is None else ends
     stable = _offsets(client, partitions, IsolationLevel.READ_COMMITTED)
-    late = [place for place in partitions if stable[place] < wanted[place]]
+    late = [place for place in partitions if place in stable and stable[place] < wanted[place]]
     found = _holders(client, late, user) if late else {}
     return [Held(place.topic, place.partition, stable[place], wanted[place], *found[place]) for place in sorted(late)]
 

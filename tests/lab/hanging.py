@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
 from .broker import Broker
 
 OPEN, BEHIND = 5, 1000
+NOW_MS = int(time.time() * 1000)
 
 
 def abandon(broker: Broker, topic: str, name: str) -> Producer:
@@ -37,7 +40,7 @@ def write(broker: Broker, topic: str, *numbers: int) -> None:
     """Writes ordinary records."""
     with KafkaProducer(**broker.connection().kafka_python()) as producer:
         for number in numbers:
-            producer.send(topic, b"v%d" % number, key=b"k", partition=0, timestamp_ms=1_700_000_000_000 + number)
+            producer.send(topic, b"v%d" % number, key=b"k", partition=0, timestamp_ms=NOW_MS + number)
         producer.flush()
 
 

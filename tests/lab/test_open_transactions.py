@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -9,6 +11,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin import ACLOperation
 
+from loosehanger.clients.loss import LossWatch, by_topic
 from pipeline.clusters import Cluster
 
 from .broker import Broker, running
@@ -24,7 +27,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield started
 
 
-def test_the_transaction_that_holds_records_back_is_named(broker: Broker) -> None:
+def test_the_transaction_that_holds_records_back_is_named(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = held(broker, "named")
     broker.allow("reader", "named", ACLOperation.READ)
     place = TopicPartition("named", 0)
@@ -37,6 +40,23 @@ def test_the_transaction_that_holds_records_back_is_named(broker: Broker) -> Non
                 assert "(timeout 15.0 min)" in one.by
             else:
                 assert one.by.endswith("; user 'reader' lacks Describe on transactional ids")
+    loss_watch = LossWatch(broker.connection())
+    monkeypatch.setattr("loosehanger.clients.transactions.WARN_S", 0.0)
+    try:
+        (danger,) = by_topic(loss_watch.look({place: 0})).values()
+    finally:
+        loss_watch.close()
+    assert danger.told()[0].startswith(
+        "named: up to 1,005 records are behind the last stable offset and are not copied, held by transaction "
+        "'till-named' of producer "
+    )
+    shown = subprocess.run(
+        [*(sys.executable, "-m", "consumers", "--config", str(broker.properties("admin"))),
+         *("--topic", "named", "--no-follow", "--json")],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert shown.stdout.count("\n") == 1
+    assert "named-0: up to 1,005 records are behind the last stable offset 1, held by transaction" in shown.stderr
     producer.abort_transaction(60)
     with closing(Cluster("europe", broker.connection())) as cluster:
         # The coordinator writes its markers once it has answered.

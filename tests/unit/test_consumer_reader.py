@@ -117,6 +117,21 @@ def test_a_commit_that_is_refused_ends_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert cluster.committed == {}
 
 
+def test_a_follower_looks_at_partitions_that_have_more_than_it_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([b"{}"] * 10)
+    reader = reader_of(cluster, monkeypatch)
+    monkeypatch.setattr(module, "LOOK_FOR_TOPICS_S", 0.0)
+    monkeypatch.setattr(cluster, "highwater", {PARTITIONS[0]: 1015, PARTITIONS[1]: 10}.get, raising=False)
+    monkeypatch.setattr(cluster, "position", lambda place, **_: cluster.positions[place], raising=False)
+    looks: list[Positions] = []
+    monkeypatch.setattr(reader._open, "follow", lambda waiting, _: looks.append(waiting))
+    for number, _ in enumerate(reader.batches(None, lambda: False)):
+        if number == 2:
+            break
+    reader.close()
+    assert looks[-1] == {PARTITIONS[0]: 10}
+
+
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The environment of a Deployment; signals stay pytest's."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka import TopicPartition
+from kafka import IsolationLevel, TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError
 
 from loosehanger.clients import loss
 from loosehanger.clients.connection import Connection
@@ -29,14 +30,35 @@ class Source:
         self.settings = settings
         self.at = 0
         self.away = False
+        self.stable: int | None = None
+        """The last stable offset, where a transaction is open; it began at ``began``, if that is known."""
+        self.began: float | None = None
 
-    def list_partition_offsets(self, specs: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
+    def list_partition_offsets(
+        self, specs: Mapping[TopicPartition, Any], isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> dict[TopicPartition, Any]:
         if self.away:
             raise KafkaTimeoutError("nobody there")
+        end = self.end
+        if isolation_level is IsolationLevel.READ_COMMITTED and self.stable is not None:
+            end = self.stable
         return {
-            place: SimpleNamespace(offset=self.start if spec == OffsetSpec.EARLIEST else self.end)
+            place: SimpleNamespace(offset=self.start if spec == OffsetSpec.EARLIEST else end)
             for place, spec in specs.items()
         }
+
+    def describe_producers(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Any]:
+        state = SimpleNamespace(producer_id=5, current_transaction_start_offset=self.stable)
+        return {place: SimpleNamespace(active_producers=[state]) for place in places}
+
+    def list_transactions(self, producer_id_filters: Collection[int]) -> dict[int, list[Any]]:
+        if self.began is None:
+            raise IncompatibleBrokerVersion
+        return {1: [SimpleNamespace(producer_id=number, transactional_id="till-7") for number in producer_id_filters]}
+
+    def describe_transactions(self, names: Collection[str]) -> dict[str, Any]:
+        began_ms = (self.began or 0) * 1000
+        return {n: SimpleNamespace(transaction_start_time_ms=began_ms, transaction_timeout_ms=900_000) for n in names}
 
     def seek(self, _: TopicPartition, offset: int) -> None:
         self.at = offset
@@ -137,6 +159,36 @@ def test_markers_at_the_end_are_nothing_to_copy(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(source, "poll", nothing)
     assert look(looking(monkeypatch, source), 98, 1e6).behind == 0
+
+
+def held(watch: LossWatch, now: float) -> list[str]:
+    """What is told of the one topic, of which everything readable is copied."""
+    (danger,) = by_topic([look(watch, 9, now)]).values()
+    return danger.told()
+
+
+def test_a_transaction_that_is_open_for_too_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(0, 1015, **kept())
+    source.stable, source.began = 10, time.time() - 78
+    assert held(looking(monkeypatch, source), 1000) == [
+        "A: up to 1,005 records are behind the last stable offset and are not copied, held by transaction 'till-7' of "
+        "producer 5, open for 1.3 min (timeout 15.0 min)"
+    ]
+    source.began = time.time()
+    assert held(looking(monkeypatch, source), 1000) == [], "transactions take a moment"
+
+
+def test_where_the_age_of_a_transaction_is_not_known_it_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(0, 1015, **kept())
+    source.stable = 10
+    watch = looking(monkeypatch, source)
+    assert (held(watch, 1000), held(watch, 1029)) == ([], [])
+    (said,) = held(watch, 1030)
+    assert said.endswith("held by a transaction of producer 5; the brokers are too old to name the transaction")
+    source.stable = 20
+    assert held(watch, 1031) == [], "another transaction is open"
+    source.stable = None
+    assert held(watch, 1090) == []
 
 
 def test_a_cluster_that_is_away_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

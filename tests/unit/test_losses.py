@@ -15,6 +15,7 @@ from loosehanger.cli import losses
 from loosehanger.cli.commands import _unhealthy
 from loosehanger.cli.losses import Standing
 from loosehanger.clients.loss import Danger, Exposure
+from loosehanger.clients.transactions import Held, Holder
 from loosehanger.errors import LabError
 from loosehanger.model.mirror import Mirror
 
@@ -131,6 +132,33 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     monkeypatch.setattr(losses, "Rest", SimpleNamespace(of=lambda *_, **__: found))
     monkeypatch.setattr(losses, "mirror_positions", lambda *_: found.positions())
     return found
+
+
+def test_a_mirror_behind_an_open_transaction_is_blocked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_one = Held("LH.A", 0, 8, 99, Holder(5, "till-7", 78.0, 900.0))
+    exposure = Exposure("LH.A", 0, 7, 0, 99, 0, held=open_one)
+    monkeypatch.setattr(world, "look", lambda *_, **__: [exposure])
+    found = standing()
+    assert found.state == "Blocked"
+    assert list(found.told) == [
+        "LH.A: up to 91 records are behind the last stable offset and are not copied, held by transaction 'till-7' of "
+        "producer 5, open for 1.3 min (timeout 15.0 min)"
+    ]
+
+
+def test_status_looks_for_30_seconds_at_a_transaction_of_unknown_age(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = world.clock.now
+    unknown = Held("LH.A", 0, 8, 99, Holder(5), "user 'prover' lacks Describe on transactional ids")
+
+    def look(*_: object, **__: object) -> list[Exposure]:
+        return [Exposure("LH.A", 0, 7, 0, 99, 0, held=unknown, held_s=world.clock.now - began)]
+
+    monkeypatch.setattr(world, "look", look)
+    assert "lacks Describe on transactional ids" in next(iter(standing().told))
+    monkeypatch.setattr(world, "look", lambda *_, **__: [Exposure("LH.A", 0, 7, 0, 99, 0, held=unknown)])
+    assert (standing().state, world.clock.now - began < 40) == ("", True), "each look sees another transaction"
 
 
 def standing() -> Standing:
