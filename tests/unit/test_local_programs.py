@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 
 from loosehanger.errors import LabError
 from loosehanger.model.manifests import Manifest, read_manifests
@@ -74,6 +76,39 @@ def test_what_a_program_writes_into_its_claim_outlives_it(region: LocalRegion) -
     claim = [m for m in manifests() if m.resource.kind == "PersistentVolumeClaim"]
     assert delete(region, claim) == ["PersistentVolumeClaim/notes"]
     assert not note.parent.exists()
+
+
+def ends(code: str, *more: str) -> list[Manifest]:
+    """The same with a program that runs this code instead."""
+    document = next(document for document in yaml.safe_load_all(TEXT) if document["kind"] == "Deployment")
+    container = document["spec"]["template"]["spec"]["containers"][0]
+    container["command"] = ["python", "-c", code]
+    container["env"] += [{"name": name, "value": "127.0.0.1:1"} for name in more]
+    return [*manifests(without="Deployment"), *read_manifests("file.yaml", yaml.safe_dump(document))]
+
+
+def test_a_program_that_refuses_its_settings_is_named_with_its_last_line_at_once(region: LocalRegion) -> None:
+    # As a Python program that takes a while to load: the process manager calls it running until then.
+    refuses = "import sys, time; time.sleep(1.5); print('reads'); print('error: --rate: no'); sys.exit(2)"
+    said = r"^region-a: writer cannot start; its log says: error: --rate: no \(.*writer\.log\)$"
+    with pytest.raises(LabError, match=said):
+        apply(region, ends(refuses), ready_seconds=300)
+
+
+def test_a_program_that_ends_again_and_again_is_not_ready(region: LocalRegion) -> None:
+    ends_soon = "import time; time.sleep(1.5); print('error: no such topic'); raise SystemExit(1)"
+    with pytest.raises(
+        LabError, match=r"not within 8 seconds: writer .*; its log says: (error: no such topic|nothing)"
+    ):
+        apply(region, ends(ends_soon), ready_seconds=8)
+
+
+def test_a_program_is_ready_when_it_has_a_connection_to_its_cluster(region: LocalRegion) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as cluster:
+        connects = f"import socket, time; s = socket.create_connection({cluster.getsockname()}); time.sleep(600)"
+        apply(region, ends(connects, "KAFKA_BOOTSTRAP_SERVERS"), ready_seconds=60)
+    with pytest.raises(LabError, match=r"writer (has no connection to its cluster|has just started|is [A-Z]+)"):
+        apply(region, ends("import time; time.sleep(600)", "KAFKA_BOOTSTRAP_SERVERS"), ready_seconds=6)
 
 
 def test_a_program_whose_end_was_interrupted_ends_the_next_time(region: LocalRegion) -> None:

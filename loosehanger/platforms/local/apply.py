@@ -168,7 +168,8 @@ def wipe(region: LocalRegion, kept: Collection[str], bound: float) -> None:
 
 
 def _wait_ready(region: LocalRegion, resources: Sequence[Resource], bound: float) -> None:
-    programs = {resource.metadata.name for resource in resources if isinstance(resource, Deployment)}
+    exits = processes.Exits(region)
+    programs = [Program(region, resource) for resource in resources if isinstance(resource, Deployment)]
     for resource in resources:
         match resource:
             case Kafka():
@@ -177,14 +178,8 @@ def _wait_ready(region: LocalRegion, resources: Sequence[Resource], bound: float
                 LocalMirrorMaker(region, resource).wait_ready(bound)
 
     def starting() -> str | None:
-        return next(
-            (
-                f"{state.name} is {state.state}; its log says: {processes.tail(state.log)}"
-                for state in processes.states(region)
-                if state.group in programs and state.state != "RUNNING"
-            ),
-            None,
-        )
+        states, refusing = processes.states(region), exits.refusing()
+        return next((lacking for program in programs if (lacking := program.lacks(states, refusing))), None)
 
     if programs:
         wait_for(starting, bound, region.name)

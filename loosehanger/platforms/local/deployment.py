@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection, Iterable
 from pathlib import Path
+
+import psutil
 
 from loosehanger.clients.links import CLIENT
 from loosehanger.errors import LabError
@@ -12,8 +15,13 @@ from loosehanger.model.resources import Deployment
 from loosehanger.paths import lab_home
 
 from . import processes, services
-from .processes import Process
+from .processes import Process, ProcessState
 from .region import LocalRegion
+
+_STEADY_SECONDS = 3
+"""How long a program must have been up to count as one that stays up."""
+_CONNECTED_SECONDS = 30
+"""How long a program is waited for that has no connection to its cluster."""
 
 
 class Program:
@@ -59,6 +67,42 @@ class Program:
             stop_seconds=pod.termination_grace_period_seconds,
         )
         return processes.run(self.region, process)
+
+    def lacks(self, states: Iterable[ProcessState], refusing: Collection[str] = ()) -> str | None:
+        """What the program lacks until it works; None for nothing.
+
+        It works when every copy stays up, listens on its ports, and has a connection to its cluster. A cluster that
+        does not answer is no reason to wait on: the program goes on trying, and its health says so.
+
+        Args:
+            states: the processes of the region.
+            refusing: the names of those that have refused their settings.
+
+        Raises:
+            LabError: it has refused them, so that it will never work.
+        """
+        if not self.deployment.spec.replicas:
+            return None
+        own = [state for state in states if state.group == self.name]
+        if refused := next((state for state in own if state.name in refusing), None):
+            said = processes.tail(refused.log)
+            raise LabError(f"{self.region.name}: {refused.name} cannot start; its log says: {said} ({refused.log})")
+        return next(filter(None, map(self._lacks, own)), None) if own else f"process {self.name} is not there"
+
+    def _lacks(self, state: ProcessState) -> str | None:
+        if state.state != "RUNNING":
+            return f"{state.name} is {state.state}; its log says: {processes.tail(state.log)}"
+        if state.seconds < _STEADY_SECONDS:
+            return f"{state.name} has just started; its log says: {processes.tail(state.log)}"
+        container = self.deployment.spec.template.spec.containers[0]
+        connections = processes.connections(state.pid)
+        listening = {found.laddr.port for found in connections if found.status == psutil.CONN_LISTEN}
+        if missing := {port.container_port for port in container.ports} - listening:
+            return f"{state.name} does not listen on port {min(missing)}; its log says: {processes.tail(state.log)}"
+        waits = state.seconds < _CONNECTED_SECONDS and any(v.name == "KAFKA_BOOTSTRAP_SERVERS" for v in container.env)
+        if waits and not any(found.status == psutil.CONN_ESTABLISHED for found in connections):
+            return f"{state.name} has no connection to its cluster; its log says: {processes.tail(state.log)}"
+        return None
 
     def delete(self) -> None:
         """Ends the program."""

@@ -25,7 +25,7 @@ from xmlrpc.client import Fault, ServerProxy
 import psutil
 from supervisor.xmlrpc import SupervisorTransport
 
-from loosehanger.errors import LabError
+from loosehanger.errors import ExitCode, LabError
 from loosehanger.files import make_folder, write_file
 from loosehanger.waiting import wait_for
 
@@ -255,6 +255,34 @@ def marked_processes(*regions: LocalRegion) -> list[psutil.Process]:
         with contextlib.suppress(psutil.Error):
             if process.environ().get(MARK) in marks and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
+    return found
+
+
+class Exits:
+    """The programs of a region that refuse their settings, from now on.
+
+    The process manager starts them again so quickly that only its log has their exit codes.
+    """
+
+    def __init__(self, region: LocalRegion) -> None:
+        self._log = region.logs / "supervisor.log"
+        self._begin = self._log.stat().st_size if self._log.exists() else 0
+
+    def refusing(self) -> set[str]:
+        """The names of the processes that have ended as after wrong use."""
+        text = self._log.read_bytes() if self._log.exists() else b""
+        new = text[self._begin if len(text) >= self._begin else 0 :].decode(errors="replace")
+        return set(re.findall(rf" exited: (\S+) \(exit status {ExitCode.WRONG_USE:d};", new))
+
+
+def connections(pid: int) -> list[Any]:
+    """The TCP connections and listening sockets of a process and of those that it has started."""
+    found: list[Any] = []
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for one in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                found += one.net_connections(kind="tcp")
     return found
 
 
