@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
@@ -125,19 +126,26 @@ def _show(lab: Lab, name: str | None) -> int:
 def _change(lab: Lab, region: Region, topic: str, changes: Mapping[str, str | None], *, only_wait: bool) -> int:
     started = time.monotonic()
     if only_wait:
-        _wait_until_there(region, topic, changes, started, "does it have such a topic?")
+        _wait_for_all([_Copy(region, topic, "does it have such a topic?")], changes, started, lambda _: None)
     else:
         _alter(region, topic, changes)
     said = ", ".join(key if value is None else f"{key}={value}" for key, value in changes.items())
     print(f"{region.name}: {topic}: {said} {'unset' if None in changes.values() else 'set'}")
-    for mirror in lab.mirrors:
-        if mirror.source == region.name and selected_topics(mirror, [topic]):
-            target = lab.region(mirror.target)
-            name = target_topic(mirror, topic)
-            advice = f"is {mirror.name} running (./lab status), and does it synchronise this setting?"
-            _wait_until_there(target, name, changes, started, advice)
-            print(f"{target.name}: {name}: followed after {time.monotonic() - started:.1f} s")
+    copies = [
+        _Copy(
+            lab.region(mirror.target),
+            target_topic(mirror, topic),
+            f"is {mirror.name} running (./lab status), and does it synchronise this setting?",
+        )
+        for mirror in lab.mirrors
+        if mirror.source == region.name and selected_topics(mirror, [topic])
+    ]
+    _wait_for_all(copies, changes, started, _show_copy)
     return ExitCode.DONE
+
+
+def _show_copy(copy: _Copy) -> None:
+    print(f"{copy.region.name}: {copy.topic}: followed after {copy.seconds:.1f} s", flush=True)
 
 
 def _alter(region: Region, topic: str, changes: Mapping[str, str | None]) -> None:
@@ -160,18 +168,57 @@ def _alter(region: Region, topic: str, changes: Mapping[str, str | None]) -> Non
             admin.create_partitions({topic: partitions})
 
 
-def _wait_until_there(
-    region: Region, topic: str, changes: Mapping[str, str | None], started: float, advice: str
-) -> None:
-    pause = 0.1
-    while True:
-        there = describe(region).get(topic, {})
-        if all(value == (str(there[key]) if key in there else None) for key, value in changes.items()):
+@dataclass
+class _Copy:
+    """A topic that is going to have settings, and when it had them."""
+
+    region: Region
+    topic: str
+    advice: str
+    """Where to look if it does not get them."""
+    seconds: float | None = None
+    """How long that took; None as long as it has not got them."""
+    failure: str = ""
+
+    def look(self, changes: Mapping[str, str | None], started: float) -> None:
+        """Looks whether it has them by now, or will not be waited for."""
+        try:
+            there = describe(self.region).get(self.topic, {})
+        except LabError as error:
+            self.failure = str(error)
             return
-        if time.monotonic() - started > MIRRORED_SECONDS:
-            raise LabError(f"{region.name}: {topic} has not followed within {MIRRORED_SECONDS} s; {advice}")
-        time.sleep(pause)  # between two looks; the condition above decides when it ends
-        pause = min(pause * 1.5, 1.0)
+        seconds = time.monotonic() - started
+        if all(value == (str(there[key]) if key in there else None) for key, value in changes.items()):
+            self.seconds = seconds
+        elif seconds > MIRRORED_SECONDS:
+            self.failure = (
+                f"{self.region.name}: {self.topic} has not followed within {MIRRORED_SECONDS} s; {self.advice}"
+            )
+
+
+def _wait_for_all(
+    copies: Sequence[_Copy], changes: Mapping[str, str | None], started: float, report: Callable[[_Copy], None]
+) -> None:
+    """Waits for all at once, so that the time of each is its own; reports them in their order.
+
+    Raises:
+        LabError: some have not got the settings.
+    """
+    pause = 0.1
+    shown = 0
+    while shown < len(copies):
+        for copy in copies[shown:]:
+            if copy.seconds is None and not copy.failure:
+                copy.look(changes, started)
+        while shown < len(copies) and (copies[shown].seconds is not None or copies[shown].failure):
+            if not copies[shown].failure:
+                report(copies[shown])
+            shown += 1
+        if shown < len(copies):
+            time.sleep(pause)  # between two looks; the condition above decides when it ends
+            pause = min(pause * 1.5, 1.0)
+    if failures := [copy.failure for copy in copies if copy.failure]:
+        raise LabError("; ".join(failures))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loosehanger.cli import topics
-from loosehanger.errors import WrongUseError
+from loosehanger.errors import LabError, WrongUseError
 from loosehanger.model.record import Region
 
 from ..consoles import route
@@ -91,6 +91,60 @@ def test_a_topic_gets_more_partitions_like_a_setting(admin: Admin, capsys: pytes
     with pytest.raises(WrongUseError, match=r"LH\.ORDERS has 5 partitions, and partitions cannot be removed"):
         topics.run(lab, topics.parse(["set", "europe", "LH.ORDERS", "partitions=4"]))
     assert admin.partitions == 5
+
+
+def test_copies_are_waited_for_at_once_so_that_each_has_its_own_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first mirror is slow: the second one's time is not the first one's."""
+    names = ("europe", "north-america", "south-america", "asia-pacific")
+    regions = {name: Region(name, name, {}, {"log": Path()}, ()) for name in names}
+    mirrors = tuple(route("mm2", target, "europe", target, "identity") for target in names[1:])
+    lab: Any = SimpleNamespace(mirrors=mirrors, region=regions.__getitem__)
+    clock = [0.0]
+    follows = {"north-america": 9.0, "south-america": 2.0, "asia-pacific": 0.0}
+
+    def describe(region: Region) -> dict[str, dict[str, Any]]:
+        clock[0] += 0.1
+        done = clock[0] >= follows[region.name]
+        return {"LH.ORDERS": {"retention.ms": "5"} if done else {}}
+
+    monkeypatch.setattr(topics, "describe", describe)
+    monkeypatch.setattr(topics, "_alter", lambda *_: None)
+    passing = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda s: clock.__setitem__(0, clock[0] + s))
+    monkeypatch.setattr(topics, "time", passing)
+    topics.run(lab, topics.parse(["set", "europe", "LH.ORDERS", "retention.ms=5"]))
+    _, *lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == list(names[1:])
+    north, south, asia = (float(line.split("after ")[1].removesuffix(" s")) for line in lines)
+    assert asia < 1 < 2 <= south < 4 < 9 <= north < 11
+
+
+def test_a_copy_that_does_not_follow_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("europe", "north-america", "south-america", "asia-pacific")
+    regions = {name: Region(name, name, {}, {"log": Path()}, ()) for name in names}
+    mirrors = tuple(route("mm2", target, "europe", target, "identity") for target in names[1:])
+    lab: Any = SimpleNamespace(mirrors=mirrors, region=regions.__getitem__)
+    clock = [0.0]
+
+    def describe(region: Region) -> dict[str, dict[str, Any]]:
+        if region.name == "asia-pacific":
+            raise LabError("asia-pacific: the cluster does not answer; see ./lab status")
+        return {"LH.ORDERS": {"retention.ms": "5"} if region.name == "south-america" else {}}
+
+    monkeypatch.setattr(topics, "describe", describe)
+    monkeypatch.setattr(topics, "_alter", lambda *_: None)
+    passing = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda s: clock.__setitem__(0, clock[0] + s))
+    monkeypatch.setattr(topics, "time", passing)
+    with pytest.raises(LabError) as failed:
+        topics.run(lab, topics.parse(["set", "europe", "LH.ORDERS", "retention.ms=5"]))
+    assert "south-america: LH.ORDERS: followed after 0.0 s" in capsys.readouterr().out
+    assert str(failed.value) == (
+        "north-america: LH.ORDERS has not followed within 60 s; is mm2 running (./lab status), and does it synchronise "
+        "this setting?; asia-pacific: the cluster does not answer; see ./lab status"
+    )
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "1.5", "many", "²"])
