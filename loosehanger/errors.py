@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
 import traceback
@@ -18,6 +20,19 @@ class ExitCode(IntEnum):
     WRONG_USE = 2
     NOTHING_SET_UP = 3
     INCONCLUSIVE = 4
+
+
+_ROOM = "make room on that disk"
+_RIGHTS = "use a folder that you may write to, such as another LAB_HOME"
+_OF_THE_MACHINE = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EFBIG: _ROOM,
+    errno.EROFS: _RIGHTS,
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+}
+"""What no defect causes: a full or read-only disk, a missing right; and what to do."""
 
 
 class LabError(Exception):
@@ -56,7 +71,9 @@ def run_command(main: Callable[[], int], failed: ExitCode = ExitCode.FAILED) -> 
         failed: the exit code of a failure or a defect, where ``FAILED`` would say something else.
     """
     try:
-        return main()
+        code = main()
+        sys.stdout.flush()
+        return code  # noqa: TRY300 - what is still to be flushed can fail as well
     except LabError as error:
         print(f"error: {error}", file=sys.stderr)
         return int(failed if error.exit_code == ExitCode.FAILED else error.exit_code)
@@ -65,6 +82,15 @@ def run_command(main: Callable[[], int], failed: ExitCode = ExitCode.FAILED) -> 
     except BrokenPipeError:
         nobody_reads()
         return ExitCode.DONE
+    except OSError as error:
+        if error.errno not in _OF_THE_MACHINE:
+            traceback.print_exc()
+            return int(failed)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"error: {where}{error.strerror}; {_OF_THE_MACHINE[error.errno]}", file=sys.stderr)
+        with contextlib.suppress(OSError):
+            nobody_reads()
+        return int(failed)
     except Exception:
         traceback.print_exc()
         return int(failed)

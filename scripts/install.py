@@ -294,5 +294,12 @@ if __name__ == "__main__":
     except InstallationError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except subprocess.CalledProcessError as error:
+        print(f"error: {shlex.join(map(str, error.cmd))} failed with {error.returncode}; see above", file=sys.stderr)
+        sys.exit(1)
+    except OSError as error:
+        place = error.filename or HOME
+        print(f"error: {place}: {error.strerror}; LAB_HOME can name another folder to install into", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 from loosehanger.errors import ExitCode, run_command
+from loosehanger.model import job_options
 from loosehanger.model.record import load_lab
 from pipeline import output
 from pipeline.sales import sum_up
 from pipeline.session import start_session
 from pipeline.tables import console, show_aggregates
-
-
-def arguments() -> argparse.ArgumentParser:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="lab aggregate",
-        description="Orders, units and revenue by product and by region, as each region's consumers see them.",
-        epilog="exit codes: 0 done, 1 failed, 2 wrong use, 3 nothing is set up",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
-    parser.add_argument("--products", type=int, default=10, metavar="N", help="how many products to list (default 10)")
-    return parser
 
 
 def main() -> int:
@@ -34,7 +22,7 @@ def main() -> int:
     Raises:
         LabError: a region cannot be read.
     """
-    options = arguments().parse_args()
+    options = job_options.parser("aggregate").parse_args()
     document = sum_up(lambda records: start_session("aggregate", records=records), load_lab(), options.products)
     if options.json:
         return ExitCode.DONE if output.print_document(document) else ExitCode.FAILED

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 import traceback
-from datetime import datetime
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -17,9 +16,8 @@ try:
     from pyspark.sql import SparkSession
 
     from loosehanger.errors import ExitCode, LabError, WrongUseError, nobody_reads, run_command
+    from loosehanger.model import job_options
     from loosehanger.model.record import Lab, load_lab
-    from loosehanger.paths import caller_path
-    from loosehanger.times import moment
     from pipeline import files, output, undecided
     from pipeline.external import EXTERNAL, two_clusters
     from pipeline.junit import junit
@@ -62,46 +60,6 @@ _REPORT = "pipeline.report"
 """Loaded only where it is wanted."""
 
 
-def arguments() -> argparse.ArgumentParser:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="lab prove",
-        description="Compares, record by record, what the mirrors had to copy with what is there.",
-        epilog="exit codes: 0 proved, 1 disproved, 2 wrong use, 3 nothing is set up, 4 inconclusive or failed",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
-    parser.add_argument(
-        "--timeout", type=_seconds, default=60, metavar="SECONDS", help="how long to wait for the mirrors (default 60)"
-    )
-    parser.add_argument(
-        "--while-moving", action="store_true", help="wait longer than that for a mirror that still comes closer"
-    )
-    parser.add_argument(
-        "--examples", type=_count, default=5, metavar="N", help="differences of each kind to show (default 5)"
-    )
-    parser.add_argument(
-        "--configs",
-        choices=("judge", "report", "ignore"),
-        help="whether topics' settings that differ disprove, are only reported, or are not looked at "
-        "(judge; between two clusters of your own report)",
-    )
-    parser.add_argument("--report", type=caller_path, metavar="FILE", help="write a page for people (HTML)")
-    parser.add_argument("--junit", type=caller_path, metavar="FILE", help="write a report for CI (JUnit's XML)")
-    two = parser.add_argument_group("two clusters of your own, in place of the lab's regions")
-    two.add_argument("--source-config", type=caller_path, metavar="FILE", help="client properties for the source")
-    two.add_argument("--target-config", type=caller_path, metavar="FILE", help="client properties for the target")
-    two.add_argument("--topics", metavar="REGEX", help="which topics, by their names at the source (comma-separated)")
-    two.add_argument("--policy", choices=("identity", "default"), help="the mirror's replication policy (identity)")
-    two.add_argument("--source-alias", metavar="NAME", help="the source's alias, for --policy default")
-    two.add_argument(
-        "--allow-same-cluster", action="store_true", help="compare them although both have the same cluster id"
-    )
-    parser.add_argument(
-        "--since", type=_since, metavar="TIME", help="leave out what is older: an ISO 8601 time, or 30m, 12h, 7d ago"
-    )
-    return parser
-
-
 def main() -> int:
     """Runs the proof.
 
@@ -109,9 +67,8 @@ def main() -> int:
         The exit code.
     """
     started = time.monotonic()
-    options = arguments().parse_args()
-    for path in filter(None, (options.report, options.junit)):
-        files.check_writable(path)
+    options = job_options.parser("prove").parse_args()
+    job_options.check_prove(options)
     lab = _two_clusters(options) or load_lab()
     if options.report:
         # Its charts take a while to load, and until they are wanted Python mostly waits for Java.
@@ -182,13 +139,8 @@ def _broken_off(error: Exception) -> str:
 
 
 def _two_clusters(options: argparse.Namespace) -> Lab | None:
-    needed = ("source_config", "target_config", "topics")
-    if not any(getattr(options, name) for name in (*needed, "policy", "source_alias", "allow_same_cluster")):
+    if not job_options.are_two_clusters(options):
         return None
-    if missing := [f"--{name.replace('_', '-')}" for name in needed if not getattr(options, name)]:
-        raise WrongUseError(f"comparing two clusters also needs {' and '.join(missing)}")
-    if (options.policy == "default") != bool(options.source_alias):
-        raise WrongUseError("--policy default and --source-alias go together")
     return two_clusters(
         options.source_config, options.target_config, options.topics, options.policy or "identity",
         options.source_alias or "source", _report,
@@ -206,26 +158,8 @@ def _aggregates(lab: Lab) -> dict[str, Any]:
         return {}
 
 
-def _since(text: str) -> datetime:
-    return moment(text, datetime.now().astimezone())
-
-
 def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds < float("inf"):
-        raise ValueError(text)
-    return seconds
-
-
-def _count(text: str) -> int:
-    count = int(text)
-    if count < 0:
-        raise ValueError(text)
-    return count
 
 
 if __name__ == "__main__":

@@ -9,23 +9,16 @@ import argparse
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
+from loosehanger.arguments import Parser
 from loosehanger.errors import WrongUseError
 from loosehanger.experiments.catalogue import EXPERIMENTS
+from loosehanger.model import job_options
 from loosehanger.model.link_settings import parse_rate, parse_time
 
 ANSIBLE = "ANSIBLE-ARGUMENT"
 OPTION = "OPTION"
 MOST_ROUNDS = 20
-
-
-class Parser(argparse.ArgumentParser):
-    """Says in one line what cannot be used."""
-
-    def error(self, message: str) -> NoReturn:
-        """Ends with what is wrong, and where help is."""
-        raise WrongUseError(f"{message}; ./{self.prog} --help explains")
 
 
 def _nothing(parser: Parser) -> None:
@@ -191,6 +184,14 @@ def _cleanup(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="also remove what was installed into .lab")
 
 
+def _job(add: Callable[[Parser], None]) -> Callable[[Parser], None]:
+    def both(parser: Parser) -> None:
+        add(parser)
+        job_options.spark(parser)
+
+    return both
+
+
 def _completion(parser: Parser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh"), help="which shell")
 
@@ -343,14 +344,15 @@ GROUPS = {
             summary="what happens in every region now, and which records are on their way",
             description="Shows orders, stock, doors and sensors of every region live, and which records are on their "
             "way or missing.",
-            further=OPTION,
+            exit_codes="0 ended by Ctrl-C or --for, 1 a region cannot be read",
+            options=_job(job_options.watch),
         ),
         Command(
             name="aggregate",
             arguments="",
             summary="what was sold, as each region sees it",
             description="Adds up what was sold, from the events that can be read in each region.",
-            further=OPTION,
+            options=_job(job_options.aggregate),
         ),
     ),
     "Change it": (
@@ -409,8 +411,9 @@ GROUPS = {
             arguments="",
             summary="did everything arrive, once and unchanged? numbers, and an exit code",
             description="Compares, record by record, what the mirrors had to copy with what is there.",
-            further=OPTION,
             exit_codes="0 proved, 1 disproved, 4 inconclusive",
+            options=_job(job_options.prove),
+            check=job_options.check_prove,
         ),
     ),
     "Measure it": (

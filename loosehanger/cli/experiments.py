@@ -28,9 +28,10 @@ from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.experiments.ground import ENDING, Ground, choose, prepared
 from loosehanger.experiments.telling import Telling
 from loosehanger.files import make_folder
+from loosehanger.model.job_options import check_writable
 from loosehanger.model.record import Lab
 from loosehanger.paths import caller_path, lab_home
-from pipeline.files import check_writable, write
+from pipeline.files import write
 
 ROUNDS = 3
 FOLDER = "experiments"

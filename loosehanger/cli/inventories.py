@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from loosehanger.arguments import Parser
 from loosehanger.errors import WrongUseError
 from loosehanger.model.progress import Progress
 from loosehanger.paths import ROOT
-
-from .command_line import Parser
 
 DEFAULT_INVENTORY = "inventories/local"
 

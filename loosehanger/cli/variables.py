@@ -22,11 +22,11 @@ from typing import Any
 import yaml
 from jinja2 import Environment, TemplateError, nodes
 
+from loosehanger.arguments import Parser
 from loosehanger.errors import WrongUseError
 from loosehanger.model.progress import Progress
 from loosehanger.paths import ROOT
 
-from .command_line import Parser
 from .port_base import HIGHEST, LOWEST, VARIABLE, check_same_port_base, read_port_base
 
 OWN = "my_"

@@ -5,21 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from loosehanger.errors import LabError, WrongUseError
-
-
-def check_writable(path: Path) -> None:
-    """Finds out before the work whether ``write`` could do it afterwards.
-
-    Raises:
-        WrongUseError: the folder is not there or cannot be written to, or the path is itself a folder.
-    """
-    if not path.parent.is_dir():
-        raise WrongUseError(f"{path}: cannot be written: there is no folder {path.parent}")
-    if path.is_dir():
-        raise WrongUseError(f"{path}: cannot be written: it is a folder; name a file")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise WrongUseError(f"{path}: cannot be written: no right to make files in {path.parent}")
+from loosehanger.errors import LabError
 
 
 def write(path: Path, text: str) -> None:

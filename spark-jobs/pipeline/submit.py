@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
+from loosehanger.model import job_options
 from loosehanger.paths import lab_home
 from pipeline import scratch
 
@@ -55,17 +56,7 @@ def arguments() -> argparse.ArgumentParser:
     """The launcher's own part of the command line; what it does not know is the job's."""
     parser = argparse.ArgumentParser(prog="submit", add_help=False, allow_abbrev=False)
     parser.add_argument("job", choices=NAMES)
-    parser.add_argument("--master", default="local[*]", help="where Spark runs (default local[*])")
-    parser.add_argument(
-        "--work",
-        type=Path,
-        metavar="FOLDER",
-        help="where Spark writes what it needs on its way, and its log (default the lab's home)",
-    )
-    parser.add_argument("--driver-memory", default="1g", metavar="SIZE", help="Java heap of the driver (default 1g)")
-    parser.add_argument(
-        "--conf", action="append", default=[], metavar="NAME=VALUE", help="any Spark setting; can be given repeatedly"
-    )
+    job_options.spark(parser)
     return parser
 
 

@@ -274,3 +274,18 @@ def test_class_lists_are_merged_without_what_cannot_be_archived() -> None:
         "java/lang/Object id: 0\norg/example/B id: 7\nplugin/C id: 8 source: /c.jar\n@lambda-proxy org/example/B x\n",
     ]
     assert merge(lists) == HEADER + "@lambda-proxy org/example/B x\njava/lang/Object\norg/example/A\norg/example/B\n"
+
+
+def test_a_home_that_cannot_be_made_is_one_line() -> None:
+    """No folder can be made there, not even by an administrator."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts/install.py"), str(ROOT / "requirements.lock")],
+        env={**os.environ, "LAB_HOME": "/proc/nothing"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "error: /proc/nothing: No such file or directory; LAB_HOME can name another folder to install into\n"
+    )

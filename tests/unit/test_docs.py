@@ -12,6 +12,7 @@ from loosehanger.cli.command_line import COMMANDS
 from loosehanger.paths import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+OF_JOBS = ROOT / "loosehanger" / "model" / "job_options.py"
 WRAPPERS = sorted(path.name for path in ROOT.glob("*.sh"))
 
 
@@ -58,7 +59,8 @@ def test_the_readme_names_every_variable_that_a_user_can_set() -> None:
 def test_every_option_and_variable_of_a_program_is_documented(package: str) -> None:
     folder = ROOT / package
     readme = (folder / "README.md").read_text(encoding="utf-8")
-    text = "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    sources = [*folder.rglob("*.py"), *([OF_JOBS] if package == "spark-jobs" else [])]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     options = set(re.findall(r'(?:add_argument|option)\(\s*"(--[a-z][a-z-]+)"', text))
     assert options
     variables = set(re.findall(r'"((?:PRODUCER|CONSUMER)_[A-Z_]+)"', text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -17,6 +18,8 @@ import pytest
 
 from loosehanger.cli import commands
 from loosehanger.cli.command_line import COMMANDS, GROUPS
+from loosehanger.errors import run_command
+from loosehanger.model import job_options
 from loosehanger.model.documents import Document
 from loosehanger.model.outline import read_outline, scenario_names
 from loosehanger.model.progress import Progress, read_progress
@@ -194,8 +197,7 @@ def checkout(tmp_path: Path, cache: Path) -> Checkout:
         consoles = [{"name": "the room", "url": "http://127.0.0.1:5/", "username": "a"}] if region == "asia" else []
         user = root / f"{region}.properties"
         user.write_text(
-            f"bootstrap.servers=127.0.0.1:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
-            f"ssl.truststore.location={user}\nssl.truststore.type=PEM\n"
+            "bootstrap.servers=127.0.0.1:1\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
             "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
             'username="a" password="secret";\n',
             encoding="utf-8",
@@ -258,6 +260,15 @@ def test_the_version_names_the_kit_and_kafka(bare: Checkout) -> None:
 
 def test_help_of_a_command_is_the_same_in_both_spellings(bare: Checkout) -> None:
     assert bare.lab("help", "status").stdout == bare.lab("status", "--help").stdout
+
+
+@pytest.mark.parametrize("job", ["prove", "aggregate", "watch"])
+def test_the_options_of_a_job_are_listed_before_anything_is_installed(bare: Checkout, job: str) -> None:
+    listed = bare.lab(job, "--help").stdout
+    own = {action.option_strings[-1] for action in job_options.parser(job)._actions}
+    assert {option for option in own if option not in listed} == set()
+    assert "--master" in listed
+    assert not bare.home.exists()
 
 
 def test_the_list_of_scenarios_needs_no_installation(bare: Checkout) -> None:
@@ -329,6 +340,27 @@ def test_nothing_set_up_is_exit_code_3_before_anything_is_installed(bare: Checko
         (["topic", "set", "asia"], "; ./lab topic set --help explains"),
         (["scenarios", "x"], "unrecognized arguments: x; ./lab scenarios --help explains"),
         (["completion", "fish"], "invalid choice: 'fish'"),
+        (
+            ["prove", "--timeout", "-1"],
+            "argument --timeout: '-1' is not a number of seconds from 0 on; ./lab prove --help explains",
+        ),
+        (["prove", "--timeout", "nan"], "--timeout: 'nan' is not a number of seconds"),
+        (["prove", "--examples", "many"], "--examples: 'many' is not a whole number from 0 on"),
+        (["prove", "--since", "-yesterday"], "--since: expected one argument"),
+        (["prove", "--since", "yesterday"], "--since: 'yesterday' is neither an ISO 8601 time, as in 2026-11-21T08:00"),
+        (["prove", "--report", "/nowhere/at/all.html"], "cannot be written: there is no folder /nowhere/at"),
+        (["prove", "--bogus"], "unrecognized arguments: --bogus; ./lab prove --help explains"),
+        (["prove", "--topics", "x"], "comparing two clusters also needs --source-config and --target-config"),
+        (
+            ["prove", "--topics", "x", "--source-config", "/nowhere/a", "--target-config", "/nowhere/b"],
+            "/nowhere/a: cannot be read (No such file or directory)",
+        ),
+        (["watch", "--for", "0"], "--for: '0' is not a number of seconds above 0 and below 1,000,000"),
+        (["watch", "--keep", "0.5"], "--keep: '0.5' is not a number of hours from 1 on and below 1,000,000"),
+        (["watch", "--minutes", "1001"], "--minutes: '1001' is not a whole number from 1 to 1,000"),
+        (["aggregate", "x"], "unrecognized arguments: x; ./lab aggregate --help explains"),
+        (["link", "asia", "africa", "--delay", "-80ms"], "'-80ms' is negative; write a time as in 80ms or 0.5s"),
+        (["link", "asia", "africa", "--rate", "-.5MB/s"], "'-.5MB/s'"),
     ],
 )
 def test_a_typing_mistake_is_one_line_and_installs_nothing(bare: Checkout, arguments: list[str], expected: str) -> None:
@@ -368,7 +400,9 @@ def test_an_installation_that_fails_disproves_nothing(bare: Checkout, command: s
     (bare.root / "scripts/bootstrap.sh").write_text(
         f'#!/bin/sh\n[ "$1" = --python ] && echo "{sys.executable}" && exit\nexit 1\n', encoding="utf-8"
     )
-    arguments = ["--source-config", "a"] if command == "prove" else ["11-plain"]
+    (bare.root / "a").touch()
+    clusters = ["--source-config", bare.root / "a", "--target-config", bare.root / "a", "--topics", "x"]
+    arguments = [*map(str, clusters)] if command == "prove" else ["11-plain"]
     assert bare.lab(command, *arguments).returncode == code
 
 
@@ -387,6 +421,44 @@ def test_a_home_may_be_named_from_where_one_is(checkout: Checkout) -> None:
     Progress("11-plain", "local", "inventories/local", "setup").write(home)
     done = checkout.lab("scenarios", LAB_HOME="my lab")
     assert "11-plain   set up (stage: setup)\n" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["scenarios"], ["scenarios", "--json"]])
+def test_output_that_has_no_room_is_one_line(bare: Checkout, arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [bare.root / "lab", *arguments],
+            env=bare.variables(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (1, "error: No space left on device; make room on that disk\n")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM])
+def test_a_home_that_is_full_or_read_only_is_one_line(capsys: pytest.CaptureFixture[str], number: int) -> None:
+    def fail() -> int:
+        raise OSError(number, os.strerror(number), "/home/of/the/lab/access")
+
+    assert run_command(fail) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert re.fullmatch(rf"error: /home/of/the/lab/access: {os.strerror(number)}; (make room|use a) .+\n", output.err)
+
+
+@pytest.mark.parametrize(("free", "kept"), [(1000, False), (10_000_000, True)])
+def test_no_bytecode_is_kept_where_it_could_be_cut_off(checkout: Checkout, free: int, kept: bool) -> None:
+    """Python fails on bytecode that a full disk has cut off, and never writes it again."""
+    (checkout.home / "cache").unlink()
+    df = checkout.root / "df"
+    df.write_text(f"#!/bin/sh\necho Filesystem\necho disk 9999 999 {free} 10% /\n", encoding="utf-8")
+    df.chmod(0o700)
+    assert checkout.lab("stage", PATH=f"{checkout.root}:{os.environ['PATH']}").returncode == 3
+    assert checkout.lab("setup", "11-plain", PATH=f"{checkout.root}:{os.environ['PATH']}").returncode == 0
+    assert (checkout.home / "cache").exists() == kept
 
 
 # Scenarios and stages.

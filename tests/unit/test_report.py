@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.model.job_options import check_writable
 from pipeline import judging
 from pipeline.charts import brief
-from pipeline.files import check_writable, write
+from pipeline.files import write
 from pipeline.kinds import FAULTS
 from pipeline.report import render
 from tests import samples

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -23,6 +22,7 @@ import prove
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.transactions import Held, Holder
 from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
+from loosehanger.model import job_options
 from loosehanger.model.claims import DeclaredThrough
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.record import Lab, Region
@@ -509,11 +509,10 @@ def test_settings_are_judged_reported_or_left_aside(
         assert verdicts["disproved"] == {f"{topic} {target}" for topic in "abc" for target in ("na", "sa")}
 
 
-def test_the_option_about_settings_has_three_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert prove.arguments().parse_args(["--configs", "ignore"]).configs == "ignore"
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with pytest.raises(SystemExit):
-        prove.arguments().parse_args(["--configs", "no"])
+def test_the_option_about_settings_has_three_values() -> None:
+    assert job_options.parser("prove").parse_args(["--configs", "ignore"]).configs == "ignore"
+    with pytest.raises(WrongUseError, match="argument --configs: invalid choice: 'no'"):
+        job_options.parser("prove").parse_args(["--configs", "no"])
 
 
 @pytest.mark.parametrize(

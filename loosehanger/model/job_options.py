@@ -1,0 +1,209 @@
+"""The options of the jobs with Spark, which ``./lab`` reads before it starts one, and the job reads again.
+
+Python's own library is enough for it: loading a job takes seconds, and a mistake in its options is found before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from loosehanger.arguments import Parser, count, number, since
+from loosehanger.errors import WrongUseError
+from loosehanger.paths import caller_path
+
+_OF_TWO_CLUSTERS = ("source_config", "target_config", "topics")
+_seconds_watched = number(0, 1e6, "a number of seconds", above=True)
+
+
+def prove(parser: Parser) -> None:
+    """Adds the options of the proof."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
+    parser.add_argument(
+        "--timeout",
+        type=number(0, float("inf"), "a number of seconds"),
+        default=60,
+        metavar="SECONDS",
+        help="how long to wait for the mirrors (default 60)",
+    )
+    parser.add_argument(
+        "--while-moving", action="store_true", help="wait longer than that for a mirror that still comes closer"
+    )
+    parser.add_argument(
+        "--examples", type=count(0), default=5, metavar="N", help="differences of each kind to show (default 5)"
+    )
+    parser.add_argument(
+        "--configs",
+        choices=("judge", "report", "ignore"),
+        help="whether topics' settings that differ disprove, are only reported, or are not looked at "
+        "(judge; between two clusters of your own report)",
+    )
+    parser.add_argument("--report", type=caller_path, metavar="FILE", help="write a page for people (HTML)")
+    parser.add_argument("--junit", type=caller_path, metavar="FILE", help="write a report for CI (JUnit's XML)")
+    two = parser.add_argument_group("two clusters of your own, in place of the lab's regions")
+    two.add_argument("--source-config", type=caller_path, metavar="FILE", help="client properties for the source")
+    two.add_argument("--target-config", type=caller_path, metavar="FILE", help="client properties for the target")
+    two.add_argument("--topics", metavar="REGEX", help="which topics, by their names at the source (comma-separated)")
+    two.add_argument("--policy", choices=("identity", "default"), help="the mirror's replication policy (identity)")
+    two.add_argument("--source-alias", metavar="NAME", help="the source's alias, for --policy default")
+    two.add_argument(
+        "--allow-same-cluster", action="store_true", help="compare them although both have the same cluster id"
+    )
+    parser.add_argument(
+        "--since", type=since, metavar="TIME", help="leave out what is older: an ISO 8601 time, or 30m, 12h, 7d ago"
+    )
+
+
+def check_prove(options: argparse.Namespace) -> None:
+    """Finds what does not fit together, and files that cannot be read or written.
+
+    Raises:
+        WrongUseError: there is such a thing.
+    """
+    for path in filter(None, (options.report, options.junit)):
+        check_writable(path)
+    if not are_two_clusters(options):
+        return
+    if missing := [f"--{name.replace('_', '-')}" for name in _OF_TWO_CLUSTERS if not getattr(options, name)]:
+        raise WrongUseError(f"comparing two clusters also needs {' and '.join(missing)}")
+    if (options.policy == "default") != bool(options.source_alias):
+        raise WrongUseError("--policy default and --source-alias go together")
+    for path in (options.source_config, options.target_config):
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise WrongUseError(f"{path}: cannot be read ({error.strerror})") from error
+    for pattern in options.topics.split(","):
+        try:
+            re.compile(pattern.strip())
+        except re.error as error:
+            raise WrongUseError(f"--topics: '{pattern.strip()}' is not a regular expression: {error}") from error
+
+
+def are_two_clusters(options: argparse.Namespace) -> bool:
+    """Whether the proof is about two clusters of the user's own."""
+    return any(getattr(options, name) for name in (*_OF_TWO_CLUSTERS, "policy", "source_alias", "allow_same_cluster"))
+
+
+def check_writable(path: Path) -> None:
+    """Finds out before the work whether a file can be written after it.
+
+    Raises:
+        WrongUseError: the folder is not there or cannot be written to, or the path is itself a folder.
+    """
+    if not path.parent.is_dir():
+        raise WrongUseError(f"{path}: cannot be written: there is no folder {path.parent}")
+    if path.is_dir():
+        raise WrongUseError(f"{path}: cannot be written: it is a folder; name a file")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise WrongUseError(f"{path}: cannot be written: no right to make files in {path.parent}")
+
+
+def aggregate(parser: Parser) -> None:
+    """Adds the options of the aggregates."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
+    parser.add_argument(
+        "--products", type=count(0), default=10, metavar="N", help="how many products to list (default 10)"
+    )
+
+
+def watch(parser: Parser) -> None:
+    """Adds the options of the watch."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document for each update, one a line")
+    parser.add_argument("--for", type=_seconds_watched, metavar="SECONDS", help="how long to watch (until Ctrl-C)")
+    parser.add_argument(
+        "--late-after",
+        type=_seconds_watched,
+        default=10,
+        metavar="SECONDS",
+        help="a record that is not copied for longer is late (default 10)",
+    )
+    parser.add_argument(
+        "--lateness",
+        type=_seconds_watched,
+        default=600,
+        metavar="SECONDS",
+        help="how much older than the newest event an event may be to count in its minute (default 600)",
+    )
+    parser.add_argument(
+        "--every",
+        type=_seconds_watched,
+        default=2,
+        metavar="SECONDS",
+        help="from one round of reading to the next (default 2)",
+    )
+    parser.add_argument(
+        "--warn",
+        type=_seconds_watched,
+        metavar="SECONDS",
+        help="warn of a loss that can come within this time (default 3600)",
+    )
+    parser.add_argument(
+        "--topic-in", metavar="REGION", help="write each verdict to the topic lab.audit of this region, too"
+    )
+    parser.add_argument(
+        "--canary",
+        type=_seconds_watched,
+        nargs="?",
+        const=120,
+        metavar="SECONDS",
+        help="send a marked record into every source now and then (default each 120), and say if it does not arrive",
+    )
+    parser.add_argument(
+        "--minutes", type=count(1, 1000), default=5, metavar="N", help="how many minutes to show (default 5)"
+    )
+    parser.add_argument("--products", type=count(1, 1000), default=5, metavar="N", help="how many products (default 5)")
+    parser.add_argument(
+        "--keep",
+        type=number(1, 1e6, "a number of hours"),
+        default=24,
+        metavar="HOURS",
+        help="how long results are kept and counted (default 24)",
+    )
+
+
+def spark(parser: argparse.ArgumentParser) -> None:
+    """Adds what the launcher of every job takes."""
+    group = parser.add_argument_group("about Spark")
+    group.add_argument("--master", default="local[*]", help="where Spark runs (default local[*])")
+    group.add_argument(
+        "--work",
+        type=Path,
+        metavar="FOLDER",
+        help="where Spark writes what it needs on its way, and its log (default the lab's home)",
+    )
+    group.add_argument("--driver-memory", default="1g", metavar="SIZE", help="Java heap of the driver (default 1g)")
+    group.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="any Spark setting; can be given repeatedly"
+    )
+
+
+_JOBS: Mapping[str, tuple[Callable[[Parser], None], str, str]] = {
+    "prove": (
+        prove,
+        "Compares, record by record, what the mirrors had to copy with what is there.",
+        "0 proved, 1 disproved, 2 wrong use, 3 nothing is set up, 4 inconclusive or failed",
+    ),
+    "aggregate": (
+        aggregate,
+        "Orders, units and revenue by product and by region, as each region's consumers see them.",
+        "0 done, 1 failed, 2 wrong use, 3 nothing is set up",
+    ),
+    "watch": (
+        watch,
+        "Orders, stock, doors and sensors by the minute, and whether all that is mirrored arrives.",
+        "0 ended by Ctrl-C or --for, 1 a region cannot be read, 2 wrong use, 3 nothing is set up",
+    ),
+}
+"""What adds a job's options, what it is for, and its exit codes."""
+
+
+def parser(job: str) -> Parser:
+    """The command line of a job itself, as ``spark-submit`` hands it over."""
+    add, description, codes = _JOBS[job]
+    made = Parser(prog=f"lab {job}", description=description, epilog=f"exit codes: {codes}", allow_abbrev=False)
+    add(made)
+    return made
