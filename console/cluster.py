@@ -333,12 +333,14 @@ class ClusterView:
         return settings, refused
 
     def _change(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        from loosehanger.clients.kafka_client import alter_topic
+        from loosehanger.clients.kafka_client import alter_topic, check_settings
 
         known = [found["name"] for found in self._described()]
         if topic not in known:
             raise WrongUseError(f"{self.region} has no topic '{topic}'; it has: {', '.join(sorted(known)) or 'none'}")
-        alter_topic(self._admin(), topic, changes, f"{self.region}: {topic}")
+        where = f"{self.region}: {topic}"
+        check_settings(self._admin(), topic, list(changes), where)
+        alter_topic(self._admin(), topic, changes, where)
 
     def _groups(self) -> list[Group]:
         admin = self._admin()

@@ -19,7 +19,7 @@ from loosehanger.clients.stalled import drops, found_s
 from loosehanger.errors import WrongUseError
 from loosehanger.model.connector_states import Judgement, judge
 from loosehanger.model.mirror import Mirror as Described
-from loosehanger.model.topic_rules import DEFAULT_EXCLUDED, IDENTITY_POLICY
+from loosehanger.model.topic_rules import DEFAULT_EXCLUDED, IDENTITY_POLICY, SYNCHRONISATION
 from loosehanger.traces import innermost_cause
 
 if TYPE_CHECKING:
@@ -202,6 +202,7 @@ class MirrorMakerView:
             topics_exclude=config.get("topics.exclude", DEFAULT_EXCLUDED),
             policy="identity" if config.get("replication.policy.class") == IDENTITY_POLICY else "default",
             separator=config.get("replication.policy.separator", "."),
+            synchronisation={name: config[name] for name in SYNCHRONISATION if name in config},
             positions=positions,
             records_per_s=self._rate(name, positions),
             drops=drops(config),
@@ -368,4 +369,5 @@ def described(mirror: str, connector: Connector) -> Described:
         topics_exclude=connector.topics_exclude,
         connector=connector.name,
         connect={},
+        synchronisation=connector.synchronisation,
     )

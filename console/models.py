@@ -159,6 +159,9 @@ class Connector(Model):
     writes: str = Field(default="", description="The region that it writes to")
     topics: str = Field(description="MirrorMaker 2's list of regular expressions")
     topics_exclude: str = Field(default="", description="The same, of topics that it leaves out")
+    synchronisation: dict[str, str] = Field(
+        default_factory=dict, description="What it sets of which settings of topics it copies"
+    )
     policy: Literal["identity", "default"]
     separator: str = Field(default=".", description="Between the source's alias and a topic's name, in a copy's")
     positions: list[Position]
@@ -362,6 +365,7 @@ class Row(Model):
     name: str
     cells: list[Cell] = Field(description="One for each region, in the order of `regions`")
     differs: bool
+    copied: bool = Field(default=True, description="Whether mirrors copy it; what none copies may differ for ever")
 
 
 class Comparison(Answer):

@@ -146,7 +146,10 @@ async def home(context: ContextOf, session: SessionOf) -> Response:
 @router.get("/charts")
 async def charts(context: ContextOf, session: SessionOf, of: Annotated[str, Query(max_length=249)] = "") -> Response:
     """The last hour: of the flows, of a region's topics, or of a topic and its copies."""
-    return await _page(context, session, "charts", "The last hour", of)
+    # Where no mirror runs, there is no flow to show.
+    own = [region.name for region in context.settings.regions]
+    first = "" if any(region.mirrors for region in context.settings.regions) else own[0]
+    return await _page(context, session, "charts", "The last hour", of or first, flows=not first)
 
 
 @router.get("/topics")
@@ -187,7 +190,7 @@ async def change(
         if not unset and not value:
             raise UnknownError(f"{name} needs a value; to give it its default again, choose Back to default")
         said = await context.service.change(region, topic, {name: None if unset else value})
-        context.note(session, f"{said}. Mirrors of this topic follow within seconds", good=True)
+        context.note(session, said, good=True)
     except ValidationError:
         context.note(session, f"'{name[:100]}' is not a setting's name, as in retention.ms", good=False)
     except LabError as error:

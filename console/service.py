@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -40,6 +40,7 @@ from console.settings import RegionSettings, Settings
 from console.stalls import Stalls, key_of
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.model.mirror import Mirror as Route
+from loosehanger.model.topic_rules import NOT_SYNCHRONISED, synchronises
 
 if TYPE_CHECKING:
     from loosehanger.clients.loss import Danger
@@ -268,7 +269,7 @@ class Service:
         """The topics of a name, each beside its copies; as from ``topic``."""
         by_place = {(topic.region, topic.name): topic for topic in topics}
         return [
-            compare(family, [by_place.get(place) for place in family], problems)
+            compare(family, [by_place.get(place) for place in family], problems, self._copying(*family[0]))
             for family in self.families(name)
             if any(place in by_place for place in family)
         ]
@@ -306,7 +307,31 @@ class Service:
             raise UnreachableError(closed)
         await found.cluster.change(topic, changes)
         said = ", ".join(f"{n} has its default again" if v is None else f"{n}={v}" for n, v in changes.items())
-        return f"{region}: {topic}: {said}"
+        return ". ".join([f"{region}: {topic}: {said}", *self._followed(region, topic, list(changes))])
+
+    def _followed(self, region: str, topic: str, names: Sequence[str]) -> Iterator[str]:
+        """What becomes of a change in the copies of a topic."""
+        mirrors = self._copying(region, topic)
+        kept = {mirror.name: [name for name in names if not synchronises(mirror, name)] for mirror in mirrors}
+        if any(len(left) < len(names) for left in kept.values()):
+            yield "Mirrors of this topic follow within seconds"
+        if kept and all(left == list(names) for left in kept.values()):
+            yield f"No mirror copies {', '.join(names)}: set it in each region that shall have it"
+        else:
+            yield from (f"{mirror} does not copy {', '.join(left)}" for mirror, left in kept.items() if left)
+
+    def _copying(self, region: str, topic: str) -> list[Route]:
+        """The mirrors that copy a topic from a region, with what is known of which settings they copy."""
+        from loosehanger.model.topic_rules import selected_topics
+
+        found = []
+        for route in self.routes:
+            if route.source == region and selected_topics(route, [topic]):
+                there = self.regions[route.region].mirrors if route.region in self.regions else {}
+                known = there[route.name].last() if route.name in there else []
+                own = [one for one in known if one.name == route.connector]
+                found.append(replace(route, synchronisation=own[0].synchronisation) if own else route)
+        return found
 
     async def groups(self) -> Groups:
         """Every consumer group."""
@@ -608,25 +633,29 @@ def _copied(mirror: Mirror, connector: Connector) -> dict[str, str]:
 
 def _marked(settings: Sequence[Setting], mirror: str | None) -> list[Setting]:
     """The settings, with those that a mirror copied marked."""
-    from pipeline.configurations import EXCLUDED
-
     if mirror is None:
         return list(settings)
     return [
         setting.model_copy(update={"source": "mirror"})
-        if setting.source == "topic" and setting.name not in EXCLUDED
+        if setting.source == "topic" and setting.name not in NOT_SYNCHRONISED
         else setting
         for setting in settings
     ]
 
 
-def compare(places: Sequence[Place], there: Sequence[Topic | None], problems: Sequence[str]) -> Comparison:
+def compare(
+    places: Sequence[Place],
+    there: Sequence[Topic | None],
+    problems: Sequence[str],
+    mirrors: Sequence[Route] = (),
+) -> Comparison:
     """Puts a topic and its copies side by side.
 
     Args:
         places: region and name of each, the original first.
         there: each as it is; None where it is not there.
         problems: what could not be read.
+        mirrors: those that copy the original.
     """
     rows = [
         _row(PER_PARTITION, [Cell(value=str(len(topic.partitions)) if topic else None) for topic in there], there),
@@ -638,7 +667,8 @@ def compare(places: Sequence[Place], there: Sequence[Topic | None], problems: Se
             Cell(value=found[setting].value, source=found[setting].source) if setting in found else Cell(value=None)
             for found in settings
         ]
-        rows.append(_row(setting, cells, there))
+        copied = not mirrors or any(synchronises(mirror, setting) for mirror in mirrors)
+        rows.append(_row(setting, cells, there).model_copy(update={"copied": copied}))
     return Comparison(
         topic=places[0].topic,
         regions=[place.region for place in places],

@@ -39,6 +39,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.serializer import Deserializer
 
 from loosehanger.errors import WrongUseError
+from loosehanger.suggestions import did_you_mean
 
 LONGEST = 300
 HANDSHAKE_S = 10.0
@@ -690,6 +691,27 @@ def topic_configs(
     }
     found = client._describe_configs_process_responses([response], which).get("topic", {})
     return {topic: entries for topic, entries in found.items() if topic not in errors}, errors
+
+
+def check_settings(client: Any, topic: str, names: Collection[str], where: str) -> None:
+    """Checks that a topic can have settings of these names: Kafka takes away any other without a word.
+
+    Args:
+        client: a KafkaAdminClient.
+        topic: its name.
+        names: the settings' names.
+        where: what a refusal is about, for its message.
+
+    Raises:
+        WrongUseError: a topic has no such setting.
+        KafkaError: the cluster does not answer.
+    """
+    found, _ = topic_configs(client, [topic]) if names else ({}, {})
+    known = found.get(topic, {})
+    for name in names:
+        # Whoever may not describe the topic is not told which there are.
+        if known and name not in known:
+            raise WrongUseError(f"{where}: '{name}' is not a setting of a topic{did_you_mean(name, known)}")
 
 
 def alter_topic(client: Any, topic: str, changes: Mapping[str, str | None], where: str) -> None:

@@ -46,6 +46,8 @@ class Mirror:
     """The ids of those that it stands for, one after the other; empty for a mirror of its own."""
     checkpoint_state: str = "running"
     """The same of its checkpoint connector."""
+    synchronisation: Mapping[str, str] = field(default_factory=dict)
+    """What its source connector sets of how it copies topics' settings: see ``topic_rules.synchronises``."""
 
     @property
     def translates(self) -> bool:

@@ -16,6 +16,23 @@ from .mirror import Mirror
 IDENTITY_POLICY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 DEFAULT_EXCLUDED = r"mm2.*\.internal, .*\.replica, __.*"
 """MM2's ``topics.exclude``, which holds where a mirror says nothing else."""
+SYNCHRONISED, UNSYNCHRONISED = "sync.topic.configs.enabled", "config.properties.exclude"
+SYNCHRONISATION = (SYNCHRONISED, UNSYNCHRONISED)
+"""The settings of a source connector that say which settings of topics it copies."""
+NOT_SYNCHRONISED = frozenset(
+    {
+        # MM2 4.3.1's config.properties.exclude.
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "message.timestamp.difference.max.ms",
+        "log.message.timestamp.before.max.ms",
+        "log.message.timestamp.after.max.ms",
+        "message.timestamp.type",
+        "unclean.leader.election.enable",
+        "min.insync.replicas",
+    }
+)
+"""The settings of topics that a mirror does not copy, where it says nothing else."""
 DEFAULT_GROUPS_EXCLUDED = r"console-consumer-.*, connect-.*, __.*"
 """MM2's ``groups.exclude``, likewise."""
 _NAME = re.compile(r"(?:[\w.-]|\\\.)+")
@@ -44,6 +61,15 @@ def selected_topics(mirror: Mirror, topics: Iterable[str]) -> list[str]:
 def target_topic(mirror: Mirror, topic: str) -> str:
     """The name that the mirror's policy gives a topic at the target."""
     return topic if mirror.policy == "identity" else f"{mirror.source_alias}{mirror.separator}{topic}"
+
+
+def synchronises(mirror: Mirror, setting: str) -> bool:
+    """Whether a mirror gives the copies of a topic that setting of the topic's."""
+    if mirror.synchronisation.get(SYNCHRONISED, "true").strip().lower() == "false":
+        return False
+    if UNSYNCHRONISED not in mirror.synchronisation:
+        return setting not in NOT_SYNCHRONISED
+    return not _pattern(mirror, mirror.synchronisation[UNSYNCHRONISED]).fullmatch(setting)
 
 
 def named_topics(mirror: Mirror, found: Iterable[str] = ()) -> set[str]:

@@ -17,7 +17,7 @@ from loosehanger.errors import WrongUseError
 from .documents import Document
 from .mirror import Mirror
 from .scenario import MIRROR, CopiedSecret
-from .topic_rules import DEFAULT_EXCLUDED, IDENTITY_POLICY, selected_topics, target_topic
+from .topic_rules import DEFAULT_EXCLUDED, IDENTITY_POLICY, SYNCHRONISATION, selected_topics, target_topic
 
 SOURCE_CONNECTOR = "MirrorSourceConnector"
 CHECKPOINT_CONNECTOR = "MirrorCheckpointConnector"
@@ -231,6 +231,7 @@ class Topology:
                 state=connector.get("state") or "running",
                 transforms=bool(config.get("transforms")),
                 checkpoint_state=(mirror.get("checkpointConnector") or {}).get("state") or "running",
+                synchronisation={name: str(config[name]) for name in SYNCHRONISATION if name in config},
             )
             yield index, found
 

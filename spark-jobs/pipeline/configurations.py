@@ -7,21 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from loosehanger.model.topic_rules import NOT_SYNCHRONISED as EXCLUDED
 from pipeline.clusters import Cluster, Config
 
-EXCLUDED = frozenset(
-    {
-        # MM2 4.3.1's config.properties.exclude.
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
-        "message.timestamp.difference.max.ms",
-        "log.message.timestamp.before.max.ms",
-        "log.message.timestamp.after.max.ms",
-        "message.timestamp.type",
-        "unclean.leader.election.enable",
-        "min.insync.replicas",
-    }
-)
 Handling = Literal["judge", "report", "ignore"]
 """What a difference in a topic's settings means: it disproves, it is reported, or it is not looked for."""
 _TOPIC, _PARTITIONS = "topic", "partitions"

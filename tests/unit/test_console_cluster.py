@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 
 import pytest
 
 from console import cluster
 from console.cluster import ClusterView, UnreachableError
 from console.models import Broker
+from loosehanger.clients import kafka_client
+from loosehanger.errors import WrongUseError
 from tests.consoles import NOWHERE
 
 
@@ -122,6 +125,27 @@ def test_a_cluster_that_is_gone_is_told_as_soon_as_it_is_known() -> None:
             await until_another(view)
 
     play(scene)
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        (
+            "retention.mss",
+            ["retention.ms"],
+            r"europe: A: 'retention\.mss' is not a setting of a topic; did you",
+        ),
+        ("foo", ["retention.ms"], "'foo' is not a setting of a topic$"),
+        ("retention.ms", ["retention.ms"], ""),
+        ("foo", [], ""),
+    ],
+)
+def test_a_setting_that_topics_do_not_have_cannot_be_unset(
+    monkeypatch: pytest.MonkeyPatch, name: str, known: list[str], said: str
+) -> None:
+    monkeypatch.setattr(kafka_client, "topic_configs", lambda *_: ({"A": {key: {} for key in known}}, {}))
+    with pytest.raises(WrongUseError, match=said) if said else nullcontext():
+        kafka_client.check_settings(None, "A", [name], "europe: A")
 
 
 def test_what_was_known_before_a_change_is_not_told_after_it(monkeypatch: pytest.MonkeyPatch) -> None:

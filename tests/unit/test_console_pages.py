@@ -25,7 +25,7 @@ from console.guard import POLICY
 from console.history import LastHour
 from console.jobs import Jobs
 from console.links import LinkView
-from console.models import JobState, Mirror
+from console.models import Group, JobState, Mirror
 from console.views import Views, charts, totals
 from loosehanger.clients.loss import Danger, Exposure
 from loosehanger.model.progress import Progress
@@ -314,7 +314,9 @@ def test_a_regions_console_has_nothing_of_another_region(console: Running) -> No
 def test_a_configuration_is_changed_through_the_api_and_through_the_page(control_room: Running) -> None:
     browser = control_room.browser()
     answer = browser.change("PATCH", CHANGE.format("europe"), json={"settings": {"retention.ms": "5000"}})
-    assert answer.json() == {"said": "europe: LH.ORDERS: retention.ms=5000"}
+    assert answer.json() == {
+        "said": "europe: LH.ORDERS: retention.ms=5000. Mirrors of this topic follow within seconds"
+    }
     form = {
         "csrf": browser.token(),
         "region": "south-america",
@@ -609,6 +611,69 @@ def test_a_mirror_that_runs_and_delivers_nothing_is_not_shown_as_good(control_ro
     finally:
         mirror.connector_state = "RUNNING"
         stands.forget(key)
+
+
+@pytest.mark.parametrize(
+    ("region", "settings", "synchronisation", "said"),
+    [
+        ("europe", ["min.insync.replicas"], {}, "=1. No mirror copies min.insync.replicas: set it in"),
+        ("europe", ["retention.ms", "min.insync.replicas"], {},
+         "follow within seconds. mm2 does not copy min.insync.replicas"),
+        ("europe", ["retention.ms"], {"sync.topic.configs.enabled": "false"}, "No mirror copies retention.ms"),
+        ("europe", ["retention.ms"], {"config.properties.exclude": r"a,retention\..*"}, "No mirror copies"),
+        ("europe", ["min.insync.replicas"], {"config.properties.exclude": "a"}, "follow within seconds"),
+        ("north-america", ["retention.ms"], {}, "north-america: LH.ORDERS: retention.ms=1"),
+    ],
+)  # fmt: skip
+def test_a_change_says_whether_mirrors_copy_it(
+    control_room: Running, monkeypatch: pytest.MonkeyPatch, region: str, settings: list[str],
+    synchronisation: dict[str, str], said: str,
+) -> None:  # fmt: skip
+    routes = [replace(one, synchronisation=synchronisation) for one in control_room.service.routes]
+    monkeypatch.setattr(control_room.service, "routes", tuple(routes))
+    changed = {"settings": dict.fromkeys(settings, "1")}
+    found = control_room.browser().change("PATCH", CHANGE.format(region), json=changed).json()["said"]
+    assert said in found
+    assert ("follow" in found) == ("follow" in said)
+
+
+def test_what_no_mirror_copies_is_no_difference_to_wait_for(
+    control_room: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = control_room.service.regions["europe"].cluster
+    monkeypatch.setattr(cluster, "config", {"min.insync.replicas": "2"})
+    for name in REGIONS[1:]:
+        monkeypatch.setattr(control_room.service.regions[name].cluster, "config", {"min.insync.replicas": "1"})
+    browser = control_room.browser()
+    (comparison,) = browser.get("/api/topics/LH.ORDERS/comparison").json()
+    (row,) = [row for row in comparison["rows"] if row["name"] == "min.insync.replicas"]
+    assert (row["differs"], row["copied"]) == (True, False)
+    page = browser.get("/topics/LH.ORDERS").text
+    assert "no mirror copies it" in page
+    assert "differs</span>" not in page
+
+
+def test_a_group_without_members_is_no_alarm(console: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = Group(region="north-america", name="a visitor", kind="consumer", state="Empty", members=[], partitions=[],
+                  lag=None)  # fmt: skip
+
+    async def groups() -> list[Group]:
+        return [empty]
+
+    monkeypatch.setattr(console.service.regions["north-america"].cluster, "groups", groups)
+    page = console.browser().get("/groups").text
+    assert "It has no member now" in page
+    assert 'class="problem"' not in page
+    assert 'class="state warning"' not in page
+
+
+def test_a_console_without_mirrors_shows_its_topics_in_its_charts() -> None:
+    with running(settings("europe")) as found:
+        page = found.browser().get("/charts").text
+        assert "europe&#39;s topics" in page or "europe's topics" in page
+        assert "Flows" not in page
+    with running(settings("north-america")) as found:
+        assert "Flows" in found.browser().get("/charts").text
 
 
 def test_a_mirror_that_its_manifest_stops_is_shown_as_it_should_be(
