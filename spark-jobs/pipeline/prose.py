@@ -21,6 +21,8 @@ _SAID = {
 }
 _MOST = 5
 """Ranges of records in a sentence."""
+_MOST_PLACES = 10
+"""Partitions of a flow that are named one by one."""
 _MOST_HOLDERS = 3
 """Open transactions in a sentence."""
 Details = Mapping[str, Any]
@@ -107,16 +109,21 @@ def _faults(findings: list[Finding], where: str) -> list[str]:
 
 
 def _more(finding: Finding, where: str) -> Iterator[str]:
-    for entry in finding.details.get("log_begins", ()):
+    begins, deleted = finding.details.get("log_begins", ()), finding.details.get("source_offsets", ())
+    for entry in begins[:_MOST_PLACES]:
         yield (
             f"{where}the target's partition {entry['partition']} begins at offset {entry['offset']:,}, "
             "records before it were deleted"
         )
-    for entry in finding.details.get("source_offsets", ()):
+    if more := len(begins[_MOST_PLACES:]):
+        yield f"{where}{more:,} more of the target's partitions begin later"
+    for entry in deleted[:_MOST_PLACES]:
         yield (
             f"{where}partition {entry['partition']}: source offsets {entry['first']:,} to {entry['last']:,} were "
             "deleted before they were mirrored"
         )
+    if more := len(deleted[_MOST_PLACES:]):
+        yield f"{where}source offsets of {more:,} more partitions were deleted before they were mirrored"
 
 
 def _sentence(finding: Finding, where: Mapping[FlowId, str]) -> str:

@@ -16,10 +16,11 @@ from kafka.errors import KafkaTimeoutError
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.kafka_client import UnreadableError
 from loosehanger.model.mirror import Mirror
-from pipeline import clusters, external
+from pipeline import clusters, external, prose
 from pipeline.clusters import Cluster, NoAnswerError
 from pipeline.copier import Copier
 from pipeline.external import two_clusters, wait_for_arrival
+from pipeline.findings import Finding
 
 MANY = 2100
 A_S = 1_800_000_000_000
@@ -219,3 +220,13 @@ def test_a_partition_that_cannot_be_decoded_hides_no_other(monkeypatch: pytest.M
     assert found == {place: 4 for place in service.sizes if place.partition != 7}
     (reason,) = unread.values()
     assert reason.startswith("topic many, partition 7, offset 0: ")
+
+
+def test_ten_partitions_of_a_flow_are_named_and_the_others_counted() -> None:
+    begins = [{"partition": number, "offset": 7} for number in range(MANY)]
+    deleted = [{"partition": number, "first": 0, "last": 6} for number in range(MANY)]
+    finding = Finding("missing", "disproves", "claim", details={"log_begins": begins, "source_offsets": deleted})
+    said = list(prose._more(finding, "many, a → b: "))
+    assert len(said) == 22
+    assert said[10] == "many, a → b: 2,090 more of the target's partitions begin later"
+    assert said[21].startswith("many, a → b: source offsets of 2,090 more partitions")
