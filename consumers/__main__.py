@@ -25,6 +25,7 @@ from loosehanger.ledger import Ledger
 MOST_OF_A_VALUE = 64 * 1024
 """Bytes of a key and of a value that are kept for a line; what the shop sends is far shorter."""
 PROGRAM = "python -m consumers"
+EARLIEST = "earliest"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -58,7 +59,7 @@ def _count(text: str) -> int:
     return number
 
 
-def parser(environment: Mapping[str, str], prog: str = PROGRAM) -> argparse.ArgumentParser:
+def parser(environment: Mapping[str, str], prog: str = PROGRAM, start: str = EARLIEST) -> argparse.ArgumentParser:
     """The command line; CONSUMER_GROUP and CONSUMER_PATTERN give the defaults of --group and --pattern."""
     command = _Parser(
         prog=prog,
@@ -91,9 +92,9 @@ def parser(environment: Mapping[str, str], prog: str = PROGRAM) -> argparse.Argu
         "--from",
         dest="start",
         type=_start,
-        default="earliest",
         metavar="WHERE",
-        help="earliest, latest, an offset, an ISO time, or -10m ago (s, m, h, d) (earliest)",
+        help="earliest, latest, an offset, an ISO time, or -10m ago (s, m, h, d) "
+        + (f"({start})" if start == EARLIEST else f"({start}, which is now; with --no-follow {EARLIEST})"),
     )
     command.add_argument(
         "--ledger",
@@ -113,15 +114,24 @@ def parser(environment: Mapping[str, str], prog: str = PROGRAM) -> argparse.Argu
     return command
 
 
-def read_arguments(arguments: Sequence[str], environment: Mapping[str, str], prog: str = PROGRAM) -> argparse.Namespace:
+def read_arguments(
+    arguments: Sequence[str], environment: Mapping[str, str], prog: str = PROGRAM, start: str = EARLIEST
+) -> argparse.Namespace:
     """Reads the command line.
+
+    Args:
+        arguments: the words.
+        environment: the variables that give defaults.
+        prog: what the user has typed to get here, for help and messages.
+        start: where to begin without ``--from``. What ends with the records that are there begins with the first.
 
     Raises:
         WrongUseError: it makes no sense.
     """
     # argparse takes the -10m of "--from -10m" for an option of its own.
     joined = re.sub(r"(^|\0)--from\0-", r"\1--from=-", "\0".join(arguments)).split("\0") if arguments else []
-    options = parser(environment, prog).parse_args(joined)
+    options = parser(environment, prog, start).parse_args(joined)
+    options.start = options.start or _start(start if options.follow else EARLIEST)
     if options.group and options.start.end is None:
         raise WrongUseError("--from an offset or a time goes without --group: a group begins where it left off")
     if options.ledger and not options.group:
@@ -160,17 +170,18 @@ def _tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def main(arguments: Sequence[str] | None = None, prog: str = PROGRAM) -> int:
+def main(arguments: Sequence[str] | None = None, prog: str = PROGRAM, start: str = EARLIEST) -> int:
     """Reads the command line and shows records until there is a reason to end.
 
     Args:
         arguments: the command line; None for this process's own.
         prog: what the user has typed to get here, for help and messages.
+        start: where to begin without ``--from``.
 
     Raises:
         LabError: wrong use, or the cluster cannot be read.
     """
-    options = read_arguments(sys.argv[1:] if arguments is None else arguments, os.environ, prog)
+    options = read_arguments(sys.argv[1:] if arguments is None else arguments, os.environ, prog, start)
     connection = (
         Connection.from_properties(options.config, os.environ, _tell)
         if options.config

@@ -318,7 +318,8 @@ GROUPS = {
             name="consume",
             arguments="REGION",
             summary="the events of a region, as they arrive there",
-            description="Shows the events of a region as they arrive there, until Ctrl-C.",
+            description="Shows the events of a region as they arrive there, until Ctrl-C. --from earliest begins with "
+            "those that are there.",
             further=OPTION,
         ),
         Command(

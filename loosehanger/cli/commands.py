@@ -37,6 +37,8 @@ from .next_steps import next_steps
 from .playbook import run_playbook
 from .variables import checked_variables
 
+_NOW = "latest"
+"""Where the events of a region begin, unless the user says where: as with the consumer's log."""
 _LOOPBACK = "127.0.0.1"
 _HEALTHY = ("Kafka", MIRROR, "Deployment")
 """The kinds of which each platform tells how they are."""
@@ -312,7 +314,7 @@ def consume(arguments: Sequence[str]) -> int:
     from consumers.__main__ import main as show_events  # what it needs takes a while to load
 
     if wants_help(arguments):
-        return show_events(["--help"], prog="lab consume REGION")
+        return show_events(["--help"], prog="lab consume REGION", start=_NOW)
     lab = load_lab()
     name, rest = COMMANDS["consume"].take_name(arguments, f"a region: {', '.join(lab.regions)}")
     region = lab.region(name)
@@ -329,7 +331,7 @@ def consume(arguments: Sequence[str]) -> int:
         raise WrongUseError(f"{name}: no client configuration for user '{consumer.user}'; run the set-up again")
     # Without --topic it shows what the consumer reads, under whatever names: so a mirror's prefixed copies, too.
     pattern = ["--pattern", consumer.pattern] if consumer.pattern else []
-    return show_events(["--config", str(properties), *pattern, *rest], prog=f"lab consume {name}")
+    return show_events(["--config", str(properties), *pattern, *rest], prog=f"lab consume {name}", start=_NOW)
 
 
 def prove(arguments: Sequence[str]) -> int:

@@ -67,6 +67,14 @@ def test_a_time_ago_may_follow_its_option() -> None:
         assert read_arguments(arguments, {}).start.time_ms is not None
 
 
+def test_events_begin_now_with_any_option_but_those_that_say_where() -> None:
+    for arguments in ([], ["--max", "3"], ["--topic", "LH.ORDERS", "--json"], ["--group", "mine"]):
+        assert read_arguments(arguments, {}, start="latest").start == Start(end="latest"), arguments
+    for arguments in (["--from", "earliest"], ["--from", "earliest", "--max", "3"], ["--no-follow"]):
+        assert read_arguments(arguments, {}, start="latest").start == Start(end="earliest"), arguments
+    assert read_arguments(["--no-follow", "--from", "latest"], {}, start="latest").start == Start(end="latest")
+
+
 @pytest.mark.parametrize(
     ("text", "start"),
     [

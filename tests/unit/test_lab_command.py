@@ -768,13 +768,13 @@ def test_the_events_of_a_region_may_be_in_anothers_cluster(checkout: Checkout, m
     monkeypatch.setenv("LAB_HOME", str(checkout.home))
     seen: list[Any] = []
 
-    def show(arguments: list[str], prog: str) -> int:
-        seen.extend([arguments, prog])
+    def show(arguments: list[str], prog: str, start: str) -> int:
+        seen.extend([arguments, prog, start])
         return 0
 
     monkeypatch.setattr("consumers.__main__.main", show)
     assert commands.consume(["africa", "--max", "1"]) == 0
-    assert seen == [["--config", str(checkout.root / "asia.properties"), "--max", "1"], "lab consume africa"]
+    assert seen == [["--config", str(checkout.root / "asia.properties"), "--max", "1"], "lab consume africa", "latest"]
 
 
 # Status.
