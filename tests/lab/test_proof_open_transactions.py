@@ -57,7 +57,7 @@ def test_the_proof_is_inconclusive_while_a_transaction_holds_records_back(broker
         if line.startswith("waiting for an open transaction: source: orders-0: ") and not waited:
             waited.append(line)
             producer.abort_transaction(60)
-            write(broker, "old.orders", *range(1, BEHIND + 1))
+            write(broker.connection(), "old.orders", *range(1, BEHIND + 1))
 
     document = prove(broker, spark, "orders", 120, report=end)
     assert len(waited) == 1
@@ -67,8 +67,8 @@ def test_the_proof_is_inconclusive_while_a_transaction_holds_records_back(broker
 def test_what_a_transaction_hides_at_the_target_is_not_missing(broker: Broker, spark: SparkSession) -> None:
     producer = held(broker, "target")
     producer.abort_transaction(60)
-    other = abandon(broker, "old.target", "till-other")
-    write(broker, "old.target", *range(1, BEHIND + 1))
+    other = abandon(broker.connection(), "old.target", "till-other")
+    write(broker.connection(), "old.target", *range(1, BEHIND + 1))
     document = prove(broker, spark, "target", 20)
     assert document["verdict"] == "inconclusive"
     assert "in target, up to 1,005 records of partition 0 are behind the last stable offset 1" in document["reasons"][0]
