@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from console.cluster import UnreachableError
@@ -15,6 +16,7 @@ from console.losses import MirrorReading
 from console.manifests import Life
 from console.models import Connector, Health, Mirror, Position, Task
 from console.settings import ConnectAccess
+from loosehanger.clients.failed_topics import name_topics
 from loosehanger.clients.stalled import drops, found_s
 from loosehanger.errors import WrongUseError
 from loosehanger.model.connector_states import Judgement, judge
@@ -54,6 +56,7 @@ class MirrorMakerView:
         offsets: those of a region; empty for one that this console does not see.
         named: the region of an alias.
         life: what its manifest wants.
+        home: the lab's home, with the workers' logs; None where it is another machine's.
     """
 
     def __init__(
@@ -63,7 +66,9 @@ class MirrorMakerView:
         offsets: Offsets = lambda _: {},
         named: Callable[[str], str] = str,
         life: Callable[[], Life] = Life,
+        home: Path | None = None,
     ) -> None:
+        self._home = home
         self.region = region
         self.name = access.mirror
         self._access = access
@@ -157,7 +162,10 @@ class MirrorMakerView:
 
     def _state(self) -> Mirror:
         found = self._ask(lambda rest: rest.connectors())
-        connectors = [self._connector(name, entry["info"]["config"], entry["status"]) for name, entry in found.items()]
+        statuses = {name: entry["status"] for name, entry in found.items()}
+        if any(task.get("trace") for status in statuses.values() for task in status["tasks"]):
+            statuses = name_topics(statuses, self._home, self.region, self.name)
+        connectors = [self._connector(name, entry["info"]["config"], statuses[name]) for name, entry in found.items()]
         self._last = [one.model_copy(update={"records_per_s": None}) for one in connectors]
         health, explanation = explain(self.region, self.name, connectors)
         return Mirror(
@@ -172,7 +180,7 @@ class MirrorMakerView:
             explanation=explanation,
         )
 
-    def _connector(self, name: str, config: dict[str, str], status: dict[str, Any]) -> Connector:
+    def _connector(self, name: str, config: dict[str, str], status: Mapping[str, Any]) -> Connector:
         kind = config.get("connector.class", "").rpartition(".")[2]
         source = config.get("source.cluster.alias", "")
         # The end first: what is written in between is not counted as lag.
@@ -226,7 +234,7 @@ class MirrorMakerView:
             lags[topic] = lags.get(topic, 0) + max(0, behind)
         return connector.model_copy(update={"lag": sum(lags.values()), "lags": lags})
 
-    def _trace(self, part: tuple[str, int | None], status: dict[str, Any], now: float) -> str:
+    def _trace(self, part: tuple[str, int | None], status: Mapping[str, Any], now: float) -> str:
         """Why a connector or a task failed: now, or not long ago, or before it was started again and hung."""
         state, trace = status["state"], (status.get("trace") or "")[:MOST_TRACE]
         seen, known = self._failures.get(part, (0.0, ""))

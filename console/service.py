@@ -101,7 +101,7 @@ class RegionView:
         self.searcher = Searcher(settings.name, settings.connection)
         self.mirrors = {
             access.mirror: MirrorMakerView(
-                settings.name, access, offsets, named, partial(manifests.life, access.mirror)
+                settings.name, access, offsets, named, partial(manifests.life, access.mirror), home
             )
             for access in settings.mirrors
         }

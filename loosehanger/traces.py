@@ -9,6 +9,9 @@ _LONGEST = 400
 _ENTRY = re.compile(r"\[?\d{4}-\d\d-\d\d[ T]\S+ (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _ERROR = re.compile(r"\[?\d{4}-\d\d-\d\d[ T]\S+ (WARN|ERROR|FATAL) +")
 
+_SENDING = re.compile(r"\{id=(?P<task>\S+)\} [Ff]ailed to send record to (?:topic ')?(?P<topic>[\w.-]+)")
+"""What Connect logs of a record that a source task could not send."""
+
 
 def innermost_cause(trace: str | None) -> str:
     """The reason at the bottom of a stack trace: what is above it only tells what became impossible through it.
@@ -24,19 +27,29 @@ def innermost_cause(trace: str | None) -> str:
     return (causes[-1:] or lines[:1] or [""])[0]
 
 
+def topic_of(log: str, task: str, reason: str) -> str:
+    """The topic of the record that a source task could not send; empty where the log does not name one.
+
+    Args:
+        log: of a Connect worker, as Log4j writes it.
+        task: the task, such as ``europe->na.MirrorSourceConnector-0``.
+        reason: why it failed, as ``innermost_cause`` has it of the task.
+    """
+    for block in reversed(_blocks(log)):
+        found = _SENDING.search(block[0])
+        # What failed before may have been another topic's, and so are records that only fail with the first one.
+        if found and found["task"] == task and [line.strip() for line in block[1:2]] == [reason]:
+            return found["topic"]
+    return ""
+
+
 def last_error(log: str) -> str:
     """The last error of a program's log, or its last warning with a stack trace, in one line; empty for none.
 
     Args:
         log: lines as Log4j writes them, stack traces among them.
     """
-    blocks: list[list[str]] = []
-    for line in log.splitlines():
-        if _ENTRY.match(line):
-            blocks.append([line])
-        elif blocks:
-            blocks[-1].append(line)
-    for block in reversed(blocks):
+    for block in reversed(_blocks(log)):
         found = _ERROR.match(block[0])
         if found and (found[1] != "WARN" or len(block) > 1):
             break
@@ -47,3 +60,14 @@ def last_error(log: str) -> str:
     said = " ".join(_ERROR.sub("", first).split())
     text = f"{said}: {reason}" if reason and reason not in said else said
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+def _blocks(log: str) -> list[list[str]]:
+    """The entries of a log, each with the lines that belong to it."""
+    blocks: list[list[str]] = []
+    for line in log.splitlines():
+        if _ENTRY.match(line):
+            blocks.append([line])
+        elif blocks:
+            blocks[-1].append(line)
+    return blocks

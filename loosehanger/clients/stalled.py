@@ -7,7 +7,7 @@ compaction removed are offsets that no mirror ever copies.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -268,8 +268,13 @@ def bound_s(home: Path | None, region: str, mirror: str) -> float:
 
 def cause(home: Path | None, region: str, mirror: str) -> str:
     """The last error in the logs of a mirror's workers; empty where there is none, or they are not here."""
+    return next(filter(None, map(last_error, worker_logs(home, region, mirror))), "")
+
+
+def worker_logs(home: Path | None, region: str, mirror: str) -> Iterator[str]:
+    """The ends of the logs of a mirror's workers, the one written last first; none where they are not here."""
     logs = sorted((home / "regions" / region / "logs").glob(f"{mirror}-[0-9]*.log"), key=_written) if home else []
-    return next(filter(None, map(_last_error, reversed(logs))), "")
+    return map(_end, reversed(logs))
 
 
 def _written(path: Path) -> float:
@@ -279,10 +284,10 @@ def _written(path: Path) -> float:
         return 0.0
 
 
-def _last_error(path: Path) -> str:
+def _end(path: Path) -> str:
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _LOG_BYTES))
-            return last_error(file.read().decode(errors="replace"))
+            return file.read().decode(errors="replace")
     except OSError:
         return ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loosehanger.clients.failed_topics import name_topics
 from loosehanger.model.connector_states import connector_problems
 from loosehanger.platforms.local.auto_restart import Watched
 from loosehanger.platforms.local.status import restarted
@@ -93,3 +95,36 @@ def test_a_restart_that_helped_is_no_problem() -> None:
 def test_it_gives_up_and_says_why() -> None:
     watched = Watched()
     assert [watched.look(status("FAILED"), 2, 1000 + 100 * n) for n in range(4)] == [True, True, False, False]
+
+
+CAUSE = "org.apache.kafka.common.errors.RecordTooLargeException: The message is 10000088 bytes"
+LOG = f"""\
+2026-01-01 00:00:00,000 ERROR ExactlyOnceWorkerSourceTask{{id=a->b-0}} failed to send record to LH.OTHER:  (Task)
+org.apache.kafka.common.errors.InvalidTimestampException: too old
+2026-01-01 00:00:01,000 ERROR ExactlyOnceWorkerSourceTask{{id=a->b-1}} failed to send record to LH.BIG:  (Task)
+{CAUSE}
+2026-01-01 00:00:01,001 ERROR ExactlyOnceWorkerSourceTask{{id=a->b-1}} failed to send record to LH.NEXT:  (Task)
+org.apache.kafka.common.KafkaException: Cannot execute transactional method because we are in an error state
+\tat org.apache.kafka.clients.producer.internals.TransactionManager.maybeFailWithError(TransactionManager.java:1)
+Caused by: {CAUSE}
+2026-01-01 00:00:02,000 ERROR ExactlyOnceWorkerSourceTask{{id=a->b-1}} Task threw an uncaught exception (Task)
+{TRACE}"""
+
+
+def test_a_task_that_failed_for_a_topic_names_it(tmp_path: Path) -> None:
+    logs = tmp_path / "regions" / "b" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "mm2-0.log").write_text(LOG, encoding="utf-8")
+    found = name_topics({"a->b": status("RUNNING", "FAILED", "FAILED")}, tmp_path, "b", "mm2")
+    assert problems(dict(found["a->b"])) == [
+        f"a->b task 1 is FAILED: {CAUSE} (topic LH.BIG)",
+        f"a->b task 2 is FAILED: {CAUSE}",
+    ]
+    watched = Watched()
+    watched.look(found["a->b"], None, 1000.0)
+    assert watched.reason == f"{REASON} (topic LH.BIG)"
+
+
+def test_a_worker_whose_log_is_elsewhere_leaves_the_reason_as_it_is(tmp_path: Path) -> None:
+    present = {"a->b": status("FAILED")}
+    assert name_topics(present, None, "b", "mm2") == name_topics(present, tmp_path, "b", "mm2") == present

@@ -11,11 +11,13 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from loosehanger.clients.connect import ConnectorPart, Rest, parts
+from loosehanger.clients.failed_topics import name_topics
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
 
@@ -29,12 +31,13 @@ def main(settings_file: str) -> int:
     settings: dict[str, Any] = json.loads(Path(settings_file).read_text(encoding="utf-8"))
     rest = Rest.of(settings["connect"])
     limits: dict[str, int | None] = settings["connectors"]
+    home = Path(settings["home"])
     watched = {name: Watched() for name in limits}
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     while not ending.wait(LOOK_SECONDS):
         try:
-            present = rest.statuses()
+            present = name_topics(rest.statuses(), home, settings["region"], settings["mirror"])
         except LabError:
             continue  # no worker answers: supervisor is starting one again
         for name, limit in limits.items():
@@ -61,7 +64,7 @@ class Watched:
     _tried: float = 0.0
     _uneasy: float = 0.0
 
-    def look(self, status: dict[str, Any] | None, limit: int | None, now: float) -> bool:
+    def look(self, status: Mapping[str, Any] | None, limit: int | None, now: float) -> bool:
         """Takes in a connector's status; True when it is to be restarted.
 
         Args:

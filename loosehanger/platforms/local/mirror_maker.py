@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from loosehanger.clients.connect import REST_USER, Rest
+from loosehanger.clients.failed_topics import name_topics
 from loosehanger.clients.links import CLIENT
 from loosehanger.clients.properties import SCRAM_LOGIN_MODULE, LoginModule, format_jaas, format_properties
 from loosehanger.errors import LabError
@@ -141,6 +142,14 @@ class LocalMirrorMaker:
             for mirror in self.resource.spec.mirrors
             for name, connector in connectors_of(mirror).items()
         }
+
+    def statuses(self) -> dict[str, Mapping[str, Any]]:
+        """What Connect says of each connector, with the topics that tasks failed for.
+
+        Raises:
+            LabError: no worker answers.
+        """
+        return name_topics(self.rest.statuses(), self.region.home, self.region.name, self.name)
 
     def failures(self) -> dict[str, dict[str, Any]]:
         """What ``auto_restart`` remembers of connectors that failed not long ago: see ``Watched.told``."""
@@ -312,7 +321,16 @@ class LocalMirrorMaker:
             for name, connector in connectors_of(mirror).items()
             if connector.auto_restart and connector.auto_restart.enabled
         }
-        settings = json.dumps({"connect": self.access, "failures": str(self._failures_file), "connectors": wanted})
+        settings = json.dumps(
+            {
+                "connect": self.access,
+                "failures": str(self._failures_file),
+                "connectors": wanted,
+                "home": str(self.region.home),
+                "region": self.region.name,
+                "mirror": self.name,
+            }
+        )
         path = self.folder / "auto-restart.json"
         write_file(path, settings)
         process = Process(
@@ -333,7 +351,7 @@ class LocalMirrorMaker:
 
     def _not_ready(self) -> str | None:
         try:
-            present = self.rest.statuses()
+            present = self.statuses()
         except LabError as error:
             return str(error)
         wanted = self.states()

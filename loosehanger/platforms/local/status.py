@@ -97,7 +97,7 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
     wanted = mirror.process_names()
     down = _not_running(processes, [name for name in wanted if any(p.group == name for p in processes)])
     try:
-        present = mirror.rest.statuses()
+        present = mirror.statuses()
     except SlowError as error:
         said = f"its worker did not answer within {mirror.rest.timeout_s:.0f} s: it is busy, or it hangs ({error})"
         return Health("KafkaMirrorMaker2", mirror.name, False, "Down" if down else "Busy", "; ".join([*down, said]))

@@ -1,0 +1,41 @@
+"""Which topic a mirror's task failed for: Connect's interface shows the reason, and only its log the topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from loosehanger.traces import innermost_cause, topic_of
+
+from .stalled import worker_logs
+
+
+def name_topics(
+    present: Mapping[str, Mapping[str, Any]], home: Path | None, region: str, mirror: str
+) -> dict[str, Mapping[str, Any]]:
+    """Adds the topic to the reason of each task that failed for one.
+
+    Args:
+        present: by connector, what Connect says of it, with ``tasks``.
+        home: the lab's home; None where it is another machine's.
+        region: the region that the mirror runs in.
+        mirror: its name.
+
+    Returns:
+        The same; the trace of such a task ends in its reason and the topic.
+    """
+    logs: list[str] | None = None
+    named: dict[str, Mapping[str, Any]] = {}
+    for connector, status in present.items():
+        tasks = []
+        for task in status.get("tasks") or ():
+            reason = innermost_cause(task.get("trace"))
+            if reason and logs is None:
+                logs = list(worker_logs(home, region, mirror))
+            of_task = (topic_of(log, f"{connector}-{task['id']}", reason) for log in logs or () if reason)
+            topic = next(filter(None, of_task), "")
+            more = {"trace": f"{task['trace'].rstrip()}\nCaused by: {reason} (topic {topic})\n"} if topic else {}
+            tasks.append({**task, **more})
+        named[connector] = {**status, "tasks": tasks} if tasks else status
+    return named
