@@ -43,6 +43,8 @@ class LatencySampler(threading.Thread):
 
     def run(self) -> None:
         """Samples until ``finish``; a cluster that does not answer only leaves fewer samples."""
+        if not self._partitions:
+            return  # Nothing is there yet: a consumer cannot seek in no partition.
         try:
             consumer = KafkaConsumer(**consumer_settings(self._connection))
         except KafkaError:

@@ -315,6 +315,39 @@ def test_a_copier_that_lags_is_behind_and_what_it_has_skipped_is_missing(
     assert flow["missing"] == 10_000 - flow["target_records"] > 0
 
 
+def test_a_target_with_times_of_its_own_is_named_and_nothing_is_waited_for(broker: Broker, spark: SparkSession) -> None:
+    create(broker, "stamped")
+    client = broker.admin()
+    stamps = {"message.timestamp.type": "LogAppendTime"}
+    client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "old.stamped", stamps)])
+    client.close()
+    for name in ("stamped", "old.stamped"):
+        write(broker, name, range(30))
+    said: list[str] = []
+    lab = two_clusters(broker.properties("admin"), broker.properties("admin"), "stamped", "default", "old")
+    document = judge(Proof(lab, lambda _: spark, 60, 5, said.append).run(), lab.scenario, 1.0)
+    assert document["verdict"] == "disproved"
+    assert document["reasons"][1].startswith(
+        "stamped, source → target: target's topic old.stamped has message.timestamp.type=LogAppendTime: "
+    )
+    assert not [line for line in said if "was not found" in line]
+
+
+def test_a_copy_under_another_alias_is_named(broker: Broker, spark: SparkSession) -> None:
+    create(broker, "aliased")
+    for name in ("aliased", "old.aliased"):
+        write(broker, name, range(5))
+    lab = two_clusters(broker.properties("admin"), broker.properties("admin"), "aliased", "default", "new")
+    document = judge(Proof(lab, lambda _: spark, 60, 5, lambda _: None).run(), lab.scenario, 1.0)
+    assert (document["verdict"], document["reasons"]) == (
+        "inconclusive",
+        [
+            "aliased, source → target: not compared: target has no topic new.aliased, but it has old.aliased; if that "
+            "is the copy, give --policy default --source-alias old"
+        ],
+    )
+
+
 def test_settings_of_another_provider_are_reported(broker: Broker, spark: SparkSession) -> None:
     create(broker, "provided", retention_ms="36000000")
     for name in ("provided", "old.provided"):

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
+from loosehanger.clients.connection import Connection
 from loosehanger.errors import WrongUseError
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.topic_rules import idle_patterns, named_topics, selected_topics, target_topic
-from pipeline import mirrors
+from pipeline import latency, mirrors
 from pipeline.clusters import Config
 from pipeline.configurations import Difference, compare_configs
-from pipeline.latency import percentiles
+from pipeline.latency import LatencySampler, percentiles
 from pipeline.mirrors import Connect, MirrorProgress, describe, standing, wait_for_mirror
 
 CONNECTOR = "europe->north-america.MirrorSourceConnector"
@@ -255,3 +256,24 @@ def test_percentiles_are_of_the_nearest_rank() -> None:
     assert percentiles(range(1, 201)) == {"p50": 100, "p95": 190, "p99": 198, "max": 200, "samples": 200}
     assert percentiles([7]) == {"p50": 7, "p95": 7, "p99": 7, "max": 7, "samples": 1}
     assert percentiles([]) == {"p50": None, "p95": None, "p99": None, "max": None, "samples": 0}
+
+
+def test_where_no_copy_is_there_yet_nothing_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer that seeks in no partition would end the thread with a traceback."""
+
+    class Nothing:
+        """A consumer of kafka-python's as far as it gets."""
+
+        def __init__(self, **_: object) -> None:
+            pass
+
+        def assign(self, _: object) -> None:
+            raise ValueError("No partitions are currently assigned")
+
+        def close(self, **_: object) -> None:
+            pass
+
+    monkeypatch.setattr(latency, "KafkaConsumer", Nothing)
+    sampler = LatencySampler(Connection(("x:1",)), {})
+    sampler.run()
+    assert sampler._samples == {}
