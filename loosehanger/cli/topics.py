@@ -14,11 +14,11 @@ from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 from rich.console import Console
 from rich.table import Table
 
-from loosehanger.clients.kafka_client import alter_topic, explain, topic_configs
+from loosehanger.clients.kafka_client import alter_topic, check_settings, explain, topic_configs
 from loosehanger.errors import ExitCode, LabError, WrongUseError
 from loosehanger.model.origins import Place, side_by_side
 from loosehanger.model.record import ADMINISTRATOR, Lab, Region
-from loosehanger.model.topic_rules import selected_topics, target_topic
+from loosehanger.model.topic_rules import SYNCHRONISED, UNSYNCHRONISED, selected_topics, synchronises, target_topic
 
 from .command_line import COMMANDS
 
@@ -126,21 +126,26 @@ def _show(lab: Lab, name: str | None) -> int:
 def _change(lab: Lab, region: Region, topic: str, changes: Mapping[str, str | None], *, only_wait: bool) -> int:
     started = time.monotonic()
     if only_wait:
-        _wait_for_all([_Copy(region, topic, "does it have such a topic?")], changes, started, lambda _: None)
+        _wait_for_all([_Copy(region, topic, "does it have such a topic?", changes)], started, lambda _: None)
     else:
         _alter(region, topic, changes)
     said = ", ".join(key if value is None else f"{key}={value}" for key, value in changes.items())
     print(f"{region.name}: {topic}: {said} {'unset' if None in changes.values() else 'set'}")
-    copies = [
-        _Copy(
-            lab.region(mirror.target),
-            target_topic(mirror, topic),
-            f"is {mirror.name} running (./lab status), and does it synchronise this setting?",
-        )
-        for mirror in lab.mirrors
-        if mirror.source == region.name and selected_topics(mirror, [topic])
-    ]
-    _wait_for_all(copies, changes, started, _show_copy)
+    copies = []
+    for mirror in lab.mirrors:
+        if mirror.source != region.name or not selected_topics(mirror, [topic]):
+            continue
+        kept = [name for name in changes if name != PARTITIONS and not synchronises(mirror, name)]
+        copied = {name: value for name, value in changes.items() if name not in kept}
+        target, name = lab.region(mirror.target), target_topic(mirror, topic)
+        if kept:
+            off = mirror.synchronisation.get(SYNCHRONISED, "true").strip().lower() == "false"
+            why = f"{SYNCHRONISED} is false" if off else UNSYNCHRONISED
+            print(f"{target.name}: {name}: {mirror.name} does not copy {', '.join(kept)} ({why})")
+        if copied:
+            advice = f"is {mirror.name} running (./lab status), and does it synchronise this setting?"
+            copies.append(_Copy(target, name, advice, copied))
+    _wait_for_all(copies, started, _show_copy)
     return ExitCode.DONE
 
 
@@ -163,6 +168,7 @@ def _alter(region: Region, topic: str, changes: Mapping[str, str | None]) -> Non
                 f"{region.name}: {topic} has {present[topic]} partitions, and partitions cannot be removed"
             )
         if settings:
+            check_settings(admin, topic, list(settings), f"{region.name}: {topic}")
             alter_topic(admin, topic, settings, f"{region.name}: {topic}")
         if partitions > present[topic]:
             admin.create_partitions({topic: partitions})
@@ -176,11 +182,13 @@ class _Copy:
     topic: str
     advice: str
     """Where to look if it does not get them."""
+    changes: Mapping[str, str | None]
+    """The settings that it is going to have."""
     seconds: float | None = None
     """How long that took; None as long as it has not got them."""
     failure: str = ""
 
-    def look(self, changes: Mapping[str, str | None], started: float) -> None:
+    def look(self, started: float) -> None:
         """Looks whether it has them by now, or will not be waited for."""
         try:
             there = describe(self.region).get(self.topic, {})
@@ -188,7 +196,7 @@ class _Copy:
             self.failure = str(error)
             return
         seconds = time.monotonic() - started
-        if all(value == (str(there[key]) if key in there else None) for key, value in changes.items()):
+        if all(value == (str(there[key]) if key in there else None) for key, value in self.changes.items()):
             self.seconds = seconds
         elif seconds > MIRRORED_SECONDS:
             self.failure = (
@@ -196,9 +204,7 @@ class _Copy:
             )
 
 
-def _wait_for_all(
-    copies: Sequence[_Copy], changes: Mapping[str, str | None], started: float, report: Callable[[_Copy], None]
-) -> None:
+def _wait_for_all(copies: Sequence[_Copy], started: float, report: Callable[[_Copy], None]) -> None:
     """Waits for all at once, so that the time of each is its own; reports them in their order.
 
     Raises:
@@ -209,7 +215,7 @@ def _wait_for_all(
     while shown < len(copies):
         for copy in copies[shown:]:
             if copy.seconds is None and not copy.failure:
-                copy.look(changes, started)
+                copy.look(started)
         while shown < len(copies) and (copies[shown].seconds is not None or copies[shown].failure):
             if not copies[shown].failure:
                 report(copies[shown])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from loosehanger.cli import topics
+from loosehanger.clients import kafka_client
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.model.record import Region
 
@@ -145,6 +147,42 @@ def test_a_copy_that_does_not_follow_holds_up_no_other(
         "north-america: LH.ORDERS has not followed within 60 s; is mm2 running (./lab status), and does it synchronise "
         "this setting?; asia-pacific: the cluster does not answer; see ./lab status"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "synchronisation", "followed", "said"),
+    [
+        (["min.insync.replicas=2"], {}, 0, "mm2 does not copy min.insync.replicas (config.properties.exclude)"),
+        (["min.insync.replicas=2", "retention.ms=5"], {}, 1, "mm2 does not copy min.insync.replicas"),
+        (["retention.ms=5"], {"sync.topic.configs.enabled": "False"}, 0, "retention.ms (sync.topic.configs.enabled is"),
+        (["min.insync.replicas=2"], {"config.properties.exclude": "unclean.*"}, 1, ""),
+    ],
+)
+def test_what_a_mirror_does_not_copy_is_said_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str],
+    synchronisation: dict[str, str], followed: int, said: str,
+) -> None:  # fmt: skip
+    regions = {name: Region(name, name, {}, {"log": Path()}, ()) for name in ("europe", "north-america")}
+    mirror = replace(
+        route("mm2", "north-america", "europe", "north-america", "identity"), synchronisation=synchronisation
+    )
+    lab: Any = SimpleNamespace(mirrors=(mirror,), region=regions.__getitem__)
+    copied = dict(word.split("=") for word in words if said.find(word.split("=")[0]) < 0)
+    monkeypatch.setattr(topics, "describe", lambda _: {"LH.ORDERS": copied})
+    monkeypatch.setattr(topics, "_alter", lambda *_: None)
+    assert topics.run(lab, topics.parse(["set", "europe", "LH.ORDERS", *words])) == 0
+    out = capsys.readouterr().out
+    assert out.count("followed after") == followed
+    assert (said in out) if said else ("does not copy" not in out)
+
+
+def test_a_setting_that_topics_do_not_have_is_not_unset(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_client, "topic_configs", lambda *_: ({"LH.ORDERS": {"retention.ms": {}}}, {}))
+    monkeypatch.setattr(topics, "alter_topic", lambda *_: pytest.fail("it was changed"))
+    lab: Any = SimpleNamespace(mirrors=(), region=lambda name: Region(name, name, {}, {"log": Path()}, ()))
+    with pytest.raises(WrongUseError, match="'foo' is not a setting of a topic"):
+        topics.run(lab, topics.parse(["unset", "europe", "LH.ORDERS", "foo"]))
+    assert admin.partitions == 3
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "1.5", "many", "²"])
