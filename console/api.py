@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from console.context import Context, context_of, session_of
+from console.context import Context, context_of, session_of, unless_gone
 from console.history import Subject
 from console.live import Wanted
 from console.mirrors import Action
@@ -132,6 +132,7 @@ async def messages(
 
 @router.get("/search", summary="Look for records that are there already", responses=_problems(400, 404, 503))
 async def search(
+    request: Request,
     context: ContextOf,
     region: Annotated[str, Query(max_length=63, description="Empty for everywhere")] = "",
     topic: Annotated[str, Query(max_length=249)] = "",
@@ -146,7 +147,7 @@ async def search(
 ) -> Search:
     """Reads from `since` on, and at most so many records and seconds; `reached` says where to go on."""
     asked = asked_for(Wanted(topic, text, key, header), since, until, partition, offset, limit)
-    return await context.service.search(region, asked)
+    return await unless_gone(request, context.service.search(region, asked))
 
 
 @router.get("/groups", summary="Consumer groups, with their lag")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from fastapi import HTTPException, Request
 
@@ -18,6 +20,9 @@ from console.sign_in import Attempts, Session, Sessions
 from console.views import Views
 
 MOST_NOTES = 1000
+GONE_S = 0.5
+"""How often to look whether a client that waits is still there."""
+T = TypeVar("T")
 
 
 @dataclass
@@ -46,6 +51,18 @@ class Context:
     def take_note(self, session: Session) -> tuple[str, bool] | None:
         """What is to be shown; once."""
         return self._notes.pop(session.identity, None)
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """What comes of some work; it is cancelled when the client that asked for it has gone."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=GONE_S))[0]:
+            if await request.is_disconnected():
+                raise HTTPException(499, "the client has gone")
+        return task.result()
+    finally:
+        task.cancel()
 
 
 def context_of(request: Request) -> Context:

@@ -103,9 +103,11 @@ def _is_own(headers: Headers, secure: bool) -> bool:
     """Whether a change comes from this console's own pages, or from no page at all, as curl's."""
     origin = headers.get("origin")
     if origin is not None:
-        parts = urlsplit(origin) if origin != "null" else None
-        scheme = "https" if secure else "http"
-        return bool(parts) and (parts.scheme, parts.netloc) == (scheme, headers.get("host"))  # type: ignore[union-attr]
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False  # It is no address, as http://[ is none.
+        return (parts.scheme, parts.netloc) == ("https" if secure else "http", headers.get("host"))
     return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
 
 

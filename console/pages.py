@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from pydantic import TypeAdapter, ValidationError
 
 from console.api import ContextOf, MirrorName, RegionName, SessionOf, TopicName
-from console.context import Context
+from console.context import Context, unless_gone
 from console.live import Wanted
 from console.mirrors import Action
 from console.models import LinkChange, SettingName, SettingValue
@@ -102,8 +103,9 @@ async def sign_in(
     password: Annotated[str, Form(max_length=200)] = "",
     next: Annotated[str, Form(max_length=2000)] = "/",  # noqa: A002
 ) -> Response:
-    """Opens a session. The right password is never kept waiting, whatever others try."""
-    if context.sessions.accepts(username, password):
+    """Opens a session. The right password waits for its turn only, whatever others try."""
+    judged = await context.attempts.turn()
+    if judged and context.sessions.accepts(username, password):
         answer = RedirectResponse(_local(next), 303)
         answer.set_cookie(
             context.sessions.cookie,
@@ -116,8 +118,10 @@ async def sign_in(
         return answer
     wrong, status, headers = "User or password is wrong. ./lab status --credentials shows both.", 403, {}
     async with context.attempts.delay() as seconds:
-        if seconds is None:
+        if not judged or seconds is None:
             wrong, status = "Too many wrong passwords at once. The right one is accepted all the same.", 429
+            if not judged:
+                wrong = "Too many passwords wait to be judged. Try again in a moment."
             headers["retry-after"] = str(round(LONGEST_DELAY_S))
         else:
             with suppress(TimeoutError):
@@ -256,7 +260,7 @@ async def search(
     if request.url.query:
         try:
             asked = asked_for(Wanted(topic, text, key, header), since, until, partition, offset)
-            answer = await context.service.search(region, asked)
+            answer = await unless_gone(request, context.service.search(region, asked))
         except LabError as error:
             wrong = str(error)
     on = ""
@@ -389,7 +393,8 @@ def problem(context: Context, request: Request, status: int, reason: str) -> Res
 
 
 def _local(address: str) -> str:
-    """An address within this console; the front page for any other."""
-    return (
-        address if address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable() else "/"
-    )
+    """An address within this console; the front page for any other, and for what a browser makes another one of."""
+    path = unquote(re.split(r"[?#]", address)[0])
+    steps = path.split("/")
+    within = path.startswith("/") and "\\" not in path and "" not in steps[1:-1] and not {".", ".."} & set(steps)
+    return address if within and path.isprintable() and address.isprintable() else "/"

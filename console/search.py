@@ -7,10 +7,12 @@ come, so that the next search can go on from there.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 MOST_READ = 50_000
 MOST_S = 8.0
 MOST_FOUND = 200
+MOST_WAITING = 3
+"""Searches that wait in a region while another one runs: the last of them begins after so many times ``MOST_S``."""
+MOST_SKIPPED = 3
+"""So many skipped batches are named."""
 _POLL_MS = 200
 _BATCH = 500
 
@@ -87,6 +93,8 @@ class Found:
     read: int
     reached_ms: int | None
     """The time of the records up to which everything was read, where there is more; None where all was read."""
+    skipped: tuple[str, ...] = ()
+    """The batches that could not be read, a line for each."""
 
 
 class Searcher:
@@ -101,28 +109,42 @@ class Searcher:
         self.region = region
         self._connection = connection
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"search-{region}")
+        self._searches: set[Future[Found]] = set()
 
     async def find(self, asked: Asked) -> Found:
-        """Looks for records.
+        """Looks for records; ends when it is cancelled.
 
         Raises:
-            UnreachableError: no broker answers, or it refuses.
+            UnreachableError: no broker answers, it refuses, or too many searches wait.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._find, asked)
+        if len(self._searches) > MOST_WAITING:
+            raise UnreachableError(f"{self.region}: {MOST_WAITING} searches wait already; try again in a moment")
+        ended = threading.Event()
+        search = self._thread.submit(self._find, asked, ended)
+        self._searches.add(search)
+        search.add_done_callback(self._searches.discard)
+        try:
+            return await asyncio.wrap_future(search)
+        finally:
+            ended.set()
+            search.cancel()
 
     def close(self) -> None:
         """Ends the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _find(self, asked: Asked) -> Found:
+    def _find(self, asked: Asked, ended: threading.Event) -> Found:
         prepare_clients()
         from kafka.errors import KafkaError
 
-        consumer = None
+        consumer, skipped = None, list[str]()
         try:
-            consumer = self._connect()
+            consumer = self._connect(skipped.append)
             ranges = _ranges(consumer, asked)
-            return self._read(consumer, asked, ranges)
+            found = self._read(consumer, asked, ranges, ended)
+            more = len(skipped) - MOST_SKIPPED
+            lines = [*skipped[:MOST_SKIPPED], *([f"and {more} more batches that cannot be read"] if more > 0 else [])]
+            return replace(found, skipped=tuple(f"{self.region}: {line}" for line in lines))
         except (KafkaError, OSError, ValueError) as error:
             raise UnreachableError(
                 f"{self.region}: its records cannot be searched ({type(error).__name__}: {error}); "
@@ -133,7 +155,7 @@ class Searcher:
                 with suppress(Exception):
                     consumer.close(autocommit=False, timeout_ms=2000)
 
-    def _connect(self) -> KafkaConsumer:
+    def _connect(self, skipped: Callable[[str], object]) -> KafkaConsumer:
         from kafka import KafkaConsumer
 
         from loosehanger.clients.kafka_client import Tolerant
@@ -144,7 +166,7 @@ class Searcher:
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            value_deserializer=Tolerant(print, MOST_VALUE_BYTES, MOST_HEADER_BYTES),
+            value_deserializer=Tolerant(skipped, MOST_VALUE_BYTES, MOST_HEADER_BYTES),
             isolation_level="read_committed",
             max_partition_fetch_bytes=512 * 1024,
             bootstrap_timeout_ms=5000,
@@ -153,7 +175,13 @@ class Searcher:
             metrics_enabled=False,
         )
 
-    def _read(self, consumer: KafkaConsumer, asked: Asked, ranges: dict[TopicPartition, tuple[int, int]]) -> Found:
+    def _read(
+        self,
+        consumer: KafkaConsumer,
+        asked: Asked,
+        ranges: dict[TopicPartition, tuple[int, int]],
+        ended: threading.Event,
+    ) -> Found:
         """Reads until everything was read, enough was found, or a bound is reached."""
         left = {place: end for place, (start, end) in ranges.items() if start < end}
         consumer.assign(list(left))
@@ -163,6 +191,8 @@ class Searcher:
         reached: dict[TopicPartition, int] = {}
         read, deadline = 0, time.monotonic() + MOST_S
         while left and read < MOST_READ and len(found) < asked.most and time.monotonic() < deadline:
+            if ended.is_set():
+                break  # Nobody waits for what it finds.
             for place, records in consumer.poll(_POLL_MS, max_records=_BATCH).items():
                 now_ms = time.time_ns() // 1_000_000
                 # A batch goes on behind what was the end.

@@ -35,7 +35,7 @@ from console.models import (
     Topics,
 )
 from console.reach import Reach
-from console.search import Asked, Found, Searcher
+from console.search import Asked, Searcher
 from console.settings import RegionSettings, Settings
 from console.stalls import Stalls, key_of
 from loosehanger.errors import LabError, WrongUseError
@@ -545,7 +545,8 @@ class Service:
             UnknownError: no such region here.
         """
         chosen = [self.region(region)] if region else list(self.regions.values())
-        found, problems = await self._everywhere(lambda one: one.searcher.find(asked) if one in chosen else _nothing())
+        found, problems = await self._everywhere(lambda one: one.searcher.find(asked), chosen)
+        problems += [line for part in found for line in part.skipped]
         records = sorted((one for part in found for one in part.records), key=lambda one: one.record.timestamp)
         reached = [part.reached_ms for part in found if part.reached_ms is not None]
         reached += [one.record.timestamp for one in records[asked.most : asked.most + 1]]
@@ -557,8 +558,10 @@ class Service:
             problems=problems,
         )
 
-    async def _everywhere(self, ask: Callable[[RegionView], Awaitable[T]]) -> tuple[list[T], list[str]]:
-        """Asks all regions at once: the answers, and why others gave none."""
+    async def _everywhere(
+        self, ask: Callable[[RegionView], Awaitable[T]], regions: Sequence[RegionView] | None = None
+    ) -> tuple[list[T], list[str]]:
+        """Asks all regions at once, or these: the answers, and why others gave none."""
 
         async def one(region: RegionView) -> T | UnreachableError:
             if closed := self.closed(region.name):
@@ -569,7 +572,8 @@ class Service:
             except UnreachableError as error:
                 return error
 
-        answers = await asyncio.gather(*(one(region) for region in self.regions.values()))
+        asked = self.regions.values() if regions is None else regions
+        answers = await asyncio.gather(*map(one, asked))
         good = [answer for answer in answers if not isinstance(answer, UnreachableError)]
         return good, [str(answer) for answer in answers if isinstance(answer, UnreachableError)]
 
@@ -587,10 +591,6 @@ class Service:
             if route.target == region.name and (route.region, route.name) not in asked:
                 found.append((route.name, partial(_may_write, route)))
         return found
-
-
-async def _nothing() -> Found:
-    return Found([], 0, None)
 
 
 def _may_write(route: Route, topic: str) -> bool:

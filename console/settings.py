@@ -71,9 +71,14 @@ class Settings:
         return self.certificate is not None
 
     @property
+    def own_host(self) -> str:
+        """A name that browsers take for this machine, and that no other console has: cookies know names, not ports."""
+        return f"{self.name}.localhost"
+
+    @property
     def host_names(self) -> frozenset[str]:
         """The names that a request may ask for: a foreign one is a page of somebody else's that was pointed here."""
-        own = {"localhost", "127.0.0.1", "::1", *self.hosts}
+        own = {"localhost", "127.0.0.1", "::1", self.own_host, *self.hosts}
         return frozenset(own if _any_address(self.address) else {*own, self.address})
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -17,6 +18,10 @@ MOST_ENDED = 10_000
 FREE_ATTEMPTS = 3
 """Wrong passwords a minute that are answered at once: whoever mistypes is not to wait."""
 LONGEST_DELAY_S = 5.0
+JUDGED_A_SECOND = 20
+"""Passwords that are judged at most, right or wrong."""
+LONGEST_TURN_S = 30.0
+"""How long a password waits to be judged at most: longer than as many connections take as a console accepts."""
 MOST_DELAYED = 20
 """Answers that wait at a time; each holds a connection, of which others need some."""
 
@@ -101,7 +106,7 @@ class Attempts:
     """Slows wrong passwords down: the more of them came in the last minute, the later each is answered.
 
     It counts them all together. Everybody on a machine has the same address there, and nobody is to be locked out by
-    another: the right password never waits.
+    another: passwords are judged in the order in which they come, and the answer to the right one is not delayed.
 
     Args:
         clock: seconds that only go forward.
@@ -111,6 +116,18 @@ class Attempts:
         self._clock = clock
         self._failures: deque[float] = deque(maxlen=100)
         self._delayed = 0
+        self._next_turn = 0.0
+
+    async def turn(self) -> bool:
+        """Waits until a password may be judged; False where too many others wait already."""
+        now = self._clock()
+        # Turns that were not taken in the last second are kept.
+        turn = max(self._next_turn, now - 1)
+        if turn - now > LONGEST_TURN_S:
+            return False
+        self._next_turn = turn + 1 / JUDGED_A_SECOND
+        await asyncio.sleep(max(turn - now, 0.0))  # its turn
+        return True
 
     @asynccontextmanager
     async def delay(self) -> AsyncIterator[float | None]:

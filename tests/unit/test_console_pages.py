@@ -117,7 +117,8 @@ def test_no_change_works_without_its_token(control_room: Running) -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Origin": "http://127.0.0.1:1"},
+    [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Origin": "http://127.0.0.1:1"}, {"Origin": "http://["},
+     {"Origin": "http://]:x"}, {"Origin": ""},
      {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}],
 )  # fmt: skip
 def test_another_sites_page_can_change_nothing_not_even_sign_in(console: Running, headers: dict[str, str]) -> None:
@@ -142,7 +143,8 @@ def test_its_own_page_may(console: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::2]", "a@127.0.0.1"]
+    "host",
+    ["evil.example", "evil.example:80", "europe.localhost", "127.0.0.1.evil.example", "", "[::2]", "a@127.0.0.1"],
 )
 def test_a_foreign_name_that_was_pointed_here_is_refused(console: Running, host: str) -> None:
     for path in ("/", "/sign-in", "/api/topics", "/static/console.css"):
@@ -151,7 +153,9 @@ def test_a_foreign_name_that_was_pointed_here_is_refused(console: Running, host:
         assert "operator" not in answer.text
 
 
-@pytest.mark.parametrize("host", ["localhost:1234", "127.0.0.1", "[::1]:99", "LOCALHOST"])
+@pytest.mark.parametrize(
+    "host", ["localhost:1234", "127.0.0.1", "[::1]:99", "LOCALHOST", "north-america.localhost:19270"]
+)
 def test_its_own_names_are_known_on_any_port(console: Running, host: str) -> None:
     assert console.browser(signed_in=False).get("/sign-in", headers={"Host": host}).status_code == 200
 
@@ -220,7 +224,9 @@ def test_with_a_certificate_it_speaks_tls_and_so_does_the_cookie(tmp_path: Path)
 @pytest.mark.parametrize(
     ("wanted", "location"),
     [("/topics?a=b", "/topics?a=b"), ("//evil.example", "/"), ("https://evil.example", "/"), ("/\\evil.example", "/"),
-     ("/a\r\nset-cookie: x=y", "/"), ("", "/")],
+     ("/a\r\nset-cookie: x=y", "/"), ("", "/"), ("/..//evil.example", "/"), ("/%2e%2E//evil.example", "/"),
+     ("/topics//evil.example", "/"), ("/%5cevil.example", "/"), ("/a/../b", "/"), ("/%0d%0aa", "/"),
+     ("/search?text=a//b\\..", "/search?text=a//b%5C.."), ("/topics/", "/topics/")],
 )  # fmt: skip
 def test_signing_in_leads_on_within_the_console(console: Running, wanted: str, location: str) -> None:
     assert console.browser(signed_in=False).sign_in(next=wanted).headers["location"] == location
@@ -260,9 +266,8 @@ def test_wrong_passwords_are_slowed_down_and_lock_nobody_out(monkeypatch: pytest
         while found.app.state.context.attempts._delayed < sign_in.MOST_DELAYED:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        began = time.monotonic()
+        # It waits for the passwords before it, and not for their answers.
         assert found.browser(signed_in=False).sign_in().status_code == 303
-        assert time.monotonic() - began < 5
         answers = [guess.result() for guess in guesses]
         assert {status for status, _, _ in answers} == {403, 429}
         assert max(seconds for status, seconds, _ in answers if status == 403) > 1

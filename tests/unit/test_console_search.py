@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from fastapi import HTTPException
 
+from console import context
 from console import search as search_module
 from console.jobs import Jobs
 from console.live import Wanted
 from console.models import JobState
-from console.search import Asked, Found, asked_for
+from console.search import MOST_WAITING, Asked, Found, asked_for
 from console.views import examples
 from loosehanger.errors import WrongUseError
 from tests import samples
-from tests.consoles import HOSTILE, NOWHERE, MadeUpSearcher, Record, Running, running, settings
+from tests.consoles import HOSTILE, NOWHERE, MadeUpLog, MadeUpSearcher, Record, Running, running, settings
 
 BEGAN = 1_700_000_000_000
 REGIONS = ("europe", "north-america", "south-america")
@@ -180,3 +183,109 @@ def test_odd_examples_end_no_page(control_room: Running, monkeypatch: pytest.Mon
     page = control_room.browser().get("/proof").text
     assert "Examples of what differs" in page
     assert "<script>alert" not in page
+
+
+class HeldLog(MadeUpLog):
+    """Records that do not come before the test says so."""
+
+    def __init__(self, going: threading.Event, began: threading.Event) -> None:
+        super().__init__(records())
+        self.going, self.began = going, began
+
+    def poll(self, milliseconds: int, max_records: int) -> dict[Any, list[Record]]:
+        """Nothing until then."""
+        self.began.set()
+        return super().poll(milliseconds, max_records) if self.going.wait(0.02) else {}
+
+
+class HeldSearcher(MadeUpSearcher):
+    """Searches that go on until the test ends them."""
+
+    def __init__(self) -> None:
+        super().__init__("europe", NOWHERE)
+        self.going, self.began = threading.Event(), threading.Event()
+        self.searches = 0
+
+    def _connect(self, skipped: Callable[[str], object]) -> Any:
+        self.searches += 1
+        for number in range(5):
+            skipped(f"LH.ORDERS-{number}: skipped 1 record")
+        return HeldLog(self.going, self.began)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> HeldSearcher:
+    monkeypatch.setattr(search_module, "MOST_S", 600)
+    return HeldSearcher()
+
+
+def test_searches_that_wait_are_bounded(held: HeldSearcher) -> None:
+    async def run() -> list[Found | BaseException]:
+        searches = [asyncio.ensure_future(held.find(asked_for(Wanted()))) for _ in range(30)]
+        refused = searches[MOST_WAITING + 1 :]
+        await asyncio.wait(refused, timeout=60)
+        assert all("searches wait already" in str(one.exception()) for one in refused)
+        held.going.set()
+        return await asyncio.gather(*searches[: MOST_WAITING + 1], return_exceptions=True)
+
+    found = asyncio.run(run())
+    assert [one.read for one in found if isinstance(one, Found)] == [21] * (MOST_WAITING + 1)
+    held.close()
+
+
+def test_a_search_ends_with_who_asked_for_it(held: HeldSearcher) -> None:
+    async def run() -> Found:
+        gone = [asyncio.ensure_future(held.find(asked_for(Wanted()))) for _ in range(2)]
+        assert await asyncio.to_thread(held.began.wait, 60)
+        for one in gone:
+            one.cancel()
+        await asyncio.wait(gone)
+        held.going.set()
+        return await asyncio.wait_for(held.find(asked_for(Wanted())), 60)
+
+    assert asyncio.run(run()).read == 21
+    assert held.searches == 2, "the one that waited was never begun"
+    held.close()
+
+
+def test_work_is_cancelled_when_the_client_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "GONE_S", 0.01)
+    ended: list[str] = []
+
+    async def forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+
+    async def answer() -> int:
+        return 7
+
+    class Asking:
+        async def is_disconnected(self) -> bool:
+            return True
+
+    asking: Any = Asking()
+
+    async def run() -> None:
+        assert await context.unless_gone(asking, answer()) == 7
+        with pytest.raises(HTTPException):
+            await context.unless_gone(asking, forever())
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert ended == ["cancelled"]
+
+
+def test_batches_that_a_search_skips_are_told(control_room: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    searcher = HeldSearcher()
+    searcher.going.set()
+    monkeypatch.setattr(control_room.service.regions["europe"], "searcher", searcher)
+    browser = control_room.browser()
+    answer = browser.get("/api/search?topic=LH.ORDERS").json()
+    assert answer["problems"] == [
+        *(f"europe: LH.ORDERS-{number}: skipped 1 record" for number in range(3)),
+        "europe: and 2 more batches that cannot be read",
+    ]
+    assert "LH.ORDERS-0: skipped 1 record" in browser.get("/search?topic=LH.ORDERS").text
+    searcher.close()

@@ -9,7 +9,16 @@ from contextlib import AsyncExitStack
 import pytest
 
 from console.cluster import ClusterView, UnreachableError
-from console.sign_in import FREE_ATTEMPTS, LONGEST_DELAY_S, MOST_DELAYED, MOST_ENDED, Attempts, Sessions
+from console.sign_in import (
+    FREE_ATTEMPTS,
+    JUDGED_A_SECOND,
+    LONGEST_DELAY_S,
+    LONGEST_TURN_S,
+    MOST_DELAYED,
+    MOST_ENDED,
+    Attempts,
+    Sessions,
+)
 from loosehanger.clients.connection import Connection
 
 
@@ -31,6 +40,29 @@ def clock() -> Clock:
 @pytest.fixture
 def sessions(clock: Clock) -> Sessions:
     return Sessions("europe", "operator", "right", 60, clock)
+
+
+def test_so_many_passwords_are_judged_a_second_and_no_more(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(round(seconds, 3))
+
+    monkeypatch.setattr("console.sign_in.asyncio.sleep", sleep)
+    attempts = Attempts(clock)
+
+    async def run() -> list[bool]:
+        return [await attempts.turn() for _ in range(1000)]
+
+    judged = asyncio.run(run())
+    assert waited[: JUDGED_A_SECOND + 1] == [0.0] * (JUDGED_A_SECOND + 1)
+    assert waited[JUDGED_A_SECOND + 20] == 1.0, "as many as come in a second, from then on"
+    assert max(waited) <= LONGEST_TURN_S
+    assert len(waited) == sum(judged) < 1000, "the others are not judged at all"
+    waited.clear()
+    clock.now += 2 * LONGEST_TURN_S
+    assert asyncio.run(attempts.turn())
+    assert waited == [0.0]
 
 
 @pytest.mark.parametrize(
