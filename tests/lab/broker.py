@@ -76,12 +76,13 @@ class Broker:
 
 
 @contextmanager
-def running(folder: Path, advertised: str | None = None) -> Iterator[Broker]:
+def running(folder: Path, advertised: str | None = None, cluster: str = "MkU3OEVBNTcwNTJENDM2Qg") -> Iterator[Broker]:
     """Starts a broker with its data in a folder, and stops it.
 
     Args:
         folder: an empty one.
         advertised: the address that it tells its clients, in place of its own.
+        cluster: its id, for a second cluster.
     """
     broker, controller = _free_ports(2)
     properties = folder / "server.properties"
@@ -111,7 +112,7 @@ def running(folder: Path, advertised: str | None = None) -> Iterator[Broker]:
     properties.write_text(format_properties(settings), encoding="utf-8")
     scram = f"SCRAM-SHA-512=[name={_ADMIN},password={_PASSWORD}]"
     java(
-        *("kafka.tools.StorageTool", "format", "-c", str(properties), "-t", "MkU3OEVBNTcwNTJENDM2Qg"),
+        *("kafka.tools.StorageTool", "format", "-c", str(properties), "-t", cluster),
         *("--add-scram", scram),
         log=folder / "format.log",
     ).wait(60)

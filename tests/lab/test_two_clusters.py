@@ -6,6 +6,10 @@ Both are one broker here, where the copies of ``orders`` are in ``old.orders``: 
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +31,7 @@ from pipeline.external import two_clusters
 from pipeline.proof import Proof
 from pipeline.switch_evidence import beginnings
 from pipeline.verdict import judge
+from tests.submission import documented
 
 from .broker import Broker, running
 
@@ -166,6 +171,29 @@ def test_a_target_that_has_what_retention_took_away_is_proved(broker: Broker, sp
     document = prove(broker, spark, "kept,both,late")
     assert (document["verdict"], document["reasons"]) == ("proved", [])
     assert {flow["topic"]: flow["expired"] for flow in document["flows"]} == {"kept": 3001, "both": 2400, "late": 0}
+
+
+def test_the_documented_submission_proves(broker: Broker, tmp_path: Path) -> None:
+    """Word for word, with ``spark-submit``, between two clusters."""
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    with running(other_folder, cluster="NkU3OEVBNTcwNTJENDM2Qg") as other:
+        for side, here in (("old", broker), ("new", other)):
+            create(here, "orders", copied=False)
+            write(here, "orders", range(50))
+            shutil.copy(here.properties("admin"), tmp_path / f"{side}.properties")
+        done = subprocess.run(
+            ["bash", "-euc", documented(tmp_path)],
+            cwd=tmp_path,
+            env={**os.environ, "LAB_HOME": str(tmp_path / "home")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr + (tmp_path / "proof.json").read_text()
+    document = json.loads((tmp_path / "proof.json").read_text(encoding="utf-8"))
+    assert document["totals"]["source_records"] == 50
 
 
 def test_the_time_of_what_is_left_of_a_log_tells_how_old_what_is_gone_must_be(broker: Broker) -> None:
