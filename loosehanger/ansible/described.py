@@ -9,10 +9,11 @@ from typing import Any
 from ansible import context
 
 from loosehanger.errors import WrongUseError
-from loosehanger.model.documents import Document, read_documents
+from loosehanger.model.documents import Document, read_resources
+from loosehanger.model.older_api import refuse_older_api
 from loosehanger.model.plan import Plan, plan_stage
 from loosehanger.model.record import recorded_documents
-from loosehanger.model.scenario import FILE, Scenario, read_scenario
+from loosehanger.model.scenario import FILE, MIRROR, Scenario, read_scenario
 
 FACT = "lab_described"
 """A list: files, each with ``source`` and ``content``, and kinds of the scenario's manifests, each as ``kind``."""
@@ -51,9 +52,12 @@ def described(variables: Variables, scenario: Scenario | None, stage: str) -> di
 def _documents(host: str, entries: list[dict[str, str]], manifests: list[Document]) -> Iterator[Document]:
     for entry in entries:
         if "content" not in entry:
-            yield from (m for m in manifests if m.kind == entry["kind"] and m.namespace == host)
+            # A mirror's settings of metrics and logs, in a ConfigMap beside it, go where the mirror goes.
+            kinds = (entry["kind"], *(["ConfigMap"] if entry["kind"] == MIRROR else []))
+            yield from (m for m in manifests if m.kind in kinds and m.namespace == host)
             continue
-        for document in read_documents(entry["source"], entry["content"]):
+        for document in read_resources(entry["source"], entry["content"]):
+            refuse_older_api(document)
             if document.namespace != host:
                 raise WrongUseError(
                     f"{document.where('metadata', 'namespace')}: '{document.namespace}' is not the region's namespace "

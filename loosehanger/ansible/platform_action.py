@@ -80,6 +80,11 @@ class PlatformAction(KitAction):
         if scenario:
             check_stage(scenario, stage, progress)
         every = plans(variables, home)
+        if here := every.get(parameters["region"]):
+            for document in here.changes:
+                if document.dropped:
+                    said = f"{document.where()}: ignores what an API server has added: {', '.join(document.dropped)}"
+                    self._display.warning(said)
         checked = self._run(parameters, lambda: every)
         # The conditions are about all regions: one asks.
         first = parameters["region"] == next(iter(every), "")

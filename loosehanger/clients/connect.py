@@ -173,6 +173,18 @@ class Rest:
         """
         self.call("PUT", _path(connector, "config"), configuration)
 
+    def objections(self, configuration: Mapping[str, str]) -> list[str]:
+        """What Connect would refuse a connector's configuration for: a sentence for each setting; nothing is changed.
+
+        Raises:
+            ConnectError: no worker answers.
+        """
+        plugin = quote(configuration["connector.class"], safe="")
+        answer = self.call("PUT", f"/connector-plugins/{plugin}/config/validate", configuration)
+        return [
+            f"{entry['value']['name']}: {error}" for entry in answer["configs"] for error in entry["value"]["errors"]
+        ]
+
     def make_stopped(self, connector: str, configuration: Mapping[str, str]) -> None:
         """Makes a connector that is stopped from the beginning: not for a moment does it run.
 

@@ -7,6 +7,8 @@ names are those of Kafka 4.3.1's own definitions.
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Mapping
 
 _BOTH_CONNECTORS = frozenset(
     """
@@ -60,6 +62,7 @@ SOURCE_CONNECTOR = _BOTH_CONNECTORS | frozenset(
     topics.exclude
     transaction.boundary
     transaction.boundary.interval.ms
+    use.defaults.from
     """.split()
 )
 """What MirrorSourceConnector knows."""
@@ -115,6 +118,7 @@ WORKER = frozenset(
     config.storage.replication.factor
     connect.protocol
     connections.max.idle.ms
+    connector.client.config.override.allowlist
     connector.client.config.override.policy
     exactly.once.source.support
     header.converter
@@ -187,3 +191,137 @@ def check_known(name: str, names: frozenset[str], prefixes: tuple[str, ...]) -> 
         return
     close = difflib.get_close_matches(name, names, n=1)
     raise ValueError(f"'{name}' is not a setting of Kafka 4.3.1" + (f"; did you mean '{close[0]}'?" if close else ""))
+
+
+_BOOLEANS = frozenset(
+    """
+    emit.checkpoints.enabled emit.offset-syncs.enabled errors.log.enable errors.log.include.messages
+    heartbeats.replication.enabled refresh.groups.enabled refresh.topics.enabled
+    replication.policy.internal.topic.separator.enabled sync.group.offsets.enabled sync.topic.acls.enabled
+    sync.topic.configs.enabled tasks.max.enforce topic.creation.enable topic.tracking.allow.reset topic.tracking.enable
+    """.split()
+)
+_INTEGERS = {
+    **dict.fromkeys(
+        """
+        admin.timeout.ms connections.max.idle.ms consumer.poll.timeout.ms emit.checkpoints.interval.seconds
+        errors.retry.delay.max.ms errors.retry.timeout heartbeat.interval.ms inter.worker.key.size
+        offset.flush.interval.ms offset.flush.timeout.ms offset.lag.max rebalance.timeout.ms
+        refresh.groups.interval.seconds refresh.topics.interval.seconds session.timeout.ms
+        sync.group.offsets.interval.seconds sync.topic.acls.interval.seconds sync.topic.configs.interval.seconds
+        task.shutdown.graceful.timeout.ms worker.sync.timeout.ms worker.unsync.backoff.ms
+        """.split(),
+        None,
+    ),
+    **dict.fromkeys(
+        """
+        inter.worker.key.ttl.ms metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metrics.sample.window.ms
+        reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms retry.backoff.ms
+        scheduled.rebalance.max.delay.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+        transaction.boundary.interval.ms
+        """.split(),
+        0,
+    ),
+    "metrics.num.samples": 1,
+    "receive.buffer.bytes": -1,
+    "send.buffer.bytes": -1,
+}
+"""Whole numbers, and the least that each may be; None for any."""
+_COUNTS = frozenset(
+    """
+    checkpoints.topic.replication.factor config.storage.replication.factor offset-syncs.topic.replication.factor
+    offset.storage.partitions offset.storage.replication.factor replication.factor status.storage.partitions
+    status.storage.replication.factor
+    """.split()
+)
+"""-1, which is the broker's default, or at least 1."""
+_WORDS = {
+    "client.dns.lookup": ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+    "config.action.reload": ("none", "restart"),
+    "connect.protocol": ("eager", "compatible", "sessioned"),
+    "errors.tolerance": ("none", "all"),
+    "metrics.recording.level": ("INFO", "DEBUG"),
+    "offset-syncs.topic.location": ("source", "target"),
+    "use.defaults.from": ("source", "target"),
+}
+_WORDS_IN_ANY_CASE = {
+    "exactly.once.source.support": ("disabled", "enabled", "preparing"),
+    "exactly.once.support": ("required", "requested"),
+    "metadata.recovery.strategy": ("rebootstrap", "none"),
+    "plugin.discovery": ("only_scan", "service_load", "hybrid_warn", "hybrid_fail"),
+    "transaction.boundary": ("interval", "poll", "connector"),
+}
+_MIRROR_CLASSES = "org.apache.kafka.connect.mirror."
+_CLASSES = {
+    "config.property.filter.class": (f"{_MIRROR_CLASSES}DefaultConfigPropertyFilter",),
+    "forwarding.admin.class": ("org.apache.kafka.clients.admin.ForwardingAdmin",),
+    "group.filter.class": (f"{_MIRROR_CLASSES}DefaultGroupFilter",),
+    "replication.policy.class": (
+        f"{_MIRROR_CLASSES}DefaultReplicationPolicy",
+        f"{_MIRROR_CLASSES}IdentityReplicationPolicy",
+    ),
+    "topic.filter.class": (f"{_MIRROR_CLASSES}DefaultTopicFilter",),
+}
+"""What Kafka brings. No other plug-in is installed here."""
+OVERRIDE_POLICY = "connector.client.config.override.policy"
+"""Which settings of its clients a connector may override."""
+_OVERRIDE_ALLOWED = "connector.client.config.override.allowlist"
+_OVERRIDE_POLICIES = ("All", "None", "Principal", "Allowlist")
+_OVERRIDE_CLASS = re.compile(
+    rf"(?:(?:org\.apache\.kafka\.connect\.connector\.policy\.)?({'|'.join(_OVERRIDE_POLICIES)})"
+    rf"ConnectorClientConfigOverridePolicy|({'|'.join(_OVERRIDE_POLICIES)}))"
+)
+_OF_THE_PRINCIPAL = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")
+_OVERRIDE = re.compile(r"(?:producer|consumer|admin)\.override\.(.+)")
+
+
+def check_value(name: str, value: str) -> None:
+    """Refuses a value that Kafka 4.3.1 would refuse, or a class that is not there; of unknown settings, none.
+
+    Raises:
+        ValueError: the value is not possible.
+    """
+    said = value.strip()
+    if name in _BOOLEANS and said.lower() not in ("true", "false"):
+        raise ValueError(f"'{value}' is not true or false")
+    if name in _INTEGERS or name in _COUNTS:
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", said):
+            raise ValueError(f"'{value}' is not a whole number")
+        least = _INTEGERS.get(name)
+        if least is not None and int(said) < least:
+            raise ValueError(f"'{value}' is less than {least}")
+        if name in _COUNTS and int(said) < 1 and int(said) != -1:
+            raise ValueError(f"'{value}' is not possible; at least 1, or -1 for the broker's default")
+    if name in _WORDS and said not in _WORDS[name]:
+        raise ValueError(f"'{value}' is not possible; expected {' or '.join(_WORDS[name])}")
+    if name in _WORDS_IN_ANY_CASE and said.lower() not in _WORDS_IN_ANY_CASE[name]:
+        raise ValueError(f"'{value}' is not possible; expected {' or '.join(_WORDS_IN_ANY_CASE[name])}")
+    if name in _CLASSES and said not in _CLASSES[name]:
+        raise ValueError(f"the class '{value}' is not installed; Kafka brings {' and '.join(_CLASSES[name])}")
+    if name == OVERRIDE_POLICY and not _OVERRIDE_CLASS.fullmatch(said):
+        raise ValueError(f"'{value}' is not a policy of Connect; expected {', '.join(_OVERRIDE_POLICIES)}")
+
+
+def override_refused(name: str, worker: Mapping[str, str]) -> str | None:
+    """Why Connect's workers refuse a setting of a connector that overrides one of a client; None if they do not.
+
+    Args:
+        name: the connector's setting.
+        worker: the workers' settings.
+    """
+    found = _OVERRIDE.fullmatch(name)
+    policy = _OVERRIDE_CLASS.fullmatch(worker.get(OVERRIDE_POLICY, "All").strip())
+    if not found or not policy:
+        return None
+    match policy[1] or policy[2]:
+        case "None":
+            allowed: tuple[str, ...] = ()
+        case "Principal":
+            allowed = _OF_THE_PRINCIPAL
+        case "Allowlist":
+            allowed = tuple(part.strip() for part in worker.get(_OVERRIDE_ALLOWED, "").split(","))
+        case _:
+            return None
+    if found[1] in allowed:
+        return None
+    return f"{OVERRIDE_POLICY} of spec.target.config is {policy[1] or policy[2]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,14 @@ class StrictLoader(yaml.CSafeLoader):
         return super().construct_mapping(node, deep)
 
 
+_OF_THE_SERVER = (
+    "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "ownerReferences",
+    "finalizers",
+)  # fmt: skip
+"""What of ``metadata`` an API server, or an operator in it, adds to a resource."""
+_OF_KUBECTL = ("kubectl.kubernetes.io/last-applied-configuration",)
+
+
 @dataclass(frozen=True)
 class Document:
     """One resource of a manifest file, as it was written."""
@@ -41,6 +49,9 @@ class Document:
     content: dict[str, Any]
     node: yaml.Node | None = field(default=None, compare=False, repr=False)
     """What it was read from, which knows the line of each field; None where a record has it."""
+
+    dropped: tuple[str, ...] = field(default=(), compare=False)
+    """The fields that an API server had added, and that were left out."""
 
     @property
     def kind(self) -> str:
@@ -138,6 +149,61 @@ def read_documents(source: str, text: str) -> list[Document]:
             where = f"{source}:{node.start_mark.line + 1}"
             raise WrongUseError(f"{where}: expected a resource (a mapping with apiVersion, kind and metadata)")
     return [Document(source, node.start_mark.line + 1, content, node) for node, content in found]
+
+
+def read_resources(source: str, text: str) -> list[Document]:
+    """Reads manifests as people have them: also lists, and what ``kubectl get -o yaml`` shows.
+
+    Args:
+        source: the file's name, for messages.
+        text: its content.
+
+    Returns:
+        Each resource, without what an API server adds to it.
+
+    Raises:
+        WrongUseError: as ``read_documents``.
+    """
+    return [
+        _without_what_a_server_adds(document) for found in read_documents(source, text) for document in _items(found)
+    ]
+
+
+def _items(document: Document) -> list[Document]:
+    """The resources of a ``List``; the document itself if it is none."""
+    items = document.content.get("items")
+    if document.kind != "List" or not isinstance(items, list):
+        return [document]
+    nodes: list[yaml.Node] = []
+    if isinstance(document.node, yaml.MappingNode):
+        nodes = next((value.value for key, value in document.node.value if key.value == "items"), [])
+    for node, item in zip(nodes, items, strict=True):
+        if not isinstance(item, dict):
+            where = f"{document.source}:{node.start_mark.line + 1}"
+            raise WrongUseError(f"{where}: expected a resource (a mapping with apiVersion, kind and metadata)")
+    return [
+        Document(document.source, node.start_mark.line + 1, item, node) for node, item in zip(nodes, items, strict=True)
+    ]
+
+
+def _without_what_a_server_adds(document: Document) -> Document:
+    content = document.content
+    metadata = content.get("metadata")
+    if "apiVersion" not in content or not isinstance(metadata, dict):
+        return document
+    dropped = [f"metadata.{name}" for name in _OF_THE_SERVER if name in metadata]
+    metadata = {name: value for name, value in metadata.items() if name not in _OF_THE_SERVER}
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict) and (own := [name for name in annotations if name in _OF_KUBECTL]):
+        dropped += [f"metadata.annotations.{name}" for name in own]
+        left = {name: value for name, value in annotations.items() if name not in _OF_KUBECTL}
+        metadata = {name: value for name, value in metadata.items() if name != "annotations"}
+        metadata |= {"annotations": left} if left else {}
+    content = {**content, "metadata": metadata}
+    if "status" in content:
+        dropped.append("status")
+        del content["status"]
+    return replace(document, content=content, dropped=tuple(dropped)) if dropped else document
 
 
 def read_file(path: Path) -> str:

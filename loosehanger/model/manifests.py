@@ -10,7 +10,8 @@ from pydantic.fields import FieldInfo
 
 from loosehanger.errors import WrongUseError
 
-from .documents import Document, read_documents
+from .documents import Document, read_resources
+from .older_api import refuse_older_api
 from .resources import KINDS, Resource, ResourceModel, WithoutMeaning
 from .validation import validated
 
@@ -35,7 +36,7 @@ def read_manifests(source: str, text: str, namespace: str | None = None) -> list
     Raises:
         WrongUseError: the text is not YAML, or a resource is not one that this platform can carry out.
     """
-    return [check_document(document, namespace) for document in read_documents(source, text)]
+    return [check_document(document, namespace) for document in read_resources(source, text)]
 
 
 def in_order(manifests: Iterable[Manifest]) -> list[Manifest]:
@@ -82,6 +83,7 @@ def check_document(document: Document, namespace: str | None = None) -> Manifest
     Raises:
         WrongUseError: it is not one that this platform can carry out.
     """
+    refuse_older_api(document)
     if document.kind not in KINDS:
         raise WrongUseError(
             f"{document.source}:{document.line}: kind: '{document.content.get('kind')}' is not one that the local "

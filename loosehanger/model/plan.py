@@ -307,6 +307,11 @@ def plan_stage(
             and (manifest.kind, manifest.name) not in documents.get(manifest.namespace, {})
             and not (manifest.kind == USER and manifest.name in unused)
         ):
+            if not manifest.namespace:
+                raise WrongUseError(
+                    f"{manifest.where('metadata', 'namespace')}: is missing; name the region that it belongs to"
+                    + _as_its_target(manifest, regions)
+                )
             raise WrongUseError(
                 f"{manifest.where()}: no play describes it: {manifest.namespace or 'its region'} needs the role that "
                 f"describes a {manifest.kind}"
@@ -465,6 +470,15 @@ def _once(documents: Iterable[Document]) -> dict[tuple[str, str], Document]:
                 f"{document.where()}: is described in another way in {other.source}:{other.line}; take one of them out"
             )
     return found
+
+
+def _as_its_target(manifest: Document, regions: Iterable[str]) -> str:
+    """The region of a mirror's target, or all regions, for a message."""
+    target = (manifest.content.get("spec") or {}).get("target") or {}
+    host = str(target.get("bootstrapServers", "")).split(":")[0].split(".")
+    if manifest.kind == MIRROR and len(host) > 1 and host[1] in regions:
+        return f": {host[1]}, as its target"
+    return f": one of {', '.join(regions)}"
 
 
 def _namespace(region: str) -> Document:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -14,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from pydantic.alias_generators import to_camel
 
 from . import connect_settings
+from .validation import FieldError
 
 KAFKA_VERSION: Final = "4.3.1"
 
@@ -64,22 +66,36 @@ def _base64(value: str) -> str:
 
 
 def _without(*prefixes: str) -> AfterValidator:
-    def check(config: Config) -> Config:
-        for key in config:
-            if key.startswith(prefixes):
-                raise ValueError(f"'{key}' is not for a manifest to set: the platform does")
-        return config
+    def check(key: str, _: Scalar) -> None:
+        if key.startswith(prefixes):
+            raise ValueError(f"'{key}' is not for a manifest to set: the platform does")
 
-    return AfterValidator(check)
+    return _each(check)
 
 
 def _known(names: frozenset[str], prefixes: tuple[str, ...]) -> AfterValidator:
-    def check(config: Config) -> Config:
-        for key in config:
-            connect_settings.check_known(key, names, prefixes)
+    def check(key: str, value: Scalar) -> None:
+        connect_settings.check_known(key, names, prefixes)
+        connect_settings.check_value(key, as_text(value))
+
+    return _each(check)
+
+
+def _each(check: Callable[[str, Scalar], None]) -> AfterValidator:
+    """Checks every setting; each that is refused is named at its own line."""
+
+    def check_all(config: Config) -> Config:
+        refused = []
+        for key, value in config.items():
+            try:
+                check(key, value)
+            except ValueError as error:
+                refused.append(((key,), str(error)))
+        if refused:
+            raise FieldError(refused)
         return config
 
-    return AfterValidator(check)
+    return AfterValidator(check_all)
 
 
 class Metadata(ResourceModel):
@@ -125,6 +141,16 @@ class Secret(Resource):
         return {key: decode(value) for key, value in self.data.items()} | {
             key: value.encode() for key, value in self.string_data.items()
         }
+
+
+class ConfigMap(Resource):
+    """Settings that a mirror's pods read."""
+
+    api_version: Literal["v1"]
+    kind: Literal["ConfigMap"]
+    data: Annotated[dict[str, str], WithoutMeaning("only settings of metrics and logs of pods refer to it")] = {}
+    binary_data: Annotated[dict[str, str], WithoutMeaning("only settings of metrics and logs of pods refer to it")] = {}
+    immutable: Annotated[bool, WithoutMeaning("nothing reads it here")] = False
 
 
 INITIAL_HEAP = "128m"
@@ -286,7 +312,7 @@ class OfCluster(Resource):
     @model_validator(mode="after")
     def _labelled(self) -> OfCluster:
         if "strimzi.io/cluster" not in self.metadata.labels:
-            raise ValueError("metadata.labels: the label 'strimzi.io/cluster' must name the Kafka cluster")
+            raise FieldError([(("metadata", "labels"), "the label 'strimzi.io/cluster' must name the Kafka cluster")])
         return self
 
 
@@ -525,9 +551,14 @@ class MirrorEntry(ResourceModel):
                 source = self.source_connector.config.get(setting, default)
                 checkpoint = self.checkpoint_connector.config.get(setting, default)
                 if source != checkpoint:
-                    raise ValueError(
-                        f"checkpointConnector.config.{setting}: '{checkpoint}' differs from the source connector's "
-                        f"'{source}': checkpoints would look in the wrong place; give both the same"
+                    raise FieldError(
+                        [
+                            (
+                                ("checkpointConnector", "config", setting),
+                                f"'{checkpoint}' differs from the source connector's '{source}': "
+                                "checkpoints would look in the wrong place; give both the same",
+                            )
+                        ]
                     )
         return self
 
@@ -544,7 +575,25 @@ class KafkaMirrorMaker2Spec(ResourceModel):
     liveness_probe: Probes = None
     readiness_probe: Probes = None
     metrics_config: Metrics = None
+    logging: Annotated[Any, WithoutMeaning("logs are files of the region, and the platform sets them up")] = None
     jvm_options: JvmOptions = JvmOptions()
+
+    @model_validator(mode="after")
+    def _overrides(self) -> KafkaMirrorMaker2Spec:
+        config = {key: as_text(value) for key, value in self.target.config.items()}
+        refused = [
+            (("mirrors", index, kind, "config", key), f"'{key}' is refused by the workers: {reason}")
+            for index, mirror in enumerate(self.mirrors)
+            for kind, connector in (
+                ("sourceConnector", mirror.source_connector),
+                ("checkpointConnector", mirror.checkpoint_connector),
+            )
+            for key in (connector.config if connector else ())
+            if (reason := connect_settings.override_refused(key, config))
+        ]
+        if refused:
+            raise FieldError(refused)
+        return self
 
 
 class KafkaMirrorMaker2(Resource):
@@ -667,8 +716,8 @@ class Deployment(Resource):
 KINDS: dict[str, type[Resource]] = {
     kind.__name__: kind
     for kind in (
-        Namespace, Secret, PersistentVolumeClaim, KafkaNodePool, Kafka, KafkaTopic, KafkaUser, KafkaMirrorMaker2,
-        Deployment,
+        Namespace, ConfigMap, Secret, PersistentVolumeClaim, KafkaNodePool, Kafka, KafkaTopic, KafkaUser,
+        KafkaMirrorMaker2, Deployment,
     )
 }  # fmt: skip
 """The kinds, in the order in which they are applied; they are deleted the other way round."""

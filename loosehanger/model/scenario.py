@@ -13,8 +13,9 @@ from pydantic import BeforeValidator, Field, InstanceOf, StringConstraints, mode
 from loosehanger.errors import WrongUseError
 
 from .claims import DeclaredClaim
-from .documents import Document, read_documents, read_file
+from .documents import Document, read_documents, read_file, read_resources
 from .link_settings import OneWay, parse_rate, parse_time
+from .older_api import refuse_older_api
 from .outline import FILE as FILE
 from .outline import PLAYBOOKS, SETUP, one_line, scenario_file
 from .outline import scenario_names as scenario_names
@@ -337,7 +338,8 @@ def read_scenario(name: str, playbooks: Path = PLAYBOOKS) -> Scenario:
 def _read_folder(folder: Path) -> Iterator[Document]:
     seen: dict[tuple[str, str, str], Document] = {}
     for path in sorted(folder.glob("*.yaml")):
-        for document in read_documents(_shown(path), read_file(path)):
+        for document in read_resources(_shown(path), read_file(path)):
+            refuse_older_api(document)
             if other := seen.get(_identity(document)):
                 raise WrongUseError(f"{document.where()}: stands twice; it is in {other.source}:{other.line} as well")
             seen[_identity(document)] = document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -11,6 +12,18 @@ from loosehanger.errors import WrongUseError
 from .documents import Document
 
 Checked = TypeVar("Checked", bound=BaseModel)
+
+
+_SCALARS = ("str", "bool", "int", "float")
+"""The members of a setting's type, as pydantic puts them into its path."""
+
+
+class FieldError(ValueError):
+    """What is wrong in a part of a document: the way to each field, from that part on, and what is wrong with it."""
+
+    def __init__(self, problems: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
+        super().__init__("; ".join(text for _, text in problems))
+        self.problems = problems
 
 
 class Entry(BaseModel):
@@ -33,8 +46,17 @@ def validated(model: type[Checked], document: Document, *, unknown: str = "unkno
     try:
         return model.model_validate(document.content)
     except ValidationError as error:
-        problems = sorted({_problem(document, problem, unknown) for problem in error.errors()})
+        problems = sorted({text for problem in error.errors() for text in _problems(document, problem, unknown)})
         raise WrongUseError("; ".join(problems)) from error
+
+
+def _problems(document: Document, problem: Any, unknown: str) -> list[str]:
+    path, error = problem["loc"], (problem.get("ctx") or {}).get("error")
+    if isinstance(error, FieldError):
+        return [f"{document.where(*path, *way)}: {text}" for way, text in error.problems]
+    if path and path[-1] in _SCALARS and problem["type"].endswith(("_type", "_parsing")):
+        return [f"{document.where(*path[:-1])}: expected one text, one number, or true or false"]
+    return [_problem(document, problem, unknown)]
 
 
 def _problem(document: Document, problem: Any, unknown: str) -> str:

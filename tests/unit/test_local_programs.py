@@ -12,8 +12,10 @@ import yaml
 
 from loosehanger.errors import LabError
 from loosehanger.model.manifests import Manifest, read_manifests
+from loosehanger.model.resources import KafkaMirrorMaker2
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.platforms.local.apply import apply, delete, delete_region, erase
+from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.processes import kill_everything, marked_processes, states
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.services import ServiceAddresses, offer, resolve
@@ -156,3 +158,48 @@ def test_of_a_region_that_is_erased_nothing_is_left_but_the_record_of_it(region:
     assert [path.name for path in (access / region.name).iterdir()] == ["services.json"]
     assert resolve(LocalRegion(region.home, ROOT, "region-b", 100), name) == "127.0.0.1:1"
     assert not erase(region, bound=10)
+
+
+class Answers:
+    """Connect, which has one connector and refuses a setting."""
+
+    def __init__(self, present: dict[str, str]) -> None:
+        self.present = present
+        self.asked: list[dict[str, str]] = []
+
+    def connectors(self) -> dict[str, object]:
+        return {"one": {"info": {"config": self.present}, "status": {}}}
+
+    def objections(self, configuration: dict[str, str]) -> list[str]:
+        self.asked.append(configuration)
+        return [f"{name}: no" for name in configuration if name.startswith("producer.override.x")]
+
+
+def test_what_connect_refuses_is_known_before_anything_is_changed(
+    region: LocalRegion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "playbooks/03-broadcast/manifests/mm2-na.yaml").read_text()
+    (manifest,) = read_manifests("file.yaml", text)
+    assert isinstance(manifest.resource, KafkaMirrorMaker2)
+    mirror = LocalMirrorMaker(region, manifest.resource)
+    assert mirror.objections() == [], "there is no worker yet"
+    same, other = {"a": "b"}, {"a": "c", "producer.override.x": "1"}
+    answers = Answers(same)
+    monkeypatch.setattr(LocalMirrorMaker, "rest", answers)
+    monkeypatch.setattr(LocalMirrorMaker, "connectors", lambda _: {"one": same})
+    assert (mirror.objections(), answers.asked) == ([], []), "nothing changes"
+    monkeypatch.setattr(LocalMirrorMaker, "connectors", lambda _: {"one": other})
+    assert mirror.objections() == ["one: producer.override.x: no"]
+    # The workers that run are going to have another policy.
+    mirror.folder.mkdir(parents=True)
+    (mirror.folder / "worker-0.properties").write_text("connector.client.config.override.policy=None\n")
+    assert mirror.objections() == []
+    assert answers.asked[-1] == {"a": "c"}
+
+
+def test_a_config_map_is_kept(region: LocalRegion) -> None:
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: region-a}\ndata: {a: b}\n"
+    apply(region, read_manifests("file.yaml", f"{TEXT.split('---')[0]}---\n{text}"), ready_seconds=5)
+    assert region.resource("ConfigMap", "m")
+    assert delete(region, read_manifests("file.yaml", text)) == ["ConfigMap/m"]
+    assert region.resource("ConfigMap", "m") is None

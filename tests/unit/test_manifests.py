@@ -9,6 +9,7 @@ import yaml
 
 from loosehanger.errors import WrongUseError
 from loosehanger.model import connect_settings
+from loosehanger.model.documents import read_resources
 from loosehanger.model.manifests import Manifest, in_order, read_manifests, without_meaning
 from loosehanger.model.resources import KINDS, KafkaMirrorMaker2, Secret
 from loosehanger.paths import ROOT
@@ -128,16 +129,43 @@ def mirrors(*edits: dict[str, str]) -> list[Manifest]:
         (
             "refresh.topics.interval.seconds: 10",
             "refresh.topic.interval.seconds: 10",
-            ["'refresh.topic.interval.seconds'", "did you mean 'refresh.topics.interval.seconds'"],
+            [
+                "mirror-0.yaml:LINE: ",
+                "sourceConnector.config.refresh.topic.interval.seconds: 'refresh.topic.interval.seconds'",
+                "did you mean 'refresh.topics.interval.seconds'",
+            ],
+        ),
+        (
+            "refresh.topics.interval.seconds: 10",
+            "refresh.topics.interval.seconds: often",
+            ["mirror-0.yaml:LINE: ", "config.refresh.topics.interval.seconds: 'often' is not a whole number"],
+        ),
+        (
+            "refresh.topics.interval.seconds: 10",
+            "refresh.topics.interval.seconds: [10]",
+            [
+                "mirror-0.yaml:LINE: ",
+                "refresh.topics.interval.seconds: expected one text, one number, or true or false",
+            ],
+        ),
+        (
+            "replication.policy.class: org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+            "replication.policy.class: io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy",
+            [
+                "the class 'io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy' is not installed",
+                "and org.apache",
+            ],
         ),
     ],
 )
 def test_a_mistake_in_a_mirror_is_named(before: str, after: str, parts: list[str]) -> None:
-    assert before in (BROADCAST / "mm2-na.yaml").read_text()
+    text = (BROADCAST / "mm2-na.yaml").read_text()
+    assert before in text
+    line = text[: text.index(before)].count("\n") + 1
     with pytest.raises(WrongUseError) as error:
         mirrors({before: after})
     for part in (*parts, "mirror-0.yaml"):
-        assert part in str(error.value)
+        assert part.replace("LINE", str(line)) in str(error.value)
 
 
 def test_a_slip_in_a_setting_is_refused_with_the_likely_name() -> None:
@@ -151,6 +179,184 @@ def test_a_slip_in_a_setting_is_refused_with_the_likely_name() -> None:
     connect_settings.check_known(
         "source.consumer.fetch.min.bytes", connect_settings.SOURCE_CONNECTOR, connect_settings.CONNECTOR_PREFIXES
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "possible", "impossible"),
+    [
+        ("sync.topic.acls.enabled", ("true", "False"), ("yes", "")),
+        ("offset.lag.max", ("0", "100", " 7 "), ("1.5", "ten", "")),
+        ("replication.factor", ("-1", "3"), ("0", "-2", "x")),
+        ("request.timeout.ms", ("0",), ("-1",)),
+        ("offset-syncs.topic.location", ("source", "target"), ("both",)),
+        ("use.defaults.from", ("source", "target"), ("broker",)),
+        ("exactly.once.source.support", ("enabled", "PREPARING"), ("on",)),
+        ("connector.client.config.override.policy", ("All", "None"), ("Some",)),
+        (
+            "connector.client.config.override.policy",
+            ("org.apache.kafka.connect.connector.policy.PrincipalConnectorClientConfigOverridePolicy",),
+            ("org.example.PrincipalConnectorClientConfigOverridePolicy",),
+        ),
+        ("source.consumer.fetch.min.bytes", ("whatever",), ()),
+    ],
+)
+def test_values_of_known_settings_are_checked(
+    name: str, possible: tuple[str, ...], impossible: tuple[str, ...]
+) -> None:
+    for value in possible:
+        connect_settings.check_value(name, value)
+    for value in impossible:
+        with pytest.raises(ValueError, match=r"is not|is less than"):
+            connect_settings.check_value(name, value)
+
+
+def test_every_setting_whose_values_are_checked_is_a_known_one() -> None:
+    known = connect_settings.SOURCE_CONNECTOR | connect_settings.CHECKPOINT_CONNECTOR | connect_settings.WORKER
+    checked = {
+        *connect_settings._BOOLEANS,
+        *connect_settings._INTEGERS,
+        *connect_settings._COUNTS,
+        *connect_settings._WORDS,
+        *connect_settings._WORDS_IN_ANY_CASE,
+        *connect_settings._CLASSES,
+    }
+    assert checked <= known
+
+
+@pytest.mark.parametrize(
+    ("policy", "setting", "refused"),
+    [
+        ("All", "producer.override.linger.ms", False),
+        ("None", "producer.override.linger.ms", True),
+        ("None", "source.consumer.fetch.min.bytes", False),
+        ("Principal", "consumer.override.linger.ms", True),
+        ("Principal", "admin.override.sasl.mechanism", False),
+        ("Allowlist", "producer.override.linger.ms", True),
+        ("Allowlist\n      connector.client.config.override.allowlist: a, linger.ms",
+         "producer.override.linger.ms", False),
+    ],
+)  # fmt: skip
+def test_a_setting_that_the_workers_policy_refuses_is_named(policy: str, setting: str, refused: bool) -> None:
+    edit = {
+        "\n      config.storage": f"\n      connector.client.config.override.policy: {policy}\n      config.storage",
+        "          producer.override.batch.size: 327680\n": "",
+        "          refresh.topics.interval.seconds: 10": f"          {setting}: SCRAM-SHA-512",
+    }
+    if not refused:
+        assert mirrors(edit)
+        return
+    with pytest.raises(WrongUseError) as error:
+        mirrors(edit)
+    said = f"spec.mirrors[0].sourceConnector.config.{setting}: '{setting}' is refused by the workers"
+    assert said in str(error.value)
+
+
+OLDER = """\
+apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaMirrorMaker2
+metadata:
+  name: my-mirror-maker-2
+spec:
+  version: 4.0.0
+  replicas: 1
+  connectCluster: "cluster-b"
+  clusters:
+  - alias: "cluster-a"
+    bootstrapServers: cluster-a-kafka-bootstrap:9092
+  - alias: "cluster-b"
+    bootstrapServers: cluster-b-kafka-bootstrap:9092
+    config:
+      group.id: mine
+      config.storage.replication.factor: -1
+  mirrors:
+  - sourceCluster: "cluster-a"
+    targetCluster: "cluster-b"
+    sourceConnector:
+      tasksMax: 1
+      pause: false
+    heartbeatConnector: {}
+    topicsPattern: ".*"
+    topicsBlacklistPattern: "x"
+"""
+
+
+def test_the_older_api_is_refused_with_what_to_write_instead() -> None:
+    with pytest.raises(WrongUseError) as error:
+        read_manifests("file.yaml", OLDER)
+    message = str(error.value)
+    for part in (
+        "file.yaml:1: KafkaMirrorMaker2/my-mirror-maker-2: apiVersion: ",
+        "line 1: apiVersion → kafka.strimzi.io/v1;",
+        "line 8: spec.connectCluster → the cluster that it names becomes spec.target;",
+        "line 9: spec.clusters → spec.target and spec.mirrors[].source;",
+        "line 15: spec.clusters[1].config.group.id → spec.target.groupId",
+        "line 18: spec.mirrors[0].sourceCluster → spec.mirrors[].source,",
+        "line 19: spec.mirrors[0].targetCluster → spec.target, so remove it;",
+        "line 22: spec.mirrors[0].sourceConnector.pause → spec.mirrors[].sourceConnector.state;",
+        "line 23: spec.mirrors[0].heartbeatConnector → nothing",
+        "line 25: spec.mirrors[0].topicsBlacklistPattern → spec.mirrors[].topicsExcludePattern",
+        "bin/v1-api-conversion.sh convert-file --file file.yaml --in-place",
+    ):
+        assert part in message
+    assert "is missing" not in message
+
+
+SERVED = """\
+apiVersion: v1
+kind: List
+metadata:
+  resourceVersion: ""
+items:
+- apiVersion: kafka.strimzi.io/v1
+  kind: KafkaTopic
+  metadata:
+    annotations:
+      kubectl.kubernetes.io/last-applied-configuration: "{}"
+    creationTimestamp: "2026-01-01T00:00:00Z"
+    finalizers: [strimzi.io/topic-operator]
+    generation: 1
+    labels:
+      strimzi.io/cluster: europe
+    managedFields: []
+    name: orders
+    namespace: europe
+    resourceVersion: "1"
+    uid: 75a2
+  spec:
+    partitions: 3
+  status:
+    observedGeneration: 1
+- apiVersion: v1
+  kind: ConfigMap
+  metadata:
+    annotations: {own: "kept"}
+    name: metrics
+    namespace: europe
+  data: {a: b}
+"""
+
+
+def test_what_a_server_adds_is_left_out_and_named() -> None:
+    topic, metrics = read(SERVED)
+    assert topic.document == yaml.safe_load(TOPIC)
+    assert metrics.document["metadata"]["annotations"] == {"own": "kept"}
+    first, second = read_resources("file.yaml", SERVED)
+    assert second.dropped == ()
+    assert (first.line, set(first.dropped)) == (
+        6,
+        {
+            "metadata.creationTimestamp",
+            "metadata.finalizers",
+            "metadata.generation",
+            "metadata.managedFields",
+            "metadata.resourceVersion",
+            "metadata.uid",
+            "metadata.annotations.kubectl.kubernetes.io/last-applied-configuration",
+            "status",
+        },
+    )
+    with pytest.raises(WrongUseError, match=r"file\.yaml:22: KafkaTopic/orders: spec\.partition: "):
+        read(SERVED.replace("partitions: 3", "partition: 3"))
 
 
 def test_connectors_of_a_mirror_must_agree_on_where_offsets_are_kept() -> None:

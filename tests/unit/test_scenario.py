@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from loosehanger.ansible.described import FACT, described
 from loosehanger.errors import WrongUseError
 from loosehanger.model.link_settings import OneWay
 from loosehanger.model.plan import Part, Plan, plan_stage, steps, turned_round
@@ -258,6 +259,29 @@ def test_a_resource_that_no_play_describes_is_named(scenario: Scenario) -> None:
     described = {A: documents(kafka(A)), B: documents(kafka(B))}
     with pytest.raises(WrongUseError, match=r"mirrors\.yaml:1: KafkaMirrorMaker2/ab: no play describes it: region-b"):
         plan_stage(described, {}, scenario, "setup")
+
+
+def test_a_resource_without_a_namespace_is_named_with_the_region_that_it_needs(tmp_path: Path) -> None:
+    file = folder(tmp_path) / "manifests" / "mirrors.yaml"
+    manifests = [*yaml.safe_load_all(file.read_text())]
+    for manifest in manifests:
+        manifest["metadata"].pop("namespace")
+    file.write_text(yaml.safe_dump_all(manifests))
+    described = {A: documents(kafka(A)), B: documents(kafka(B))}
+    message = r"mirrors\.yaml:\d+: KafkaMirrorMaker2/ab: metadata\.namespace: is missing; .*: region-b, as its target"
+    with pytest.raises(WrongUseError, match=message):
+        plan_stage(described, {}, read_scenario("99-test", tmp_path), "setup")
+
+
+def test_a_config_map_beside_a_mirror_goes_with_it(tmp_path: Path) -> None:
+    path = folder(tmp_path)
+    metrics = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": B}, "data": {"a": "b"}}
+    (path / "manifests" / "metrics.yaml").write_text(yaml.safe_dump(metrics))
+    found = read_scenario("99-test", tmp_path)
+    facts = {"ansible_facts": {FACT: [{"kind": "KafkaMirrorMaker2"}]}}
+    documents_ = described({"hostvars": {A: facts, B: facts}}, found, "setup")
+    assert [document.reference for document in documents_[B]] == ["ConfigMap/m", "KafkaMirrorMaker2/ab"]
+    assert "ConfigMap/m" not in [document.reference for document in documents_[A]]
 
 
 def test_a_resource_described_in_two_ways_is_named() -> None:

@@ -10,6 +10,7 @@ from loosehanger.errors import LabError
 from loosehanger.files import make_folder, remove_folder
 from loosehanger.model.manifests import Manifest, in_order
 from loosehanger.model.resources import (
+    ConfigMap,
     Deployment,
     Kafka,
     KafkaMirrorMaker2,
@@ -285,6 +286,7 @@ def _apply_processes(region: LocalRegion, manifests: Sequence[Manifest]) -> list
 
 _APPLY: dict[type, Callable[[LocalRegion, Sequence[Manifest]], list[str]]] = {
     Namespace: _apply_namespaces,
+    ConfigMap: _apply_namespaces,
     Secret: _apply_secrets,
     PersistentVolumeClaim: _apply_claims,
     KafkaNodePool: _apply_pools,

@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from loosehanger.errors import WrongUseError
 from loosehanger.model.manifests import check_document
 from loosehanger.model.plan import Part, Plan
+from loosehanger.model.resources import KafkaMirrorMaker2
 from loosehanger.platforms import entry_points
 from loosehanger.platforms.outcome import Outcome
 
 from .apply import delete_region, erase, wipe
 from .bundle import collect, take_secrets_out
 from .carrying_out import carry_out, delete_described
+from .mirror_maker import LocalMirrorMaker
 from .preflight import check_machine, check_ports
 from .processes import kill_everything
 from .region import LocalRegion
@@ -49,6 +52,12 @@ class EntryPoints(entry_points.EntryPoints):
         manifests = [check_document(document) for document in plan.changes]
         check_machine(self.region, regions=with_cluster, memory_mb=memory_mb, disk_mb=disk_mb)
         check_ports(self.region, manifests)
+        for manifest in manifests:
+            if isinstance(manifest.resource, KafkaMirrorMaker2) and (
+                refused := LocalMirrorMaker(self.region, manifest.resource).objections()
+            ):
+                told = "; ".join(refused)
+                raise WrongUseError(f"{manifest.source}: {manifest.resource.reference}: Connect refuses {told}")
 
     def carry_out(self, plan: Plan, part: Part) -> Outcome:
         """Makes processes, and waits until they are ready; or kills them all, in a region that is lost."""

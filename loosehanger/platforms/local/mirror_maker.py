@@ -17,9 +17,16 @@ from typing import Any
 from loosehanger.clients.connect import REST_USER, Rest
 from loosehanger.clients.failed_topics import name_topics
 from loosehanger.clients.links import CLIENT
-from loosehanger.clients.properties import SCRAM_LOGIN_MODULE, LoginModule, format_jaas, format_properties
+from loosehanger.clients.properties import (
+    SCRAM_LOGIN_MODULE,
+    LoginModule,
+    format_jaas,
+    format_properties,
+    read_properties,
+)
 from loosehanger.errors import LabError
 from loosehanger.files import make_folder, remove_folder, write_file
+from loosehanger.model.connect_settings import OVERRIDE_POLICY
 from loosehanger.model.connector_states import connector_problems
 from loosehanger.model.resources import (
     KafkaMirrorMaker2,
@@ -107,6 +114,34 @@ class LocalMirrorMaker:
         changed |= self._connectors(trust)
         changed |= self._auto_restart()
         return changed
+
+    def objections(self) -> list[str]:
+        """What the workers that run would refuse of the connectors' configurations; none where no worker answers.
+
+        A worker is restarted for a change of its own before its connectors get theirs, so what is refused only then
+        leaves neither as it was.
+        """
+        try:
+            present, desired = self.rest.connectors(), self.connectors()
+            changed = {
+                name: configuration
+                for name, configuration in desired.items()
+                if present.get(name, {}).get("info", {}).get("config") != configuration
+            }
+            return [
+                f"{name}: {said}"
+                for name, configuration in changed.items()
+                for said in self.rest.objections(self._without_overrides(configuration))
+            ]
+        except LabError:
+            return []
+
+    def _without_overrides(self, configuration: Mapping[str, str]) -> dict[str, str]:
+        """What of a configuration the workers that run can judge: their policy for overrides may be about to change."""
+        path = self.folder / "worker-0.properties"
+        before = read_properties(path).get(OVERRIDE_POLICY) if path.exists() else None
+        after = self.resource.spec.target.config.get(OVERRIDE_POLICY)
+        return {name: value for name, value in configuration.items() if before == after or ".override." not in name}
 
     def wait_ready(self, bound: float) -> None:
         """Waits until every connector and task is in the state that the manifest wants.
