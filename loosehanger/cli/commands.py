@@ -411,6 +411,12 @@ def _show_status(lab: Lab, regions: dict[str, list[dict[str, Any]]]) -> None:
             console.print(f"  [{colour}]{resource['state']:<9}[/] {name:<38} {escape(resource['detail'])}")
         if not resources:
             console.print("  [bold red]Missing[/]   nothing is there; run the set-up again")
+    # A region that is lost is down as it should be.
+    there = [one for region, resources in regions.items() if region not in lab.lost for one in resources]
+    if any(not one["healthy"] for one in there) and {one["state"] for one in there} <= {"Down", "Stopped"}:
+        stage = lab.unfinished or lab.stage
+        again = f"./lab setup {lab.scenario}" if stage in ("", SETUP) else f"./lab stage {stage}"
+        console.print(f"\n[bold red]Nothing of the lab is running[/]; start it with {again}")
 
 
 def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .documents import Document
@@ -84,7 +84,7 @@ def replicas(deployment: Document) -> int:
 def with_replicas(document: Document, replicas: int) -> Document:
     """A Deployment in another number of copies."""
     spec = {**document.content["spec"], "replicas": replicas}
-    return Document(document.source, document.line, {**document.content, "spec": spec}, document.node)
+    return replace(document, content={**document.content, "spec": spec})
 
 
 def control_room(topology: Topology) -> tuple[str, str] | None:

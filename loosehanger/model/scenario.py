@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -295,7 +296,7 @@ def with_life(document: Document, life: Life) -> Document:
         for mirror in spec.get("mirrors") or ()
     ]
     content: dict[str, Any] = {**document.content, "spec": {**spec, "mirrors": mirrors}}
-    return Document(document.source, document.line, content, document.node)
+    return replace(document, content=content)
 
 
 def _held_in(life: Life) -> tuple[str, ...]:

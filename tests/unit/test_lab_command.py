@@ -789,6 +789,24 @@ def test_status_shows_the_stage_and_leaves_out_regions_that_the_scenario_does_no
     assert "unused" not in checkout.lab("status").stdout
 
 
+@pytest.mark.parametrize(("stage", "again"), [("setup", "setup 05-switching"), ("failover", "stage failover")])
+def test_of_a_lab_that_is_down_status_says_how_to_start_it(checkout: Checkout, stage: str, again: str) -> None:
+    down = {"kind": "Kafka", "name": "asia", "healthy": False, "state": "Down", "detail": "process asia is not there"}
+    stopped = {"kind": "Deployment", "name": "reader", "healthy": True, "state": "Stopped", "detail": "as it should be"}
+    told = {name: {"resources": [down, stopped]} for name in STATUS}
+    (checkout.root / "status.json").write_text(json.dumps(told), encoding="utf-8")
+    checkout.set_up()
+    progress = read_progress(checkout.home)
+    assert progress
+    replace(progress, stage=stage).write(checkout.home)
+    said_ = f"Nothing of the lab is running; start it with ./lab {again}\n"
+    assert checkout.lab("status").stdout.endswith(said_)
+    # Where something runs, what does not is a fault of its own.
+    told["asia"]["resources"].append({**down, "healthy": True, "state": "Running"})
+    (checkout.root / "status.json").write_text(json.dumps(told), encoding="utf-8")
+    assert "Nothing of the lab" not in checkout.lab("status").stdout
+
+
 def test_a_region_of_the_lab_with_nothing_in_it_is_not_healthy(checkout: Checkout) -> None:
     (checkout.root / "status.json").write_text(json.dumps({**STATUS, "africa": {"resources": []}}), encoding="utf-8")
     checkout.set_up()

@@ -16,7 +16,7 @@ from loosehanger.model.resources import KafkaMirrorMaker2
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.platforms.local.apply import apply, delete, delete_region, erase
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
-from loosehanger.platforms.local.processes import kill_everything, marked_processes, states
+from loosehanger.platforms.local.processes import kill_everything, marked_processes, states, tail
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.services import ServiceAddresses, offer, resolve
 
@@ -203,3 +203,48 @@ def test_a_config_map_is_kept(region: LocalRegion) -> None:
     assert region.resource("ConfigMap", "m")
     assert delete(region, read_manifests("file.yaml", text)) == ["ConfigMap/m"]
     assert region.resource("ConfigMap", "m") is None
+
+
+HERDER = """\
+2026-11-26 13:00:00,001 INFO  Kafka Connect starting (Connect)
+2026-11-26 13:00:01,001 ERROR Uncaught exception in herder work thread, exiting:  (DistributedHerder)
+org.apache.kafka.common.config.ConfigException: Topic 'x' supplied via the 'offset.storage.topic' property is \
+required to have 'cleanup.policy=compact' to guarantee consistency
+\tat org.apache.kafka.connect.util.TopicAdmin.verifyTopicCleanupPolicyOnlyCompact(TopicAdmin.java:1)
+"""
+CLEAR = (
+    "org.apache.kafka.common.config.ConfigException: Topic 'x' supplied via the 'offset.storage.topic' property is "
+    "required to have 'cleanup.policy=compact' to guarantee consistency"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (None, "nothing yet"),
+        ("\n", "nothing yet"),
+        ("started\ndoing\n", "doing"),
+        (HERDER, CLEAR),
+        (HERDER + "2026-11-26 13:00:02,001 INFO  Kafka Connect stopped (Connect)\n", CLEAR),
+        (
+            "2026-11-26 13:00:01,001 ERROR Stopping due to error (ConnectDistributed)\n"
+            "org.apache.kafka.connect.errors.ConnectException: Unable to start REST\n\tat a.B.c(B.java:1)\n"
+            "Caused by: java.io.IOException: Failed to bind to /127.0.0.1:9999\n\t... 3 more\n",
+            "java.io.IOException: Failed to bind to /127.0.0.1:9999",
+        ),
+        ("2026-11-26 13:00:01,001 ERROR it broke (X)\n2026-11-26 13:00:02,001 INFO  on (X)\n", "ERROR it broke (X)"),
+        ('Exception in thread "main" java.lang.IllegalStateException: no\n\tat a.B\n', "IllegalStateException: no"),
+        (
+            "Unrecognized VM option 'Nope'\nError: Could not create the Java Virtual Machine.\n"
+            "Error: A fatal exception has occurred. Program will exit.\n",
+            "Unrecognized VM option 'Nope'",
+        ),
+        ("reading\nerror: region-a: no\n", "error: region-a: no"),
+    ],
+)
+def test_the_cause_is_quoted_from_a_log_with_the_logs_path(tmp_path: Path, log: str | None, said: str) -> None:
+    path = tmp_path / "worker-0.log"
+    if log is not None:
+        path.write_text(log)
+    assert tail(path).endswith(f"{said} ({path})")
+    assert "Stopping due to error" not in tail(path)

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from xmlrpc.client import Fault, ServerProxy
@@ -27,6 +28,7 @@ from supervisor.xmlrpc import SupervisorTransport
 
 from loosehanger.errors import ExitCode, LabError
 from loosehanger.files import make_folder, write_file
+from loosehanger.traces import innermost_cause
 from loosehanger.waiting import wait_for
 
 from .region import LocalRegion
@@ -291,15 +293,43 @@ def _signal(process: psutil.Process, number: int) -> None:
         process.send_signal(number)
 
 
+_TAIL_BYTES = 65536
+_LOG_ENTRY = re.compile(r"\d{4}-\d\d-\d\d \S+ (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
+_IN_THREAD = re.compile(r'Exception in thread "[^"]*" ')
+_EXCEPTION = re.compile(r"(Caused by: )?[a-z]\w*(\.\w+)*\.[A-Z][\w$]*(: |$)")
+_ERROR_LINE = re.compile(r'error: |\d{4}-\d\d-\d\d \S+ (ERROR|FATAL) |Exception in thread "')
+_JVM_REFUSES = re.compile(r"Error: Could not create the Java Virtual Machine")
+
+
 def tail(path: Path) -> str:
-    """What a program said last: its last error, or its last line if there was none."""
+    """What a program said last: its last error, or its last line if there was none; and the path of its log.
+
+    Of an error with a stack trace it is the exception at the bottom of it. Log4j's line above it only says what the
+    program did because of it, such as "Stopping due to error".
+    """
     try:
-        lines = path.read_bytes()[-65536:].decode(errors="replace").splitlines()
+        with path.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
     except OSError:
-        return "nothing yet"
-    errors = [line for line in lines if re.match(r"Caused by: |error: |\S+ \S+ (ERROR|FATAL) ", line)]
-    said = [line for line in lines if line.strip()]
-    return (errors or said or ["nothing yet"])[-1].strip()
+        lines = []
+    return f"{_last_said(lines) or 'nothing yet'} ({path})"
+
+
+def _last_said(lines: list[str]) -> str:
+    for place in reversed(range(len(lines))):
+        if _JVM_REFUSES.match(lines[place]):
+            return lines[max(0, place - 1)].strip()
+        if not _ERROR_LINE.match(lines[place]):
+            continue
+        if lines[place].startswith("error: "):
+            return lines[place].strip()
+        trace = list(takewhile(lambda line: not _LOG_ENTRY.match(line), lines[place + 1 :]))
+        exceptions = [line for line in trace if _EXCEPTION.match(line)]
+        if not _LOG_ENTRY.match(lines[place]):
+            exceptions.insert(0, _IN_THREAD.sub("", lines[place]))
+        return (innermost_cause("\n".join(exceptions)) or lines[place]).strip()
+    return lines[-1].strip() if lines else ""
 
 
 def _program_file(region: LocalRegion, name: str) -> Path:
