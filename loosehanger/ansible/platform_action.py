@@ -83,8 +83,10 @@ class PlatformAction(KitAction):
         if here := every.get(parameters["region"]):
             for document in here.changes:
                 if document.dropped:
-                    said = f"{document.where()}: ignores what an API server has added: {', '.join(document.dropped)}"
-                    self._display.warning(said)
+                    added = ", ".join(document.dropped)
+                    # Ansible shows a task's own warnings only where it shows tasks that change nothing.
+                    said = f"warning: {document.where()}: leaving out what an API server has added: {added}"
+                    self._display.display(said, stderr=True)
         checked = self._run(parameters, lambda: every)
         # The conditions are about all regions: one asks.
         first = parameters["region"] == next(iter(every), "")
