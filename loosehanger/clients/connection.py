@@ -73,15 +73,17 @@ class Connection:
 
         Args:
             path: the file.
-            environment: the variables that placeholders may name; None for a file without placeholders, as the kit's.
+            environment: the variables that placeholders may name. None for a file of the kit's own, which has no
+                placeholders, and whose trust store is the kit's.
             warn: takes a line about each property that has no effect.
 
         Raises:
             WrongUseError: the file or its trust store is missing, or has a setting that cannot be used.
         """
         properties = read_properties(path)
-        if environment is not None:
-            properties = resolve(properties, environment, str(path))
+        if environment is None:
+            return cls.of_properties(properties, str(path))
+        properties = resolve(properties, environment, str(path))
         connection = cls.of_properties(properties, str(path))
         try:
             connection.trust()

@@ -110,7 +110,7 @@ def test_what_java_gets_is_what_was_read(tmp_path: Path) -> None:
 def test_what_cannot_be_used_is_named(tmp_path: Path, line: str, message: str) -> None:
     path = client(tmp_path, line)
     with pytest.raises(WrongUseError, match=message) as error:
-        Connection.from_properties(path)
+        Connection.from_properties(path, {})
     assert str(path) in str(error.value)
     assert "ecret" not in str(error.value)
 
@@ -235,7 +235,7 @@ def test_what_is_no_certificate_is_named(tmp_path: Path) -> None:
     path = client(tmp_path)
     (tmp_path / "ca.crt").write_text("nothing")
     with pytest.raises(WrongUseError, match="has no certificate in PEM"):
-        Connection.from_properties(path)
+        Connection.from_properties(path, {})
 
 
 def test_the_name_of_a_broker_need_not_be_verified(tmp_path: Path) -> None:
