@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
     from kafka.errors import KafkaError
 
+    from loosehanger.clients.acls import AclRule
+
 FRESH_S, STALE_S = 1.5, 5.0
 """When to ask again, and how long the last answer will do while the next one is under way."""
 IDLE_S = 60.0
@@ -122,6 +124,16 @@ class ClusterView:
             UnreachableError: no broker answers.
         """
         return await self._shared("brokers", self._brokers)
+
+    async def rules(self) -> list[AclRule]:
+        """Every rule of the cluster's authorizer.
+
+        Raises:
+            UnreachableError: no broker answers, or Kafka refuses.
+        """
+        from loosehanger.clients.acls import read_rules
+
+        return await self._shared("rules", lambda: read_rules(self._admin()))
 
     async def change(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Changes settings of a topic; None gives a setting its default again.

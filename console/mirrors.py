@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -21,6 +22,7 @@ from loosehanger.clients.stalled import drops, found_s
 from loosehanger.errors import WrongUseError
 from loosehanger.model.connector_states import Judgement, judge
 from loosehanger.model.mirror import Mirror as Described
+from loosehanger.model.mirror_rights import user_of
 from loosehanger.model.topic_rules import DEFAULT_EXCLUDED, IDENTITY_POLICY, SYNCHRONISATION
 from loosehanger.traces import innermost_cause
 
@@ -214,6 +216,8 @@ class MirrorMakerView:
             positions=positions,
             records_per_s=self._rate(name, positions),
             drops=drops(config),
+            reads_as=user_of(config, "source"),
+            writes_as=user_of(config, "target"),
             found_s=None if math.isinf(found := found_s(config)) else found,
         )
         if kind == SOURCE_CONNECTOR and offsets:
@@ -312,7 +316,9 @@ def judged(connectors: Sequence[Connector]) -> Judgement:
         }
         for one in connectors
     }
-    return judge({one.name: one.wanted or "RUNNING" for one in connectors}, present)
+    found = judge({one.name: one.wanted or "RUNNING" for one in connectors}, present)
+    stalled = found.state == "Running" and any(one.stalled for one in connectors)
+    return replace(found, state="Stalled") if stalled else found
 
 
 def explain(region: str, mirror: str, connectors: list[Connector]) -> tuple[Health, str]:

@@ -175,6 +175,8 @@ class Connector(Model):
     found_s: float | None = Field(
         default=None, description="In how many seconds it finds a new topic; None where it does not look for any"
     )
+    reads_as: str = Field(default="", description="The user that it reads as; empty where it does not say")
+    writes_as: str = Field(default="", description="The user that it writes as")
     stalled: str = Field(default="", description="What is wrong where it runs and delivers nothing")
 
 

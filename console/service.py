@@ -35,6 +35,7 @@ from console.models import (
     Topics,
 )
 from console.reach import Reach
+from console.rights import Rights
 from console.search import Asked, Searcher
 from console.settings import RegionSettings, Settings
 from console.stalls import Stalls, key_of
@@ -133,6 +134,7 @@ class Service:
         self.regions = {region.name: self.region_of(region) for region in settings.regions}
         self._looked = -LINGER_S
         self._stalls = Stalls(settings.lab_home, self._stands)
+        self._rights = Rights(lambda name: self.regions[name].cluster if name in self.regions else None)
 
     def region_of(self, settings: RegionSettings) -> RegionView:
         """Makes a region."""
@@ -357,7 +359,7 @@ class Service:
         for mirror in mirrors:
             p50, p99 = self._latency(mirror, mirror.connectors)
             timed.append(mirror.model_copy(update={"latency_ms_p50": p50, "latency_ms_p99": p99}))
-        return [await self._stalls.judged(mirror) for mirror in timed]
+        return [await self._rights.judged(await self._stalls.judged(mirror)) for mirror in timed]
 
     async def _mirror(self, region: RegionView, mirror: MirrorMakerView) -> Mirror:
         closed = self.closed(region.name, mirror.name)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from console.mirrors import explain
+from console.mirrors import explain, judged
 from console.models import Connector, Mirror
 from loosehanger.clients.stalled import Stands, bound_s, cause, cut_off
 
@@ -36,7 +36,14 @@ class Stalls:
             return mirror
         connectors = [one.model_copy(update={"stalled": said[one.name]}) for one in mirror.connectors]
         health, explanation = explain(mirror.region, mirror.name, connectors)
-        return mirror.model_copy(update={"connectors": connectors, "health": health, "explanation": explanation})
+        return mirror.model_copy(
+            update={
+                "connectors": connectors,
+                "health": health,
+                "explanation": explanation,
+                "state": judged(connectors).state,
+            }
+        )
 
     async def _said(self, mirror: Mirror, connector: Connector) -> str:
         stands, key = self._stands(connector.reads), key_of(mirror, connector)

@@ -219,10 +219,12 @@ def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[
         if mirror.id not in claimed:
             continue
         for resource in regions.get(mirror.region, ()):
-            if (resource["kind"], resource["name"]) == (MIRROR, mirror.name) and (told := list(standing.told)):
-                resource["detail"] = "; ".join([resource["detail"], *told])
-                if (state := standing.state) and (resource["healthy"] or resource["state"] == _UNKNOWN):
-                    resource |= {"healthy": False, "state": state}
+            if (resource["kind"], resource["name"]) != (MIRROR, mirror.name):
+                continue
+            if (state := standing.state) and (resource["healthy"] or resource["state"] == _UNKNOWN):
+                resource |= {"healthy": False, "state": state}
+            lacking = [] if resource["healthy"] else losses.lacking_rights(lab, mirror)
+            resource["detail"] = "; ".join([resource["detail"], *lacking, *standing.told])
         behind += [
             {"source": mirror.source, "target": mirror.target, "mirror": mirror.name, **asdict(danger)}
             for danger in standing.topics.values()

@@ -3,11 +3,13 @@ for ``./lab status``."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from loosehanger.clients.acls import missing
 from loosehanger.clients.connect import Rest
 from loosehanger.clients.loss import Danger, LossWatch, by_topic
 from loosehanger.clients.positions import Looker, mirror_positions
@@ -15,13 +17,17 @@ from loosehanger.clients.stalled import FLUSH_S, SILENT_S, Stands, bound_s, caus
 from loosehanger.clients.transactions import WARN_S as OPEN_S
 from loosehanger.errors import LabError
 from loosehanger.model.mirror import Mirror
-from loosehanger.model.record import PROVER, Lab
+from loosehanger.model.mirror_rights import at_source, at_target, judged_topics, of_workers, told
+from loosehanger.model.record import ADMINISTRATOR, PROVER, Lab
+from loosehanger.model.resources import as_text
+from loosehanger.model.scenario import MIRROR
 from loosehanger.model.topic_rules import selected_topics
 from loosehanger.paths import lab_home
 
 _AGAIN_S = 20.0
 """How long to look again at what cannot be measured."""
 _PAUSE_S = 1.0
+_ANSWER_S = 5.0
 _NAMED = 3
 """So many partitions a message names."""
 _LONGEST_S = SILENT_S + FLUSH_S
@@ -84,6 +90,38 @@ def _standing(lab: Lab, mirror: Mirror) -> Standing:
         return look.standing
     finally:
         look.close()
+
+
+def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
+    """What the users of a mirror that does not work may not do, and should; nothing where that cannot be asked."""
+    spec = next(
+        document.content["spec"]
+        for document in lab.topology.of_kind(MIRROR, mirror.region)
+        if document.name == mirror.name
+    )
+    entry = next(found for found in spec["mirrors"] if found["source"]["alias"] == mirror.source_alias)
+    config = {name: as_text(value) for name, value in (entry["sourceConnector"].get("config") or {}).items()}
+    copied: set[str] = set()
+    with contextlib.suppress(LabError, OSError):  # Its workers may be down for want of a right.
+        rest = Rest.of(mirror.connect, rebalance_s=0, timeout_s=_ANSWER_S)
+        copied = {place.topic for place in mirror_positions(rest, mirror.connector, mirror.source_alias)}
+    try:
+        with Looker(mirror.source, lab.region(mirror.source).connection(ADMINISTRATOR)) as looker:
+            topics = judged_topics(selected_topics(mirror, looker.topics()), copied)
+            rules = {"source": looker.rules()}
+        with Looker(mirror.target, lab.region(mirror.target).connection(ADMINISTRATOR)) as looker:
+            rules["target"] = looker.rules()
+    except (LabError, OSError):
+        return []
+    connectors = [mirror.connector, *filter(None, [mirror.checkpoint_connector])]
+    needed = {
+        "source": at_source(mirror, topics, config),
+        "target": [*of_workers(spec["target"], connectors), *at_target(mirror, topics, config)],
+    }
+    ends = {"source": (mirror.source, entry["source"]), "target": (mirror.target, spec["target"])}
+    users = {end: (spec_.get("authentication") or {}).get("username", "") for end, (_, spec_) in ends.items()}
+    found = [told(ends[end][0], user, missing(rules[end], user, needed[end])) for end, user in users.items() if user]
+    return list(filter(None, found))
 
 
 class _Looks:

@@ -11,12 +11,10 @@ from typing import Any
 
 from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, OffsetSpec, TopicPartition
 from kafka.admin import (
-    ACLFilter,
     ACLOperation,
     ACLPermissionType,
     ACLResourcePatternType,
     ResourcePattern,
-    ResourcePatternFilter,
     ResourceType,
 )
 from kafka.errors import GroupIdNotFoundError, KafkaError, NoError
@@ -26,6 +24,7 @@ from loosehanger.errors import LabError
 from loosehanger.ledger import RUN
 from loosehanger.waiting import wait_for
 
+from .acls import EVERY_RULE, AclRule, read_rules
 from .connect import Rest, parts
 from .connection import Connection
 from .kafka_client import explain
@@ -35,13 +34,6 @@ _SILENT_S = 15.0
 ANSWER_MS = 5000
 """How long a cluster may take to answer."""
 Positions = dict[TopicPartition, int]
-_EVERY_RULE = ACLFilter(
-    principal=None,
-    host=None,
-    operation=ACLOperation.ANY,
-    permission_type=ACLPermissionType.ANY,
-    resource_pattern=ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY),
-)
 
 
 class Looker:
@@ -132,10 +124,15 @@ class Looker:
         """How many committed records lie between offsets: markers of transactions take offsets, and are no records."""
         return sum(1 for _ in self.records(starts, ends))
 
+    def rules(self) -> list[AclRule]:
+        """Every rule of the cluster's authorizer."""
+        with self._reaching():
+            return read_rules(self._client)
+
     def writers(self, topics: Iterable[str]) -> list[str]:
         """The users that have the right to write any of these topics, in alphabetical order."""
         with self._reaching():
-            rules, _ = self._client.describe_acls(_EVERY_RULE)
+            rules, _ = self._client.describe_acls(EVERY_RULE)
         names = list(topics)
         return sorted(
             {

@@ -8,22 +8,25 @@ import os
 import socket
 from itertools import combinations, pairwise, permutations, product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from kafka import TopicPartition
 
+from console import rights
 from console.geography import Coordinates
 from console.jobs import BusyError, Jobs
 from console.losses import Losses, MirrorReading
 from console.manifests import Life, MirrorManifests
 from console.mirrors import SOURCE_CONNECTOR, MirrorMakerView, explain, judged
-from console.models import Connector, Flow, Task
+from console.models import Connector, Flow, Mirror, Task
 from console.scenario import read_scenario
 from console.settings import ConnectAccess
 from console.views import LABEL, LABEL_LINE, arc, charts, label, lines, places_of
 from loosehanger.clients import loss
+from loosehanger.clients.acls import AclRule
 from loosehanger.clients.connect import ConnectError, Rest
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.loss import Exposure
@@ -398,3 +401,39 @@ def test_a_scenario_has_its_manifests_and_its_exercises_in_order() -> None:
 @pytest.mark.parametrize("name", ["", "..", "../..", "no-such", "/etc"])
 def test_there_is_no_other_scenario(name: str) -> None:
     assert read_scenario(name) is None
+
+
+@pytest.mark.parametrize(("tasks", "later"), [((), True), (("UNASSIGNED",), True), (("FAILED",), False)])
+def test_a_right_that_a_mirror_lacks_is_named_where_it_does_not_work(
+    tasks: tuple[str, ...], later: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [AclRule("User:reads", "TOPIC", "LH.", prefix=True, operation="READ", allows=True)]
+
+    class Cluster:
+        async def rules(self) -> list[AclRule]:
+            return given
+
+    now = [100.0]
+    monkeypatch.setattr(rights, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    judge = rights.Rights(lambda name: Cluster() if name == "europe" else None)  # type: ignore[arg-type, return-value]
+    one = connector("RUNNING", *tasks).model_copy(
+        update={"reads": "europe", "writes": "asia", "reads_as": "reads", "writes_as": "writes", "lags": {"LH.A": 3}}
+    )
+
+    def said() -> str:
+        health, explanation = explain("asia", "mm2", [one])
+        mirror = Mirror(region="asia", name="mm2", answers=True, connectors=[one], latency_ms_p50=None,
+                        latency_ms_p99=None, health=health, explanation=explanation)  # fmt: skip
+        found = asyncio.run(judge.judged(mirror))
+        return found.explanation if found.health == "bad" else ""
+
+    said()
+    now[0] += 40
+    assert "lacks" not in said(), "it may read what it shall copy"
+    given.clear()
+    assert "does not work: user reads lacks in europe: Read on topic LH.A" in said()
+    assert "takes a few seconds after a start" not in said()
+    judge = rights.Rights(lambda _: Cluster())  # type: ignore[arg-type, return-value]
+    assert ("lacks" in said()) != later, "a connector that has only just started has no task yet"
+    now[0] += 40
+    assert "user writes lacks in asia: Write on topic LH.A" in said()

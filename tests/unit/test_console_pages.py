@@ -607,6 +607,7 @@ def test_a_mirror_that_runs_and_delivers_nothing_is_not_shown_as_good(control_ro
         assert [health for health, _ in shown()] == ["good", "good"], "half a minute, and a minute for the position"
         stands.read(key, [waits], 100.0)
         assert all(health == "bad" and said in explanation for health, explanation in shown())
+        assert browser.get("/api/mirrors").json()["mirrors"][0]["state"] == "Stalled"
         assert said in browser.get("/").text
         assert said in browser.get("/mirrors").text
         mirror.connector_state = "PAUSED"

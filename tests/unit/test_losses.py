@@ -14,6 +14,7 @@ from kafka import TopicPartition
 from loosehanger.cli import losses
 from loosehanger.cli.commands import _unhealthy
 from loosehanger.cli.losses import Standing
+from loosehanger.clients.acls import AclRule
 from loosehanger.clients.loss import Danger, Exposure
 from loosehanger.clients.transactions import Held, Holder
 from loosehanger.errors import LabError
@@ -50,6 +51,9 @@ def test_what_a_mirror_loses_is_told_and_decides_on_its_health(
     standing = Standing(MIRROR, {"A": Danger("A", **nothing | changes)})
     assert standing.losing == losing
     assert len(list(standing.told)) == told
+
+
+STORED = ("configStorageTopic", "offsetStorageTopic", "statusStorageTopic")
 
 
 class Clock:
@@ -223,6 +227,29 @@ def test_a_lag_that_cannot_be_measured_is_said_after_some_tries(world: World, *,
     assert list(found.told) == [f"lag not measured: {reason}"]
     world.state = "PAUSED"
     assert standing().state == "", "of a mirror that does not run, nothing is missed"
+
+
+def test_the_right_that_a_mirror_lacks_is_named_with_its_user_and_region(world: World, monkeypatch: Any) -> None:
+    end = {"authentication": {"username": "writes"}, "groupId": "g", **dict.fromkeys(STORED, "s")}
+    source = {"alias": "europe", "authentication": {"username": "reads"}}
+    spec = {"target": end, "mirrors": [{"source": source, "sourceConnector": {}}]}
+    mirror = replace(MIRROR, region="na", connect={"url": "x"}, offset_syncs="target")
+    lab: Any = SimpleNamespace(
+        topology=SimpleNamespace(of_kind=lambda *_: [SimpleNamespace(name="m", content={"spec": spec})]),
+        region=lambda _: SimpleNamespace(connection=lambda _: None),
+    )
+    every = [
+        AclRule("User:writes", kind, "*", prefix=False, operation="ALL", allows=True) for kind in ("TOPIC", "GROUP")
+    ]
+    monkeypatch.setattr(World, "rules", lambda _: every, raising=False)
+    said = losses.lacking_rights(lab, mirror)
+    assert said == ["user reads lacks in europe: Read on topic LH.A, DescribeConfigs on topic LH.A"]
+
+    def away() -> dict[str, int]:
+        raise LabError("no answer")
+
+    monkeypatch.setattr(world, "topics", away)
+    assert losses.lacking_rights(lab, mirror) == []
 
 
 def test_a_lag_that_could_not_be_measured_is_inconclusive_unless_something_is_down() -> None:

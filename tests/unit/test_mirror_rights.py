@@ -1,0 +1,110 @@
+"""What a mirror's users need, and what is said of a right that was taken away."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from loosehanger.clients.acls import AclRule, NeededRight, missing
+from loosehanger.model.mirror import Mirror
+from loosehanger.model.mirror_rights import at_source, at_target, judged_topics, of_workers, told, user_of
+from loosehanger.model.resources import as_text
+from loosehanger.model.scenario import MIRROR
+from loosehanger.model.topic_rules import named_topics, selected_topics
+
+from .test_scenario_rights import flows, topology
+
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def constant(word: str) -> str:
+    """A manifest's word as Kafka writes it in its protocol: ``describeConfigs`` becomes ``DESCRIBE_CONFIGS``."""
+    return _WORDS.sub("_", word).upper()
+
+
+def rules(scenario: str, region: str) -> list[AclRule]:
+    """The rules that a region's manifests give."""
+    return [
+        AclRule(
+            f"User:{user.name}",
+            constant(acl["resource"]["type"]),
+            acl["resource"].get("name", "kafka-cluster"),
+            acl["resource"].get("patternType") == "prefix",
+            constant(operation),
+            acl.get("type", "allow") == "allow",
+        )
+        for user in topology(scenario).of_kind("KafkaUser", region)
+        for acl in user.content["spec"]["authorization"]["acls"]
+        for operation in acl["operations"]
+    ]
+
+
+def ends(scenario: str, mirror: Mirror) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+    """A mirror's source, its target, and its source connector's configuration, as its manifest has them."""
+    spec = next(
+        found.content["spec"]
+        for found in topology(scenario).of_kind(MIRROR, mirror.region)
+        if found.name == mirror.name
+    )
+    entry = next(found for found in spec["mirrors"] if found["source"]["alias"] == mirror.source_alias)
+    config = {name: as_text(value) for name, value in entry["sourceConnector"]["config"].items()}
+    return entry["source"], spec["target"], config
+
+
+@pytest.mark.parametrize(("scenario", "mirror"), list(flows()))
+def test_no_mirror_of_the_kits_lacks_a_right_and_one_that_is_taken_away_is_named(scenario: str, mirror: Mirror) -> None:
+    source, target, config = ends(scenario, mirror)
+    topics = selected_topics(mirror, ["LH.ORDERS", *named_topics(mirror)])[:1]
+    reads, writes = (end["authentication"]["username"] for end in (source, target))
+    needed = at_source(mirror, topics, config)
+    given = rules(scenario, mirror.source)
+    assert missing(given, reads, needed) == []
+    at_the_target = [*of_workers(target, [mirror.connector]), *at_target(mirror, topics, config)]
+    assert missing(rules(scenario, mirror.target), writes, at_the_target) == []
+    without = [rule for rule in given if rule.operation != "READ"]
+    said = told(mirror.source, reads, missing(without, reads, needed))
+    assert said.startswith(f"user {reads} lacks in {mirror.source}: Read on topic {topics[0]}")
+
+
+def test_what_a_rule_covers() -> None:
+    read = NeededRight("TOPIC", "LH.A", "READ")
+    allow = AclRule("User:m", "TOPIC", "LH.", prefix=True, operation="READ", allows=True)
+    assert missing([allow], "m", [read]) == []
+    assert missing([allow], "other", [read]) == [read]
+    assert missing([allow], "m", [NeededRight("GROUP", "LH.A", "READ")]) != []
+    assert missing([allow._replace(prefix=False)], "m", [read]) == [read]
+    assert missing([allow._replace(name="*", prefix=False)], "m", [read]) == []
+    assert missing([allow._replace(principal="User:*", operation="ALL")], "m", [read]) == []
+    assert missing([allow], "m", [read._replace(operation="DESCRIBE")]) == [], "who may read may describe"
+    deny = allow._replace(allows=False, name="LH.A", prefix=False)
+    assert missing([allow, deny], "m", [read]) == [read], "what is denied is not allowed"
+    assert missing([allow, deny], "m", [read._replace(name="LH.B")]) == []
+
+
+def test_what_is_said_of_missing_rights() -> None:
+    assert told("europe", "m", []) == ""
+    many = [NeededRight("TOPIC", f"T{number}", "DESCRIBE_CONFIGS") for number in range(9)]
+    assert told("europe", "m", many) == (
+        "user m lacks in europe: DescribeConfigs on topic T0, DescribeConfigs on topic T1, DescribeConfigs on topic T2 "
+        "and 6 more"
+    )
+    assert NeededRight("TRANSACTIONAL_ID", "x", "WRITE").text == "Write on transactional id x"
+
+
+def test_a_right_that_was_never_given_is_not_missed() -> None:
+    assert judged_topics({"LH.A", "LH.SECRET"}, {"LH.A", "gone"}) == ["LH.A"]
+    assert judged_topics({"LH.A", "LH.B"}, set()) == ["LH.A", "LH.B"]
+
+
+@pytest.mark.parametrize(
+    ("jaas", "user"),
+    [
+        ('org.x.ScramLoginModule required username="mm2-europe" password="${secrets:/x:y}";', "mm2-europe"),
+        ("org.x.ScramLoginModule required password='p' username='m';", "m"),
+        ("", ""),
+    ],
+)
+def test_the_user_of_a_connector_is_in_its_configuration(jaas: str, user: str) -> None:
+    assert user_of({"source.cluster.sasl.jaas.config": jaas}, "source") == user
