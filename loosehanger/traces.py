@@ -32,7 +32,7 @@ def topic_of(log: str, task: str, reason: str) -> str:
 
     Args:
         log: of a Connect worker, as Log4j writes it.
-        task: the task, such as ``europe->na.MirrorSourceConnector-0``.
+        task: the task, such as ``a->b.MirrorSourceConnector-0``.
         reason: why it failed, as ``innermost_cause`` has it of the task.
     """
     for block in reversed(_blocks(log)):
