@@ -12,7 +12,9 @@ import pytest
 import yaml
 from rich.console import Console
 
+from loosehanger.clients.transactions import Held, Holder
 from loosehanger.errors import WrongUseError
+from loosehanger.ledger import LedgerEntry
 from loosehanger.model.claims import OF_LEDGERS, Claim, claims_of, from_record
 from loosehanger.model.plan import plan_stage
 from loosehanger.model.record import Region
@@ -24,7 +26,7 @@ from pipeline.evidence import Evidence
 from pipeline.junit import junit
 from pipeline.report import render
 from pipeline.switch_evidence import Switch
-from pipeline.switches import Kept, Key, Moved
+from pipeline.switches import Island, Kept, Key, Moved
 from pipeline.tables import show_proof
 from pipeline.verdict import judge
 
@@ -141,6 +143,39 @@ def test_of_each_claim_it_is_told_apart_what_it_lacks(tmp_path: Path) -> None:
         "groups:consumer-y:b": "no mark tells where consumer-y was when its offsets were set; run the stage again",
     }
     assert found.kept.keys() == {"producer"}
+
+
+@pytest.mark.parametrize(
+    ("partition", "untold"),
+    [
+        (
+            2,
+            {
+                "kept:producer": "9 acknowledged records cannot be read anywhere, and may be in a: LH.ORDERS-2: up to "
+                "1,005 records are behind the last stable offset 1, held by a transaction of producer 5"
+            },
+        ),
+        (3, {}),
+    ],
+    ids=["there", "elsewhere"],
+)
+def test_records_behind_an_open_transaction_are_not_called_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition: int, untold: dict[str, str]
+) -> None:
+    claims = claims_of(MIRRORS, from_record([{"kept": "producer"}]), "failover")
+    apps = Region("c", "", {}, {}, (), ledgers={"producer": tmp_path})
+    lab: Any = SimpleNamespace(
+        stage="failover", unfinished="", regions={"c": apps}, clusters={"a": apps}, mirrors=(), region=lambda _: apps
+    )
+    entry = LedgerEntry("acked", KEY.run, "c1", KEY.topic, KEY.partition, 0, 9, 1000, 2000)
+    held = Held("LH.ORDERS", partition, 1, 1006, Holder(5))
+    read = switch_evidence._Read("c1", [Island(KEY, 0, 0)], {}, {}, (held,))
+    monkeypatch.setattr(switch_evidence, "read_entries", lambda _: [entry])
+    monkeypatch.setattr(switch_evidence, "_read", lambda *_: read)
+    monkeypatch.setattr("pipeline.switch_evidence.Cluster.of", lambda _: None)
+    found = switch_evidence.look(lab, tmp_path, [claim for claim in claims if claim.kind in OF_LEDGERS], *NONE)
+    assert found.untold == untold
+    assert found.kept["producer"].lost == {KEY: [(1, 9)]}
 
 
 def test_every_document_is_made_of_it() -> None:

@@ -31,13 +31,14 @@ def main(settings_file: str) -> int:
     settings: dict[str, Any] = json.loads(Path(settings_file).read_text(encoding="utf-8"))
     rest = Rest.of(settings["connect"])
     limits: dict[str, int | None] = settings["connectors"]
-    home = Path(settings["home"])
+    # A lab that an older version has set up does not say where it is.
+    home = Path(settings["home"]) if "home" in settings else None
     watched = {name: Watched() for name in limits}
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     while not ending.wait(LOOK_SECONDS):
         try:
-            present = name_topics(rest.statuses(), home, settings["region"], settings["mirror"])
+            present = name_topics(rest.statuses(), home, settings.get("region", ""), settings.get("mirror", ""))
         except LabError:
             continue  # no worker answers: supervisor is starting one again
         for name, limit in limits.items():
