@@ -61,7 +61,7 @@ class PlatformAction(KitAction):
                 case "check":
                     return self._check(parameters, variables, home)
                 case "carry_out":
-                    return self._step(parameters, variables, home)
+                    return self._step(parameters, variables, home) | {"lab_step": parameters["part"]}
             # What was set up halfway, or never, can be deleted all the same.
             fits = parameters["entry_point"] != "delete"
             return self._run(parameters, lambda: plans(variables, home, fits=fits))
@@ -92,7 +92,7 @@ class PlatformAction(KitAction):
         first = parameters["region"] == next(iter(every), "")
         if scenario and first and progress and not _is_true(variables, "carry_out_force"):
             switching.check(conditions(load_lab(home), home, scenario, stage))
-        return checked | {"steps": [str(step) for step in steps(every)]}
+        return checked | {"steps": [str(step) for step in steps(every)], "lab_used": parameters["region"] in every}
 
     def _step(self, parameters: Parameters, variables: Mapping[str, Any], home: Path) -> Result:
         """Carries out one step; what a switch needs besides is the same on every platform."""

@@ -267,7 +267,7 @@ often used:
   -e kafka_replicas=3      three Kafka nodes in every region
   -e my_name=value         a variable of your own; other names that the kit does not know are refused
   --check --diff           only tell what would change
-  -v, -vvv                 tell more"""
+  -v, -vvv                 Ansible's own output, and more of it"""
 
 GROUPS = {
     "Choose a scenario, and set it up": (
