@@ -48,7 +48,7 @@ NOT_WORTH_A_LINE = ("kafka.net.selector",)
 """The library's event loop measures itself, and calls itself blocked whenever a busy machine runs something else."""
 MOST_UNPACKED = 64 * 1024 * 1024
 """Bytes of a batch after decompression, for a consumer that is ``Tolerant``: gzip makes a gigabyte of a megabyte."""
-POLL_S = 30.0
+POLL_S = 60.0
 """Seconds that a ``poll`` may take beyond its own timeout before it is abandoned."""
 _SPEAKER = re.compile(r"^<[^>]*>:? ")
 """The object that speaks, as Python shows it."""

