@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
+from typing import NoReturn
 
 from loosehanger.clients.loss import WARN_S
 from loosehanger.errors import run_command
@@ -16,6 +18,8 @@ from pipeline.continuity import Folder
 from pipeline.session import start_session
 from pipeline.watch_display import display
 from pipeline.watching import Options, Watch, publisher, survey
+
+_PATIENCE_S = 1.5
 
 
 def main() -> int:
@@ -45,12 +49,14 @@ def main() -> int:
     ended = threading.Event()
     folder = Folder(lab_home() / "watch")
     with folder.locked():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: _leave())
         # Before Spark starts, which takes seconds: whether there is anything to watch.
         scope = survey(lab)
         watch = Watch(start_session("watch"), lab, scope, options, folder, _report)
         # Spark's session has a handler of its own, which would break a round off in the middle.
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: ended.set())
+            signal.signal(number, lambda *_: _end(ended))
         if vars(given)["for"] is not None:
             timer = threading.Timer(vars(given)["for"], ended.set)
             timer.daemon = True
@@ -58,6 +64,26 @@ def main() -> int:
         with watch:
             display(watch.updates(ended), as_json=given.json)
     return 0
+
+
+def _end(ended: threading.Event) -> None:
+    """Ends the watch after this round; on a terminal in the middle of it, if that takes longer than people wait.
+
+    A watch that is killed loses nothing either: the next one continues from what the last round stored.
+    """
+    ended.set()
+    if not sys.stdout.isatty():
+        return
+    timer = threading.Timer(_PATIENCE_S, _leave)
+    timer.daemon = True
+    timer.start()
+
+
+def _leave() -> NoReturn:
+    if sys.stdout.isatty():
+        # The display hides the cursor.
+        os.write(sys.stdout.fileno(), b"\x1b[?25h\n")
+    os._exit(0)
 
 
 def _report(line: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -40,6 +42,10 @@ from .variables import checked_variables
 _NOW = "latest"
 """Where the events of a region begin, unless the user says where: as with the consumer's log."""
 _LOOPBACK = "127.0.0.1"
+_ANY_WIDTH = 200
+_STATUS_WIDTH = 51
+"""Of a line of the status without its detail."""
+_INDENT = " " * 12
 _HEALTHY = ("Kafka", MIRROR, "Deployment")
 """The kinds of which each platform tells how they are."""
 _REMEDY = "./lab logs REGION/NAME shows why; a setup or stage that runs again restores what it describes."
@@ -410,7 +416,14 @@ def _show_status(lab: Lab, regions: dict[str, list[dict[str, Any]]]) -> None:
         for resource in resources:
             colour = "green" if resource["healthy"] else "bold red"
             name = f"{resource['kind']}/{resource['name']}"
-            console.print(f"  [{colour}]{resource['state']:<9}[/] {name:<38} {escape(resource['detail'])}")
+            start = f"  [{colour}]{resource['state']:<9}[/] "
+            if not console.is_terminal or _STATUS_WIDTH + len(resource["detail"]) <= console.width:
+                console.print(f"{start}{name:<38} {escape(resource['detail'])}")
+                continue
+            # In a narrow window, the detail has lines of its own.
+            console.print(f"{start}{name}")
+            for line in textwrap.wrap(resource["detail"], max(console.width - len(_INDENT), 20)):
+                console.print(f"{_INDENT}{escape(line)}")
         if not resources:
             console.print("  [bold red]Missing[/]   nothing is there; run the set-up again")
     # A region that is lost is down as it should be.
@@ -442,8 +455,13 @@ def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:
             table.add_column(heading, no_wrap=True)
         for row in found:
             table.add_row(*row.values())
-        # However narrow the terminal is: whoever copies a password wants the whole of it.
-        Console(soft_wrap=True, highlight=False, width=200).print(table, crop=False)
+        # Whatever the width, a password is copied as a whole, so no line of it may be broken.
+        console = Console(soft_wrap=True, highlight=False, width=_ANY_WIDTH)
+        if sys.stdout.isatty() and console.measure(table).maximum > shutil.get_terminal_size().columns:
+            for row in found:
+                print(f"{row['console']}\n  {row['url']}\n  user      {row['username']}\n  password  {row['password']}")
+        else:
+            console.print(table, crop=False)
         if lab.pod is not None and any(f"//{_LOOPBACK}" in row["url"] for row in found):
             print(f"\nThose at {_LOOPBACK} listen within their pods; this leads there:")
             print("kubectl -n NAMESPACE port-forward deployment/NAME PORT")

@@ -12,6 +12,7 @@ from typing import Any
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from loosehanger.clients.kafka_client import alter_topic, check_settings, explain, topic_configs
@@ -91,6 +92,7 @@ def _show(lab: Lab, name: str | None) -> int:
     names = sorted({topic for topics in regions.values() for topic in topics})
     if name is not None and name not in names:
         raise WrongUseError(f"unknown topic '{name}'; the topics are: {', '.join(names) or 'none'}")
+    lines: list[str] = []
     table = Table(title_justify="left")
     for heading in ("Topic", "Setting", *regions):
         table.add_column(heading, overflow="fold")
@@ -104,11 +106,18 @@ def _show(lab: Lab, name: str | None) -> int:
             for settings in there.values()
             for key in settings
         }
+        lines.append(f"[bold]{escape(first.topic)}[/]")
+        if absent := [region for region in regions if line.get(region) not in regions[region]]:
+            lines.append(f"  not in {', '.join(absent)}")
         if set(line.values()) != {first.topic}:
+            lines += [f"  called {escape(topic)} in {region}" for region, topic in line.items()]
             table.add_row(first.topic, "called", *(line.get(region, "–") for region in regions))
         for index, (setting, values) in enumerate(rows.items()):
             differs = len({settings.get(setting) for settings in there.values()}) > 1
             cells = [("–" if value is None else str(value)) for value in values]
+            said = ", ".join(f"{region} {cell}" for region, cell in zip(regions, cells, strict=True) if region in there)
+            same = next((cell for region, cell in zip(regions, cells, strict=True) if region in there), "–")
+            lines.append(f"  {setting}: {f'[yellow]{escape(said)}[/]' if differs else escape(same)}")
             table.add_row(
                 first.topic if index == 0 and set(line.values()) == {first.topic} else "",
                 setting,
@@ -119,7 +128,11 @@ def _show(lab: Lab, name: str | None) -> int:
     if not console.is_terminal:
         # Nobody's window is to be kept to, and whoever reads it wants the whole of every value.
         console.width = max(console.width, Console(width=_WIDEST).measure(table).maximum)
-    console.print(table)
+    if Console(width=_WIDEST).measure(table).maximum <= console.width:
+        console.print(table)
+        return ExitCode.DONE
+    # The window is too narrow for regions side by side.
+    console.print("\n".join(lines), highlight=False)
     return ExitCode.DONE
 
 

@@ -16,6 +16,7 @@ from pipeline.prose import counted
 from pipeline.times import plain
 
 _COLOURS = {"proved": "green", "disproved": "red", "inconclusive": "yellow"}
+_ANY_WIDTH = 10_000
 _VERDICT_WIDTH = max(map(len, _COLOURS))
 AGGREGATES = (
     ("events", "events"),
@@ -58,7 +59,7 @@ def show_proof(document: Mapping[str, Any], output: Console) -> None:
     pairs = dict.fromkeys((flow["source"], flow["target"]) for flow in document["flows"])
     for source, target in pairs:
         flows = [flow for flow in document["flows"] if (flow["source"], flow["target"]) == (source, target)]
-        output.print(_flow_table(f"{source} → {target}", flows))
+        output.print(_fitting(f"{source} → {target}", flows, output))
         for flow in flows:
             for example in flow["examples"]:
                 output.print(_example(flow, example))
@@ -96,6 +97,33 @@ def summary(document: Mapping[str, Any]) -> str:
     where = " and ".join(filter(None, [", ".join(targets[:-1]), targets[-1]]))
     verb = "are in" if document["verdict"] == "proved" else "compared with"
     return f"{what} {verb} {where}: {faults} ({document['seconds']:.1f} s)"
+
+
+def _fitting(title: str, flows: list[Mapping[str, Any]], output: Console) -> Table:
+    """The table with a column for each kind of fault, or, where the window is too narrow, with one for all of them."""
+    whole = _flow_table(title, flows)
+    wanted = output.measure(whole, options=output.options.update(max_width=_ANY_WIDTH)).maximum
+    return whole if wanted <= output.width or not output.is_terminal else _narrow_table(title, flows)
+
+
+def _narrow_table(title: str, flows: list[Mapping[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("topic", overflow="fold")
+    for name in ("records", "faults", "config", "p50 ms", "p99 ms"):
+        table.add_column(name, justify="right", overflow="fold")
+    for flow in flows:
+        faults = {name: flow[name] for _, name in (*_COLUMNS[1:], *_RARE) if flow[name]}
+        said = counted(faults) if faults else "0"
+        fault = flow["verdict"] == "disproved" and faults
+        latency = flow["latency_ms"]
+        table.add_row(
+            escape(flow["topic"]),
+            f"{flow['source_records']:,}",
+            f"[red bold]{said}[/]" if fault else said,
+            _count(len(flow["config_differences"]), fault=flow["verdict"] == "disproved"),
+            *("-" if latency[name] is None else f"{latency[name]:,}" for name in ("p50", "p99")),
+        )
+    return table
 
 
 def _flow_table(title: str, flows: list[Mapping[str, Any]]) -> Table:

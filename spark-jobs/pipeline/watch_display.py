@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from rich import box
 from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from loosehanger.clients.loss import Danger
 from pipeline.balance import KINDS
@@ -34,6 +34,8 @@ _FLOW = ("records", "copies", "in_flight", "late", *KINDS)
 _COLOURS = {"late": "yellow", **dict.fromkeys(KINDS, "red bold")}
 _ALWAYS = ("records", "copies", "in_flight", "late", "missing")
 """What is shown even where it is 0 everywhere."""
+_HEADER = 2
+"""Lines of a table that are none of its rows: its header, and an empty one before it."""
 _MOST = 10
 _FIRST = "Spark warms up; the first numbers come in some ten seconds."
 
@@ -52,7 +54,7 @@ def display(documents: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
     elif output.is_terminal:
         with Live(_FIRST, console=output, auto_refresh=False, vertical_overflow="crop") as live:
             for document in documents:
-                live.update(screen(document), refresh=True)
+                live.update(screen(document, output.width, output.height), refresh=True)
     else:
         for document in documents:
             for line in lines(document):
@@ -129,31 +131,99 @@ def _shown_of(flows: Iterable[Mapping[str, Any]]) -> list[str]:
     return [name for name in _FLOW if name in _ALWAYS or any(flow[name] for flow in flows)]
 
 
-def screen(document: Mapping[str, Any]) -> Group:
-    """Tables of everything."""
-    parts: list[Table | str] = []
+def screen(document: Mapping[str, Any], width: int = 100, height: int = 1000) -> Group:
+    """What fits into a window: alarms and the audit first, then the shop; and what does not fit is counted.
+
+    Args:
+        document: what is known.
+        width: of the window, in columns.
+        height: of the window, in lines.
+    """
+    end = f"{_clock(document['at'])} UTC, counting since {_iso(document['since'])}; Ctrl-C ends it"
+    # One line for the end, one for what is cut, and one for the prompt.
+    left = max(height - 3, 0)
+    alarms = [f"[red bold]![/] {escape(printable(told))}" for told in told_of(document)]
+    parts: list[Table | Text] = []
+    cut: list[str] = []
+    for number, alarm in enumerate(alarms):
+        text = Text.from_markup(alarm)
+        lines_of_it = -(-text.cell_len // width) or 1
+        if lines_of_it > left:
+            cut.append(_number(len(alarms) - number, "alarm"))
+            break
+        parts.append(text)
+        left -= lines_of_it
+    audit, missing = _audit(document, left)
+    if audit:
+        parts += [Text(), audit]
+        left -= audit.row_count + _HEADER
+    cut += [_number(missing, "topic")] if missing else []
+    shop, missing = _shop(document, left)
+    if shop:
+        parts += [Text(), shop]
+        left -= shop.row_count + _HEADER
+    cut += [_number(missing, "minute")] if missing else []
+    lists = 0
+    for text in _best(document):
+        lines_of_it = -(-text.cell_len // width)
+        if lines_of_it <= left:
+            parts.append(text)
+            left -= lines_of_it
+        else:
+            lists += 1
+    cut += [_number(lists, "list")] if lists else []
+    if cut:
+        parts.append(Text(f"not shown, as the window is too small: {', '.join(cut)}"))
+    return Group(*parts, Text(end, overflow="ellipsis", no_wrap=True))
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _audit(document: Mapping[str, Any], height: int) -> tuple[Table | None, int]:
+    """The mirrors, those topics first that have something on their way; and how many topics had no room."""
+    flows = document["flows"]
+    room = max(height - _HEADER - len(_pairs(document)), 0)
+    busy = sorted(flows, key=lambda flow: not any(flow[name] for name in ("in_flight", "late", *KINDS)))
+    kept = {id(flow) for flow in busy[:room]}
+    if not kept:
+        return None, len(flows)
+    table = _table("mirrored", "records", "copies", "in flight", "late", "faults")
+    for (source, target), of_pair in _pairs(document).items():
+        table.add_row(f"[bold]{escape(source)} → {escape(target)}[/]")
+        for flow in of_pair:
+            if id(flow) in kept:
+                faults = ", ".join(f"{flow[kind]:,} {_label(kind)}" for kind in KINDS if flow[kind])
+                counts = (_coloured(name, flow[name]) for name in ("records", "copies", "in_flight", "late"))
+                table.add_row(f"  {escape(flow['topic'])}", *counts, f"[red bold]{faults}[/]" if faults else "0")
+    return table, len(flows) - len(kept)
+
+
+def _shop(document: Mapping[str, Any], height: int) -> tuple[Table | None, int]:
+    """The regions' minutes, the newest first; and how many had no room."""
+    minutes = [(row, region) for region, activity in document["regions"].items() for row in activity["minutes"]]
+    minutes.sort(key=lambda entry: -entry[0]["minute"])
+    shown = minutes[: max(height - _HEADER, 0)]
+    if not shown:
+        return None, len(minutes)
+    columns = [entry for entry in _MINUTE if entry[1] != "unreadable" or any(row["unreadable"] for row, _ in shown)]
+    table = _table("UTC", "region", *(label for label, _ in columns))
+    for row, region in shown:
+        table.add_row(_clock(row["minute"])[:5], escape(region), *(_shown(row[name]) for _, name in columns))
+    return table, len(minutes) - len(shown)
+
+
+def _best(document: Mapping[str, Any]) -> Iterator[Text]:
+    """What sold and moved most, region by region."""
     for region, activity in document["regions"].items():
-        table = _table(f"{region}, by the minute (UTC)", *(label for label, _ in _MINUTE))
-        for row in activity["minutes"]:
-            table.add_row(_clock(row["minute"])[:5], *(_shown(row[name]) for _, name in _MINUTE))
-        parts.append(table)
         for title, entries, value in (
             ("revenue", activity["by_product"], "revenue"),
             ("moved", activity["by_warehouse"], "units"),
         ):
             if entries:
-                parts.append(
-                    f"  {title}: " + escape(", ".join(f"{printable(e['name'])} {e[value]:,}" for e in entries))
-                )
-    for (source, target), flows in _pairs(document).items():
-        shown = _shown_of(flows)
-        table = _table(f"{source} → {target}", *map(_label, shown))
-        for flow in flows:
-            table.add_row(escape(flow["topic"]), *(_coloured(name, flow[name]) for name in shown))
-        parts.append(table)
-    parts += [f"[red bold]![/] {escape(printable(told))}" for told in told_of(document)]
-    parts.append(f"{_clock(document['at'])} UTC, counting since {_iso(document['since'])}; Ctrl-C ends it")
-    return Group(*parts)
+                said = ", ".join(f"{printable(e['name'])} {e[value]:,}" for e in entries)
+                yield Text(f"{region}, {title}: {said}")
 
 
 def _pairs(document: Mapping[str, Any]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
@@ -164,10 +234,10 @@ def _pairs(document: Mapping[str, Any]) -> dict[tuple[str, str], list[Mapping[st
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column(title)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column(title, overflow="fold")
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=column != "faults", overflow="fold")
     return table
 
 
