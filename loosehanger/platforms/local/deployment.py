@@ -86,7 +86,7 @@ class Program:
         own = [state for state in states if state.group == self.name]
         if refused := next((state for state in own if state.name in refusing), None):
             said = processes.tail(refused.log)
-            raise LabError(f"{self.region.name}: {refused.name} cannot start; its log says: {said} ({refused.log})")
+            raise LabError(f"{self.region.name}: {refused.name} cannot start; its log says: {said}")
         return next(filter(None, map(self._lacks, own)), None) if own else f"process {self.name} is not there"
 
     def _lacks(self, state: ProcessState) -> str | None:
