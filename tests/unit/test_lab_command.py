@@ -515,6 +515,18 @@ def test_a_lab_keeps_its_ports(checkout: Checkout) -> None:
     assert checkout.lab("cleanup", LAB_PORT_BASE="30000").returncode == 0, "whatever the ports, it is deleted"
 
 
+def test_a_lab_whose_record_has_no_ports_is_read_and_cleaned_up(checkout: Checkout) -> None:
+    """An older version of the kit has set it up."""
+    checkout.set_up()
+    record = checkout.home / "access/lab.json"
+    content = json.loads(record.read_text())
+    del content["port_base"]
+    record.write_text(json.dumps(content), encoding="utf-8")
+    for command in (("status",), ("stage", "failover"), ("cleanup",)):
+        assert checkout.lab(*command, LAB_PORT_BASE="30000").returncode == 0, command
+        assert (checkout.home / "ports").read_text() == "30000"
+
+
 @pytest.mark.parametrize("given", ["abc", "-1", "0", "80", "65535", "1e4", "19000.5", "٢٩٠٠٠"])
 def test_a_port_base_that_is_none_is_refused(checkout: Checkout, given: str) -> None:
     done = checkout.lab("setup", "05-switching", LAB_PORT_BASE=given)
