@@ -59,14 +59,19 @@ class Document:
         return str(self.content.get("kind", ""))
 
     @property
+    def _metadata(self) -> dict[str, Any]:
+        found = self.content.get("metadata")
+        return found if isinstance(found, dict) else {}
+
+    @property
     def name(self) -> str:
         """Its name."""
-        return str((self.content.get("metadata") or {}).get("name", ""))
+        return str(self._metadata.get("name", ""))
 
     @property
     def namespace(self) -> str:
         """The namespace that it is in, or that it is: the region."""
-        return self.name if self.kind == "Namespace" else str((self.content.get("metadata") or {}).get("namespace", ""))
+        return self.name if self.kind == "Namespace" else str(self._metadata.get("namespace", ""))
 
     @property
     def reference(self) -> str:
@@ -116,6 +121,29 @@ def locate(node: yaml.Node, path: Sequence[str | int]) -> tuple[str, int]:
     return dotted([*found, *([] if missing is None else [missing])]), line
 
 
+def _refuse_cycles(root: yaml.Node) -> None:
+    """Refuses an alias that stands within what it is an alias of.
+
+    Raises:
+        ConstructorError: there is one.
+    """
+    done: set[int] = set()
+    above: set[int] = set()
+    left: list[tuple[yaml.Node, bool]] = [(root, False)]
+    while left:
+        node, leaving = left.pop()
+        if leaving:
+            above.discard(id(node))
+            done.add(id(node))
+        elif id(node) in above:
+            raise ConstructorError(None, None, "an alias stands within what it is an alias of", node.start_mark)
+        elif id(node) not in done and isinstance(node, yaml.CollectionNode):
+            above.add(id(node))
+            left.append((node, True))
+            pairs = node.value if isinstance(node, yaml.MappingNode) else [(child,) for child in node.value]
+            left += [(child, False) for pair in pairs for child in pair]
+
+
 def read_documents(source: str, text: str) -> list[Document]:
     """Reads every document of a manifest file.
 
@@ -127,11 +155,13 @@ def read_documents(source: str, text: str) -> list[Document]:
         WrongUseError: the text is not YAML, there is nothing in it, or a document is not a resource.
     """
     found: list[tuple[yaml.Node, Any]] = []
-    loader = StrictLoader(text)
+    loader: StrictLoader | None = None
     try:
+        loader = StrictLoader(text)
         while loader.check_node():
             node = loader.get_node()
             assert node is not None
+            _refuse_cycles(node)
             found.append((node, loader.construct_document(node)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -139,8 +169,12 @@ def read_documents(source: str, text: str) -> list[Document]:
         raise WrongUseError(f"{where}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise WrongUseError(f"{source}: not YAML: {error}") from error
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
+        # A day that no month has, a number that is none, what nests without end.
+        raise WrongUseError(f"{source}: not YAML: {error}") from error
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
     found = [(node, content) for node, content in found if content is not None]
     if not found:
         raise WrongUseError(f"{source}: there is no resource in it")

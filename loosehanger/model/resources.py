@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
@@ -35,7 +36,8 @@ class ResourceModel(BaseModel):
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
 Scalar = str | bool | int | float
-Config = dict[str, Scalar]
+SECRET_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
+_LONGEST_KEY: Final = 253
 Pods = Annotated[Any, WithoutMeaning("shapes pods, and there are none here")]
 Cpu = Annotated[Any, WithoutMeaning("processes share this machine; its memory is checked before anything starts")]
 Volumes = Annotated[Any, WithoutMeaning("data lies in the region's folder")]
@@ -63,6 +65,25 @@ def as_text(value: Scalar) -> str:
 def _base64(value: str) -> str:
     decode(value)
     return value
+
+
+def _keys(data: dict[str, str]) -> dict[str, str]:
+    """Refuses the keys that Kubernetes refuses: each becomes the name of a file."""
+    for key in data:
+        if not SECRET_KEY.fullmatch(key) or len(key) > _LONGEST_KEY or key == "." or key.startswith(".."):
+            raise ValueError(f"'{key}' is not a key: letters, digits, '-', '_' and '.'")
+    return data
+
+
+def _printable(config: dict[str, Scalar]) -> dict[str, Scalar]:
+    """Refuses control characters: a line break would make one setting of a properties file into two."""
+    for key, value in config.items():
+        if any(ord(char) < ord(" ") or char in "\x7f\x85\u2028\u2029" for char in f"{key}{as_text(value)}"):
+            raise ValueError(f"{key!r} has a line break or another control character")
+    return config
+
+
+Config = Annotated[dict[str, Scalar], AfterValidator(_printable)]
 
 
 def _without(*prefixes: str) -> AfterValidator:
@@ -133,8 +154,8 @@ class Secret(Resource):
     api_version: Literal["v1"]
     kind: Literal["Secret"]
     type: Annotated[str, WithoutMeaning("all secrets are files alike")] = "Opaque"
-    data: dict[str, Annotated[str, AfterValidator(_base64)]] = {}
-    string_data: dict[str, str] = {}
+    data: Annotated[dict[str, Annotated[str, AfterValidator(_base64)]], AfterValidator(_keys)] = {}
+    string_data: Annotated[dict[str, str], AfterValidator(_keys)] = {}
 
     def values(self) -> dict[str, bytes]:
         """The decoded values; ``stringData`` wins over ``data``, as in Kubernetes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from loosehanger.files import write_file
 SHORTEST = 8
 """What is shorter would also stand in ordinary words."""
 MASK = b"***"
+_KEY = re.compile(rb"-----BEGIN ((?:[A-Z0-9]+ )*PRIVATE KEY)-----(?:[A-Za-z0-9+/=:,>|#\s-]|\\[nr])*?-----END \1-----")
+"""A private key, whatever stands before its lines or between them: blanks, or line breaks as JSON has them."""
 UNREAD = "unread-secrets.txt"
 """In a region's part of a bundle: why its secrets could not be taken out."""
 
@@ -25,6 +28,7 @@ def scrub(folder: Path, secrets: Iterable[bytes]) -> None:
             data = before = path.read_bytes()
             for value in found:
                 data = data.replace(value, MASK)
+            data = _KEY.sub(MASK, data)
             if data != before:
                 path.write_bytes(data)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import secrets
 from pathlib import Path
 
 from loosehanger.errors import LabError
@@ -15,10 +15,12 @@ def write(path: Path, text: str) -> None:
         LabError: the folder is not there or cannot be written to.
     """
     # Beside it, since only within one file system is renaming one step.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # Nobody can know its name before, and put a link there that leads elsewhere.
+    temporary = path.with_name(f".{secrets.token_hex(16)}")
     try:
         try:
-            temporary.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+            with temporary.open("x", encoding="utf-8", errors="replace", newline="\n") as file:
+                file.write(text)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

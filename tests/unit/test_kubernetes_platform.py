@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import subprocess
@@ -312,6 +313,18 @@ def test_a_bundle_is_scrubbed(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"user a, password correct-horse; Y29ycmVjdC1ob3JzZQ==; ab")
     scrub(tmp_path, [b"correct-horse\n", b"ab"])
     assert (tmp_path / "log").read_bytes() == b"user a, password ***; ***; ab"
+
+
+@pytest.mark.parametrize("before", ["", "    ", "\t> "])
+def test_a_private_key_is_taken_out_however_it_is_indented(tmp_path: Path, before: str) -> None:
+    key = ["-----BEGIN EC PRIVATE KEY-----", "MHcCAQEEIB" * 6, "AwEHoUQDQg==", "-----END EC PRIVATE KEY-----"]
+    text = "".join(f"{before}{line}\n" for line in key)
+    kept = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+    (tmp_path / "log").write_text(f"a: |\n{text}b\n{kept}" + json.dumps({"key": "\n".join(key)}), encoding="utf-8")
+    scrub(tmp_path, [])
+    found = (tmp_path / "log").read_text(encoding="utf-8")
+    assert "MHcCAQEEIB" not in found
+    assert f"b\n{kept}" in found
 
 
 def test_a_bundle_says_where_secrets_may_not_be_read(tmp_path: Path) -> None:

@@ -240,6 +240,8 @@ def test_a_setting_that_the_workers_policy_refuses_is_named(policy: str, setting
     edit = {
         "\n      config.storage": f"\n      connector.client.config.override.policy: {policy}\n      config.storage",
         "          producer.override.batch.size: 327680\n": "",
+        "          producer.override.max.request.size: 8388608\n": "",
+        "          producer.override.compression.type: lz4\n": "",
         "          refresh.topics.interval.seconds: 10": f"          {setting}: SCRAM-SHA-512",
     }
     if not refused:
@@ -395,3 +397,44 @@ def test_no_mirror_is_stopped_by_a_megabyte_that_was_packed_into_a_kilobyte(path
             assert config["producer.override.max.request.size"] >= 8 * 1024 * 1024
             # Else the target refuses the batch for its size.
             assert config["producer.override.compression.type"] in ("gzip", "lz4", "snappy", "zstd")
+
+
+@pytest.mark.parametrize("key", ["/abs/x", "../../x", "..", ".", "a/b", "", "a\n", "..data", "x" * 254])
+def test_a_secrets_key_is_a_name_and_leads_nowhere_else(key: str) -> None:
+    document = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "europe"}}
+    for field in ("data", "stringData"):
+        with pytest.raises(WrongUseError, match="Secret/s: "):
+            read(yaml.safe_dump({**document, field: {key: ""}}))
+        assert read(yaml.safe_dump({**document, field: {"tls.crt": "", "A_b-1": ""}}))
+
+
+@pytest.mark.parametrize("value", ["1\nsuper.users=User:x", "1\r", "a\x00b", "\x85", "\u2028"])
+def test_a_setting_has_no_line_break_that_would_make_it_two(value: str) -> None:
+    for config in ({"retention.ms": value}, {f"retention.ms{value}": 1}):
+        document = yaml.safe_load(TOPIC)
+        document["spec"]["config"] = config
+        with pytest.raises(WrongUseError, match=r"KafkaTopic/orders: spec\.config"):
+            read(yaml.safe_dump(document))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: \x07",
+        "a: 2026-13-45",
+        "a: !!int x",
+        "a: !!float x",
+        "a: &x [*x]",
+        "&x {? *x : 1}",
+        "a: !!timestamp 7",
+        "? [1]\n: 2",
+        "a: " + "[" * 5000 + "]" * 5000,
+        "kind: KafkaTopic\nmetadata: x",
+        "kind: KafkaTopic\nmetadata: [x]",
+        "1: 2",
+    ],
+)
+def test_whatever_the_yaml_is_it_is_refused_in_a_sentence(text: str) -> None:
+    with pytest.raises(WrongUseError, match=r"^file\.yaml") as error:
+        read(text)
+    assert len(str(error.value)) < 1000

@@ -323,3 +323,11 @@ class TestWriting:
         monkeypatch.setattr(os, "access", lambda *_: False)
         with pytest.raises(WrongUseError, match="no right to make files in"):
             check_writable(tmp_path / "report.html")
+
+
+def test_a_link_that_somebody_plants_is_not_written_through(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / f".report.html.{os.getpid()}").symlink_to(elsewhere)
+    write(tmp_path / "report.html", "text")
+    assert (tmp_path / "report.html").read_text() == "text"
+    assert not elsewhere.exists()
