@@ -37,8 +37,9 @@ def topic_of(log: str, task: str, reason: str) -> str:
     """
     for block in reversed(_blocks(log)):
         found = _SENDING.search(block[0])
-        # What failed before may have been another topic's, and so are records that only fail with the first one.
-        if found and found["task"] == task and [line.strip() for line in block[1:2]] == [reason]:
+        # A broker says of one record what is wrong with it, and of its batch only that: the class is what they share.
+        # Records that fail because another one has failed before have another class.
+        if found and found["task"] == task and [_class(line) for line in block[1:2]] == [_class(reason)]:
             return found["topic"]
     return ""
 
@@ -60,6 +61,11 @@ def last_error(log: str) -> str:
     said = " ".join(_ERROR.sub("", first).split())
     text = f"{said}: {reason}" if reason and reason not in said else said
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+def _class(line: str) -> str:
+    """The class of an exception."""
+    return line.strip().partition(":")[0]
 
 
 def _blocks(log: str) -> list[list[str]]:

@@ -102,7 +102,7 @@ LOG = f"""\
 2026-01-01 00:00:00,000 ERROR ExactlyOnceWorkerSourceTask{{id=a->b-0}} failed to send record to LH.OTHER:  (Task)
 org.apache.kafka.common.errors.InvalidTimestampException: too old
 2026-01-01 00:00:01,000 ERROR ExactlyOnceWorkerSourceTask{{id=a->b-1}} failed to send record to LH.BIG:  (Task)
-{CAUSE}
+org.apache.kafka.common.errors.RecordTooLargeException: The record of offset 7 is too large
 2026-01-01 00:00:01,001 ERROR ExactlyOnceWorkerSourceTask{{id=a->b-1}} failed to send record to LH.NEXT:  (Task)
 org.apache.kafka.common.KafkaException: Cannot execute transactional method because we are in an error state
 \tat org.apache.kafka.clients.producer.internals.TransactionManager.maybeFailWithError(TransactionManager.java:1)
