@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from loosehanger.clients.connection import Connection, format_properties
+from loosehanger.clients.connection import Connection
 from loosehanger.errors import ExitCode, WrongUseError
 from loosehanger.files import write_file
 from loosehanger.model.record import Lab, Region
@@ -76,7 +76,8 @@ def _librdkafka(connection: Connection) -> str:
         "sasl.password": connection.password,
         "ssl.ca.location": str(connection.ca_file) if connection.ca_file else None,
     }
-    return _OLD_LIBRDKAFKA + format_properties(_given(settings))
+    # Not Java's format: librdkafka takes each value as it stands.
+    return _OLD_LIBRDKAFKA + "".join(f"{name}={value}\n" for name, value in _given(settings).items())
 
 
 def _python(connection: Connection) -> str:
