@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from heapq import merge
 from typing import Any
 
@@ -16,11 +15,11 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import AuthorizationError, GroupAuthorizationFailedError, KafkaError
 
 from consumers.held import OpenTransactions
+from consumers.options import Start as Start
 from loosehanger.clients.connection import Connection
 from loosehanger.clients.kafka_client import ClientLog, Tolerant, UnreadableError, cluster_id
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.ledger import Ledger, number_of
-from loosehanger.times import moment
 
 POLL_MS = 500
 LOOK_FOR_TOPICS_S = 5.0
@@ -30,35 +29,6 @@ SILENT_S = 60.0
 """How long nothing may come before a reader gives up that has not reached the end, and does not follow."""
 COMMIT_S, COMMIT_MS = 1.0, 2000
 """How often a group's position is kept, and how long that may take."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where reading begins: at an end of the partition, at an offset, or at a time."""
-
-    end: str | None = None
-    """``earliest`` or ``latest``."""
-    offset: int | None = None
-    time_ms: int | None = None
-
-    @classmethod
-    def parse(cls, text: str, now: datetime) -> Start:
-        """Reads ``earliest``, ``latest``, an offset, an ISO time (local, if it names no zone), or ``-10m`` ago.
-
-        Raises:
-            ValueError: it is none of these.
-        """
-        if text in ("earliest", "latest"):
-            return cls(end=text)
-        if text.isascii() and text.isdecimal():
-            return cls(offset=int(text))
-        try:
-            time = moment(text, now)
-        except ValueError:
-            raise ValueError(
-                f"'{text}' is not earliest, latest, an offset, a time such as 2025-11-21T09:30 or -10m (s, m, h, d)"
-            ) from None
-        return cls(time_ms=max(0, round(time.timestamp() * 1000)))
 
 
 @dataclass(frozen=True)

@@ -55,12 +55,12 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
     command = COMMANDS[name]
     # The commands of 'topic' and Kafka's own tools have help of their own.
     if wants_help(rest[:1] if name == "kafka" else rest) and name != "topic":
-        asks_program = command.further == OPTION and name != "kafka"
-        if asks_program and installed:
-            return None
-        command.parser().print_help()
-        if asks_program:
-            print("\nThis help will have its options, too, as soon as the kit is installed: ./lab setup does that.")
+        if command.further == OPTION and name != "kafka":
+            from consumers.options import parser  # what has options of its own shows them
+
+            parser({}, "lab consume REGION", "latest").print_help()
+        else:
+            command.parser().print_help()
         return ExitCode.DONE
     match name:
         case "scenarios":

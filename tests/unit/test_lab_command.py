@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from consumers.options import parser as consumer_options
 from loosehanger.cli import commands
 from loosehanger.cli.command_line import COMMANDS, GROUPS
 from loosehanger.errors import run_command
@@ -260,6 +261,14 @@ def test_the_version_names_the_kit_and_kafka(bare: Checkout) -> None:
 
 def test_help_of_a_command_is_the_same_in_both_spellings(bare: Checkout) -> None:
     assert bare.lab("help", "status").stdout == bare.lab("status", "--help").stdout
+
+
+def test_the_options_of_a_consumer_are_listed_before_anything_is_installed(bare: Checkout) -> None:
+    listed = bare.lab("consume", "--help").stdout
+    assert listed.startswith("usage: lab consume REGION")
+    own = {action.option_strings[-1] for action in consumer_options({})._actions}
+    assert {option for option in own if option not in listed} == set()
+    assert not bare.home.exists()
 
 
 @pytest.mark.parametrize("job", ["prove", "aggregate", "watch"])
