@@ -62,7 +62,7 @@ def test_a_proof_with_every_kind_of_fault() -> None:
 def status_of(monkeypatch: pytest.MonkeyPatch, console: Console, detail: str) -> list[str]:
     """What the status shows of one mirror."""
     monkeypatch.setattr(commands, "Console", lambda **_: console)
-    lab: Any = SimpleNamespace(scenario="03-broadcast", platform="local", stage="setup", unfinished="")
+    lab: Any = SimpleNamespace(scenario="03-broadcast", platform="local", stage="setup", unfinished="", lost={})
     mirror = {"kind": "KafkaMirrorMaker2", "name": "mm2-north-america", "state": "Running", "healthy": True}
     commands._show_status(lab, {"north-america": [{**mirror, "detail": detail}]})
     return shown(console)
