@@ -58,8 +58,10 @@ class Link:
         target: int,
         start: dict[str, Any] | None = None,
         between: tuple[str, str] = ("west", "east"),
+        files: int = 4096,
     ) -> None:
         self.folder = folder
+        self.files = files
         self.port = _free_port()
         routes = [{"port": self.port, "target": target, "client": between[0], "server": between[1]}]
         file = folder / "relay.json"
@@ -68,7 +70,8 @@ class Link:
 
     def start(self) -> None:
         """Starts it, and waits until it answers."""
-        command = [sys.executable, "-P", "-m", "loosehanger.platforms.local.relay", "relay.json"]
+        relay = [sys.executable, "-P", "-m", "loosehanger.platforms.local.relay", "relay.json"]
+        command = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(self.files), *relay]
         self.process = subprocess.Popen(command, cwd=self.folder)
         deadline = time.monotonic() + 120
         while True:
@@ -432,6 +435,27 @@ def test_a_relay_that_was_killed_goes_on_with_its_settings(made: Callable[..., L
 def test_nobody_else_can_reach_the_control_socket(made: Callable[..., Link]) -> None:
     link = made()
     assert (link.folder / "control.sock").stat().st_mode & 0o077 == 0
+
+
+def test_silent_connections_keep_no_client_away(tmp_path: Path) -> None:
+    server = Server(echo)
+    # Two files for each of twenty connections, and a hundred for the rest.
+    link = Link(tmp_path, server.port, files=140)
+    try:
+        with link.connect() as speaking, contextlib.ExitStack() as silent:
+            speaking.sendall(b"a")
+            assert received(speaking, 1) == b"a"
+            for _ in range(40):
+                silent.enter_context(link.connect())
+            until(lambda: 15 < link.told()["connections"] < 25, "as many connections as there are files for")
+            with link.connect() as late:
+                late.sendall(b"b")
+                assert received(late, 1) == b"b"
+            speaking.sendall(b"c")
+            assert received(speaking, 1) == b"c"
+    finally:
+        link.close()
+        server.close()
 
 
 def test_where_nobody_listens_a_client_is_told(tmp_path: Path) -> None:

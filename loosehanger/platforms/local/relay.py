@@ -333,11 +333,18 @@ class RelayedConnection:
         self.ends = client.getpeername()[1], route.port
         self.name = ""
         """Whose it is; empty while that is not known."""
+        self.began = relay.loop.time()
         there, back = (route.client, route.server), (route.server, route.client)
         self.flows = {
             there: Direction(self, client, server, relay.lanes[there]),
             back: Direction(self, server, client, relay.lanes[back]),
         }
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its client has sent nothing yet."""
+        flow = self.flows[self.route.client, self.route.server]
+        return not (flow.bytes or flow.held or flow.waiting)
 
     def part_finished(self) -> None:
         """One direction is done; with both, the connection is."""
@@ -510,7 +517,7 @@ class Relay:
         server = socket.socket()
         server.setblocking(False)
         try:
-            if len(self.connections) >= self._most:
+            if len(self.connections) >= self._most and not self._make_room():
                 raise ConnectionRefusedError
             await self.loop.sock_connect(server, (LOOPBACK, route.target))
             for end in (client, server):
@@ -522,6 +529,17 @@ class Relay:
         except OSError:
             _close(client, reset=True)
             _close(server, reset=True)
+
+    def _make_room(self) -> bool:
+        """Ends the oldest connection whose client has sent nothing yet; False where there is none.
+
+        A Kafka client speaks first, and at once. Idle connections of anybody on this machine must not keep it away.
+        """
+        silent = [connection for connection in self.connections if connection.is_silent]
+        if not silent:
+            return False
+        min(silent, key=lambda connection: connection.began).close(reset=True)
+        return True
 
     def _name_connections(self) -> None:
         """Finds out whose connections are new; in a thread, because it takes a look at every program of the lab."""
