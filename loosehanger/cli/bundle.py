@@ -82,7 +82,7 @@ def _collect(lab: Lab, folder: Path) -> list[str]:
 
 
 def _run(lab: Lab, playbook: str, variable: str, value: Path) -> None:
-    run_playbook(f"playbooks/{playbook}.yaml", ["-i", lab.inventory, "-e", f"{variable}={value}"], quiet=True)
+    run_playbook(f"playbooks/{playbook}.yaml", ["-i", lab.inventory], quiet=True, paths={variable: value})
 
 
 def _about(lab: Lab) -> list[str]:

@@ -177,7 +177,7 @@ def status(arguments: Sequence[str]) -> int:
         return bundle.write(lab, caller_path(options.bundle))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "status.json"
-        run_playbook("playbooks/status.yaml", ["-i", lab.inventory, "-e", f"status_file={file}"], quiet=True)
+        run_playbook("playbooks/status.yaml", ["-i", lab.inventory], quiet=True, paths={"status_file": file})
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     regions = {
         name: answer["resources"] for name, answer in found.items() if answer["resources"] or name in lab.regions

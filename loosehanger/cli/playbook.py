@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,13 +33,16 @@ _END_SECONDS = 3
 """How long what was killed may take to end, and to give up the lab's lock."""
 
 
-def run_playbook(playbook: str, arguments: Sequence[str], *, quiet: bool = False) -> None:
+def run_playbook(
+    playbook: str, arguments: Sequence[str], *, quiet: bool = False, paths: Mapping[str, Path] | None = None
+) -> None:
     """Runs a playbook of the kit; returns when it succeeded.
 
     Args:
         playbook: its path from the checkout.
         arguments: further arguments for ``ansible-playbook``.
         quiet: show nothing but errors.
+        paths: variables that are paths. Ansible would run a template in them, and take what follows a blank for others.
 
     Raises:
         WrongUseError: the input cannot be used; nothing was changed.
@@ -60,6 +63,10 @@ def run_playbook(playbook: str, arguments: Sequence[str], *, quiet: bool = False
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         }
         command = [sys.executable, "-P", "-m", "ansible", "playbook", str(ROOT / playbook), *arguments]
+        if paths:
+            file = Path(folder) / "paths.yaml"
+            file.write_text("".join(f"{name}: !unsafe {json.dumps(str(path))}\n" for name, path in paths.items()))
+            command += ["-e", f"@{file}"]
         with _only_one(home) as lock, _passing_signals_on() as running:
             process = subprocess.Popen(
                 command,
