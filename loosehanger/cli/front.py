@@ -6,9 +6,11 @@ whatever Python there is, and installs the rest when the answer is ``NOT_HERE``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
+import stat
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -166,8 +168,21 @@ def _completion(arguments: Sequence[str]) -> int:
     return ExitCode.DONE
 
 
+def _check_home() -> None:
+    """Refuses a home that others may write to: the lab runs the programs that are in it.
+
+    Raises:
+        WrongUseError: others may.
+    """
+    home = lab_home()
+    with contextlib.suppress(OSError):  # Where there is none, it is made for its owner only.
+        if home.stat().st_mode & stat.S_IWOTH:
+            raise WrongUseError(f"{home}: others on this machine may change what the lab runs; run chmod o-w {home}")
+
+
 def main() -> int:
     """Answers, or says that it cannot."""
+    _check_home()
     done = answer(sys.argv[1:], installed=(lab_home() / "venv" / "bin" / "python").exists())
     return NOT_HERE if done is None else done
 

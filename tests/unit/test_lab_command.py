@@ -380,6 +380,14 @@ def test_a_typing_mistake_is_one_line_and_installs_nothing(bare: Checkout, argum
     assert not bare.home.exists()
 
 
+def test_a_home_that_others_may_write_to_is_refused(checkout: Checkout) -> None:
+    checkout.home.chmod(0o707)
+    done = checkout.lab("setup", "11-plain")
+    assert done.returncode == 2
+    assert said(done).endswith(f"run chmod o-w {checkout.home}")
+    assert checkout.runs == []
+
+
 def test_the_doctor_needs_no_installation(bare: Checkout) -> None:
     done = bare.lab("doctor", PIP_INDEX_URL="http://127.0.0.1:1/", LAB_MAVEN_REPOSITORY="http://127.0.0.1:1/")
     assert done.returncode == 1
