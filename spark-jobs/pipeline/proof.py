@@ -579,7 +579,7 @@ class Proof:
             try:
                 ahead, frozen_already = frozen_already, None
                 frozen = ahead.result() if ahead else self._freeze(flows)
-                self._report("reading and comparing")
+                self._report(f"reading and comparing {frozen.records:,} records of {len(flows):,} flows")
                 cuts, progress = self._found.cuts, self._found.progress
                 windows = {flow.id: found for flow in flows if (found := self._found.window_of(flow)) is not None}
                 self._found.counts |= compare(spark, flows, cuts, progress, frozen, self._examples, windows)
