@@ -49,6 +49,7 @@ _INDENT = " " * 12
 _HEALTHY = ("Kafka", MIRROR, "Deployment")
 """The kinds of which each platform tells how they are."""
 _REMEDY = "./lab logs REGION/NAME shows why; a setup or stage that runs again restores what it describes."
+_RUNNING = "Running"
 _UNKNOWN = "Unknown"
 """The state of a running mirror whose lag cannot be measured."""
 _DRY_RUN, _FORCE = "--dry-run", "--force"
@@ -220,7 +221,13 @@ def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[
     behind = []
     # A mirror of which nothing is claimed in this stage, such as one that was held for a switch, may stay behind.
     claimed = {mirror for claim in lab.claims if claim.window is None for mirror in claim.mirrors}
-    for standing in losses.standings(lab):
+    resting = {
+        (region, resource["name"])
+        for region, resources in regions.items()
+        for resource in resources
+        if resource["kind"] == MIRROR and resource["healthy"] and resource["state"] != _RUNNING
+    }
+    for standing in losses.standings(lab, resting):
         mirror = standing.mirror
         if mirror.id not in claimed:
             continue

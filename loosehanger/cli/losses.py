@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -73,17 +73,25 @@ class Standing:
         return any(danger.endangered or (danger.gone and danger.behind) for danger in self.topics.values())
 
 
-def standings(lab: Lab) -> list[Standing]:
-    """How every mirror stands that has workers, and whose both ends live."""
+def standings(lab: Lab, resting: Collection[tuple[str, str]] = ()) -> list[Standing]:
+    """How every mirror stands that has workers, and whose both ends live.
+
+    Args:
+        lab: what is set up.
+        resting: region and name of the mirrors that are paused or stopped as they should be: their workers may be gone,
+            and that they cannot be asked is no problem.
+    """
     alive = [
         mirror for mirror in lab.mirrors if mirror.connect and {mirror.source, mirror.target} <= lab.clusters.keys()
     ]
     with ThreadPoolExecutor(max_workers=max(len(alive), 1)) as threads:
-        return list(threads.map(lambda mirror: _standing(lab, mirror), alive))
+        return list(
+            threads.map(lambda one: _standing(lab, one, rests=(one.region, one.name) in resting), alive),
+        )
 
 
-def _standing(lab: Lab, mirror: Mirror) -> Standing:
-    look = _Looks(lab, mirror)
+def _standing(lab: Lab, mirror: Mirror, *, rests: bool) -> Standing:
+    look = _Looks(lab, mirror, rests=rests)
     try:
         while look.wants_more():
             time.sleep(_PAUSE_S if look.number > 1 else 0)  # the second look tells how quick the mirror is
@@ -127,8 +135,9 @@ def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
 class _Looks:
     """Looks at a mirror until enough is known of it."""
 
-    def __init__(self, lab: Lab, mirror: Mirror) -> None:
+    def __init__(self, lab: Lab, mirror: Mirror, *, rests: bool) -> None:
         self.standing = Standing(mirror)
+        self._rests = rests
         self.number = 0
         self._mirror = mirror
         self._connection = lab.region(mirror.source).connection(PROVER)
@@ -149,6 +158,8 @@ class _Looks:
         except KeyError as error:
             # Kafka leaves out what was deleted in the meantime.
             reason = f"{error.args[0]} is not there any more"
+        if self._rests:
+            return False
         self.standing = replace(self.standing, problem=reason)
         return self._may_try_again
 

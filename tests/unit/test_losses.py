@@ -165,14 +165,22 @@ def test_status_looks_for_30_seconds_at_a_transaction_of_unknown_age(
     assert (standing().state, world.clock.now - began < 40) == ("", True), "each look sees another transaction"
 
 
-def standing() -> Standing:
+def standing(*, rests: bool = False) -> Standing:
     """How the mirror stands, to somebody who begins to look now."""
     mirror = replace(MIRROR, region="na", connect={"url": "x"})
     lab: Any = SimpleNamespace(
         mirrors=[mirror], clusters={"europe": 1, "na": 1}, region=lambda _: SimpleNamespace(connection=lambda _: None)
     )
-    (found,) = losses.standings(lab)
+    (found,) = losses.standings(lab, {("na", mirror.name)} if rests else ())
     return found
+
+
+def test_a_mirror_that_rests_as_it_should_needs_no_workers(world: World) -> None:
+    world.fails = lambda _: "no Connect worker answers"
+    assert standing().state == "Unknown"
+    began = world.clock.now
+    assert (standing(rests=True).state, list(standing(rests=True).told)) == ("", [])
+    assert world.clock.now == began, "and it is not waited for"
 
 
 def test_status_looks_until_it_knows_that_a_running_mirror_delivers_nothing(world: World) -> None:
