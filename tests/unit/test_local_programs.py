@@ -197,6 +197,23 @@ def test_what_connect_refuses_is_known_before_anything_is_changed(
     assert answers.asked[-1] == {"a": "c"}
 
 
+def test_what_depends_on_a_setting_of_workers_that_changes_is_not_judged_by_those_that_run(
+    region: LocalRegion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "playbooks/03-broadcast/manifests/mm2-na.yaml").read_text()
+    (manifest,) = read_manifests("file.yaml", text)
+    assert isinstance(manifest.resource, KafkaMirrorMaker2)
+    mirror = LocalMirrorMaker(region, manifest.resource)
+    mirror.folder.mkdir(parents=True)
+    (mirror.folder / "worker-0.properties").write_text("exactly.once.source.support=disabled\n")
+    answers = Answers({})
+    monkeypatch.setattr(LocalMirrorMaker, "rest", answers)
+    desired = {"a": "c", "exactly.once.support": "required", "topic.creation.groups": "x"}
+    monkeypatch.setattr(LocalMirrorMaker, "connectors", lambda _: {"one": desired})
+    assert mirror.objections() == []
+    assert answers.asked == [{"a": "c", "topic.creation.groups": "x"}]
+
+
 def test_a_config_map_is_kept(region: LocalRegion) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: region-a}\ndata: {a: b}\n"
     apply(region, read_manifests("file.yaml", f"{TEXT.split('---')[0]}---\n{text}"), ready_seconds=5)

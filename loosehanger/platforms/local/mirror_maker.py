@@ -7,6 +7,7 @@ connectors hold references, which Kafka's own DirectoryConfigProvider resolves.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import sys
 import time
@@ -51,6 +52,12 @@ REST_PORT = 8083
 """Of Connect's REST interface, in the name of its service, as Strimzi has it."""
 # A connector gets its tasks within a second or two of its start, unless it finds nothing to copy.
 IDLE_SECONDS = 15
+_DEPENDS_ON_WORKER = {
+    OVERRIDE_POLICY: re.compile(r"\.override\."),
+    "exactly.once.source.support": re.compile(r"exactly\.once\.support|transaction\.boundary.*"),
+    "topic.creation.enable": re.compile(r"topic\.creation\."),
+}
+"""Settings of workers, each with the settings of connectors that Connect judges by it."""
 _PACKAGE = "org.apache.kafka.connect.mirror"
 _BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension"
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -131,17 +138,25 @@ class LocalMirrorMaker:
             return [
                 f"{name}: {said}"
                 for name, configuration in changed.items()
-                for said in self.rest.objections(self._without_overrides(configuration))
+                for said in self.rest.objections(self._judgeable(configuration))
             ]
         except LabError:
             return []
 
-    def _without_overrides(self, configuration: Mapping[str, str]) -> dict[str, str]:
-        """What of a configuration the workers that run can judge: their policy for overrides may be about to change."""
+    def _judgeable(self, configuration: Mapping[str, str]) -> dict[str, str]:
+        """What of a configuration running workers can judge: all but what depends on settings of theirs that change."""
         path = self.folder / "worker-0.properties"
-        before = read_properties(path).get(OVERRIDE_POLICY) if path.exists() else None
-        after = self.resource.spec.target.config.get(OVERRIDE_POLICY)
-        return {name: value for name, value in configuration.items() if before == after or ".override." not in name}
+        before, after = read_properties(path) if path.exists() else {}, self.resource.spec.target.config
+        about_to_change = [
+            pattern
+            for setting, pattern in _DEPENDS_ON_WORKER.items()
+            if before.get(setting) != (as_text(after[setting]) if setting in after else None)
+        ]
+        return {
+            name: value
+            for name, value in configuration.items()
+            if not any(pattern.search(name) for pattern in about_to_change)
+        }
 
     def wait_ready(self, bound: float) -> None:
         """Waits until every connector and task is in the state that the manifest wants.
