@@ -57,7 +57,8 @@ def test_a_full_disk_has_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_port_in_use_is_named(port: int) -> None:
-    found = doctor.ports(port - 150)
+    # The first that is looked at: on a busy machine others may be in use, and five are named.
+    found = doctor.ports(port - 100)
     assert found.line.startswith("PROBLEM  ports       in use: ")
     assert str(port) in found.line
     assert "LAB_PORT_BASE" in found.remedy
