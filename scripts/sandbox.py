@@ -28,7 +28,7 @@ class Kit:
     port_base: int
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    def run(self, command: str, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    def run(self, command: str, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         """Runs one of the kit's commands, as ``./lab`` does once everything is installed."""
         return subprocess.run(
             [sys.executable, "-P", "-m", "loosehanger.cli", command, *arguments],

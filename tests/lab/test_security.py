@@ -43,7 +43,7 @@ def can_write(connection: Connection, topic: str = "LH.ORDERS") -> bool:
     # An idempotent producer without any right to write is refused sooner, and for another reason.
     producer = KafkaProducer(**connection.kafka_python(), max_block_ms=10000, enable_idempotence=False)
     try:
-        producer.send(topic, b"{}", partition=0).get(timeout=20)
+        producer.send(topic, b"{}", partition=0).get(timeout=120)
     except TopicAuthorizationFailedError:
         return False
     else:
@@ -93,7 +93,7 @@ def test_the_nodes_own_listeners_refuse_certificates_of_another_cluster(kit: Kit
         context.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
         try:
             with (
-                socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+                socket.create_connection(("127.0.0.1", port), timeout=60) as plain,
                 context.wrap_socket(plain, server_hostname="localhost") as connection,
             ):
                 # With TLS 1.3 a refusal shows at the first answer. This asks which versions of the protocol it speaks.
@@ -150,10 +150,10 @@ def test_connect_answers_nobody_without_its_credentials(kit: Kit, credentials: t
         right = (access["username"], Path(access["password_file"]).read_text())
         for path in ("/", "/connectors", f"/connectors/{mirror.connector.replace('>', '%3E')}/config"):
             url = access["url"] + path
-            assert requests.get(url, auth=right, verify=access["ca_file"], timeout=10).ok
-            assert requests.get(url, auth=credentials, verify=access["ca_file"], timeout=10).status_code == 401
+            assert requests.get(url, auth=right, verify=access["ca_file"], timeout=60).ok
+            assert requests.get(url, auth=credentials, verify=access["ca_file"], timeout=60).status_code == 401
         with pytest.raises(requests.exceptions.SSLError):
-            requests.get(access["url"], auth=right, timeout=10)
+            requests.get(access["url"], auth=right, timeout=60)
 
 
 def test_connect_reads_nothing_but_its_own_passwords(kit: Kit) -> None:
@@ -208,7 +208,7 @@ def test_certificates_near_their_end_are_renewed_and_clients_keep_trusting(kit: 
         for authority in (old[port], region.secrets / f"{cluster}-cluster-ca-cert" / "ca.crt"):
             context = ssl.create_default_context(cafile=authority)
             with (
-                socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+                socket.create_connection(("127.0.0.1", port), timeout=60) as plain,
                 context.wrap_socket(plain, server_hostname="localhost") as connection,
             ):
                 certificate = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
@@ -255,7 +255,7 @@ def test_no_password_is_in_a_log_a_process_list_or_a_connectors_configuration(ki
             f"{access['url']}/connectors?expand=info",
             auth=(access["username"], Path(access["password_file"]).read_text()),
             verify=access["ca_file"],
-            timeout=10,
+            timeout=60,
         )
         places[f"{mirror.name}: connector configurations"] = answer.text
     # Passwords may stand in an URL or in JSON: characters are letters, digits, - and _, which nothing escapes.

@@ -62,7 +62,7 @@ def bootstrap(
     command = [str(checkout / "scripts/bootstrap.sh"), *arguments]
     variables = {"LAB_PYTHON": sys.executable} | variables
     return subprocess.run(
-        command, env=environment | variables, cwd=cwd, capture_output=True, text=True, check=False, timeout=60
+        command, env=environment | variables, cwd=cwd, capture_output=True, text=True, check=False, timeout=300
     )
 
 

@@ -77,7 +77,7 @@ def test_a_wrapper_runs_nothing_of_the_callers_folder(wrapper: str, kit: Kit, ho
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert not caught.exists(), caught.read_text(encoding="utf-8")
     assert re.search(r"(?i)^usage: ", done.stdout + done.stderr), done.stdout + done.stderr
@@ -123,7 +123,7 @@ def test_the_installer_takes_no_settings_of_uv_from_the_callers_folder(hostile: 
         cwd=hostile,
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert set(seen.read_text(encoding="utf-8").splitlines()) == {str(ROOT)}
     # There uv ends its search for settings, instead of looking in every folder above.

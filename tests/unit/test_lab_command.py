@@ -147,7 +147,7 @@ class Checkout:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,
         )
 
     def set_up(self) -> None:
@@ -451,7 +451,7 @@ def test_output_that_has_no_room_is_one_line(bare: Checkout, arguments: list[str
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,
         )
     assert (done.returncode, done.stderr) == (1, "error: No space left on device; make room on that disk\n")
 
@@ -631,11 +631,11 @@ def test_what_outlives_an_interrupted_stage_keeps_others_away(checkout: Checkout
         start_new_session=True,
     )
     try:
-        wait_for(lambda: None if file.exists() else "no worker", 30, "the stand-in for Ansible")
+        wait_for(lambda: None if file.exists() else "no worker", 120, "the stand-in for Ansible")
     finally:
         # As a terminal does it, to the whole group.
         os.killpg(process.pid, number)
-        _, error = process.communicate(timeout=30)
+        _, error = process.communicate(timeout=120)
     try:
         assert process.returncode == (130 if number == signal.SIGINT else -number)
         assert "bug" not in error
@@ -656,9 +656,9 @@ def test_an_interrupted_ansible_that_does_not_end_is_ended(checkout: Checkout) -
     )
     deaf = checkout.home / "deaf"
     try:
-        wait_for(lambda: None if deaf.exists() else "none", 30, "the stand-in for Ansible")
+        wait_for(lambda: None if deaf.exists() else "none", 120, "the stand-in for Ansible")
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
+        _, error = process.communicate(timeout=120)
     finally:
         process.kill()
     assert (process.returncode, "Traceback" in error) == (130, False)

@@ -39,4 +39,4 @@ def test_forks_end_with_their_parent_however_it_ends() -> None:
             assert is_there(child)
         finally:
             process.kill()
-    wait_for(lambda: "it is there" if is_there(child) else None, 10, f"the end of {child}")
+    wait_for(lambda: "it is there" if is_there(child) else None, 120, f"the end of {child}")
