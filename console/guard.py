@@ -106,7 +106,7 @@ def _is_own(headers: Headers, secure: bool) -> bool:
         try:
             parts = urlsplit(origin)
         except ValueError:
-            return False  # It is no address, as http://[ is none.
+            return False  # Not an address, such as http://[
         return (parts.scheme, parts.netloc) == ("https" if secure else "http", headers.get("host"))
     return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
 

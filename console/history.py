@@ -183,7 +183,7 @@ class Measuring:
                 danger = one.dangers.get(original)
                 copies[flow.target, name] = {
                     "records_per_s": rates.get(original),
-                    # As the flow's: of the reading that tells the age of what waits.
+                    # As the flow's: of the reading that the age of the waiting records is from.
                     "lag": danger.behind if danger else one.connector.lags.get(original) if one.connector else None,
                     "lag_s": _age(danger.age_s if danger else None, known=danger is not None),
                 }

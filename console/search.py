@@ -192,7 +192,7 @@ class Searcher:
         read, deadline = 0, time.monotonic() + MOST_S
         while left and read < MOST_READ and len(found) < asked.most and time.monotonic() < deadline:
             if ended.is_set():
-                break  # Nobody waits for what it finds.
+                break  # Its viewer has left.
             for place, records in consumer.poll(_POLL_MS, max_records=_BATCH).items():
                 now_ms = time.time_ns() // 1_000_000
                 # A batch goes on behind what was the end.

@@ -318,7 +318,7 @@ class Service:
         if any(len(left) < len(names) for left in kept.values()):
             yield "Mirrors of this topic follow within seconds"
         if kept and all(left == list(names) for left in kept.values()):
-            yield f"No mirror copies {', '.join(names)}: set it in each region that shall have it"
+            yield f"No mirror copies {', '.join(names)}: set it in each region that must have it"
         else:
             yield from (f"{mirror} does not copy {', '.join(left)}" for mirror, left in kept.items() if left)
 

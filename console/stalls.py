@@ -70,5 +70,5 @@ class Stalls:
 
 
 def key_of(mirror: Mirror, connector: Connector) -> str:
-    """What tells a connector from others in the looks at its source."""
+    """The key of a connector among the readings of its source."""
     return f"{mirror.region}/{connector.name}"

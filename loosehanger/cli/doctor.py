@@ -5,32 +5,29 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import socket
-import urllib.error
-import urllib.request
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from loosehanger.errors import ExitCode
 from loosehanger.model.progress import Progress
-from loosehanger.paths import lab_home
+from loosehanger.paths import ROOT, lab_home
+from loosehanger.ports import is_taken
 
 from .cleaning import MADE
-from .port_base import ENVIRONMENT, read_port_base
+from .port_base import ENVIRONMENT, read_port_base, region_ports
 
 GB = 1_000_000_000
 MEMORY_BYTES = 4 * GB
 """Three regions with their mirrors, consoles and a proof take some 3 GB."""
 DISK_BYTES = 4 * GB
 """What is installed takes 2.5 GB, a lab in use 1 GB."""
-LOG_BYTES = GB
-PORT_BASE = 19000
-_FIRST, _LAST = 100, 500
-"""Ports of the regions, counted from the base."""
-_LOOPBACK = "127.0.0.1"
-_NETWORK_S = 10.0
-_INDEX, _MAVEN = "https://pypi.org/simple/", "https://repo1.maven.org/maven2"
+LAB_BYTES = GB
+_NAMED = 5
+"""So many ports a message names."""
+_NETWORK_S = 90
 
 
 @dataclass(frozen=True)
@@ -76,8 +73,7 @@ def machine(progress: Progress | None, environment: Mapping[str, str]) -> Iterat
     yield disk(home, installed=installed)
     yield Check("proxy", ", ".join(name for name in _proxies(environment)) or "none is set")
     if not installed:
-        yield reachable("packages", environment.get("PIP_INDEX_URL") or _INDEX, "PIP_INDEX_URL")
-        yield reachable("jars", environment.get("LAB_MAVEN_REPOSITORY") or _MAVEN, "LAB_MAVEN_REPOSITORY")
+        yield from network()
     if progress is None:
         left = [name for name in MADE if (home / name).exists()]
         yield Check(
@@ -85,9 +81,8 @@ def machine(progress: Progress | None, environment: Mapping[str, str]) -> Iterat
             f"{home} has {', '.join(left)}" if left else "none of an earlier lab",
             "run ./lab cleanup" * bool(left),
         )
-        yield ports(
-            read_port_base(text, f"{ENVIRONMENT}={text}") if (text := environment.get(ENVIRONMENT)) else PORT_BASE
-        )
+        text = environment.get(ENVIRONMENT)
+        yield ports(read_port_base(text, f"{ENVIRONMENT}={text}") if text else None)
 
 
 def memory(meminfo: Path) -> Check:
@@ -104,40 +99,38 @@ def memory(meminfo: Path) -> Check:
 def disk(home: Path, *, installed: bool) -> Check:
     """How much space there is where the lab lies."""
     folder = next(parent for parent in (home, *home.parents) if parent.exists())
-    free, needed = shutil.disk_usage(folder).free, LOG_BYTES if installed else DISK_BYTES
+    free, needed = shutil.disk_usage(folder).free, LAB_BYTES if installed else DISK_BYTES
     remedy = f"free {needed / GB:.0f} GB, or set LAB_HOME to a folder on another disk"
     return Check("disk", f"{free / GB:.1f} GB free at {folder}", remedy * (free < needed))
 
 
-def ports(base: int) -> Check:
-    """Whether the ports of the regions are free."""
-    taken = []
-    for port in range(base + _FIRST, min(base + _LAST, 65536)):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((_LOOPBACK, port))
-            except OSError:
-                taken.append(port)
-    span = f"{base + _FIRST} to {base + _LAST - 1}"
+def ports(base: int | None) -> Check:
+    """Whether the ports of the regions are free.
+
+    Args:
+        base: the number that they follow; None for the inventory's own.
+    """
+    wanted = region_ports(base)
+    taken = [port for port in wanted if is_taken(port)]
     if not taken:
-        return Check("ports", f"{span} are free")
-    some = ", ".join(map(str, taken[:5])) + (f" and {len(taken) - 5} more" if len(taken) > 5 else "")
-    return Check("ports", f"in use: {some}", f"set {ENVIRONMENT} to another number than {base}")
+        return Check("ports", f"{wanted[0]} to {wanted[-1]} are free")
+    some = ", ".join(map(str, taken[:_NAMED])) + (f" and {len(taken) - _NAMED} more" if len(taken) > _NAMED else "")
+    return Check("ports", f"in use: {some}", f"set {ENVIRONMENT} to another number, such as 29000")
 
 
-def reachable(what: str, address: str, variable: str) -> Check:
-    """Whether a server answers, whatever it answers."""
-    remedy = f"set HTTPS_PROXY if there is a proxy, or {variable} to an address within reach"
+def network() -> Iterator[Check]:
+    """Whether what the installation fetches is within reach: the installer's own check."""
+    command = [sys.executable, "-B", str(ROOT / "scripts" / "install.py"), "--check"]
     try:
-        request = urllib.request.Request(address, method="HEAD")  # noqa: S310 (the user's own address)
-        with urllib.request.urlopen(request, timeout=_NETWORK_S):  # noqa: S310
-            return Check(what, "reachable")
-    except urllib.error.HTTPError:
-        return Check(what, "reachable")
-    except (OSError, ValueError) as error:
-        host = address.partition("//")[2].partition("/")[0].rpartition("@")[2]
-        return Check(what, f"{host or 'the address'} is not reachable ({getattr(error, 'reason', error)})", remedy)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_NETWORK_S)
+    except subprocess.TimeoutExpired:
+        yield Check("network", f"no answer within {_NETWORK_S} s", "set HTTPS_PROXY if there is a proxy")
+        return
+    if not done.returncode:
+        yield Check("network", "packages and jars are within reach")
+    for line in done.stderr.splitlines() if done.returncode else ():
+        found, _, remedy = line.removeprefix("error: ").partition("; ")
+        yield Check("network", found, remedy or "see above")
 
 
 def _proxies(environment: Mapping[str, str]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -17,8 +16,6 @@ from loosehanger.paths import lab_home
 from loosehanger.suggestions import did_you_mean
 
 from .links import LOCAL
-
-_LOG = re.compile(r"(?P<name>.+)\.log$")
 
 
 def run(lab: Lab, options: argparse.Namespace) -> int:
@@ -54,7 +51,7 @@ def logs_of(lab: Lab, region: str) -> dict[str, Path]:
     """
     lab.region(region)
     folder = lab_home() / "regions" / region / "logs"
-    return {found["name"]: path for path in sorted(folder.glob("*.log")) if (found := _LOG.match(path.name))}
+    return {path.stem: path for path in sorted(folder.glob("*.log"))}
 
 
 def _list(lab: Lab) -> None:
@@ -78,6 +75,7 @@ def _chosen(lab: Lab, what: str) -> dict[str, Path]:
 
 
 def _last(path: Path, number: int) -> Iterator[str]:
+    # Not follow(), which waits for the end of a line: a program that was killed in the middle of one never writes it.
     try:
         with path.open(encoding="utf-8", errors="replace") as stream:
             yield from deque((line.rstrip("\n")[:MOST_LINE] for line in stream), maxlen=number)

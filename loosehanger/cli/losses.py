@@ -31,7 +31,7 @@ _ANSWER_S = 5.0
 _NAMED = 3
 """So many partitions a message names."""
 _LONGEST_S = SILENT_S + FLUSH_S
-"""A mirror that writes its position less often than this shows is not judged: nobody waits longer for a status."""
+"""A mirror that writes its position less often than this shows is not judged: status must not take longer."""
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from loosehanger.errors import WrongUseError
 from loosehanger.model.progress import Progress, read_progress
+from loosehanger.paths import ROOT
 
 ENVIRONMENT = "LAB_PORT_BASE"
 VARIABLE = "lab_port_base"
 """The inventory's name for it."""
 LOWEST, HIGHEST = 1024, 65000
+_INVENTORY = ROOT / "inventories" / "local" / "group_vars" / "all.yaml"
+_REGIONS = ROOT / "inventories" / "regions.yaml"
 
 
 def read_port_base(text: str, given: str) -> int:
@@ -29,6 +33,28 @@ def read_port_base(text: str, given: str) -> int:
     if not (text.isascii() and text.isdecimal() and LOWEST <= int(text) <= HIGHEST):
         raise WrongUseError(f"{given}: not a number from {LOWEST} to {HIGHEST}, such as 29000")
     return int(text)
+
+
+def region_ports(base: int | None) -> range:
+    """The ports that the regions of the local inventory may take.
+
+    Args:
+        base: the number that they follow; None for the inventory's own.
+
+    Raises:
+        WrongUseError: the inventory has been changed so that its line cannot be understood.
+    """
+    # Without an installation there is no YAML: the lines are read as lines.
+    text = _INVENTORY.read_text(encoding="utf-8")
+    default = re.search(rf"^{VARIABLE}:.*default\('(\d+)'", text, re.MULTILINE)
+    each = re.search(rf"{VARIABLE} \| int \+ (\d+) \* ", text)
+    if not default or not each:
+        raise WrongUseError(f"{_INVENTORY}: {VARIABLE} cannot be read; take it from git")
+    regions = len(
+        re.findall(r"^    [\w-]+:$", _REGIONS.read_text(encoding="utf-8").partition("  vars:")[0], re.MULTILINE)
+    )
+    first = (base or int(default[1])) + int(each[1])
+    return range(first, min(first + regions * int(each[1]), 65536))
 
 
 def check_port_base(progress: Progress | None, environment: Mapping[str, str] = os.environ) -> None:

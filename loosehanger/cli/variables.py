@@ -8,7 +8,6 @@ that roles, the scenario's playbooks and the inventory define or use.
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import json
 import os
@@ -26,6 +25,7 @@ from loosehanger.arguments import Parser
 from loosehanger.errors import WrongUseError
 from loosehanger.model.progress import Progress
 from loosehanger.paths import ROOT
+from loosehanger.suggestions import did_you_mean
 
 from .port_base import HIGHEST, LOWEST, VARIABLE, check_same_port_base, read_port_base
 
@@ -72,9 +72,8 @@ class Variables:
             if not _is_template(value) and (wanted := _problem(name, value, option)):
                 raise WrongUseError(f"-e {name}={_shown(value)}: {wanted}")
         elif self.complete and name not in self.others:
-            near = difflib.get_close_matches(name, sorted({*self.options, *self.others}), n=1, cutoff=0.75)
-            hint = f"did you mean {near[0]}?" if near else "roles/*/README.md list them"
-            raise WrongUseError(f"-e {name}: the kit has no variable of this name; {hint} (yours begin with {OWN})")
+            hint = did_you_mean(name, sorted({*self.options, *self.others})) or "; roles/*/README.md list them"
+            raise WrongUseError(f"-e {name}: the kit has no variable of this name{hint} (yours begin with {OWN})")
 
 
 def checked_variables(
@@ -166,7 +165,7 @@ def _problem(name: str, value: Any, option: Mapping[str, Any]) -> str:
         return "not a mapping; give it as YAML, as in -e '{NAME: {KEY: VALUE}}'"
     choices = [str(choice) for choice in option.get("choices", ())]
     if choices and text not in choices:
-        return f"'{text}' is none of {', '.join(choice or 'nothing' for choice in choices)}"
+        return f"'{text}' is not one of {', '.join(choice or 'nothing' for choice in choices)}"
     lowest, highest = _RANGES.get(name, (0, 0))
     if highest and not lowest <= int(text) <= highest:
         return f"'{text}' is not a number from {lowest} to {highest}"

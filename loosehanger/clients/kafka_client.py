@@ -91,34 +91,27 @@ def prepare(write: Callable[[str], Any]) -> ClientLog:
 
 def repair() -> None:
     """Repairs kafka-python; the second time, there is nothing left to do."""
-    for transport in (KafkaTCPTransport, KafkaSSLTransport):
-        if not hasattr(transport._sock_recv, "repairs"):
-            transport._sock_recv = _with_last_words(transport._sock_recv)
-    if not hasattr(KafkaSSLTransport.handshake, "repairs"):
-        KafkaSSLTransport.handshake = _with_a_bound(KafkaSSLTransport.handshake)
-    if not hasattr(DefaultRecordBatch._read_msg, "repairs"):
-        DefaultRecordBatch._read_msg = _with_any_header_name(DefaultRecordBatch._read_msg)
-    if not hasattr(Fetcher.PartitionRecords._unpack_records, "repairs"):
-        Fetcher.PartitionRecords._unpack_records = _with_tolerance(Fetcher.PartitionRecords._unpack_records)
-    if not hasattr(KafkaConnectionManager._do_bootstrap, "repairs"):
-        KafkaConnectionManager._do_bootstrap = _with_the_reason(KafkaConnectionManager._do_bootstrap)
-    if not hasattr(KafkaConnectionManager._build_transport, "repairs"):
-        KafkaConnectionManager._build_transport = _with_the_address(KafkaConnectionManager._build_transport)
-    for client in (KafkaConsumer, KafkaAdminClient):
-        if not hasattr(client.__init__, "repairs"):
-            client.__init__ = _leaving_nothing(client.__init__)
-    if not hasattr(KafkaConsumer.close, "repairs"):
-        KafkaConsumer.close = _to_the_end(KafkaConsumer.close)
-    if not hasattr(Fetcher.PartitionRecords.take, "repairs"):
-        Fetcher.PartitionRecords.take = _failing_again(Fetcher.PartitionRecords.take)
-    if not hasattr(KafkaConsumer.poll, "repairs"):
-        KafkaConsumer.poll = _with_an_end(KafkaConsumer.poll)
-    if not hasattr(KafkaConsumer.position, "repairs"):
-        KafkaConsumer.position = _of_one_partition(KafkaConsumer.position)
-    if not hasattr(KafkaConsumer._fetch_all_topic_metadata, "repairs"):
-        KafkaConsumer._fetch_all_topic_metadata = _within_a_request(KafkaConsumer._fetch_all_topic_metadata)
-    if not hasattr(ConsumerCoordinator.need_rejoin, "repairs"):
-        ConsumerCoordinator.need_rejoin = _until_it_has_joined(ConsumerCoordinator.need_rejoin)
+    repairs: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+        (KafkaTCPTransport, "_sock_recv", _with_last_words),
+        (KafkaSSLTransport, "_sock_recv", _with_last_words),
+        (KafkaSSLTransport, "handshake", _with_a_bound),
+        (DefaultRecordBatch, "_read_msg", _with_any_header_name),
+        (Fetcher.PartitionRecords, "_unpack_records", _with_tolerance),
+        (Fetcher.PartitionRecords, "take", _failing_again),
+        (KafkaConnectionManager, "_do_bootstrap", _with_the_reason),
+        (KafkaConnectionManager, "_build_transport", _with_the_address),
+        (KafkaConsumer, "__init__", _leaving_nothing),
+        (KafkaAdminClient, "__init__", _leaving_nothing),
+        (KafkaConsumer, "close", _to_the_end),
+        (KafkaConsumer, "poll", _with_an_end),
+        (KafkaConsumer, "position", _of_one_partition),
+        (KafkaConsumer, "_fetch_all_topic_metadata", _within_a_request),
+        (ConsumerCoordinator, "need_rejoin", _until_it_has_joined),
+    )
+    for owner, name, repaired in repairs:
+        method = getattr(owner, name)
+        if not hasattr(method, "repairs"):
+            setattr(owner, name, repaired(method))
 
 
 class AdvertisedAddressError(KafkaConnectionError):  # type: ignore[misc]
@@ -709,7 +702,7 @@ def check_settings(client: Any, topic: str, names: Collection[str], where: str) 
     found, _ = topic_configs(client, [topic]) if names else ({}, {})
     known = found.get(topic, {})
     for name in names:
-        # Whoever may not describe the topic is not told which there are.
+        # A user without Describe on the topic must not learn which partitions it has.
         if known and name not in known:
             raise WrongUseError(f"{where}: '{name}' is not a setting of a topic{did_you_mean(name, known)}")
 

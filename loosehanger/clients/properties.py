@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from loosehanger.errors import WrongUseError
+from loosehanger.suggestions import did_you_mean
 
 SCRAM_LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN_LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -172,8 +172,7 @@ def unknown_properties(properties: Mapping[str, str]) -> list[str]:
         if key in _LIBRDKAFKA:
             said.append(f"'{key}' is librdkafka's and has no effect here; {_LIBRDKAFKA[key]}")
             continue
-        close = get_close_matches(key, _KNOWN, 1, 0.8)
-        said.append(f"'{key}' is unknown and has no effect" + (f"; did you mean '{close[0]}'?" if close else ""))
+        said.append(f"'{key}' is unknown and has no effect{did_you_mean(key, _KNOWN)}")
     return said
 
 

@@ -108,7 +108,7 @@ def held_back(
     Args:
         client: an admin client of kafka-python.
         partitions: which.
-        user: as whom the client comes, for messages; None for nobody.
+        user: the name that the client signs in with, for messages; None without a sign-in.
         ends: the offset to reach of each partition; its high watermark where this is left out.
 
     Raises:

@@ -6,9 +6,10 @@ names are those of Kafka 4.3.1's own definitions.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
+
+from loosehanger.suggestions import did_you_mean
 
 _BOTH_CONNECTORS = frozenset(
     """
@@ -189,8 +190,7 @@ def check_known(name: str, names: frozenset[str], prefixes: tuple[str, ...]) -> 
     """
     if name in names or name.startswith(prefixes):
         return
-    close = difflib.get_close_matches(name, names, n=1)
-    raise ValueError(f"'{name}' is not a setting of Kafka 4.3.1" + (f"; did you mean '{close[0]}'?" if close else ""))
+    raise ValueError(f"'{name}' is not a setting of Kafka 4.3.1{did_you_mean(name, names)}")
 
 
 _BOOLEANS = frozenset(

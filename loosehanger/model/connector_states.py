@@ -9,7 +9,7 @@ from typing import Any
 from loosehanger.clients.connect import ConnectorPart, parts
 
 Wanted = Mapping[str, str]
-"""The state that each connector shall be in: RUNNING, PAUSED or STOPPED."""
+"""The state that each connector must be in: RUNNING, PAUSED or STOPPED."""
 
 
 def wanted_connectors(spec: Mapping[str, Any]) -> dict[str, str]:
@@ -80,7 +80,7 @@ def judge(wanted: Wanted, present: Mapping[str, Mapping[str, Any]]) -> Judgement
 
 
 def connector_problems(wanted: Wanted, present: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """What is not in the state that it shall be in.
+    """The parts that are not in the state that is wanted.
 
     Args:
         wanted: the state of each connector.

@@ -106,7 +106,7 @@ def wait_for_arrival(
     """Waits until the last record of every source partition is at the target, or the bound has passed.
 
     Without Connect's interface nothing says how far a mirror has come; but it copies a partition in order, so where the
-    last record is, the others are or never will be. Of clusters of somebody's, what has not come by then is judged all
+    last record is, the others are or never will be. Between foreign clusters, what has not come by then is judged all
     the same, unless the copies still grow: then each partition is judged as far as it has come. Of the lab's own
     mirrors it stays open.
 

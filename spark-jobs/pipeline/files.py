@@ -15,7 +15,7 @@ def write(path: Path, text: str) -> None:
         LabError: the folder is not there or cannot be written to.
     """
     # Beside it, since only within one file system is renaming one step.
-    # Nobody can know its name before, and put a link there that leads elsewhere.
+    # Its name cannot be guessed, so no other user can put a link there that leads elsewhere.
     temporary = path.with_name(f".{secrets.token_hex(16)}")
     try:
         try:

@@ -97,7 +97,7 @@ def _print(document: Mapping[str, Any], instead: Callable[[OSError], Mapping[str
         print(f"error: standard output: cannot be written: {error.strerror}", file=sys.stderr)
         if begin is None:
             return False
-        # Half a document is none.
+        # Half a document cannot be parsed.
         os.ftruncate(descriptor, begin)
         os.lseek(descriptor, begin, os.SEEK_SET)
         if short := instead(error):

@@ -554,7 +554,7 @@ class Proof:
 
     def _freeze(self, flows: Sequence[Flow]) -> Frozen:
         for region in sorted({flow.target for flow in flows}):
-            # What a mirror has committed behind somebody's open transaction is there, and cannot be read.
+            # Records that a mirror committed behind another producer's open transaction cannot be read yet.
             own = [flow for flow in flows if flow.target == region]
             topics = {flow.target_topic for flow in own}
             _, held = settle(self._clusters[region], topics, self._deadline, self._report)

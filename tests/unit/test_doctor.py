@@ -11,10 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from loosehanger.cli import doctor
+from loosehanger.cli.port_base import region_ports
 from loosehanger.errors import ExitCode, WrongUseError
 from loosehanger.model.progress import Progress
+from loosehanger.paths import ROOT
 
 
 @pytest.fixture
@@ -64,19 +67,46 @@ def test_a_port_in_use_is_named(port: int) -> None:
     assert "LAB_PORT_BASE" in found.remedy
 
 
-def test_a_server_that_answers_is_reachable_whatever_it_answers() -> None:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_address[1]}/"
-        assert doctor.reachable("packages", address, "PIP_INDEX_URL").remedy == ""
-        server.shutdown()
+def test_the_ports_are_those_of_the_local_inventory() -> None:
+    folder = ROOT / "inventories" / "local"
+    variables = yaml.safe_load((folder / "group_vars" / "all.yaml").read_text(encoding="utf-8"))
+    regions = yaml.safe_load((folder / "regions.yaml").read_text(encoding="utf-8"))["regions"]["hosts"]
+    assert "'19000'" in variables["lab_port_base"]
+    assert region_ports(None) == range(19100, 19100 + 100 * len(regions))
+    assert region_ports(29000)[0] == 29100
+    assert region_ports(65300)[-1] == 65535
 
 
-@pytest.mark.parametrize("address", ["http://user:secret@127.0.0.1:1/simple", "no address at all"])
-def test_a_server_out_of_reach_has_a_remedy_and_shows_no_password(address: str) -> None:
-    found = doctor.reachable("packages", address, "PIP_INDEX_URL")
-    assert "PIP_INDEX_URL" in found.remedy
-    assert "secret" not in found.line
+@pytest.fixture
+def server() -> Iterator[str]:
+    """The address of a server that answers every question with an error."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as found:
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{found.server_address[1]}/"
+        found.shutdown()
+
+
+def test_a_server_that_answers_is_reachable_whatever_it_answers(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", server)
+    monkeypatch.setenv("LAB_MAVEN_REPOSITORY", server)
+    (found,) = doctor.network()
+    assert (found.found, found.remedy) == ("packages and jars are within reach", "")
+
+
+def test_each_server_out_of_reach_has_a_remedy_and_shows_no_password(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = "http://user:secret@127.0.0.1:1/simple"
+    monkeypatch.setenv("UV_DEFAULT_INDEX", nowhere)
+    monkeypatch.setenv("LAB_MAVEN_REPOSITORY", nowhere)
+    index, maven = doctor.network()
+    assert index.found.startswith("127.0.0.1:1: cannot be reached (")
+    assert "PIP_INDEX_URL" in index.remedy
+    assert "LAB_MAVEN_REPOSITORY" in maven.remedy
+    assert "secret" not in index.line + maven.line
+    monkeypatch.setenv("LAB_MAVEN_REPOSITORY", server)
+    (only,) = doctor.network()
+    assert only.line == index.line
 
 
 def test_what_an_earlier_lab_left_is_a_problem(

@@ -389,9 +389,13 @@ def test_a_home_that_others_may_write_to_is_refused(checkout: Checkout) -> None:
 
 
 def test_the_doctor_needs_no_installation(bare: Checkout) -> None:
-    done = bare.lab("doctor", PIP_INDEX_URL="http://127.0.0.1:1/", LAB_MAVEN_REPOSITORY="http://127.0.0.1:1/")
+    for file in ("scripts/install.py", "inventories/local/group_vars/all.yaml", "inventories/regions.yaml"):
+        (bare.root / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, bare.root / file)
+    nowhere = "http://127.0.0.1:1/"
+    done = bare.lab("doctor", UV_DEFAULT_INDEX=nowhere, LAB_MAVEN_REPOSITORY=nowhere)
     assert done.returncode == 1
-    assert "set HTTPS_PROXY if there is a proxy, or PIP_INDEX_URL to an address within reach" in done.stdout
+    assert "set HTTPS_PROXY if there is a proxy, or PIP_INDEX_URL to the address of a package index" in done.stdout
     assert done.stdout.endswith("Nothing is set up. Begin with ./lab scenarios, then ./lab setup NAME.\n")
     assert not bare.home.exists()
 
@@ -514,7 +518,7 @@ def test_a_file_of_variables_is_found_from_where_one_is(checkout: Checkout) -> N
     assert checkout.lab("setup", "05-switching", "-e", "@mine.yml").returncode == 0
     assert checkout.runs[-1][-1] == f"@{checkout.root.parent / 'mine.yml'}"
     (checkout.root.parent / "mine.yml").write_text("producer_rte: 50\n", encoding="utf-8")
-    assert "did you mean producer_rate?" in said(checkout.lab("setup", "05-switching", "-e", "@mine.yml"))
+    assert "did you mean 'producer_rate'?" in said(checkout.lab("setup", "05-switching", "-e", "@mine.yml"))
 
 
 def test_a_lab_keeps_its_ports(checkout: Checkout) -> None:

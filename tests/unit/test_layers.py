@@ -14,7 +14,19 @@ import pytest
 from loosehanger.paths import ROOT
 
 PACKAGE = "loosehanger"
-BASE = ("arguments", "errors", "paths", "files", "ledger", "parents", "suggestions", "times", "traces", "waiting")
+BASE = (
+    "arguments",
+    "errors",
+    "paths",
+    "files",
+    "ledger",
+    "parents",
+    "ports",
+    "suggestions",
+    "times",
+    "traces",
+    "waiting",
+)
 LAYERS = ("cli", "ansible", "experiments", "platforms", "model", "clients", *BASE)
 """From the top down. A layer may use those below it; the modules of the base may use each other."""
 PROGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {

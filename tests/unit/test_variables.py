@@ -43,7 +43,9 @@ def refusal(*given: str, **how: Any) -> str:
     ],
 )
 def test_a_name_with_a_typing_error_is_refused_with_the_nearest(given: str, near: str) -> None:
-    assert refusal(given).endswith(f"the kit has no variable of this name; did you mean {near}? (yours begin with my_)")
+    assert refusal(given).endswith(
+        f"the kit has no variable of this name; did you mean '{near}'? (yours begin with my_)"
+    )
 
 
 def test_a_name_like_no_other_is_refused_with_where_the_names_are() -> None:
@@ -52,9 +54,9 @@ def test_a_name_like_no_other_is_refused_with_where_the_names_are() -> None:
 
 @pytest.mark.parametrize("option", ["-e", "--extra-vars", "--extra-var"])
 def test_every_form_of_the_option_is_checked(option: str) -> None:
-    with pytest.raises(WrongUseError, match="did you mean kafka_replicas"):
+    with pytest.raises(WrongUseError, match="did you mean 'kafka_replicas'"):
         checked_variables(["-v", option, "kafka_replica=3"], PLAYBOOK, [LOCAL], None)
-    with pytest.raises(WrongUseError, match="did you mean kafka_replicas"):
+    with pytest.raises(WrongUseError, match="did you mean 'kafka_replicas'"):
         checked_variables(["-v", f"{option}{'=' * (option != '-e')}kafka_replica=3"], PLAYBOOK, [LOCAL], None)
 
 
@@ -109,7 +111,7 @@ def test_variables_of_the_inventory_pass(given: str, inventory: str) -> None:
         ("kafka_replicas=three", "'three' is not a whole number"),
         ("platform_local_ready_timeout=2m", "'2m' is not a whole number"),
         ("carry_out_force=maybe", "'maybe' is neither true nor false"),
-        ("clearing_replicas=2", "'2' is none of 0, 1"),
+        ("clearing_replicas=2", "'2' is not one of 0, 1"),
         ("console_session_minutes=0", "'0' is not a number from 1 to 10080"),
         ("console_port=70000", "'70000' is not a number from 1 to 65535"),
         ("kafka_cluster_heap=lots", "'lots' is not a size of a Java heap"),
@@ -131,7 +133,7 @@ def test_files_of_variables_are_checked_where_they_can_be_read(tmp_path: Path) -
     file.write_text("my_secret: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  00\nproducer_rate: 50\n", encoding="utf-8")
     assert check(f"@{file}") == ["-e", f"@{file}"]
     file.write_text("kafka_replica: 3\n", encoding="utf-8")
-    assert "did you mean kafka_replicas?" in refusal(f"@{file}")
+    assert "did you mean 'kafka_replicas'?" in refusal(f"@{file}")
     file.write_text("- a list\n", encoding="utf-8")
     assert "not a file of variables" in refusal(f"@{file}")
     file.write_text("$ANSIBLE_VAULT;1.1;AES256\n00\n", encoding="utf-8")
@@ -150,7 +152,7 @@ def test_variables_of_ones_own_inventory_and_playbook_are_known(tmp_path: Path) 
     how: Any = {"inventory": str(tmp_path / "hosts"), "playbook": str(playbook)}
     names = ("size", "of", "owner", "code", "hosts", "colour", "open")
     assert check(*(f"shop_{name}=1" for name in names), **how)
-    assert "did you mean shop_size?" in refusal("shop_siz=1", **how)
+    assert "did you mean 'shop_size'?" in refusal("shop_siz=1", **how)
     # What a program says, only Ansible asks; a value is checked all the same.
     (tmp_path / "hosts").write_text("#!/bin/sh\n", encoding="utf-8")
     assert check("shop_siz=1", **how)

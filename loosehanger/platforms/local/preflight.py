@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,10 +12,11 @@ import psutil
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.model.manifests import Manifest
 from loosehanger.model.resources import Deployment, Kafka, KafkaMirrorMaker2, KafkaNodePool
+from loosehanger.ports import is_taken
 
 from .kafka_cluster import LocalCluster
 from .processes import marked_processes
-from .region import FIRST_WORKER_PORT, LOOPBACK, PORTS_OF_A_REGION, LocalRegion
+from .region import FIRST_WORKER_PORT, PORTS_OF_A_REGION, LocalRegion
 
 
 def check_machine(region: LocalRegion, *, regions: int, memory_mb: int, disk_mb: int) -> None:
@@ -63,10 +63,10 @@ def check_ports(region: LocalRegion, manifests: Sequence[Manifest]) -> None:
         )
     own = _listened_to(region)
     for port in _ports(region, manifests):
-        if port in own or not _is_taken(port):
+        if port in own or not is_taken(port):
             continue
         # A program of the lab's own may have come up, or ended, since it was asked.
-        if port not in _listened_to(region) and _is_taken(port):
+        if port not in _listened_to(region) and is_taken(port):
             raise WrongUseError(
                 f"{region.name}: port {port} is in use by another program; end it, or choose another first port "
                 "for the lab: LAB_PORT_BASE=29000 (or platform_local_port_base for this region)"
@@ -81,17 +81,6 @@ def _listened_to(region: LocalRegion) -> set[int]:
         for connection in _connections(process)
         if connection.status == psutil.CONN_LISTEN
     }
-
-
-def _is_taken(port: int) -> bool:
-    with socket.socket() as probe:
-        # Connections of an earlier lab that are still being forgotten do not count.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return True
-    return False
 
 
 def _ports(region: LocalRegion, manifests: Sequence[Manifest]) -> list[int]:
