@@ -10,13 +10,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, OffsetSpec, TopicPartition
-from kafka.admin import (
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ResourcePattern,
-    ResourceType,
-)
 from kafka.errors import GroupIdNotFoundError, KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
@@ -24,7 +17,7 @@ from loosehanger.errors import LabError
 from loosehanger.ledger import RUN
 from loosehanger.waiting import wait_for
 
-from .acls import EVERY_RULE, AclRule, read_rules
+from .acls import AclRule, NeededRight, read_rules
 from .connect import Rest, parts
 from .connection import Connection
 from .kafka_client import explain
@@ -131,18 +124,9 @@ class Looker:
 
     def writers(self, topics: Iterable[str]) -> list[str]:
         """The users that have the right to write any of these topics, in alphabetical order."""
-        with self._reaching():
-            rules, _ = self._client.describe_acls(EVERY_RULE)
-        names = list(topics)
-        return sorted(
-            {
-                str(rule.principal).removeprefix("User:")
-                for rule in rules
-                if rule.permission_type is ACLPermissionType.ALLOW
-                and rule.operation in (ACLOperation.WRITE, ACLOperation.ALL)
-                and _covers(rule.resource_pattern, names)
-            }
-        )
+        needed = [NeededRight("TOPIC", topic, "WRITE") for topic in topics]
+        users = {rule: rule.principal.removeprefix("User:") for rule in self.rules() if rule.allows}
+        return sorted({user for rule, user in users.items() if any(rule.covers(user, right) for right in needed)})
 
     def written(self, starts: Mapping[TopicPartition, int]) -> dict[str, int]:
         """How many records there are behind offsets, by who wrote them, as far as the records tell."""
@@ -200,15 +184,6 @@ class Looker:
             yield
         except (KafkaError, OSError) as error:
             raise LabError(f"{self._region}: the cluster {explain(error, self._connection.username)}") from error
-
-
-def _covers(pattern: ResourcePattern, topics: Iterable[str]) -> bool:
-    """Whether a rule is about any of these topics."""
-    if pattern.resource_type is not ResourceType.TOPIC:
-        return False
-    if pattern.pattern_type is ACLResourcePatternType.PREFIXED:
-        return any(topic.startswith(pattern.resource_name) for topic in topics)
-    return pattern.resource_name == "*" or pattern.resource_name in topics
 
 
 def connector_states(rest: Rest, connector: str) -> list[str]:

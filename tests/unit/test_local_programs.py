@@ -175,13 +175,18 @@ class Answers:
         return [f"{name}: no" for name in configuration if name.startswith("producer.override.x")]
 
 
-def test_what_connect_refuses_is_known_before_anything_is_changed(
-    region: LocalRegion, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def mirror_of_the_broadcast(region: LocalRegion) -> LocalMirrorMaker:
+    """The mirror of a manifest of the kit, of which nothing runs."""
     text = (ROOT / "playbooks/03-broadcast/manifests/mm2-na.yaml").read_text()
     (manifest,) = read_manifests("file.yaml", text)
     assert isinstance(manifest.resource, KafkaMirrorMaker2)
-    mirror = LocalMirrorMaker(region, manifest.resource)
+    return LocalMirrorMaker(region, manifest.resource)
+
+
+def test_what_connect_refuses_is_known_before_anything_is_changed(
+    region: LocalRegion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = mirror_of_the_broadcast(region)
     assert mirror.objections() == [], "there is no worker yet"
     same, other = {"a": "b"}, {"a": "c", "producer.override.x": "1"}
     answers = Answers(same)
@@ -200,10 +205,7 @@ def test_what_connect_refuses_is_known_before_anything_is_changed(
 def test_what_depends_on_a_setting_of_workers_that_changes_is_not_judged_by_those_that_run(
     region: LocalRegion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (ROOT / "playbooks/03-broadcast/manifests/mm2-na.yaml").read_text()
-    (manifest,) = read_manifests("file.yaml", text)
-    assert isinstance(manifest.resource, KafkaMirrorMaker2)
-    mirror = LocalMirrorMaker(region, manifest.resource)
+    mirror = mirror_of_the_broadcast(region)
     mirror.folder.mkdir(parents=True)
     (mirror.folder / "worker-0.properties").write_text("exactly.once.source.support=disabled\n")
     answers = Answers({})

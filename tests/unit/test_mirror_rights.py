@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loosehanger.clients.acls import AclRule, NeededRight, missing
+from loosehanger.clients.positions import Looker
 from loosehanger.model.mirror import Mirror
 from loosehanger.model.mirror_rights import at_source, at_target, judged_topics, of_workers, told, user_of
 from loosehanger.model.resources import as_text
@@ -108,3 +109,21 @@ def test_a_right_that_was_never_given_is_not_missed() -> None:
 )
 def test_the_user_of_a_connector_is_in_its_configuration(jaas: str, user: str) -> None:
     assert user_of({"source.cluster.sasl.jaas.config": jaas}, "source") == user
+
+
+def test_writers_are_all_who_may_write_any_of_the_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = [
+        AclRule("User:plain", "TOPIC", "LH.ORDERS", False, "WRITE", True),
+        AclRule("User:prefix", "TOPIC", "LH.", True, "ALL", True),
+        AclRule("User:every", "TOPIC", "*", False, "WRITE", True),
+        AclRule("User:*", "TOPIC", "LH.STOCK", False, "WRITE", True),
+        AclRule("User:other", "TOPIC", "LH.ORDERS.MORE", False, "WRITE", True),
+        AclRule("User:reader", "TOPIC", "LH.ORDERS", False, "READ", True),
+        AclRule("User:alter", "TOPIC", "LH.ORDERS", False, "ALTER", True),
+        AclRule("User:group", "GROUP", "LH.ORDERS", False, "ALL", True),
+        AclRule("User:denied", "TOPIC", "LH.ORDERS", False, "WRITE", False),
+    ]
+    monkeypatch.setattr(Looker, "rules", lambda _: rules)
+    looker = Looker.__new__(Looker)  # without a cluster, which is asked for its rules only
+    assert looker.writers(iter(["LH.ORDERS", "LH.STOCK"])) == ["*", "every", "plain", "prefix"]
+    assert looker.writers(["PAYMENTS"]) == ["every"]

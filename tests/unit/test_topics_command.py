@@ -95,14 +95,21 @@ def test_a_topic_gets_more_partitions_like_a_setting(admin: Admin, capsys: pytes
     assert admin.partitions == 5
 
 
+REGIONS = ("europe", "north-america", "south-america", "asia-pacific")
+
+
+def broadcast() -> Any:
+    """A lab in which three regions mirror from the first one."""
+    regions = {name: Region(name, name, {}, {"log": Path()}, ()) for name in REGIONS}
+    mirrors = tuple(route("mm2", target, "europe", target, "identity") for target in REGIONS[1:])
+    return SimpleNamespace(mirrors=mirrors, region=regions.__getitem__)
+
+
 def test_copies_are_waited_for_at_once_so_that_each_has_its_own_time(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first mirror is slow: the second one's time is not the first one's."""
-    names = ("europe", "north-america", "south-america", "asia-pacific")
-    regions = {name: Region(name, name, {}, {"log": Path()}, ()) for name in names}
-    mirrors = tuple(route("mm2", target, "europe", target, "identity") for target in names[1:])
-    lab: Any = SimpleNamespace(mirrors=mirrors, region=regions.__getitem__)
+    lab = broadcast()
     clock = [0.0]
     follows = {"north-america": 9.0, "south-america": 2.0, "asia-pacific": 0.0}
 
@@ -117,7 +124,7 @@ def test_copies_are_waited_for_at_once_so_that_each_has_its_own_time(
     monkeypatch.setattr(topics, "time", passing)
     topics.run(lab, topics.parse(["set", "europe", "LH.ORDERS", "retention.ms=5"]))
     _, *lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == list(names[1:])
+    assert [line.split(":")[0] for line in lines] == list(REGIONS[1:])
     north, south, asia = (float(line.split("after ")[1].removesuffix(" s")) for line in lines)
     assert asia < 1 < 2 <= south < 4 < 9 <= north < 11
 
@@ -125,10 +132,7 @@ def test_copies_are_waited_for_at_once_so_that_each_has_its_own_time(
 def test_a_copy_that_does_not_follow_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = ("europe", "north-america", "south-america", "asia-pacific")
-    regions = {name: Region(name, name, {}, {"log": Path()}, ()) for name in names}
-    mirrors = tuple(route("mm2", target, "europe", target, "identity") for target in names[1:])
-    lab: Any = SimpleNamespace(mirrors=mirrors, region=regions.__getitem__)
+    lab = broadcast()
     clock = [0.0]
 
     def describe(region: Region) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 
 from kafka.admin import (
     ACL,
-    ACLFilter,
     ACLOperation,
     ACLPermissionType,
     ACLResourcePatternType,
@@ -18,7 +17,6 @@ from kafka.admin import (
     ConfigResourceType,
     KafkaAdminClient,
     ResourcePattern,
-    ResourcePatternFilter,
     ResourceType,
     ScramMechanism,
     UserScramCredentialDeletion,
@@ -26,6 +24,7 @@ from kafka.admin import (
 )
 from kafka.errors import KafkaError
 
+from loosehanger.clients.acls import EVERY_RULE
 from loosehanger.clients.kafka_client import alter_topic
 from loosehanger.clients.properties import SCRAM_LOGIN_MODULE, LoginModule, format_jaas
 from loosehanger.errors import LabError, WrongUseError
@@ -259,15 +258,8 @@ def _principal(user: str) -> str:
 
 
 def _rules_of_users(admin: KafkaAdminClient) -> dict[str, set[Rule]]:
-    everything = ACLFilter(
-        principal=None,
-        host=None,
-        operation=ACLOperation.ANY,
-        permission_type=ACLPermissionType.ANY,
-        resource_pattern=ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY),
-    )
     rules: dict[str, set[Rule]] = {}
-    for acl in admin.describe_acls(everything)[0]:
+    for acl in admin.describe_acls(EVERY_RULE)[0]:
         pattern = acl.resource_pattern
         rules.setdefault(acl.principal, set()).add(
             (
