@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from loosehanger.clients.links import ask, relay_folders
+from loosehanger.errors import LabError
 from loosehanger.model.link_settings import OneWay
 from loosehanger.model.topology import Topology
 from loosehanger.paths import ROOT
@@ -22,6 +24,7 @@ from ..topologies import documents, kafka, program, resource
 
 A, B = "region-a", "region-b"
 PEERS = {A: 23100, B: 23200}
+READY_S = 120.0
 NODES = {"replicas": 1}
 TOPOLOGY = Topology(
     documents(
@@ -70,14 +73,14 @@ def answers(region: LocalRegion) -> bool:
 
 def test_a_relay_is_started_once_and_lives_as_long_as_it_should(region: LocalRegion) -> None:
     start = {(A, B): OneWay(delay=0.05)}
-    assert apply_links(region, TOPOLOGY, start) == [f"Link/{A}-{B}"]
+    assert apply_links(region, TOPOLOGY, start, READY_S) == [f"Link/{A}-{B}"]
     first = relay(region)
     until(lambda: answers(region))
     told = ask(relay_folders(region.home)[A, B])
     assert [(way["from"], way["to"], way["delay"]) for way in told["directions"]] == [(A, B, 0.05), (B, A, 0)]
     listening = {c.laddr.port for c in first.net_connections() if c.status == psutil.CONN_LISTEN}
     assert listening == {PEERS[A] + 72, PEERS[B] + 72}
-    assert apply_links(region, TOPOLOGY, start) == []
+    assert apply_links(region, TOPOLOGY, start, READY_S) == []
 
     first.kill()
     until(lambda: relay(region).pid != first.pid and answers(region))
@@ -87,7 +90,7 @@ def test_a_relay_is_started_once_and_lives_as_long_as_it_should(region: LocalReg
     assert processes.kill_everything(region)
     assert [process.pid for process in processes.marked_processes(region)] == [second.pid]
     assert answers(region)
-    apply_links(region, TOPOLOGY, start)
+    apply_links(region, TOPOLOGY, start, READY_S)
     until(lambda: relay(region).pid != second.pid and answers(region))
 
     assert delete_region(region, 20)
@@ -96,9 +99,19 @@ def test_a_relay_is_started_once_and_lives_as_long_as_it_should(region: LocalReg
 
 
 def test_where_nothing_crosses_any_longer_there_is_no_relay(region: LocalRegion) -> None:
-    apply_links(region, TOPOLOGY, {})
+    apply_links(region, TOPOLOGY, {}, READY_S)
     relay(region)
     alone = Topology(documents(kafka(A), program(A, A)))
-    assert apply_links(region, alone, {}) == [f"Link/{A}-{B}"]
+    assert apply_links(region, alone, {}, READY_S) == [f"Link/{A}-{B}"]
     assert not [p for p in processes.marked_processes(region) if processes.RELAY_MODULE in p.cmdline()]
     assert relay_folders(region.home) == {}
+
+
+def test_a_relay_whose_port_another_program_has_is_not_ready(region: LocalRegion) -> None:
+    port = PEERS[B] + 72
+    with socket.create_server(("127.0.0.1", port)):
+        with pytest.raises(LabError, match=rf"^{A}: the link with {B}: not within 5 seconds: .*{port}") as failed:
+            apply_links(region, TOPOLOGY, {}, 5)
+        assert f"link-{B}.log" in str(failed.value)
+    apply_links(region, TOPOLOGY, {}, READY_S)
+    assert answers(region), "and it is, once the port is free"

@@ -45,7 +45,7 @@ def carry_out(region: LocalRegion, plan: Plan, part: Part, *, ready_seconds: flo
     if not dry_run:
         # Nothing may bring a region back to life that is dead.
         if part is Part.CLUSTERS and not plan.lost and (wanted or is_supervised(region)):
-            outcome.changed += apply_links(region, plan.topology, plan.links)
+            outcome.changed += apply_links(region, plan.topology, plan.links, ready_seconds)
         documents = plan.carried_out(part, recorded_documents(region.home, region.name))
         if record(region, documents, plan.topology) and not outcome.changed:
             outcome.changed.append(f"the record of {region.name}")

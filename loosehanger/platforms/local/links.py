@@ -13,15 +13,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from loosehanger.clients.links import ROUTES
+from loosehanger.clients.links import ROUTES, ask
 from loosehanger.files import remove_folder, write_file
 from loosehanger.model.applications import prover_region
 from loosehanger.model.link_settings import OneWay
 from loosehanger.model.scenario import MIRROR
 from loosehanger.model.topology import Topology
+from loosehanger.waiting import wait_for
 
 from . import processes
-from .processes import Process
+from .processes import Process, tail
 from .region import LocalRegion
 from .relay import Route
 
@@ -65,6 +66,21 @@ class Link:
         )
         return processes.run(self.region, process)
 
+    def wait_ready(self, bound: float) -> None:
+        """Waits until the relay answers: only then does it listen for clients.
+
+        Raises:
+            LabError: not within ``bound`` seconds; the message has the end of its log.
+        """
+        wait_for(self._not_ready, bound, f"{self.region.name}: the link with {self.other.name}")
+
+    def _not_ready(self) -> str | None:
+        try:
+            ask(self.folder)
+        except OSError:
+            return f"its relay does not answer; its log says: {tail(self.region.logs / f'{self.process_name}.log')}"
+        return None
+
     def delete(self) -> None:
         """Ends the relay, and forgets what was set."""
         processes.remove(self.region, [self.process_name])
@@ -86,13 +102,19 @@ def links_of(region: LocalRegion, topology: Topology) -> list[Link]:
     return [Link(region, region.peer(name)) for name in later if {region.name, name} in crossings]
 
 
-def apply_links(region: LocalRegion, topology: Topology, start: Mapping[tuple[str, str], OneWay]) -> list[str]:
-    """Has a region's relays running; returns the names of the links that this changed.
+def apply_links(
+    region: LocalRegion, topology: Topology, start: Mapping[tuple[str, str], OneWay], ready_seconds: float
+) -> list[str]:
+    """Has a region's relays running and ready; returns the names of the links that this changed.
 
     Args:
         region: whose relays.
         topology: all regions, as they shall be.
         start: what each direction begins with, by the regions that bytes flow from and to.
+        ready_seconds: how long a relay may take to get ready.
+
+    Raises:
+        LabError: a relay does not get ready.
     """
     wanted = links_of(region, topology)
     changed = [link.other.name for link in wanted if link.apply(topology, start)]
@@ -101,6 +123,8 @@ def apply_links(region: LocalRegion, topology: Topology, start: Mapping[tuple[st
         if folder not in kept:
             Link(region, region.peer(folder.name)).delete()
             changed.append(folder.name)
+    for link in wanted:
+        link.wait_ready(ready_seconds)
     return [f"Link/{region.name}-{name}" for name in changed]
 
 
