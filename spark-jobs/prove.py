@@ -76,7 +76,7 @@ def main() -> int:
     try:
         proof = Proof(
             lab,
-            _start_spark,
+            partial(_start_spark, silent_s=options.timeout),
             options.timeout,
             options.examples,
             _report,
@@ -109,8 +109,8 @@ def main() -> int:
     return int(code if written or code != ExitCode.DONE else ExitCode.INCONCLUSIVE)
 
 
-def _start_spark(records: int | None) -> SparkSession:
-    return start_session("prove", records=records)
+def _start_spark(records: int | None, silent_s: float | None = None) -> SparkSession:
+    return start_session("prove", records=records, silent_s=silent_s)
 
 
 def _write_files(options: argparse.Namespace, document: dict[str, Any], lab: Lab) -> bool:

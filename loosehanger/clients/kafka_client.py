@@ -561,7 +561,9 @@ def _of_one_partition(position: Callable[..., int | None]) -> Callable[..., int 
         known = None if state is None or state.awaiting_validation else state.position
         if known is not None:
             return int(known.offset)
-        found = position(self, partition, timeout_ms)
+        # Without a timeout, the library waits for an answer that may never come.
+        bound = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
+        found = position(self, partition, bound)
         if found is None and timeout_ms is None:
             raise KafkaTimeoutError(f"the position in {partition.topic}-{partition.partition} did not become known")
         return found

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from loosehanger.clients.connection import Connection
 from pipeline.fetching import fetch_few, frame_of, takes_files
 from pipeline.records import RECORD_SCHEMA
+from pipeline.session import SILENT_S
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 """First offset and end (exclusive) of each partition."""
@@ -32,6 +33,30 @@ TUNING = {
     "kafkaConsumer.pollTimeoutMs": "30000",
 }
 """How Spark's connector reads."""
+_LONGEST_S, _SHORTEST_S = 30.0, 10.0
+"""A healthy broker on a busy machine may take some seconds to answer."""
+
+
+def _bounds(spark: SparkSession) -> dict[str, str]:
+    """Bounds the wait for a broker that falls silent; none where the session has no bound.
+
+    A consumer waits for records first, and then for the partition's offsets: each may take half of the bound. Each
+    fetch that arrives starts both waits again, so a large topic on a healthy broker is read for as long as it takes.
+    """
+    bound_s = spark.conf.get(SILENT_S, None)
+    if bound_s is None:
+        return {}
+    wait_s = min(max(float(bound_s) / 2, _SHORTEST_S), _LONGEST_S)
+    patience_ms = str(round(wait_s * 1000))
+    # A fetch must arrive within the wait. A slow link carries less in a shorter one.
+    fetch = int(TUNING["kafka.max.partition.fetch.bytes"]) * wait_s / _LONGEST_S
+    return {
+        "kafkaConsumer.pollTimeoutMs": patience_ms,
+        "kafka.default.api.timeout.ms": patience_ms,
+        # Kafka's admin client refuses a request timeout above the one for a whole call.
+        "kafka.request.timeout.ms": patience_ms,
+        "kafka.max.partition.fetch.bytes": str(round(fetch)),
+    }
 
 
 def read_records(
@@ -65,7 +90,7 @@ def read_records(
     return (
         spark.read.format("kafka")
         .options(**{f"kafka.{name}": value for name, value in connection.java().items()})
-        .options(**TUNING | options | ({"kafka.group.id": consumers} if consumers else {}))
+        .options(**TUNING | _bounds(spark) | options | ({"kafka.group.id": consumers} if consumers else {}))
         .option("kafka.isolation.level", "read_committed")
         .option("assign", _by_topic({partition: partition.partition for partition in wanted}))
         .option("startingOffsets", _by_partition({partition: start for partition, (start, _) in wanted.items()}))

@@ -40,6 +40,8 @@ _MUCH_JAVA = "-XX:+UseParallelGC"
 _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Expressions are evaluated as they are, without classes made for them: the same results, begun sooner."""
+SILENT_S = "spark.loosehanger.silentSeconds"
+"""The session's setting for how long its Kafka consumers may wait for a broker that falls silent."""
 ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 """What a Spark action raises when records cannot be read."""
 _PATIENCE_S = 300.0
@@ -58,7 +60,12 @@ _stopped_for = ""
 
 
 def start_session(
-    name: str, patience_s: float = _PATIENCE_S, *, in_order: bool = False, records: int | None = None
+    name: str,
+    patience_s: float = _PATIENCE_S,
+    *,
+    in_order: bool = False,
+    records: int | None = None,
+    silent_s: float | None = None,
 ) -> SparkSession:
     """The session; everything about it is up to whoever submits the job, except that its time is UTC.
 
@@ -69,6 +76,8 @@ def start_session(
             whole group of processes. Otherwise the Java machine takes the signal as well, and is gone first.
         records: how many there are to read: with few, Java begins quicker, and never gets as quick. None where nobody
             knows, and for a job that goes on and on.
+        silent_s: how long a consumer may wait for a broker that falls silent, in seconds. Below 20 it counts as 20, and
+            above 60 as 60. None for what the consumers do by default.
 
     Raises:
         SparkEndedError: the Java machine does not start, or a cluster refuses or ends the application.
@@ -86,6 +95,8 @@ def start_session(
         spark = SparkSession.builder.appName(name).getOrCreate()
         scratch.delete_with(spark)
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+        if silent_s is not None:
+            spark.conf.set(SILENT_S, str(silent_s))
     except _START_ERRORS as error:
         raise SparkEndedError(f"Spark did not start: {_log.ended() or cause(error)}; {_log.place()}") from error
     if not (spark.sparkContext.master or "").startswith("local"):

@@ -29,6 +29,7 @@ from kafka.errors import (
     SaslAuthenticationFailedError,
     UnsupportedCodecError,
 )
+from kafka.future import Future
 from kafka.net.connection import KafkaConnection as KafkaBrokerConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
@@ -361,6 +362,20 @@ def test_a_position_costs_the_same_whatever_else_is_assigned(consumer: Any, monk
     monkeypatch.setattr(consumer._fetcher, "maybe_validate_positions", lambda: surveys.append(None))
     assert [consumer.position(place) for place in places] == list(range(2100))
     assert not surveys
+
+
+def test_a_position_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = KafkaConsumer(
+        **NOWHERE.kafka_python(), api_version=(4, 0), request_timeout_ms=200, fetch_max_wait_ms=100, group_id=None
+    )
+    # Its leader has changed, and the new one does not say whether the position is still valid.
+    monkeypatch.setattr(consumer._fetcher, "validate_offsets_if_needed", lambda **_: Future())
+    try:
+        consumer.assign([TOPIC])
+        with pytest.raises(KafkaTimeoutError, match=r"position in LH\.ORDERS-1 did not become known"):
+            consumer.position(TOPIC)
+    finally:
+        consumer.close(autocommit=False)
 
 
 def test_the_topics_are_not_waited_for_without_end() -> None:

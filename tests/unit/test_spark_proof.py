@@ -607,6 +607,18 @@ class TestMain:
             assert document["verdict"] == "inconclusive"
             assert document["reasons"] == [f"the proof broke off: {said}"]
 
+    def test_the_timeout_bounds_what_spark_waits_for_a_silent_broker(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        started: list[Any] = []
+
+        def start(*_: Any, **named: Any) -> Any:
+            started.append(named["silent_s"])
+            return SPARK
+
+        monkeypatch.setattr(prove, "start_session", start)
+        monkeypatch.setattr(sys, "argv", ["prove", "--json", "--timeout", "7"])
+        prove.main()
+        assert started == [7]
+
     def test_wrong_use_stays_wrong_use(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def wrong(*_: Any) -> Any:
             raise WrongUseError("no list of regular expressions")
