@@ -6,8 +6,8 @@ A relay listens at a socket in a folder of its own, which only the lab's owner c
 from __future__ import annotations
 
 import json
+import os
 import socket
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,11 +95,14 @@ def ask(folder: Path, wanted: Mapping[str, Any] | None = None) -> dict[str, Any]
         WrongUseError: the change cannot be made, and nothing was changed.
         LabError: the change failed.
     """
-    # A socket's path may have about 100 characters, a checkout's may have more: so the folder gets a short name.
-    with tempfile.TemporaryDirectory(prefix="lab-") as short, socket.socket(socket.AF_UNIX) as asking:
-        (Path(short) / "r").symlink_to(folder.absolute())
+    with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(ANSWER_SECONDS)
-        asking.connect(f"{short}/r/{CONTROL}")
+        # A socket's path may have 107 bytes, and a folder's may have more: an open folder has a short name.
+        opened = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        try:
+            asking.connect(f"/proc/self/fd/{opened}/{CONTROL}")
+        finally:
+            os.close(opened)
         asking.sendall(json.dumps(wanted or {}).encode() + b"\n")
         with asking.makefile("rb") as answers:
             line = answers.readline()

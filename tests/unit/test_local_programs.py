@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from loosehanger.model.resources import KafkaMirrorMaker2
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.platforms.local.apply import apply, delete, delete_region, erase
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
-from loosehanger.platforms.local.processes import kill_everything, marked_processes, states, tail
+from loosehanger.platforms.local.processes import kill_everything, marked_processes, states, stop_everything, tail
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.services import ServiceAddresses, offer, resolve
 
@@ -87,6 +88,28 @@ def ends(code: str, *more: str) -> list[Manifest]:
     container["command"] = ["python", "-c", code]
     container["env"] += [{"name": name, "value": "127.0.0.1:1"} for name in more]
     return [*manifests(without="Deployment"), *read_manifests("file.yaml", yaml.safe_dump(document))]
+
+
+def test_the_process_manager_has_no_name_in_the_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    deep = LocalRegion(tmp_path.joinpath(*["a-deep-folder"] * 12), ROOT, "region-a", 0)
+    try:
+        apply(deep, manifests(), ready_seconds=120)
+        # What another user can recreate there, supervisord would follow when it deletes its socket.
+        bound = [one.laddr for process in marked_processes(deep) for one in process.net_connections(kind="unix")]
+        named = [path for path in bound if path]
+        assert named
+        assert not [path for path in named if path.startswith(str(temporary))]
+        assert (deep.folder / "supervisor.sock").is_socket()
+        assert [process.state for process in states(deep)] == ["RUNNING"]
+    finally:
+        stop_everything(deep, bound=60)
+    assert not (deep.folder / "supervisor.sock").exists()
+    assert not list(temporary.iterdir())
 
 
 def test_a_program_that_refuses_its_settings_is_named_with_its_last_line_at_once(region: LocalRegion) -> None:

@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +41,10 @@ RELAY_MODULE = "loosehanger.platforms.local.relay"
 """What a link's relay runs."""
 
 _SOCKET = "supervisor.sock"
+_SOCKET_OF_THE_MANAGER = f"/proc/self/cwd/{_SOCKET}"
+"""supervisord requires an absolute path, and a socket's path may have 107 bytes: so it is by way of its own working
+directory, the region's folder. A link in the temporary folder would be short as well, but supervisord deletes its
+socket when it stops, and by then another user may have recreated the link."""
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "PYTHONPYCACHEPREFIX", "TMPDIR", "TZ", "USER")
 """What programs inherit of the environment of whoever sets the lab up; there may be secrets in the rest of it."""
 
@@ -374,33 +377,27 @@ def _ensure_supervisor(region: LocalRegion) -> bool:
     stop_everything(region, bound=10)
     make_folder(region.logs)
     (region.folder / _SOCKET).unlink(missing_ok=True)
-    # supervisord makes the socket's path absolute, and a socket's path may have about 100 characters: so the region's
-    # folder gets a short name for as long as it takes to start.
-    with tempfile.TemporaryDirectory(prefix="lab-") as short:
-        (Path(short) / "r").symlink_to(region.folder)
-        _write_configuration(region, f"{short}/r/{_SOCKET}")
-        subprocess.run(
-            [sys.executable, "-P", "-W", "ignore", "-m", "supervisor.supervisord", "-c", "supervisor.conf"],
-            cwd=region.folder,
-            env={name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {MARK: str(region.folder)},
-            umask=0o077,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-            start_new_session=True,
-        )
-        log = region.logs / "supervisor.log"
-        wait_for(lambda: None if is_supervised(region) else tail(log), 20, f"{region.name}: process manager")
-    # It reads its configuration again whenever a program changes, and checks that the socket's folder is there.
-    _write_configuration(region, _SOCKET)
+    write_file(region.folder / "supervisor.conf", _configuration(region))
+    subprocess.run(
+        [sys.executable, "-P", "-W", "ignore", "-m", "supervisor.supervisord", "-c", "supervisor.conf"],
+        cwd=region.folder,
+        env={name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {MARK: str(region.folder)},
+        umask=0o077,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        start_new_session=True,
+    )
+    log = region.logs / "supervisor.log"
+    wait_for(lambda: None if is_supervised(region) else tail(log), 20, f"{region.name}: process manager")
     return True
 
 
-def _write_configuration(region: LocalRegion, socket_path: str) -> None:
+def _configuration(region: LocalRegion) -> str:
     lines = [
         "[unix_http_server]",
-        f"file={_escaped(socket_path)}",
+        f"file={_SOCKET_OF_THE_MANAGER}",
         "chmod=0600",
         "[supervisord]",
         f"logfile={_escaped(str(region.logs / 'supervisor.log'))}",
@@ -415,7 +412,7 @@ def _write_configuration(region: LocalRegion, socket_path: str) -> None:
         "files=programs/*.conf",
         "",
     ]
-    write_file(region.folder / "supervisor.conf", "\n".join(lines))
+    return "\n".join(lines)
 
 
 def _stopping(supervisor: Any, groups: Sequence[str]) -> str | None:
