@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
+KERNEL = Path("/proc/sys/net/ipv4")
 
 
 def is_taken(port: int) -> bool:
@@ -17,3 +19,32 @@ def is_taken(port: int) -> bool:
         except OSError:
             return True
     return False
+
+
+def outgoing_ports(kernel: Path = KERNEL) -> range:
+    """The ports that the kernel gives to outgoing connections; none where it does not show them.
+
+    Args:
+        kernel: the folder of its settings.
+    """
+    try:
+        first, last = map(int, (kernel / "ip_local_port_range").read_text(encoding="ascii").split())
+    except (OSError, ValueError):
+        return range(0)
+    return range(first, last + 1)
+
+
+def reserved_ports(kernel: Path = KERNEL) -> set[int]:
+    """The ports among them that the kernel never gives to an outgoing connection.
+
+    Args:
+        kernel: the folder of its settings.
+    """
+    found: set[int] = set()
+    try:
+        for part in (kernel / "ip_local_reserved_ports").read_text(encoding="ascii").strip().split(","):
+            first, _, last = part.partition("-")
+            found |= set(range(int(first), int(last or first) + 1)) if first else set()
+    except (OSError, ValueError):
+        return set()
+    return found

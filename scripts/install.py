@@ -7,6 +7,7 @@ the next run continues.
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import importlib.util
 import os
@@ -183,16 +184,22 @@ def install_uv() -> None:
 def use_index_of_pip() -> None:
     """Gives uv the package index and the certificate authorities that pip's own configuration names."""
     index = next(filter(None, map(os.environ.get, ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"))), None)
-    if index := index or pip_configuration("global.index-url"):
+    if index := index or pip_configuration("index-url"):
         os.environ["UV_DEFAULT_INDEX"] = index
-    if not os.environ.get("SSL_CERT_FILE") and (authorities := pip_configuration("global.cert")):
+    if not os.environ.get("SSL_CERT_FILE") and (authorities := pip_configuration("cert")):
         os.environ["SSL_CERT_FILE"] = authorities
 
 
-def pip_configuration(key: str) -> str:
-    """A value of pip's configuration files, or an empty text."""
-    command = [str(UV / "bin/python"), "-P", "-m", "pip", "config", "get", key]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+def pip_configuration(option: str) -> str:
+    """What ``pip install`` takes an option from: pip's variables and all its configuration files; or an empty text."""
+    # Of several files, "pip config get" reads one.
+    command = [str(UV / "bin/python"), "-P", "-m", "pip", "config", "list"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    values = dict(line.split("=", 1) for line in listed.splitlines() if "=" in line)
+    for section in (":env:", "install", "global"):
+        with suppress(KeyError, ValueError, SyntaxError):
+            return str(ast.literal_eval(values[f"{section}.{option}"]))
+    return ""
 
 
 def install_environment(lock: Path) -> None:

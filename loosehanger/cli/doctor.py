@@ -14,10 +14,10 @@ from pathlib import Path
 from loosehanger.errors import ExitCode
 from loosehanger.model.progress import Progress
 from loosehanger.paths import ROOT, lab_home
-from loosehanger.ports import is_taken
+from loosehanger.ports import KERNEL, is_taken, outgoing_ports, reserved_ports
 
 from .cleaning import MADE
-from .port_base import ENVIRONMENT, read_port_base, region_ports
+from .port_base import ENVIRONMENT, LOWEST, read_port_base, region_ports
 
 GB = 1_000_000_000
 MEMORY_BYTES = 4 * GB
@@ -25,6 +25,8 @@ MEMORY_BYTES = 4 * GB
 DISK_BYTES = 4 * GB
 """What is installed takes 2.5 GB, a lab in use 1 GB."""
 LAB_BYTES = GB
+GAP = 1000
+"""A port base is so far below ports that no region comes near."""
 _NAMED = 5
 """So many ports a message names."""
 _NETWORK_S = 90
@@ -38,17 +40,18 @@ class Check:
     found: str
     remedy: str = ""
     """What to do; empty where all is well."""
+    only_warns: bool = False
+    """Whether a lab may run all the same."""
 
     @property
     def line(self) -> str:
         """The check in a line."""
-        return f"{'PROBLEM' if self.remedy else 'ok':<9}{self.what:<12}{self.found}" + (
-            f"; {self.remedy}" if self.remedy else ""
-        )
+        verdict = ("warning" if self.only_warns else "PROBLEM") if self.remedy else "ok"
+        return f"{verdict:<9}{self.what:<12}{self.found}" + (f"; {self.remedy}" if self.remedy else "")
 
 
 def examine(progress: Progress | None, environment: Mapping[str, str] = os.environ) -> int:
-    """Prints each check of the machine; returns ``FAILED`` if one of them has a remedy.
+    """Prints each check of the machine; returns ``FAILED`` if one of them is a problem.
 
     Args:
         progress: what is set up; None for nothing.
@@ -60,7 +63,7 @@ def examine(progress: Progress | None, environment: Mapping[str, str] = os.envir
     checks = list(machine(progress, environment))
     for check in checks:
         print(check.line)
-    return ExitCode.FAILED if any(check.remedy for check in checks) else ExitCode.DONE
+    return ExitCode.FAILED if any(check.remedy and not check.only_warns for check in checks) else ExitCode.DONE
 
 
 def machine(progress: Progress | None, environment: Mapping[str, str]) -> Iterator[Check]:
@@ -104,16 +107,26 @@ def disk(home: Path, *, installed: bool) -> Check:
     return Check("disk", f"{free / GB:.1f} GB free at {folder}", remedy * (free < needed))
 
 
-def ports(base: int | None) -> Check:
-    """Whether the ports of the regions are free.
+def ports(base: int | None, kernel: Path = KERNEL) -> Check:
+    """Whether the ports of the regions are free, and remain so: an outgoing connection may take one of the kernel's.
 
     Args:
         base: the number that they follow; None for the inventory's own.
+        kernel: the folder of its settings.
     """
     wanted = region_ports(base)
     taken = [port for port in wanted if is_taken(port)]
     if not taken:
-        return Check("ports", f"{wanted[0]} to {wanted[-1]} are free")
+        found = f"{wanted[0]} to {wanted[-1]} are free"
+        given = outgoing_ports(kernel)
+        if not {*wanted} & {*given} - reserved_ports(kernel):
+            return Check("ports", found)
+        own = f"net.ipv4.ip_local_reserved_ports={wanted[0]}-{wanted[-1]}"
+        found += f", but outgoing connections may take {given[0]} to {given[-1]} (net.ipv4.ip_local_port_range)"
+        remedy = f"set {ENVIRONMENT} to a number below {given[0] - GAP}, or reserve the ports: sysctl -w {own}"
+        if given[0] - GAP <= LOWEST:
+            remedy = f"reserve the ports: sysctl -w {own}, or set {ENVIRONMENT} to a number outside that range"
+        return Check("ports", found, remedy, only_warns=True)
     some = ", ".join(map(str, taken[:_NAMED])) + (f" and {len(taken) - _NAMED} more" if len(taken) > _NAMED else "")
     return Check("ports", f"in use: {some}", f"set {ENVIRONMENT} to another number, such as 29000")
 

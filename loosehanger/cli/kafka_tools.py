@@ -49,6 +49,7 @@ def run(lab: Lab, region: str, user: str, tool: str, arguments: Sequence[str]) -
         options=JvmOptions(),
         heap=_HEAP,
         system={"log4j2.level": "ERROR"},
+        temporary=folder if (folder := lab_home() / "regions" / region / "tmp").is_dir() else None,
     )
     sys.stdout.flush()
     try:

@@ -60,6 +60,8 @@ def run_playbook(
             "ANSIBLE_HOME": str(home / "ansible"),
             # Ansible refuses to start where the locale is not UTF-8.
             "LC_ALL": "C.UTF-8",
+            # Its workers leave the keys that they sign in to a Kubernetes cluster with, and what they know of it.
+            "TMPDIR": folder,
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         }
         command = [sys.executable, "-P", "-m", "ansible", "playbook", str(ROOT / playbook), *arguments]

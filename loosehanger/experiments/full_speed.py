@@ -59,6 +59,7 @@ def produce(ground: Ground, topic: str, payload: Path, records: int, codec: str 
         options=JvmOptions(),
         heap="256m",
         system={"log4j2.level": "ERROR"},
+        temporary=payload.parent,
     )
     try:
         done = subprocess.run(

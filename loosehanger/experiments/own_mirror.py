@@ -127,6 +127,7 @@ class OwnMirror:
             options=JvmOptions(),
             heap=_HEAP,
             system={"log4j2.level": "ERROR"},
+            temporary=Path(self._folder.name),
         )
         self._log = log
         with log.open("wb") as output:

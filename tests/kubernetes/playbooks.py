@@ -32,6 +32,7 @@ def run_playbook(
             "ANSIBLE_HOME": str(folder / "ansible"),
             "LAB_HOME": str(folder / "lab"),
             "LC_ALL": "C.UTF-8",
+            "TMPDIR": str(folder),
             "PATH": f"{lab_home()}/venv/bin{os.pathsep}{os.environ['PATH']}",
         },
         capture_output=True,

@@ -143,7 +143,12 @@ def java(*arguments: str, log: Path, stdin: int = subprocess.DEVNULL) -> subproc
     jars = sorted((lab_home() / "jars" / "kafka").resolve().glob("*.jar"))
     with log.open("wb") as output:
         return subprocess.Popen(
-            [str(lab_home() / "java" / "bin" / "java"), f"-Xmx{_HEAP}", "-Dlog4j2.level=WARN", *arguments],
+            [
+                *(str(lab_home() / "java" / "bin" / "java"), f"-Xmx{_HEAP}", "-Dlog4j2.level=WARN"),
+                # Killed, it would leave the native libraries that it unpacks in /tmp.
+                *("-XX:-UsePerfData", f"-Djava.io.tmpdir={log.parent}"),
+                *arguments,
+            ],
             env={**os.environ, "CLASSPATH": os.pathsep.join(map(str, jars))},
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -236,6 +236,31 @@ def test_one_variable_names_the_certificate_authorities_for_all(
         install.prepare_environment_variables()
 
 
+def test_pips_files_and_variables_count_as_they_do_for_pip(
+    install: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_", "XDG_CONFIG_"))]:
+        monkeypatch.delenv(name)
+    for name in ("UV_DEFAULT_INDEX", "SSL_CERT_FILE"):
+        monkeypatch.setenv(name, "")  # so that it is put back afterwards
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(install, "UV", tmp_path / "uv")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "uv"], check=True)
+    # "pip config get" looks at this one alone, once it is there.
+    (tmp_path / "uv/pip.conf").write_text("[global]\ntimeout = 9\n", encoding="utf-8")
+    user = tmp_path / ".config/pip/pip.conf"
+    user.parent.mkdir(parents=True)
+    user.write_text("[global]\nindex-url = https://user.example/?a='b'\ncert = /ca.pem\n", encoding="utf-8")
+    install.use_index_of_pip()
+    assert os.environ["UV_DEFAULT_INDEX"] == "https://user.example/?a='b'"
+    assert os.environ["SSL_CERT_FILE"] == "/ca.pem"
+
+    user.write_text("[global]\nindex-url = https://all.example/\n[install]\nindex-url = https://one.example/\n")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "")
+    install.use_index_of_pip()
+    assert os.environ["UV_DEFAULT_INDEX"] == "https://one.example/"
+
+
 def test_spark_gets_a_java_that_starts(install: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install, "VENV", Path(sys.prefix))
     for _ in range(2):  # the second time it replaces the first

@@ -67,6 +67,37 @@ def test_a_port_in_use_is_named(port: int) -> None:
     assert "LAB_PORT_BASE" in found.remedy
 
 
+@pytest.mark.parametrize(
+    ("given", "reserved", "remedy"),
+    [
+        ("32768\t60999", "", None),
+        ("19250\t60999", "", "set LAB_PORT_BASE to a number below 18250, or reserve the ports: sysctl -w "),
+        ("1024\t65535", "8080,9000-9100", "reserve the ports: sysctl -w net.ipv4.ip_local_reserved_ports=19100-19499"),
+        ("1024\t65535", "8080,19000-20000", None),
+        ("", "", None),
+    ],
+)
+def test_ports_that_an_outgoing_connection_may_take_are_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, reserved: str, remedy: str | None
+) -> None:
+    monkeypatch.setattr(doctor, "is_taken", lambda _: False)
+    (tmp_path / "ip_local_port_range").write_text(f"{given}\n", encoding="ascii")
+    (tmp_path / "ip_local_reserved_ports").write_text(f"{reserved}\n", encoding="ascii")
+    found = doctor.ports(None, tmp_path)
+    assert found.line.startswith("ok       ports " if remedy is None else "warning  ports ")
+    if remedy:
+        assert remedy in found.remedy
+        assert "LAB_PORT_BASE" in found.remedy
+        assert "outgoing connections may take {} to {}".format(*given.split()) in found.found
+
+
+def test_a_warning_is_not_a_failure(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert home.exists()
+    warning = doctor.Check("ports", "at risk", "move them", only_warns=True)
+    monkeypatch.setattr(doctor, "machine", lambda *_: iter([warning]))
+    assert doctor.examine(None, {}) == ExitCode.DONE
+
+
 def test_the_ports_are_those_of_the_local_inventory() -> None:
     folder = ROOT / "inventories" / "local"
     variables = yaml.safe_load((folder / "group_vars" / "all.yaml").read_text(encoding="utf-8"))

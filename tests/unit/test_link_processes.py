@@ -110,8 +110,8 @@ def test_where_nothing_crosses_any_longer_there_is_no_relay(region: LocalRegion)
 def test_a_relay_whose_port_another_program_has_is_not_ready(region: LocalRegion) -> None:
     port = PEERS[B] + 72
     with socket.create_server(("127.0.0.1", port)):
-        with pytest.raises(LabError, match=rf"^{A}: the link with {B}: not within 5 seconds: .*{port}") as failed:
-            apply_links(region, TOPOLOGY, {}, 5)
+        with pytest.raises(LabError, match=rf"^{A}: the link with {B}: not within 20 seconds: .*{port}") as failed:
+            apply_links(region, TOPOLOGY, {}, 20)
         assert f"link-{B}.log" in str(failed.value)
     apply_links(region, TOPOLOGY, {}, READY_S)
     assert answers(region), "and it is, once the port is free"

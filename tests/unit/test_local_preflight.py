@@ -40,6 +40,16 @@ def test_a_port_of_another_program_is_refused(
         look(monkeypatch, tmp_path, list, list)
 
 
+def test_a_port_that_an_outgoing_connection_has_is_refused(
+    server: socket.socket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with socket.create_connection(server.getsockname()) as client:
+        port = client.getsockname()[1]
+        monkeypatch.setattr(preflight, "_ports", lambda *_: [port])
+        with pytest.raises(WrongUseError, match=f"europe: port {port} is in use by another program"):
+            look(monkeypatch, tmp_path, list, list)
+
+
 def test_a_program_of_the_labs_own_may_come_up_or_end_meanwhile(
     server: socket.socket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -13,9 +13,10 @@ import yaml
 
 from loosehanger.errors import LabError
 from loosehanger.model.manifests import Manifest, read_manifests
-from loosehanger.model.resources import KafkaMirrorMaker2
+from loosehanger.model.resources import JvmOptions, KafkaMirrorMaker2
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.platforms.local.apply import apply, delete, delete_region, erase
+from loosehanger.platforms.local.java import Java
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.processes import kill_everything, marked_processes, states, stop_everything, tail
 from loosehanger.platforms.local.region import LocalRegion
@@ -44,9 +45,10 @@ spec:
             - python
             - -c
             - >-
-              import os, sys, time;
+              import os, sys, tempfile, time;
               open(sys.argv[1] + '/home', 'w').write(os.environ['LAB_HOME']);
               open(os.environ['NOTES'] + '/note', 'a').write('x');
+              open(sys.argv[1] + '/temporary', 'w').write(tempfile.mkstemp()[1]);
               time.sleep(600)
             - /var/lib/notes
           env: [{name: NOTES, value: /var/lib/notes}]
@@ -73,6 +75,11 @@ def test_what_a_program_writes_into_its_claim_outlives_it(region: LocalRegion) -
     # What is installed is where the lab says, and not where the program would look for it.
     assert note.with_name("home").read_text() == str(lab_home())
     assert note.parent.stat().st_mode & 0o777 == 0o700
+    # A program that is killed leaves its temporary files: they go with the region.
+    temporary = Path(note.with_name("temporary").read_text())
+    assert temporary.parent == region.temporary
+    assert temporary.is_relative_to(region.folder)
+    assert region.temporary.stat().st_mode & 0o777 == 0o700
     deployment = [m for m in manifests() if m.resource.kind == "Deployment"]
     assert delete(region, deployment) == ["Deployment/writer"]
     assert note.read_text() == "x"
@@ -90,6 +97,14 @@ def ends(code: str, *more: str) -> list[Manifest]:
     return [*manifests(without="Deployment"), *read_manifests("file.yaml", yaml.safe_dump(document))]
 
 
+def test_java_leaves_nothing_in_the_machines_temporary_folder(tmp_path: Path) -> None:
+    options = JvmOptions.model_validate({"-XX": {"UsePerfData": "true"}})
+    words = Java(tmp_path).command("kafka.Kafka", options=options, heap="64m", system={}, temporary=tmp_path / "tmp")
+    assert f"-Djava.io.tmpdir={tmp_path / 'tmp'}" in words
+    # Java's counters are in /tmp wherever that is: off, unless a manifest wants them.
+    assert words.index("-XX:-UsePerfData") < words.index("-XX:+UsePerfData")
+
+
 def test_the_process_manager_has_no_name_in_the_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +115,7 @@ def test_the_process_manager_has_no_name_in_the_temporary_folder(
     try:
         apply(deep, manifests(), ready_seconds=120)
         # What another user can recreate there, supervisord would follow when it deletes its socket.
-        bound = [one.laddr for process in marked_processes(deep) for one in process.net_connections(kind="unix")]
+        bound = [str(one.laddr) for process in marked_processes(deep) for one in process.net_connections(kind="unix")]
         named = [path for path in bound if path]
         assert named
         assert not [path for path in named if path.startswith(str(temporary))]

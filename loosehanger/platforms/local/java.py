@@ -34,7 +34,13 @@ class Java:
     """The lab's home."""
 
     def command(
-        self, main_class: str, *arguments: str, options: JvmOptions, heap: str, system: dict[str, str]
+        self,
+        main_class: str,
+        *arguments: str,
+        options: JvmOptions,
+        heap: str,
+        system: dict[str, str],
+        temporary: Path | None = None,
     ) -> list[str]:
         """The command that runs one of Kafka's programs.
 
@@ -44,6 +50,7 @@ class Java:
             options: heap and flags of the manifest.
             heap: the heap where the manifest has none, as in ``512m``.
             system: system properties.
+            temporary: the folder for its temporary files; None for the machine's own.
         """
         return [
             str(self.home / "java" / "bin" / "java"),
@@ -51,6 +58,9 @@ class Java:
             f"-XX:SharedArchiveFile={self._jars / 'kafka.jsa'}",
             *("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"),
             *_THOROUGH_LATER,
+            # Java keeps counters in /tmp, and Kafka's codecs unpack native libraries there. Killed, it leaves both.
+            "-XX:-UsePerfData",
+            *([f"-Djava.io.tmpdir={temporary}"] if temporary else []),
             *options.arguments(heap),
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.awt.headless=true",

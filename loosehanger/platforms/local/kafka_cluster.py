@@ -16,7 +16,7 @@ from pathlib import Path
 
 from loosehanger.clients.properties import SCRAM_LOGIN_MODULE, format_properties
 from loosehanger.errors import LabError
-from loosehanger.files import remove_folder, write_file
+from loosehanger.files import make_folder, remove_folder, write_file
 from loosehanger.model.resources import JvmOptions, Kafka, KafkaNodePool, Listener, as_text
 
 from . import certificates, processes, services
@@ -186,6 +186,7 @@ class LocalCluster:
             options=options,
             heap=DEFAULT_HEAP,
             system=self.java.logging(folder),
+            temporary=self.region.temporary,
         )
         certificate = secret_file(self.region, self._node_secret(node), "keystore.pem").read_bytes()
         return processes.run(
@@ -204,6 +205,7 @@ class LocalCluster:
     def _format(self, folder: Path) -> None:
         # Interrupted before, it may have left files without the one that says it is done.
         remove_folder(folder / "data")
+        make_folder(self.region.temporary)
         command = self.java.command(
             "kafka.tools.StorageTool",
             *("format", "--cluster-id", self._cluster_id(), "--config", str(folder / "server.properties")),
@@ -211,6 +213,7 @@ class LocalCluster:
             options=JvmOptions.model_validate({"-XX": {"TieredStopAtLevel": 1}}),
             heap="128m",
             system=self.java.logging(folder),
+            temporary=self.region.temporary,
         )
         done = subprocess.run(
             command,

@@ -228,6 +228,7 @@ class LocalMirrorMaker:
                 heap=DEFAULT_HEAP,
                 system=self.java.logging(self.folder)
                 | {"java.security.auth.login.config": str(self.folder / "rest-jaas.conf")},
+                temporary=self.region.temporary,
             )
             process = Process(
                 name=name,

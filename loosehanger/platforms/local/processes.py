@@ -45,7 +45,7 @@ _SOCKET_OF_THE_MANAGER = f"/proc/self/cwd/{_SOCKET}"
 """supervisord requires an absolute path, and a socket's path may have 107 bytes: so it is by way of its own working
 directory, the region's folder. A link in the temporary folder would be short as well, but supervisord deletes its
 socket when it stops, and by then another user may have recreated the link."""
-_PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "PYTHONPYCACHEPREFIX", "TMPDIR", "TZ", "USER")
+_PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "PYTHONPYCACHEPREFIX", "TZ", "USER")
 """What programs inherit of the environment of whoever sets the lab up; there may be secrets in the rest of it."""
 
 
@@ -66,7 +66,8 @@ class Process:
 
     def render(self, region: LocalRegion) -> str:
         """Its section of supervisor's configuration."""
-        environment = {**self.environment, MARK: str(region.folder), "LAB_DIGEST": self.digest}
+        own = {MARK: str(region.folder), "LAB_DIGEST": self.digest, "TMPDIR": str(region.temporary)}
+        environment = {**self.environment, **own}
         if self.copies > 1:
             environment["LAB_COPY"] = "%(process_num)d"
         pairs = ",".join(f'{key}="{_escaped(value)}"' for key, value in environment.items())
@@ -117,6 +118,7 @@ def run(region: LocalRegion, process: Process, *, when: bool = True) -> bool:
     path = _program_file(region, process.name)
     if not when or process.copies == 0:
         return remove(region, [process.name])
+    make_folder(region.temporary)
     changed = write_file(path, process.render(region))
     changed |= _ensure_supervisor(region)
     with _supervisor(region) as supervisor:

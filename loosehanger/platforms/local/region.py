@@ -59,6 +59,11 @@ class LocalRegion:
         return self.folder / "logs"
 
     @property
+    def temporary(self) -> Path:
+        """The folder of its processes' temporary files: a process that is killed leaves them, and they go with it."""
+        return self.folder / "tmp"
+
+    @property
     def python_path(self) -> str:
         """Where programs find the kit: the environment that runs them may be another checkout's."""
         return os.pathsep.join(str(self.checkout / folder) for folder in ("", "spark-jobs"))

@@ -631,4 +631,7 @@ async def _main(file: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(sys.argv[1]))
+    try:
+        asyncio.run(_main(sys.argv[1]))
+    except OSError as failure:
+        sys.exit(f"error: {failure}")
