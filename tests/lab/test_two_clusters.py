@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ACLOperation, ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 
@@ -113,6 +113,34 @@ def copying(broker: Broker, topics: Sequence[str], first: int) -> Iterator[None]
     finally:
         enough.set()
         thread.join(60)
+
+
+@contextmanager
+def copied_slowly(source: Broker, target: Broker, topic: str) -> Iterator[None]:
+    """Copies a topic from one cluster to the other, ten records a second at most, until the end of the block."""
+    enough, place = threading.Event(), TopicPartition(topic, 0)
+
+    def copy() -> None:
+        with (
+            closing(KafkaConsumer(**source.connection().kafka_python(), group_id=None)) as consumer,
+            KafkaProducer(**target.connection().kafka_python()) as producer,
+        ):
+            consumer.assign([place])
+            consumer.seek(place, 0)
+            while not enough.is_set():
+                for record in consumer.poll(200).get(place, ()):
+                    producer.send(topic, record.value, record.key, partition=0, timestamp_ms=record.timestamp)
+                    producer.flush()
+                    if enough.wait(0.1):
+                        return
+
+    thread = threading.Thread(target=copy)
+    thread.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        thread.join(120)
 
 
 def prove(
@@ -341,6 +369,22 @@ def test_a_copier_that_lags_is_behind_and_what_it_has_skipped_is_missing(
     (flow,) = document["flows"]
     assert (document["verdict"], flow["source_records"]) == ("disproved", 10_000)
     assert flow["missing"] == 10_000 - flow["target_records"] > 0
+
+
+def test_a_copier_between_two_clusters_is_waited_for_while_it_comes_closer(
+    broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    with running(tmp_path, cluster="OEU3OEVBNTcwNTJENDM2Qg") as other:
+        for here in (broker, other):
+            create(here, "moving", copied=False)
+        write(broker, "moving", range(300), step_ms=STEP_MS)
+        lab = two_clusters(broker.properties("admin"), other.properties("admin"), "moving")
+        # The copies take half a minute: longer than the bound, which begins anew with each that has come.
+        with copied_slowly(broker, other, "moving"):
+            evidence = Proof(lab, lambda _: spark, 10, 5, lambda _: None, while_moving=True).run()
+    document = judge(evidence, lab.scenario, 1.0)
+    (flow,) = document["flows"]
+    assert (document["verdict"], document["reasons"], flow["target_records"]) == ("proved", [], 300)
 
 
 def test_a_target_with_times_of_its_own_is_named_and_nothing_is_waited_for(broker: Broker, spark: SparkSession) -> None:
