@@ -1,20 +1,24 @@
 """How fast a backlog is mirrored to both Americas at once, beside what a broker and a bare copy loop can do.
 
-    .lab/venv/bin/python -P -m bench.mirroring [--records N]
+    .lab/venv/bin/python -P -m bench.mirroring [--records N] [--compression ROUNDS]
 
 For each variant a topic of three partitions is filled in Europe while the mirrors are paused; then both are resumed,
 and the clock runs from the first record in a target to the last one. The variants run in their order and then the other
-way round, since brokers get quicker the longer they run.
+way round, since brokers get quicker the longer they run. With ``--compression``, only the manifests' own compression is
+compared with none, in turns on one lab.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import statistics
 import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import psutil
 from confluent_kafka import Consumer, Producer
 from kafka.admin import KafkaAdminClient
 
@@ -26,6 +30,7 @@ from bench.common import (
     finished,
     kafka_tool,
     machine,
+    processes,
     produce,
     rate_in,
     sandbox,
@@ -38,13 +43,19 @@ from sandbox import Kit
 SIZE = 300
 PARTITIONS = 3
 QUIET_S = 4.0
+COMPRESSION = "producer.override.compression.type"
 
 
 def main() -> None:
     """Measures, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000, help="records of each run (1,000,000)")
-    records = parser.parse_args().records
+    parser.add_argument("--compression", type=int, metavar="ROUNDS", help="compare only the mirrors' compression")
+    options = parser.parse_args()
+    records = options.records
+    if options.compression:
+        print_compressions(records, options.compression)
+        return
     found: dict[str, list[float]] = {}
     with sandbox() as kit:
         for number, (name, (worker, source)) in enumerate(there_and_back()):
@@ -59,6 +70,43 @@ def main() -> None:
     print(f"\n{records:,} records of {SIZE} bytes, {PARTITIONS} partitions; {machine()}\n")
     rows = [(name, joined(rates), joined(rates, SIZE / 1e6)) for name, rates in found.items()]
     print(table(("What", "records/s", "MB/s"), rows))
+
+
+def print_compressions(records: int, rounds: int) -> None:
+    """Copies with the manifests' compression and without any, in turns, and prints each rate and the medians."""
+    found: dict[str, list[float]] = {}
+    spent: dict[str, list[float]] = {}
+    with sandbox() as kit:
+        configure(kit, {}, {})
+        rests = [(Rest.of(mirror.connect), mirror.connector) for mirror in kit.lab.mirrors]
+        given = [rest.connectors()[name]["info"]["config"] for rest, name in rests]
+        codecs = [given[0][COMPRESSION], "none"]
+        mirrored(kit, "LH.WARM", records)
+        for number in range(rounds):
+            for codec in codecs if number % 2 else codecs[::-1]:
+                for (rest, name), settings in zip(rests, given, strict=True):
+                    rest.configure(name, settings | {COMPRESSION: codec})
+                before = processor(kit)
+                rates = list(mirrored(kit, f"LH.BENCH-{number}-{codec}", records).values())
+                found.setdefault(codec, []).extend(rates)
+                spent.setdefault(codec, []).append(processor(kit) - before)
+                print(f"{codec}: {joined(rates)} records/s, {spent[codec][-1]:.1f} s of processor", flush=True)
+    print(f"\n{records:,} records of {SIZE} bytes, {PARTITIONS} partitions; {machine()}\n")
+    rows = [
+        (codec, *(f"{statistics.median(of[codec]):,.1f}" for of in (found, spent)), joined(found[codec]))
+        for codec in codecs
+    ]
+    print(table(("Compression", "records/s, median", "processor of the lab, s, median", "records/s"), rows))
+
+
+def processor(kit: Kit) -> float:
+    """Seconds of processor that a lab's processes have had, which other work on the machine hardly changes."""
+    spent = 0.0
+    for process in processes(kit):
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            spent += times.user + times.system
+    return spent
 
 
 def joined(rates: Sequence[float], factor: float = 1.0) -> str:
