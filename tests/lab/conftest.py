@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import psutil
 import pytest
+from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from sandbox import Kit, copy_kit
@@ -41,6 +43,17 @@ def wait_until(condition: Callable[[], object], seconds: float, what: str) -> No
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         time.sleep(0.2)
+
+
+def batches(consumer: Any, ends: Mapping[TopicPartition, int]) -> Iterator[Sequence[Any]]:
+    """Reads up to these offsets; fails the test when nothing more comes for two minutes."""
+    deadline = time.monotonic() + PATIENCE_S
+    while left := [place for place, end in ends.items() if consumer.position(place) < end]:
+        assert time.monotonic() < deadline, f"nothing more within {PATIENCE_S} s of {left}"
+        polled = consumer.poll(timeout_ms=500)
+        if polled:
+            deadline = time.monotonic() + PATIENCE_S
+        yield from polled.values()
 
 
 def admin(kit: Kit, region: str) -> KafkaAdminClient:

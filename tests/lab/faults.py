@@ -12,7 +12,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from sandbox import Kit
 
-from .conftest import admin
+from .conftest import admin, batches
 
 FAULTS = ("missing", "never_mirrored", "duplicates", "reordered", "unexpected", "altered", "moved")
 """The numbers of a flow that are 0 where its copy is exact."""
@@ -50,10 +50,7 @@ def count(kit: Kit, region: str, topic: str) -> int:
             return 0
         consumer.assign([partition])
         consumer.seek_to_beginning(partition)
-        end, records = consumer.end_offsets([partition])[partition], 0
-        while consumer.position(partition) < end:
-            records += sum(len(batch) for batch in consumer.poll(timeout_ms=1000).values())
-        return records
+        return sum(map(len, batches(consumer, consumer.end_offsets([partition]))))
 
 
 def empty(kit: Kit, region: str, topic: str, before: int = -1) -> None:

@@ -16,7 +16,7 @@ from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, Kafka
 from loosehanger.clients.connection import parse_properties
 from sandbox import Kit
 
-from .conftest import admin, wait_until
+from .conftest import admin, batches, wait_until
 from .faults import FAULTS, count, prove
 
 pytestmark = pytest.mark.lab
@@ -150,10 +150,9 @@ def read(kit: Kit, region: str, topics: Sequence[str]) -> dict[str, list[Record]
         consumer.assign(partitions)
         consumer.seek_to_beginning(*partitions)
         ends = consumer.end_offsets(partitions)
-        while any(consumer.position(partition) < end for partition, end in ends.items()):
-            for batch in consumer.poll(timeout_ms=500).values():
-                for r in batch:
-                    found[r.topic].append(Record(r.partition, r.key, r.value, r.timestamp, r.headers))
+        for batch in batches(consumer, ends):
+            for r in batch:
+                found[r.topic].append(Record(r.partition, r.key, r.value, r.timestamp, r.headers))
     return found
 
 

@@ -14,7 +14,7 @@ from loosehanger.ledger import LedgerEntry, ledger_files, read_entries
 from loosehanger.model.marks import read_marks
 from sandbox import Kit
 
-from .conftest import processes, wait_until
+from .conftest import batches, processes, wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -44,12 +44,11 @@ def present(kit: Kit, region: str) -> Counter[tuple[str, str, int, int]]:
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(consumer.assignment())
         found: Counter[tuple[str, str, int, int]] = Counter()
-        while any(consumer.position(part) < end for part, end in ends.items()):
-            for batch in consumer.poll(500).values():
-                for record in batch:
-                    headers = dict(record.headers)
-                    run, number = headers["lh-run"].decode(), int(headers["lh-seq"])
-                    found[run, record.topic, record.partition, number] += 1
+        for batch in batches(consumer, ends):
+            for record in batch:
+                headers = dict(record.headers)
+                run, number = headers["lh-run"].decode(), int(headers["lh-seq"])
+                found[run, record.topic, record.partition, number] += 1
         return found
     finally:
         consumer.close()
