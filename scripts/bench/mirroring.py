@@ -5,17 +5,19 @@
 For each variant a topic of three partitions is filled in Europe while the mirrors are paused; then both are resumed,
 and the clock runs from the first record in a target to the last one. The variants run in their order and then the other
 way round, since brokers get quicker the longer they run. With ``--compression``, only the manifests' own compression is
-compared with none, in turns on one lab.
+compared with none, in turns on one lab, with records that a codec can compress.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import random
 import statistics
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -38,11 +40,14 @@ from bench.common import (
     there_and_back,
 )
 from loosehanger.clients.connect import Rest
+from loosehanger.experiments.client import value
 from sandbox import Kit
 
 SIZE = 300
 PARTITIONS = 3
 QUIET_S = 4.0
+DIFFERENT = 5000
+"""How many different events there are, as compressible as orders."""
 COMPRESSION = "producer.override.compression.type"
 
 
@@ -81,13 +86,15 @@ def print_compressions(records: int, rounds: int) -> None:
         rests = [(Rest.of(mirror.connect), mirror.connector) for mirror in kit.lab.mirrors]
         given = [rest.connectors()[name]["info"]["config"] for rest, name in rests]
         codecs = [given[0][COMPRESSION], "none"]
-        mirrored(kit, "LH.WARM", records)
+        payloads, chance = kit.home / "payloads", random.Random(SIZE)  # noqa: S311 - no secret
+        payloads.write_bytes(b"".join(value(SIZE, chance) + b"\n" for _ in range(DIFFERENT)))
+        mirrored(kit, "LH.WARM", records, payloads)
         for number in range(rounds):
             for codec in codecs if number % 2 else codecs[::-1]:
                 for (rest, name), settings in zip(rests, given, strict=True):
                     rest.configure(name, settings | {COMPRESSION: codec})
                 before = processor(kit)
-                rates = list(mirrored(kit, f"LH.BENCH-{number}-{codec}", records).values())
+                rates = list(mirrored(kit, f"LH.BENCH-{number}-{codec}", records, payloads).values())
                 found.setdefault(codec, []).extend(rates)
                 spent.setdefault(codec, []).append(processor(kit) - before)
                 print(f"{codec}: {joined(rates)} records/s, {spent[codec][-1]:.1f} s of processor", flush=True)
@@ -134,13 +141,13 @@ def baselines(kit: Kit, records: int) -> dict[str, float]:
     return {"ProducerPerformance, one broker": written, "ConsumerPerformance, one broker": read}
 
 
-def mirrored(kit: Kit, topic: str, records: int) -> dict[str, float]:
+def mirrored(kit: Kit, topic: str, records: int, payloads: Path | None = None) -> dict[str, float]:
     """Records a second into each target."""
     mirrors = kit.lab.mirrors
     for mirror in mirrors:
         Rest.of(mirror.connect).act(mirror.connector, "pause")
     create(kit, topic)
-    finished(produce(kit, topic, records, SIZE))
+    finished(produce(kit, topic, records, SIZE, payloads=payloads))
     rates: dict[str, float] = {}
     watchers = [
         threading.Thread(target=lambda r=region: rates.__setitem__(r, arrival(kit, r, topic, records)))
