@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,18 @@ def name_topics(
     Returns:
         The same; the trace of such a task ends in its reason and the topic.
     """
+    return name_topics_from(present, lambda: worker_logs(home, region, mirror))
+
+
+def name_topics_from(
+    present: Mapping[str, Mapping[str, Any]], read_logs: Callable[[], Iterable[str]]
+) -> dict[str, Mapping[str, Any]]:
+    """Does the same with logs from anywhere.
+
+    Args:
+        present: by connector, what Connect says of it, with ``tasks``.
+        read_logs: reads the ends of the logs of a mirror's workers; called only if a task has failed.
+    """
     logs: list[str] | None = None
     named: dict[str, Mapping[str, Any]] = {}
     for connector, status in present.items():
@@ -32,7 +44,7 @@ def name_topics(
         for task in status.get("tasks") or ():
             reason = innermost_cause(task.get("trace"))
             if reason and logs is None:
-                logs = list(worker_logs(home, region, mirror))
+                logs = list(read_logs())
             of_task = (topic_of(log, f"{connector}-{task['id']}", reason) for log in logs or () if reason)
             topic = next(filter(None, of_task), "")
             more = {"trace": f"{task['trace'].rstrip()}\nCaused by: {reason} (topic {topic})\n"} if topic else {}

@@ -32,7 +32,7 @@ from loosehanger.platforms.kubernetes.in_pod import FILES, user_name
 from loosehanger.platforms.kubernetes.preflight import quantity
 from loosehanger.platforms.kubernetes.readiness import by_reason, pod_problems, waiting_for
 from loosehanger.platforms.kubernetes.resources import ManifestEntry, check_documents
-from loosehanger.platforms.kubernetes.status import cluster_health, mirror_health, program_health
+from loosehanger.platforms.kubernetes.status import cluster_health, mirror_health, program_health, status
 from loosehanger.platforms.scrub import scrub
 
 from .. import topologies
@@ -199,6 +199,49 @@ def test_a_pod_that_does_not_run_is_told_before_the_operator_has_noticed() -> No
     copying = mirror([connector("RUNNING", "RUNNING")])
     said = "pod mm2-na-0: container kafka runs, and is not ready"
     assert mirror_health(copying, lame)[2:] == (False, "Degraded", said)
+
+
+class OneMirror:
+    """A cluster with a mirror, whose worker's log names the topic that its task failed for."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self.found = found
+
+    def allowed(self, _: dict[str, str]) -> bool:
+        """Everything is."""
+        return True
+
+    def serves(self, _version: str, _kind: str) -> bool:
+        """Not Event Streams."""
+        return False
+
+    def list(self, version: str, kind: str, _namespace: str, _selector: str = "") -> list[dict[str, Any]]:
+        """The mirror, its pod, and nothing else."""
+        if version not in ("v1", self.found["apiVersion"]):
+            return []
+        labels = {"strimzi.io/cluster": self.found["metadata"]["name"], "strimzi.io/kind": "KafkaMirrorMaker2"}
+        spec = {"containers": [{"name": "worker"}]}
+        pod = {"metadata": {"name": "worker-0", "labels": labels}, "spec": spec, "status": {}}
+        return {"KafkaMirrorMaker2": [self.found], "Pod": [pod]}.get(kind, [])
+
+    def log(self, _: str, pod: str, container: str, _lines: int) -> str:
+        """As the operator's workers write it."""
+        assert (pod, container) == ("worker-0", "worker")
+        return (
+            f"2026-01-01 00:00:01 ERROR [task-thread-{CONNECTOR}-0] AbstractWorkerSourceTask:430 - "
+            f"ExactlyOnceWorkerSourceTask{{id={CONNECTOR}-0}} failed to send record to LH.BIG: \n"
+            "org.apache.kafka.common.errors.RecordTooLargeException: The message is 10000088 bytes\n"
+        )
+
+
+def test_status_names_the_topic_that_a_task_failed_for() -> None:
+    reason = "org.apache.kafka.common.errors.RecordTooLargeException: The message is 10000088 bytes"
+    failed = mirror(
+        [connector("RUNNING", "FAILED", trace=f"org.x.ConnectException: no\nCaused by: {reason}\n\tat a.b")]
+    )
+    failed["metadata"] = {**failed["metadata"], "namespace": "north-america"}
+    (found,) = status(cast(Any, OneMirror(failed)), "north-america")
+    assert f"task 0 is FAILED: {reason} (topic LH.BIG)" in found["detail"]
 
 
 def held(state: str, *, replicas: int = 1) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from loosehanger.clients.failed_topics import name_topics_from
 from loosehanger.model.connector_states import held, wanted_connectors
 
 from .cluster import KubernetesCluster
@@ -15,6 +16,8 @@ from .resources import CLUSTERS
 from .rights import list_own
 
 Document = Mapping[str, Any]
+_LOG_LINES = 2000
+"""So many lines of a worker's log are read for the topic that a task failed for."""
 
 
 def status(
@@ -37,7 +40,10 @@ def status(
             for kind in CLUSTERS
             for kafka in found[kind]
         ),
-        *(mirror_health(mirror, pods, _of_kit(mirror, known)) for mirror in found["KafkaMirrorMaker2"]),
+        *(
+            mirror_health(_with_topics(cluster, mirror, pods), pods, _of_kit(mirror, known))
+            for mirror in found["KafkaMirrorMaker2"]
+        ),
         *(program_health(program, pods, now, _of_kit(program, known)) for program in found["Deployment"]),
     ]
     return [dict(zip(("kind", "name", "healthy", "state", "detail"), health, strict=True)) for health in healths]
@@ -104,6 +110,22 @@ def mirror_health(mirror: Document, pods: Sequence[Document] = (), described: Do
     return kind, name, True, "Running", detail + _count(spec.get("replicas", 1), "worker")
 
 
+def _with_topics(cluster: KubernetesCluster, mirror: Document, pods: Sequence[Document]) -> Document:
+    """A mirror whose failed tasks name the topic that they failed for: only the logs of its workers have it."""
+    said = mirror.get("status") or {}
+    present = {connector["name"]: connector for connector in said.get("connectors") or ()}
+    named = name_topics_from(present, lambda: _logs(cluster, mirror, pods))
+    return {**mirror, "status": {**said, "connectors": [*named.values()]}} if named else mirror
+
+
+def _logs(cluster: KubernetesCluster, mirror: Document, pods: Sequence[Document]) -> Iterator[str]:
+    """The ends of the logs of a mirror's workers."""
+    namespace = mirror["metadata"]["namespace"]
+    for pod in _own(mirror, pods):
+        for container in pod["spec"]["containers"]:
+            yield cluster.log(namespace, pod["metadata"]["name"], container["name"], _LOG_LINES)
+
+
 def program_health(
     deployment: Document, pods: Sequence[Document], now: datetime, described: Document | None = None
 ) -> Health:
@@ -140,13 +162,17 @@ def _replicas_differ(spec: Document, wanted: Document) -> tuple[str, str] | None
 
 def _of_its_pods(document: Document, pods: Sequence[Document]) -> list[str]:
     """What the pods of an operator's resource lack. The operator itself looks at them every few minutes only."""
-    own = [
+    return [problem for pod in _own(document, pods) for problem in pod_problems(pod)]
+
+
+def _own(document: Document, pods: Sequence[Document]) -> list[Document]:
+    """The pods of an operator's resource."""
+    return [
         pod
         for pod in pods
         if _of(pod) == document["metadata"]["name"]
         and (_labels(pod).get("kind") == "KafkaMirrorMaker2") == (document["kind"] == "KafkaMirrorMaker2")
     ]
-    return [problem for pod in own for problem in pod_problems(pod)]
 
 
 def _labels(document: Document) -> dict[str, str]:
