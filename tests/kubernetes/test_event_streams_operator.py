@@ -165,7 +165,9 @@ def test_installs_the_operator_and_gives_the_region_its_key(server: ApiServer, r
         "sourceNamespace": "catalogues",
         "installPlanApproval": "Automatic",
     }
-    assert present(server, CATALOGUE)["spec"]["image"] == "icr.io/cpopen/ibm-eventstreams-catalog:13.0.0"
+    assert present(server, CATALOGUE)["spec"]["image"] == (
+        "icr.io/cpopen/ibm-eventstreams-catalog@sha256:74fe5cf39af2dc5c0944feb6560e825d258906a1c0f177c6b45d2e2812ed670b"
+    )
     assert present(server, GROUP)["metadata"]["labels"]["app.kubernetes.io/part-of"] == "loosehanger-lab"
     secret = present(
         server,
@@ -200,6 +202,25 @@ def test_uses_an_operator_of_somebody_else_and_leaves_it_alone(server: ApiServer
     assert server.get(CATALOGUE) is None
     assert "changed=0" in run(entry_point="delete").stdout
     assert present(server, RELEASE)
+
+
+@pytest.mark.parametrize(
+    ("version", "image"),
+    [
+        ("12.3.1", "@sha256:40e23abe1b421fda06dcd4945be44ddb90b2d528c4520b4620386275490f1ce9"),
+        ("12.2.0", ":12.2.0"),
+    ],
+)
+@pytest.mark.usefixtures("nothing_installed")
+def test_the_catalogue_is_named_by_its_digest_where_the_kit_knows_it(
+    server: ApiServer, run: Run, version: str, image: str
+) -> None:
+    run(
+        event_streams_operator_make_pull_secret=False,
+        event_streams_operator_version=version,
+        event_streams_operator_timeout=0,
+    )
+    assert present(server, CATALOGUE)["spec"]["image"] == f"icr.io/cpopen/ibm-eventstreams-catalog{image}"
 
 
 @pytest.mark.usefixtures("nothing_installed")
