@@ -157,6 +157,7 @@ class MirrorMakerView:
                 state="Stopped" if stopped else "",
                 health="good" if stopped else "warning" if busy else "bad",
                 explanation="" if stopped else f"{error}; {advice}",
+                open_to_pods=self._life().open,
             )
         if self._look is asyncio.current_task():  # else it was dropped meanwhile
             self._known, self._looked = found, time.monotonic()
@@ -180,6 +181,7 @@ class MirrorMakerView:
             latency_ms_p99=None,
             health=health,
             explanation=explanation,
+            open_to_pods=self._life().open,
         )
 
     def _connector(self, name: str, config: dict[str, str], status: Mapping[str, Any]) -> Connector:

@@ -192,6 +192,9 @@ class Mirror(Model):
     latency_ms_p99: int | None
     health: Health
     explanation: str = Field(description="What is wrong, and what to do; empty when all is well")
+    open_to_pods: bool = Field(
+        default=False, description="Whether any pod may change it, since Kubernetes enforces no network policies here"
+    )
 
 
 class Flow(Model):

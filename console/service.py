@@ -93,8 +93,9 @@ class RegionView:
         named: Callable[[str], str],
         closed: Callable[[], str],
         home: Path | None,
+        mirrors_folder: Path | None,
     ) -> None:
-        manifests = MirrorManifests(home, settings.name)
+        manifests = MirrorManifests(home, settings.name, mirrors_folder)
         self.name = settings.name
         self.cluster = ClusterView(settings.name, settings.connection)
         self.live = Live(settings.name, settings.connection, closed)
@@ -129,6 +130,7 @@ class Service:
         self._aliases = {mirror.source_alias: mirror.source for mirror in self.routes}
         self._aliases |= {mirror.target_alias: mirror.target for mirror in self.routes}
         self._home = settings.lab_home
+        self._mirrors_folder = settings.mirrors_folder
         self.reach = Reach(self._home)
         self._settings = {region.name: region for region in settings.regions}
         self.regions = {region.name: self.region_of(region) for region in settings.regions}
@@ -138,7 +140,8 @@ class Service:
 
     def region_of(self, settings: RegionSettings) -> RegionView:
         """Makes a region."""
-        return RegionView(settings, self.offsets, self.named, partial(self.closed, settings.name), self._home)
+        closed = partial(self.closed, settings.name)
+        return RegionView(settings, self.offsets, self.named, closed, self._home, self._mirrors_folder)
 
     def closed(self, region: str, mirror: str = "") -> str:
         """Why a region, or a mirror's workers there, cannot be reached from here: a link is closed. Empty if it is not.

@@ -64,6 +64,8 @@ class Settings:
     lab_home: Path | None = None
     """The lab's home, with its record and its links, where the control room can run the proof; None where it is another
     machine's."""
+    mirrors_folder: Path | None = None
+    """Where Kubernetes has, in a file for each region, what manifests want of its mirrors; None elsewhere."""
 
     @property
     def secure(self) -> bool:
@@ -115,6 +117,7 @@ class Settings:
             session_minutes=_number(environment, "CONSOLE_SESSION_MINUTES", 480, 7 * 24 * 60),
             scenario=environment.get("CONSOLE_SCENARIO", ""),
             lab_home=Path(environment["CONSOLE_LAB_HOME"]) if environment.get("CONSOLE_LAB_HOME") else None,
+            mirrors_folder=Path(folder) if (folder := environment.get("CONSOLE_MIRRORS_FOLDER")) else None,
         )
 
 

@@ -179,6 +179,7 @@ class MadeUpMirror(MirrorMakerView):
     connector_state = "RUNNING"
     wanted = ""
     trace = ""
+    open_to_pods = False
 
     async def state(self) -> Mirror:
         """One connector with one task."""
@@ -194,6 +195,7 @@ class MadeUpMirror(MirrorMakerView):
         return Mirror(
             region=self.region, name=self.name, answers=True, state=judged([connector]).state,
             connectors=[connector], latency_ms_p50=None, latency_ms_p99=None, health=health, explanation=explanation,
+            open_to_pods=self.open_to_pods,
         )  # fmt: skip
 
     def reading(self, _connector: Connector, *, answers: bool) -> MirrorReading:  # noqa: ARG002 - as the real one has it

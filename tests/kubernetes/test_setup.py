@@ -12,6 +12,7 @@ import pytest
 
 from apiserver.server import ApiServer, write_kubeconfig
 from loosehanger.paths import ROOT
+from loosehanger.platforms.kubernetes.console_facts import CONFIG_MAP
 from sandbox import Kit
 from tests.recap import recap
 from tests.three_files import NAME, write_scenario
@@ -43,6 +44,27 @@ def test_check_mode_creates_nothing(kit: Kit, api_server: ApiServer) -> None:
     done = setup(kit, "--check")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [api_server.get(namespace_document(region)) for region in REGIONS] == [None] * 3
+
+
+def test_where_no_network_policy_is_enforced_the_set_up_and_the_consoles_say_so(
+    kit: Kit, operators: StandIn, api_server: ApiServer
+) -> None:
+    warning = "network policies are not enforced here: any pod may change mm2-na"
+    for enforces in (False, True):
+        operators.enforces = enforces
+        done = setup(kit)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (f"north-america: {warning}" in done.stdout) == (not enforces)
+        for console, namespace in (("console-north-america", "north-america"), ("control-room", "europe")):
+            data = present(api_server, "v1", "ConfigMap", CONFIG_MAP, namespace)["data"]
+            connectors = {"europe->northamerica.MirrorSourceConnector": "RUNNING"}
+            mirror = {"replicas": 1, "connectors": connectors, "open": not enforces}
+            assert json.loads(data["north-america.json"]) == {"mm2-na": mirror}
+            pod = present(api_server, "apps/v1", "Deployment", console, namespace)["spec"]["template"]["spec"]
+            (volume,) = (one["name"] for one in pod["volumes"] if one.get("configMap", {}).get("name") == CONFIG_MAP)
+            (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["name"] == volume)
+            assert {"name": "CONSOLE_MIRRORS_FOLDER", "value": mount["mountPath"]} in pod["containers"][0]["env"]
+        assert api_server.request("GET", "/apis/batch/v1/jobs")["items"] == []
 
 
 def test_a_wait_that_never_comes_true_ends_in_its_bound_with_the_reason(kit: Kit, operators: StandIn) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+from dataclasses import replace
 from itertools import combinations, pairwise, permutations, product
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +33,7 @@ from loosehanger.clients.connection import Connection
 from loosehanger.clients.loss import Exposure
 from loosehanger.model.topic_rules import IDENTITY_POLICY
 from loosehanger.paths import ROOT
+from loosehanger.platforms.kubernetes import console_facts
 from tests.samples import aggregates
 
 
@@ -114,6 +116,38 @@ def test_what_a_manifest_wants_is_in_the_record(tmp_path: Path) -> None:
     assert MirrorManifests(None, "europe").life("mm2") == Life()
 
 
+def test_on_kubernetes_a_mirror_is_judged_by_what_the_record_here_wants(tmp_path: Path) -> None:
+    (tmp_path / "access").mkdir()
+    spec = {
+        "target": {"alias": "na"},
+        "mirrors": [{"source": {"alias": "eu"}, "sourceConnector": {"state": "stopped"}}],
+    }
+    content = {"kind": "KafkaMirrorMaker2", "metadata": {"name": "mm2", "namespace": "europe"}, "spec": spec}
+    document = {"source": "x.yaml", "line": 1, "content": content}
+    (tmp_path / "access" / "europe.json").write_text(json.dumps({"documents": [document]}))
+    facts = console_facts.wanted(tmp_path, ["europe", "asia"])
+    assert facts["asia"] == {}
+    manifests = MirrorManifests(None, "europe", tmp_path)
+    assert manifests.life("mm2") == Life(), "the volume is not there yet"
+    for number, is_open in enumerate((False, True)):
+        facts["europe"]["mm2"]["open"] = is_open
+        (tmp_path / "europe.json").write_text(json.dumps(facts["europe"]))
+        os.utime(tmp_path / "europe.json", (number + 1, number + 1))
+        life = manifests.life("mm2")
+        assert replace(life, open=False) == MirrorManifests(tmp_path, "europe").life("mm2")
+        assert life.open == is_open
+    view = MirrorMakerView(
+        "europe", ConnectAccess(mirror="mm2", urls=("http://a",)), life=lambda: manifests.life("mm2")
+    )
+    worker = Worker()
+    worker.connector, worker.state = "eu->na.MirrorSourceConnector", "STOPPED"
+    view._rest = worker  # type: ignore[assignment]
+    found = asyncio.run(view.state())
+    assert (found.health, found.state, found.explanation, found.open_to_pods) == ("good", "Stopped", "", True)
+    (tmp_path / "europe.json").write_text("[]")
+    assert manifests.life("mm2") == Life(), "another version of the kit has written it"
+
+
 def test_a_mirror_without_workers_by_its_manifest_is_as_it_should_be() -> None:
     access = ConnectAccess(mirror="mm2", urls=("https://a",), username="", password="", ca_file=None)
     mirror = MirrorMakerView("europe", access, life=lambda: Life(replicas=0))
@@ -128,6 +162,8 @@ class Worker:
     """A Connect worker that has copied two records of the first partition of LH.A, and nothing else."""
 
     away = False
+    connector = "eu->na.source"
+    state = "RUNNING"
 
     def connectors(self) -> dict[str, Any]:
         """One, that takes the topics of the shop."""
@@ -136,8 +172,9 @@ class Worker:
         config = {"connector.class": f"org.apache.kafka.connect.mirror.{SOURCE_CONNECTOR}", "topics": "LH.*",
                   "source.cluster.alias": "eu", "target.cluster.alias": "na",
                   "replication.policy.class": IDENTITY_POLICY}  # fmt: skip
-        status = {"connector": {"state": "RUNNING"}, "tasks": [{"id": 0, "state": "RUNNING"}]}
-        return {"eu->na.source": {"info": {"config": config}, "status": status}}
+        tasks = [{"id": 0, "state": "RUNNING"}] if self.state == "RUNNING" else []
+        status = {"connector": {"state": self.state}, "tasks": tasks}
+        return {self.connector: {"info": {"config": config}, "status": status}}
 
     def positions(self, *_: str) -> dict[tuple[str, int], int]:
         """The last offset that it has copied."""

@@ -697,3 +697,10 @@ def test_a_mirror_that_its_manifest_stops_is_shown_as_it_should_be(
     page = browser.get("/mirrors").text
     assert "As it should be: its manifest wants it stopped." in page
     assert "attention" not in page
+
+
+def test_a_mirror_that_any_pod_may_change_is_named(console: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "Network policies are not enforced here: any pod may change this mirror."
+    assert said not in console.browser().get("/mirrors").text
+    monkeypatch.setattr(console.service.regions["north-america"].mirrors["mm2"], "open_to_pods", True)
+    assert said in console.browser().get("/mirrors").text

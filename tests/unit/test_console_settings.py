@@ -47,6 +47,9 @@ def test_everything_is_read(environment: dict[str, str]) -> None:
     assert mirror.password == "a connect password"
     assert not settings.secure
     assert not settings.control_room
+    assert settings.mirrors_folder is None
+    on_kubernetes = Settings.from_environment(environment | {"CONSOLE_MIRRORS_FOLDER": "/etc/console/mirrors"})
+    assert on_kubernetes.mirrors_folder == Path("/etc/console/mirrors")
 
 
 def test_routes_and_places_are_read(environment: dict[str, str]) -> None:

@@ -70,7 +70,7 @@ def record(region: RegionNamespace, clients: Clients, documents: Sequence[Docume
         known["ledgers"] = {name: f"{HOME_IN_POD}/ledgers/{claim}" for (_, name), claim in kept.items()}
     connect = {
         # No way leads to it from another cluster; the proof then waits for what it sees arrive.
-        document.name: _rest(document.name, region.name) if clients_place == region.place else {}
+        document.name: {"url": connect_url(document.name, region.name)} if clients_place == region.place else {}
         for document in documents
         if document.kind == MIRROR
     }
@@ -199,8 +199,9 @@ def _address(region: RegionNamespace, place: services.ClusterContext, kafka: Map
     return f"{name}-kafka-bootstrap.{region.name}.svc:{port}"
 
 
-def _rest(mirror: str, namespace: str) -> dict[str, str]:
-    return {"url": f"http://{mirror}-mirrormaker2-api.{namespace}.svc:{_REST_PORT}"}
+def connect_url(mirror: str, namespace: str) -> str:
+    """Where Connect's REST interface of a mirror is, within its Kubernetes cluster."""
+    return f"http://{mirror}-mirrormaker2-api.{namespace}.svc:{_REST_PORT}"
 
 
 def _secret(name: str, namespace: str, files: Mapping[str, str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from loosehanger.model.record import recorded_documents
 from ..outcome import Outcome
 from . import access
 from .apply import RegionNamespace, apply, delete
+from .console_facts import with_facts
 from .copied_secrets import copy_secrets, delete_copies
 from .event_streams import EventStreams
 from .losses import revived
@@ -52,6 +53,8 @@ def carry_out(
     outcome = Outcome()
     if wanted:
         manifests = revived(region, check_documents(wanted, region.name, event_streams))
+        if part is Part.CONSOLES:
+            manifests = with_facts(region, clients.home, manifests, dry_run=dry_run)
         outcome = apply(region, manifests, ready_seconds=ready_seconds, dry_run=dry_run)
     outcome.changed = [*deleted, *copied, *outcome.changed]
     documents = plan.carried_out(part, recorded_documents(clients.home, region.name))

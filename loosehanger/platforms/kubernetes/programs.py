@@ -29,7 +29,7 @@ _PROGRAMS = ("producer", "consumers", "loosehanger", "loosehanger/clients")
 """Folders whose modules the programs import; not what lies in folders below."""
 _NEEDED = ("kafka-python", "crc32c", "faker", "rich")
 """What the programs import; with what these need in turn, from the lock."""
-_USER = 10001
+USER = 10001
 _INSTALL = (
     "tar -xzf /code/code.tar.gz -C /lab && "
     "python -P -m pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes --only-binary :all: "
@@ -66,7 +66,7 @@ def _use_stock_python(
     code = cluster.get("v1", "ConfigMap", CODE, namespace) or {}
     annotations["loosehanger-lab/code"] = hashlib.sha256(json.dumps(code.get("binaryData")).encode()).hexdigest()
     # The image's own user is root.
-    pod["securityContext"] = {**pod.get("securityContext", {}), "runAsUser": _USER, "runAsGroup": _USER}
+    pod["securityContext"] = {**pod.get("securityContext", {}), "runAsUser": USER, "runAsGroup": USER}
     lab = {"name": "lab", "mountPath": "/lab"}
     first = pod["containers"][0]
     pod["initContainers"] = [

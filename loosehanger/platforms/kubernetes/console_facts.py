@@ -1,0 +1,226 @@
+"""What web consoles cannot see on Kubernetes, and find in a ConfigMap.
+
+That is what manifests want of mirrors, and whether network policies keep other pods from changing them. Connect's REST
+interface has no password here, and some network plug-ins accept network policies and enforce none: a pod without any
+label of the kit's asks.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from loosehanger.errors import LabError
+from loosehanger.model.connector_states import wanted_connectors
+from loosehanger.model.plan import is_console
+from loosehanger.model.record import recorded_documents
+from loosehanger.model.scenario import MIRROR
+
+from .access import connect_url
+from .apply import RegionNamespace
+from .cluster import KubernetesCluster
+from .programs import USER
+from .readiness import pod_problems
+from .resources import ManifestEntry, labelled
+
+CONFIG_MAP: Final = "loosehanger-lab-mirrors"
+FOLDER: Final = "/etc/console/mirrors"
+"""Where a console finds it, a file for each region."""
+JOB: Final = "lab-network-"
+"""What the names of the Jobs begin with that ask."""
+ASK_SECONDS = 120
+"""How long a pod may take to ask: the image may have to be fetched."""
+_LOOK_SECONDS = 0.5
+PROGRAM = """\
+import http.client, json, sys, urllib.error, urllib.request
+opener, answered = urllib.request.build_opener(urllib.request.ProxyHandler({})), []
+for url in sys.argv[1:]:
+    try:
+        opener.open(url, timeout=5).close()
+    except urllib.error.HTTPError:
+        pass
+    except (OSError, http.client.HTTPException):
+        continue
+    answered.append(url)
+with open("/dev/termination-log", "w") as file:
+    json.dump(answered, file)
+"""
+
+Facts = dict[str, dict[str, dict[str, Any]]]
+"""By region and mirror: ``replicas``, ``connectors`` with the state that is wanted of each, and ``open``."""
+
+
+def with_facts(
+    region: RegionNamespace, home: Path, manifests: Sequence[ManifestEntry], *, dry_run: bool
+) -> list[ManifestEntry]:
+    """Consoles as they are applied, with the ConfigMap about the mirrors that they show before them.
+
+    Args:
+        region: where the consoles are.
+        home: the lab's home, with the record of every region.
+        manifests: the consoles and what belongs to them.
+        dry_run: ask nothing; what the ConfigMap has of that stays.
+    """
+    consoles = [manifest for manifest in manifests if is_console(manifest.document)]
+    facts = wanted(home, (name for console in consoles for name in _regions(console.document)))
+    if not any(facts.values()):
+        return [*manifests]
+    _judge(region, facts, consoles[0].document, dry_run=dry_run)
+    data = {f"{name}.json": json.dumps(mirrors, sort_keys=True) for name, mirrors in sorted(facts.items())}
+    metadata = {"name": CONFIG_MAP, "namespace": region.name}
+    told = labelled({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    return [
+        ManifestEntry("what consoles show of mirrors", told),
+        *(replace(one, document=_reading(one.document)) if one in consoles else one for one in manifests),
+    ]
+
+
+def _regions(console: Mapping[str, Any]) -> list[str]:
+    """The regions that a console shows."""
+    variables = console["spec"]["template"]["spec"]["containers"][0]["env"]
+    return next((str(one["value"]).split(",") for one in variables if one["name"] == "CONSOLE_REGIONS"), [])
+
+
+def wanted(home: Path, regions: Iterable[str]) -> Facts:
+    """What the manifests want of each mirror, as status judges it: by the record."""
+    return {
+        name: {
+            document.name: {
+                # Whether there is any: how many is of no use to a console.
+                "replicas": min(1, document.content["spec"].get("replicas", 1)),
+                "connectors": wanted_connectors(document.content["spec"]),
+                "open": False,
+            }
+            for document in recorded_documents(home, name)
+            if document.kind == MIRROR
+        }
+        for name in regions
+    }
+
+
+def _judge(region: RegionNamespace, facts: Facts, console: Mapping[str, Any], *, dry_run: bool) -> None:
+    """Writes into the facts which mirrors any pod may change, and warns of those of this region."""
+    reachable = [name for name in facts if region.places.get(name) == region.place]
+    asked = {connect_url(mirror, name): (name, mirror) for name in reachable for mirror in facts[name]}
+    answered = None
+    if asked and not dry_run:
+        try:
+            answered = _ask(region, [*asked], console)
+        except LabError as error:
+            region.report(f"{error}; it is not known whether network policies are enforced here")
+    before = _present(region) if answered is None else {}
+    for url, (name, mirror) in asked.items():
+        known = before.get(name, {}).get(mirror, {}).get("open") is True
+        facts[name][mirror]["open"] = known if answered is None else url in answered
+    open_ = [mirror for mirror, fact in facts.get(region.name, {}).items() if fact["open"]]
+    if open_ and answered is not None:
+        region.report(
+            f"{region.name}: network policies are not enforced here: any pod may change {', '.join(open_)}; use a "
+            "network plug-in that enforces them, or keep other pods out of this cluster"
+        )
+
+
+def _present(region: RegionNamespace) -> Facts:
+    """What the ConfigMap has."""
+    found = region.cluster.get("v1", "ConfigMap", CONFIG_MAP, region.name) or {}
+    try:
+        facts = {key.removesuffix(".json"): json.loads(text) for key, text in (found.get("data") or {}).items()}
+    except ValueError:
+        return {}
+    return {name: mirrors for name, mirrors in facts.items() if isinstance(mirrors, dict)}
+
+
+def _reading(console: Mapping[str, Any]) -> dict[str, Any]:
+    """A console that reads the ConfigMap. Kubernetes renews the files within a minute or two; no pod starts again."""
+    changed: dict[str, Any] = copy.deepcopy(dict(console))
+    pod = changed["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    container["env"] = [*container["env"], {"name": "CONSOLE_MIRRORS_FOLDER", "value": FOLDER}]
+    mount = {"name": "mirrors", "mountPath": FOLDER, "readOnly": True}
+    container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
+    pod["volumes"] = [*(pod.get("volumes") or ()), {"name": "mirrors", "configMap": {"name": CONFIG_MAP}}]
+    return changed
+
+
+def _ask(region: RegionNamespace, urls: Sequence[str], console: Mapping[str, Any]) -> frozenset[str]:
+    """Asks Connect from a pod that no network policy lets in.
+
+    Returns:
+        The addresses that answered.
+
+    Raises:
+        LabError: the pod did not start in time or did not ask, or the API server does not answer.
+    """
+    job = question(region, urls, console)
+    cluster = region.cluster
+    made = {**job, **cluster.create(job)}
+    try:
+        return _answer(cluster, region.name, str(job["metadata"]["name"]))
+    finally:
+        cluster.delete(made)
+
+
+def question(region: RegionNamespace, urls: Sequence[str], console: Mapping[str, Any]) -> dict[str, Any]:
+    """The Job that asks: in the console's image, without labels, rights, secrets and volumes."""
+    pod = console["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    user = {"runAsUser": USER, "runAsGroup": USER} if region.python_image else {}
+    spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": {**(pod.get("securityContext") or {}), **user},
+        **{key: pod[key] for key in ("imagePullSecrets",) if key in pod},
+        "containers": [
+            {
+                "name": "ask",
+                "image": region.python_image or container["image"],
+                "command": ["python", "-P", "-c", PROGRAM, *urls],
+                **{key: container[key] for key in ("imagePullPolicy", "securityContext") if key in container},
+                "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "128Mi"}},
+            }
+        ],
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"{JOB}{secrets.token_hex(3)}", "namespace": region.name},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": ASK_SECONDS,
+            "ttlSecondsAfterFinished": ASK_SECONDS,
+            "template": {"spec": spec},
+        },
+    }
+    return labelled(job)
+
+
+def _answer(cluster: KubernetesCluster, namespace: str, job: str) -> frozenset[str]:
+    deadline = time.monotonic() + ASK_SECONDS
+    while True:
+        pods = cluster.list("v1", "Pod", namespace, f"batch.kubernetes.io/job-name={job}")
+        for pod in pods:
+            for container in (pod.get("status") or {}).get("containerStatuses") or ():
+                if ended := (container.get("state") or {}).get("terminated"):
+                    return _answered(namespace, pod, ended)
+        if time.monotonic() >= deadline:
+            reasons = "; ".join(problem for pod in pods for problem in pod_problems(pod))
+            raise LabError(
+                f"{namespace}: Job/{job}: its pod did not answer within {ASK_SECONDS} s: "
+                f"{reasons or 'Kubernetes has not said why'}"
+            )
+        time.sleep(_LOOK_SECONDS)  # between two looks; the condition above decides when it ends
+
+
+def _answered(namespace: str, pod: Mapping[str, Any], ended: Mapping[str, Any]) -> frozenset[str]:
+    try:
+        answered = json.loads(ended.get("message") or "")
+    except ValueError:
+        name = pod["metadata"]["name"]
+        raise LabError(f"{namespace}: Pod/{name} ended with exit code {ended.get('exitCode')} and no answer") from None
+    return frozenset(map(str, answered))
