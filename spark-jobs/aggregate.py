@@ -23,11 +23,17 @@ def main() -> int:
         LabError: a region cannot be read.
     """
     options = job_options.parser("aggregate").parse_args()
-    document = sum_up(lambda records: start_session("aggregate", records=records), load_lab(), options.products)
+    document = sum_up(
+        lambda records: start_session("aggregate", records=records), load_lab(), options.products, _report
+    )
     if options.json:
         return ExitCode.DONE if output.print_document(document) else ExitCode.FAILED
     show_aggregates(document, console())
     return ExitCode.DONE
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

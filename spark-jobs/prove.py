@@ -152,7 +152,7 @@ def _aggregates(lab: Lab) -> dict[str, Any]:
     if lab.platform == EXTERNAL:
         return {}
     try:
-        return sum_up(_start_spark, lab, _PRODUCTS)
+        return sum_up(_start_spark, lab, _PRODUCTS, _report)
     except Exception as error:
         _report(f"the report has no aggregates: {error}")
         return {}

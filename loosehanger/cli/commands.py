@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -29,11 +30,13 @@ from loosehanger.model.record import ADMINISTRATOR, Lab, Region, WebConsole, che
 from loosehanger.model.recovery import Recovery
 from loosehanger.model.scenario import MIRROR, Scenario, read_scenario
 from loosehanger.paths import ROOT, caller_path, lab_home
+from loosehanger.times import span
 from loosehanger.waiting import wait_for
 
 from . import bundle, links
 from .cleaning import cleanup
 from .command_line import COMMANDS, KAFKA_TOOLS, wants_help
+from .durations import Durations
 from .inventories import check_same_inventory, given_inventories, with_inventory
 from .next_steps import next_steps
 from .playbook import run_playbook
@@ -87,7 +90,15 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
     playbook = f"playbooks/{scenario.name}/{name}.yaml"
     found = _checked(with_inventory(arguments, progress), playbook, progress)
     known = _web_consoles(load_lab()) if progress else set()
+    # Where it was before, there is less to do.
+    estimated = not _ONLY_TELLS & set(arguments) and (progress is None or name not in (progress.stage, SETUP))
+    durations, what = Durations(lab_home()), " ".join([scenario.name, name, *given_inventories(found)])
+    if estimated and (last := durations.last(what)):
+        print(f"The last time this took {span(last)}.", file=sys.stderr, flush=True)
+    began = time.monotonic()
     run_playbook(playbook, found)
+    if estimated:
+        durations.keep(what, time.monotonic() - began)
     if not _ONLY_TELLS & set(arguments):
         lab = load_lab()
         if scenario.stage(name).mark:

@@ -18,6 +18,7 @@ from loosehanger.model.topic_rules import selected_topics, target_topic
 from pipeline.clusters import USER, Cluster, NoAnswerError, consumer_settings, named, read_from_ends, some_of
 from pipeline.copier import OBSERVED_S, Copier
 from pipeline.mirrors import GROWING, UNKNOWN, MirrorProgress
+from pipeline.pace import Pace
 
 EXTERNAL = "external"
 """The platform of such a lab."""
@@ -125,7 +126,7 @@ def wait_for_arrival(
         NoAnswerError: a cluster does not answer, or the source does not give its last records within the bound.
     """
     source, target = clusters[mirror.source], clusters[mirror.target]
-    deadline, next_report = time.monotonic() + timeout_s, 0.0
+    deadline, next_report, pace = time.monotonic() + timeout_s, 0.0, Pace()
     with source.reaching():
         wanted = _contents(source, last_records, deadline)
     reached: dict[TopicPartition, int] = {}
@@ -154,7 +155,8 @@ def wait_for_arrival(
                 least, deadline = left, now + timeout_s
             if now >= next_report:
                 copier.look()
-                report(f"waiting: the target has not yet the last record of {len(wanted)} partitions")
+                left_s = pace.remaining(len(wanted))
+                report(f"waiting: the target has not yet the last record of {len(wanted)} partitions{left_s}")
                 next_report = now + _REPORT_S
             time.sleep(min(_LOOK_S, max(deadline, observed) - now))
     if wanted:

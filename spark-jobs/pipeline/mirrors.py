@@ -11,6 +11,7 @@ from kafka import TopicPartition
 
 from loosehanger.clients.connect import ConnectError, Rest, parts
 from loosehanger.model.mirror import Mirror
+from pipeline.pace import Pace
 
 _HTTP_TIMEOUT_S = 10
 _POLL_S = 0.5
@@ -89,7 +90,7 @@ def wait_for_mirror(
     """
     connect = Connect(mirror)
     deadline = time.monotonic() + timeout_s
-    next_report = 0.0
+    next_report, pace = 0.0, Pace()
     at_rest, least = 0, sum(last_records.values())
     while True:
         progress = connect.progress()
@@ -101,7 +102,8 @@ def wait_for_mirror(
         if not behind or now >= deadline or at_rest == 2:
             return progress
         if now >= next_report:
-            report(f"waiting: {describe(standing(mirror, progress, last_records))}")
+            left_s = pace.remaining(sum(behind.values()))
+            report(f"waiting: {describe(standing(mirror, progress, last_records))}{left_s}")
             next_report = now + _REPORT_S
         time.sleep(min(_POLL_S, max(deadline - now, 0)))
 

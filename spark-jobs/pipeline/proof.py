@@ -35,6 +35,7 @@ from pipeline.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress, standi
 from pipeline.reading import Ranges, read_records
 from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
 from pipeline.shortfall import shortfalls
+from pipeline.spark_progress import reported
 from pipeline.switch_evidence import look
 
 _CONFIG_TIMEOUT_S = 15.0
@@ -579,10 +580,12 @@ class Proof:
             try:
                 ahead, frozen_already = frozen_already, None
                 frozen = ahead.result() if ahead else self._freeze(flows)
-                self._report(f"reading and comparing {frozen.records:,} records of {len(flows):,} flows")
+                comparing = f"reading and comparing {frozen.records:,} records of {len(flows):,} flows"
+                self._report(comparing)
                 cuts, progress = self._found.cuts, self._found.progress
                 windows = {flow.id: found for flow in flows if (found := self._found.window_of(flow)) is not None}
-                self._found.counts |= compare(spark, flows, cuts, progress, frozen, self._examples, windows)
+                with reported(spark, comparing, self._report):
+                    self._found.counts |= compare(spark, flows, cuts, progress, frozen, self._examples, windows)
                 self._found.append_time |= {flow.id for flow in flows if frozen.has_append_time(flow)}
                 self._look_at_offsets(spark, flows, frozen)
             except NoAnswerError as error:

@@ -17,16 +17,20 @@ from pipeline.clusters import Cluster, NoAnswerError
 from pipeline.cuts import freeze
 from pipeline.reading import Ranges, read_records, read_regions
 from pipeline.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
+from pipeline.spark_progress import reported
 from pipeline.times import iso
 
 
-def sum_up(start_spark: Callable[[int], SparkSession], lab: Lab, products: int) -> dict[str, Any]:
+def sum_up(
+    start_spark: Callable[[int], SparkSession], lab: Lab, products: int, report: Callable[[str], None]
+) -> dict[str, Any]:
     """Reads every region's events and sums them up.
 
     Args:
         start_spark: makes the session, given how many records there are to read.
         lab: what is set up.
         products: how many products to list, by revenue.
+        report: takes a line that says how far it has come.
 
     Returns:
         The document that ``./lab aggregate --json`` prints; decimals as such.
@@ -41,7 +45,8 @@ def sum_up(start_spark: Callable[[int], SparkSession], lab: Lab, products: int) 
         records = sum(end - start for wanted in ranges.values() for start, end in wanted.values())
         spark = start_spark(records)
         fit(spark, records)
-        return _document(spark, lab, clusters, ranges, products)
+        with reported(spark, f"summing up {records:,} records", report):
+            return _document(spark, lab, clusters, ranges, products)
     except NoAnswerError as error:
         raise LabError(str(error)) from error
     except ERRORS as error:

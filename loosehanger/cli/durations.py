@@ -1,0 +1,39 @@
+"""How long a set-up or a stage took the last time: the best estimate of how long it will take now."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+from loosehanger.files import write_file
+
+
+class Durations:
+    """The durations of earlier set-ups and stages.
+
+    They depend on the machine and the installation, and lie with what is installed: a clean-up leaves nothing else.
+
+    Args:
+        home: the lab's home.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._file = home / "venv" / "durations.json"
+
+    def last(self, what: str) -> float | None:
+        """The seconds that it took the last time; None where that is not known."""
+        found = self._read().get(what)
+        return float(found) if isinstance(found, int | float) and found > 0 else None
+
+    def keep(self, what: str, seconds: float) -> None:
+        """Keeps how long it took. An estimate is not worth a failure: where it cannot be written, it is not kept."""
+        with contextlib.suppress(OSError):
+            write_file(self._file, json.dumps({**self._read(), what: round(seconds, 1)}, indent=1))
+
+    def _read(self) -> dict[str, object]:
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads(self._file.read_text(encoding="utf-8"))
+            if isinstance(found, dict):
+                return found
+        return {}
