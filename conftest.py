@@ -9,7 +9,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from sandbox import forget_bytecode
+from scripts.sandbox import forget_bytecode
 from tests.e2e.documents import collector
 from tests.e2e.places import DOCUMENTS, terminal  # noqa: F401 - the fixture in which their commands run
 

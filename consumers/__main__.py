@@ -10,14 +10,14 @@ import uuid
 from collections.abc import Sequence
 from types import FrameType
 
-from consumers.options import EARLIEST, PROGRAM
-from consumers.options import parser as parser
-from consumers.options import read_arguments as read_arguments
-from consumers.reader import Reader, Selection
-from consumers.render import Line, colours_wanted, to_json
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import prepare
 from loosehanger.errors import run_command
+from loosehanger.events.options import EARLIEST, PROGRAM
+from loosehanger.events.options import parser as parser
+from loosehanger.events.options import read_arguments as read_arguments
+from loosehanger.events.reader import Reader, Selection
+from loosehanger.events.render import Line, colours_wanted, to_json
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.patches import prepare
 from loosehanger.ledger import Ledger
 
 MOST_OF_A_VALUE = 64 * 1024

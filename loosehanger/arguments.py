@@ -11,8 +11,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NoReturn
 
-from .errors import WrongUseError
-from .times import moment
+from loosehanger.errors import WrongUseError
+from loosehanger.times import moment
 
 
 class Parser(argparse.ArgumentParser):

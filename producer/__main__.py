@@ -16,9 +16,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import prepare
 from loosehanger.errors import LabError, WrongUseError, run_command
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.patches import prepare
 from loosehanger.ledger import Ledger
 from producer import words
 from producer.delivery import Delivery

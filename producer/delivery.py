@@ -19,9 +19,9 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.partitioner.default import murmur2
 from kafka.producer.future import FutureRecordMetadata
 
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import ClientLog, cluster_id
 from loosehanger.errors import LabError
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.patches import ClientLog, cluster_id
 from loosehanger.ledger import RUN, SEQ, Ledger, Pending, keep_pending, read_pending
 from producer.shop import Event
 

@@ -25,8 +25,8 @@ from requests.adapters import HTTPAdapter
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
-from install import MAVEN_CENTRAL
 from loosehanger.errors import LabError, WrongUseError, run_command
+from scripts.install import MAVEN_CENTRAL
 
 DOWNLOADS_AT_ONCE = 8
 ATTEMPTS = 4

@@ -271,7 +271,7 @@ def make_class_archives() -> None:
     """Makes ``jars/kafka.jsa`` and ``jars/spark.jsa``, with which both start in about half the time.
 
     Java uses an archive only with the class path it was made for: for Kafka the jars in the order of their names, for
-    Spark what its launcher makes of ``pipeline.submit``'s settings. Everything runs without, too.
+    Spark what its launcher makes of ``loosehanger.proof.submit``'s settings. Everything runs without, too.
     """
     kafka, connector = (sorted((HOME / "jars" / name).glob("*.jar")) for name in ("kafka", "spark"))
     spark: list[str | Path] = [*connector, f"{HOME}/java-spark/empty/", f"{spark_home()}/jars/*"]

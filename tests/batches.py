@@ -10,7 +10,7 @@ from kafka.consumer.fetcher import ConsumerRecord, Fetcher
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
-from loosehanger.clients.kafka_client import Tolerant, repair
+from loosehanger.kafka.patches import Tolerant, repair
 
 
 class Odd(str):

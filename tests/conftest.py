@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sandbox import Kit, copy_kit
+from scripts.sandbox import Kit, copy_kit
 
 
 @pytest.fixture(scope="session")

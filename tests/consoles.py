@@ -18,14 +18,13 @@ import requests
 from kafka import TopicPartition
 from kafka.structs import OffsetAndTimestamp
 
-from console.__main__ import listen
-from console.app import create_app
-from console.cluster import ClusterView, UnreachableError
-from console.geography import Coordinates
-from console.live import LINGER_S, Live
-from console.losses import Losses, MirrorReading
-from console.mirrors import Action, MirrorMakerView, explain, judged
-from console.models import (
+from loosehanger.console.__main__ import listen
+from loosehanger.console.app import create_app
+from loosehanger.console.cluster import ClusterView, UnreachableError
+from loosehanger.console.geography import Coordinates
+from loosehanger.console.live import LINGER_S, Live
+from loosehanger.console.mirrors import Action, MirrorMakerView, explain, judged
+from loosehanger.console.models import (
     Broker,
     Connector,
     Group,
@@ -38,14 +37,15 @@ from console.models import (
     Task,
     Topic,
 )
-from console.search import Searcher
-from console.server import Server
-from console.service import RegionView, Service
-from console.settings import ConnectAccess, RegionSettings, Settings
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.loss import Danger
+from loosehanger.console.retention_risk import Losses, MirrorReading
+from loosehanger.console.search import Searcher
+from loosehanger.console.server import Server
+from loosehanger.console.service import RegionView, Service
+from loosehanger.console.settings import ConnectAccess, RegionSettings, Settings
 from loosehanger.errors import WrongUseError
-from loosehanger.model.mirror import Mirror as Route
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.retention_risk import Danger
+from loosehanger.lab.mirrors.mirror import Mirror as Route
 
 HOSTILE = '</pre><script>document.title="taken"</script><img src=x onerror=alert(1)>\x1b[31m\u202e"\'&'
 PASSWORD = "a password of the tests"

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from loosehanger.model.documents import Document, read_documents
+from loosehanger.lab.manifests.documents import Document, read_documents
 
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 

@@ -9,11 +9,11 @@ from typing import Any
 from ansible import context
 
 from loosehanger.errors import WrongUseError
-from loosehanger.model.documents import Document, read_resources
-from loosehanger.model.older_api import refuse_older_api
-from loosehanger.model.plan import Plan, plan_stage
-from loosehanger.model.record import recorded_documents
-from loosehanger.model.scenario import FILE, MIRROR, Scenario, read_scenario
+from loosehanger.lab.manifests.documents import Document, read_resources
+from loosehanger.lab.manifests.older_api import refuse_older_api
+from loosehanger.lab.plan import Plan, plan_stage
+from loosehanger.lab.record import recorded_documents
+from loosehanger.lab.scenario import FILE, MIRROR, Scenario, read_scenario
 
 FACT = "lab_described"
 """A list: files, each with ``source`` and ``content``, and kinds of the scenario's manifests, each as ``kind``."""

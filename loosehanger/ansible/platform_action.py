@@ -9,8 +9,13 @@ from typing import Any, ClassVar
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
+from loosehanger.ansible.described import plans, scenario_of
+from loosehanger.ansible.kit_action import KitAction
 from loosehanger.errors import LabError
-from loosehanger.model.marks import (
+from loosehanger.lab.plan import Part, Plan, steps
+from loosehanger.lab.record import check_stage, load_lab, read_progress
+from loosehanger.lab.scenario import MIRROR
+from loosehanger.lab.snapshots import (
     Ending,
     Loss,
     Wipe,
@@ -21,13 +26,10 @@ from loosehanger.model.marks import (
     keep_loss,
     keep_wipe,
 )
-from loosehanger.model.plan import Part, Plan, steps
-from loosehanger.model.record import check_stage, load_lab, read_progress
-from loosehanger.model.scenario import MIRROR
-from loosehanger.platforms import switching
-from loosehanger.platforms.entry_points import EntryPoints, Parameters, Plans, Result
-from loosehanger.platforms.proving import prove
-from loosehanger.platforms.switch_steps import (
+from loosehanger.platforms.base import EntryPoints, Parameters, Plans, Result
+from loosehanger.stages import switching
+from loosehanger.stages.gates import prove
+from loosehanger.stages.steps import (
     Arrival,
     KeepMarks,
     KeepSilence,
@@ -38,9 +40,6 @@ from loosehanger.platforms.switch_steps import (
     conditions,
     forget_mirrors,
 )
-
-from .described import plans, scenario_of
-from .kit_action import KitAction
 
 _ASKING = (Part.DRAINS, Part.SILENCE, Part.PROOF)
 """The steps in which nothing is applied."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 
+from loosehanger.cli import bootstrap_cli
 from loosehanger.errors import ExitCode, run_command
-
-from . import front
 
 
 def main() -> int:
     """Runs the command that the arguments name."""
-    done = front.answer(sys.argv[1:], installed=True)
+    done = bootstrap_cli.answer(sys.argv[1:], installed=True)
     if done is not None:
         return done
-    from . import commands  # what they need takes a while to load
+    from loosehanger.cli import commands  # what they need takes a while to load
 
     command, *arguments = sys.argv[1:]
     return commands.RUN[command](arguments)

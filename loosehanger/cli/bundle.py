@@ -13,11 +13,10 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+from loosehanger.cli.playbook import run_playbook
 from loosehanger.errors import ExitCode, LabError, WrongUseError
-from loosehanger.model.record import Lab
+from loosehanger.lab.record import Lab
 from loosehanger.paths import ROOT, lab_home
-
-from .playbook import run_playbook
 
 _PACKAGES = ("ansible-core", "kafka-python", "kubernetes", "pyspark")
 _LOG_BYTES = 1_000_000

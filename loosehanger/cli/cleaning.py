@@ -8,13 +8,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from loosehanger.cli.command_line import COMMANDS
+from loosehanger.cli.inventories import DEFAULT_INVENTORY, given_inventories, with_inventory
+from loosehanger.cli.playbook import run_playbook
 from loosehanger.errors import ExitCode, WrongUseError
-from loosehanger.model.progress import Progress, read_progress
+from loosehanger.lab.progress import Progress, read_progress
 from loosehanger.paths import lab_home
-
-from .command_line import COMMANDS
-from .inventories import DEFAULT_INVENTORY, given_inventories, with_inventory
-from .playbook import run_playbook
 
 PLAYBOOK = "playbooks/cleanup.yaml"
 Checked = Callable[[list[str], str, Progress | None], list[str]]

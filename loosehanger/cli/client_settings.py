@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from loosehanger.clients.connection import Connection
 from loosehanger.errors import ExitCode, WrongUseError
 from loosehanger.files import write_file
-from loosehanger.model.record import Lab, Region
+from loosehanger.kafka.connection import Connection
+from loosehanger.lab.record import Lab, Region
 from loosehanger.suggestions import did_you_mean
 
 _OLD_LIBRDKAFKA = """\

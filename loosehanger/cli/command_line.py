@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from loosehanger.arguments import Parser
 from loosehanger.errors import WrongUseError
 from loosehanger.experiments.catalogue import EXPERIMENTS
-from loosehanger.model import job_options
-from loosehanger.model.link_settings import parse_rate, parse_time
+from loosehanger.lab import job_options
+from loosehanger.lab.link_settings import parse_rate, parse_time
 
 ANSIBLE = "ANSIBLE-ARGUMENT"
 OPTION = "OPTION"

@@ -19,28 +19,27 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.links import CLIENT
+from loosehanger.cli import bundle, links
+from loosehanger.cli.cleaning import cleanup
+from loosehanger.cli.command_line import COMMANDS, KAFKA_TOOLS, wants_help
+from loosehanger.cli.durations import Durations
+from loosehanger.cli.inventories import check_same_inventory, given_inventories, with_inventory
+from loosehanger.cli.next_steps import next_steps
+from loosehanger.cli.playbook import run_playbook
+from loosehanger.cli.variables import checked_variables
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
-from loosehanger.model.applications import consumers
-from loosehanger.model.marks import read_marks
-from loosehanger.model.outline import SETUP, scenario_names
-from loosehanger.model.progress import Progress, required_progress
-from loosehanger.model.record import ADMINISTRATOR, Lab, Region, WebConsole, check_stage, load_lab, read_progress
-from loosehanger.model.recovery import Recovery
-from loosehanger.model.scenario import MIRROR, Scenario, read_scenario
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.links import CLIENT
+from loosehanger.lab.programs import consumers
+from loosehanger.lab.progress import Progress, required_progress
+from loosehanger.lab.record import ADMINISTRATOR, Lab, Region, WebConsole, check_stage, load_lab, read_progress
+from loosehanger.lab.recovery import Recovery
+from loosehanger.lab.scenario import MIRROR, Scenario, read_scenario
+from loosehanger.lab.scenario_index import SETUP, scenario_names
+from loosehanger.lab.snapshots import read_marks
 from loosehanger.paths import ROOT, caller_path, lab_home
 from loosehanger.times import span
 from loosehanger.waiting import wait_for
-
-from . import bundle, links
-from .cleaning import cleanup
-from .command_line import COMMANDS, KAFKA_TOOLS, wants_help
-from .durations import Durations
-from .inventories import check_same_inventory, given_inventories, with_inventory
-from .next_steps import next_steps
-from .playbook import run_playbook
-from .variables import checked_variables
 
 _NOW = "latest"
 """Where the events of a region begin, unless the user says where: as with the consumer's log."""
@@ -118,9 +117,9 @@ def _checked(arguments: list[str], playbook: str, progress: Progress | None) -> 
 
 def _show_conditions(scenario: Scenario, name: str) -> int:
     """Lists what must hold before a stage, and whether it does."""
-    from loosehanger.platforms import switch_steps  # what it needs takes a while to load
+    from loosehanger.stages import steps  # what it needs takes a while to load
 
-    found = switch_steps.conditions(load_lab(), lab_home(), scenario, name) if scenario.stage(name).after else []
+    found = steps.conditions(load_lab(), lab_home(), scenario, name) if scenario.stage(name).after else []
     for condition in found:
         print(f"{'holds' if condition.holds else 'FAILS'}   {condition.what}: {condition.value} ({condition.wanted})")
     if not found:
@@ -130,13 +129,13 @@ def _show_conditions(scenario: Scenario, name: str) -> int:
 
 def _show_recovery(lab: Lab, stage: str) -> None:
     """Tells how long a switch took, as soon as that is known."""
-    from loosehanger.platforms import switch_steps  # what it needs takes a while to load
+    from loosehanger.stages import steps  # what it needs takes a while to load
 
     found: Recovery | None = None
 
     def unknown() -> str | None:
         nonlocal found
-        found = switch_steps.legs(lab, lab_home(), stage)
+        found = steps.legs(lab, lab_home(), stage)
         return None if found is None or found.complete else "not all of it has happened yet"
 
     with contextlib.suppress(LabError):  # What has not happened by then is shown as that.
@@ -227,7 +226,7 @@ def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[
     """How far each mirror is behind, and what its source may delete first; a mirror that may lose is not healthy."""
     if lab.pod is not None:
         return []  # From outside the cluster nobody can ask.
-    from . import losses  # what it needs takes a while to load
+    from loosehanger.cli import retention_risk  # what it needs takes a while to load
 
     behind = []
     # A mirror of which nothing is claimed in this stage, such as one that was held for a switch, may stay behind.
@@ -238,7 +237,7 @@ def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[
         for resource in resources
         if resource["kind"] == MIRROR and resource["healthy"] and resource["state"] != _RUNNING
     }
-    for standing in losses.standings(lab, resting):
+    for standing in retention_risk.standings(lab, resting):
         mirror = standing.mirror
         if mirror.id not in claimed:
             continue
@@ -247,7 +246,7 @@ def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[
                 continue
             if (state := standing.state) and (resource["healthy"] or resource["state"] == _UNKNOWN):
                 resource |= {"healthy": False, "state": state}
-            lacking = [] if resource["healthy"] else losses.lacking_rights(lab, mirror)
+            lacking = [] if resource["healthy"] else retention_risk.lacking_rights(lab, mirror)
             resource["detail"] = "; ".join([resource["detail"], *lacking, *standing.told])
         behind += [
             {"source": mirror.source, "target": mirror.target, "mirror": mirror.name, **asdict(danger)}
@@ -263,7 +262,7 @@ def _as_it_should_be(lab: Lab) -> dict[str, Any]:
 
 def topic(arguments: Sequence[str]) -> int:
     """Shows and changes topics: see ``topic --help``."""
-    from . import topics  # what it needs takes a while to load
+    from loosehanger.cli import topics  # what it needs takes a while to load
 
     options, lab = topics.parse(arguments), load_lab()
     if lab.pod is None:
@@ -284,7 +283,7 @@ def link(arguments: Sequence[str]) -> int:
 
 def doctor(arguments: Sequence[str]) -> int:
     """Checks the machine and the lab that is set up: see ``doctor --help``."""
-    from .doctor import examine
+    from loosehanger.cli.doctor import examine
 
     COMMANDS["doctor"].parse(arguments)
     progress = required_progress()
@@ -300,14 +299,14 @@ def doctor(arguments: Sequence[str]) -> int:
 
 def logs(arguments: Sequence[str]) -> int:
     """Shows logs: see ``logs --help``."""
-    from . import logs as shown  # what it needs takes a while to load
+    from loosehanger.cli import logs as shown  # what it needs takes a while to load
 
     return shown.run(load_lab(), COMMANDS["logs"].parse(arguments))
 
 
 def client(arguments: Sequence[str]) -> int:
     """Writes settings for other clients: see ``client --help``."""
-    from . import client_settings  # what it needs takes a while to load
+    from loosehanger.cli import client_settings  # what it needs takes a while to load
 
     return client_settings.run(load_lab(), COMMANDS["client"].parse(arguments))
 
@@ -323,14 +322,14 @@ def kafka(arguments: Sequence[str]) -> int:
     if rest[:1] == ["--user"] and len(rest) > 1:
         user, rest = rest[1], rest[2:]
     tool, rest = COMMANDS["kafka"].take_name(rest, f"a tool: {', '.join(KAFKA_TOOLS)}")
-    from . import kafka_tools  # what it needs takes a while to load
+    from loosehanger.cli import kafka_tools  # what it needs takes a while to load
 
     return kafka_tools.run(lab, region, user, tool, rest)
 
 
 def experiment(arguments: Sequence[str]) -> int:
     """Measures what distance costs: see ``experiment --help``."""
-    from . import experiments  # what it needs takes a while to load
+    from loosehanger.cli import experiments  # what it needs takes a while to load
 
     return experiments.run(load_lab(), COMMANDS["experiment"].parse(arguments))
 
@@ -351,7 +350,7 @@ def consume(arguments: Sequence[str]) -> int:
         there = ", ".join(dict.fromkeys(consumer.region for consumer in found))
         raise WrongUseError(f"{name}: no consumer is set up here; the regions with one are: {there or 'none'}")
     if not rest and consumer.name in region.logs:
-        _become("consumers.follow", str(region.logs[consumer.name]))
+        _become("loosehanger.events.follow", str(region.logs[consumer.name]))
     properties = lab.region(consumer.cluster_region).clients.get(consumer.user)
     if properties is None:
         raise WrongUseError(f"{name}: no client configuration for user '{consumer.user}'; run the set-up again")
@@ -367,7 +366,7 @@ def prove(arguments: Sequence[str]) -> int:
     except (LabError, OSError) as error:
         if isinstance(error, LabError) and error.exit_code != ExitCode.FAILED:
             raise
-        from pipeline.undecided import give_up  # what it needs takes a while to load
+        from loosehanger.proof.inconclusive import give_up  # what it needs takes a while to load
 
         raise give_up(error, arguments) from error
     _submit("prove", arguments)
@@ -398,7 +397,7 @@ def _perhaps_in_a_pod(command: str, arguments: Sequence[str]) -> None:
 
 def _submit(job: str, arguments: Sequence[str]) -> NoReturn:
     os.environ[CLIENT] = job
-    _become("pipeline.submit", job, *arguments, folder=lab_home())
+    _become("loosehanger.proof.submit", job, *arguments, folder=lab_home())
 
 
 def _become(module: str, *arguments: str, folder: Path = ROOT) -> NoReturn:

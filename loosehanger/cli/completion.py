@@ -7,13 +7,12 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from loosehanger.cli.command_line import ANSIBLE, COMMANDS, KAFKA_TOOLS
 from loosehanger.errors import LabError
 from loosehanger.experiments.catalogue import EXPERIMENTS
-from loosehanger.model.outline import read_outline, scenario_names
-from loosehanger.model.progress import read_progress, recorded_regions
+from loosehanger.lab.progress import read_progress, recorded_regions
+from loosehanger.lab.scenario_index import read_outline, scenario_names
 from loosehanger.paths import ROOT
-
-from .command_line import ANSIBLE, COMMANDS, KAFKA_TOOLS
 
 Candidate = tuple[str, str]
 """A word, and what it is about; the latter may be empty."""

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from loosehanger.cli.cleaning import MADE
+from loosehanger.cli.port_base import ENVIRONMENT, LOWEST, read_port_base, region_ports
 from loosehanger.errors import ExitCode
-from loosehanger.model.progress import Progress
+from loosehanger.lab.progress import Progress
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.ports import KERNEL, is_taken, outgoing_ports, reserved_ports
-
-from .cleaning import MADE
-from .port_base import ENVIRONMENT, LOWEST, read_port_base, region_ports
 
 GB = 1_000_000_000
 MEMORY_BYTES = 4 * GB

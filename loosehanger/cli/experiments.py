@@ -23,15 +23,15 @@ from rich.console import Console
 from rich.table import Table
 
 from loosehanger.errors import ExitCode, LabError
-from loosehanger.experiments import compress, mirror_where, read_where, write_where
+from loosehanger.experiments import compress, mirror_location, read_location, write_location
 from loosehanger.experiments.catalogue import EXPERIMENTS
-from loosehanger.experiments.ground import ENDING, Ground, choose, prepared
-from loosehanger.experiments.telling import Telling
+from loosehanger.experiments.progress import Telling
+from loosehanger.experiments.site import ENDING, Ground, choose, prepared
 from loosehanger.files import make_folder
-from loosehanger.model.job_options import check_writable
-from loosehanger.model.record import Lab
+from loosehanger.lab.job_options import check_writable
+from loosehanger.lab.record import Lab
 from loosehanger.paths import caller_path, lab_home
-from pipeline.files import write
+from loosehanger.proof.report.files import write
 
 ROUNDS = 3
 FOLDER = "experiments"
@@ -39,7 +39,12 @@ _WIDEST = 10_000
 _SUFFIXES = ("html", "json")
 _UNFINISHED = "-unfinished"
 """Follows the name of what is kept of an experiment that did not come to its end."""
-_MODULES = {"read-where": read_where, "mirror-where": mirror_where, "write-where": write_where, "compress": compress}
+_MODULES = {
+    "read-where": read_location,
+    "mirror-where": mirror_location,
+    "write-where": write_location,
+    "compress": compress,
+}
 
 
 def run(lab: Lab, options: argparse.Namespace) -> int:
@@ -90,7 +95,7 @@ def _write(folder: Path, name: str, document: Mapping[str, Any]) -> dict[str, Pa
     files = _files(folder, name)
     write(files["json"], json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     if "finding" in document:
-        from pipeline.experiment_page import render  # Matplotlib takes a while to load
+        from loosehanger.proof.report.experiment_page import render  # Matplotlib takes a while to load
 
         write(files["html"], render(document))
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loosehanger.arguments import Parser
 from loosehanger.errors import WrongUseError
-from loosehanger.model.progress import Progress
+from loosehanger.lab.progress import Progress
 from loosehanger.paths import ROOT
 
 DEFAULT_INVENTORY = "inventories/local"

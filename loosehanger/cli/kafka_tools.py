@@ -7,16 +7,15 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from loosehanger.clients.connection import Connection
+from loosehanger.cli.client_settings import properties_file
+from loosehanger.cli.command_line import KAFKA_TOOLS
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.record import Lab
-from loosehanger.model.resources import JvmOptions
+from loosehanger.kafka.connection import Connection
+from loosehanger.lab.manifests.resources import JvmOptions
+from loosehanger.lab.record import Lab
 from loosehanger.paths import lab_home
-from loosehanger.platforms.local.java import Java
+from loosehanger.platforms.java import Java
 from loosehanger.suggestions import did_you_mean
-
-from .client_settings import properties_file
-from .command_line import KAFKA_TOOLS
 
 _HEAP = "256m"
 

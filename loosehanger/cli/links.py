@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from loosehanger.clients.links import ask, link_state, relay_folders, wanted_change
 from loosehanger.errors import ExitCode, LabError, WrongUseError
-from loosehanger.model.link_settings import OneWay, rate_text, size_text, time_text
-from loosehanger.model.record import Lab
+from loosehanger.kafka.links import ask, link_state, relay_folders, wanted_change
+from loosehanger.lab.link_settings import OneWay, rate_text, size_text, time_text
+from loosehanger.lab.record import Lab
 from loosehanger.paths import lab_home
 
 LOCAL = "local"

@@ -8,14 +8,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from consumers.follow import LOOK_S, MOST_LINE, follow
-from consumers.render import safe
+from loosehanger.cli.links import LOCAL
 from loosehanger.errors import ExitCode, LabError, WrongUseError
-from loosehanger.model.record import Lab
+from loosehanger.events.follow import LOOK_S, MOST_LINE, follow
+from loosehanger.events.render import safe
+from loosehanger.lab.record import Lab
 from loosehanger.paths import lab_home
 from loosehanger.suggestions import did_you_mean
-
-from .links import LOCAL
 
 
 def run(lab: Lab, options: argparse.Namespace) -> int:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from loosehanger.model.applications import consumers, control_room
-from loosehanger.model.outline import SETUP
-from loosehanger.model.record import Lab
-from loosehanger.model.scenario import MIRROR, Scenario
+from loosehanger.cli.command_line import COMMANDS
+from loosehanger.lab.programs import consumers, control_room
+from loosehanger.lab.record import Lab
+from loosehanger.lab.scenario import MIRROR, Scenario
+from loosehanger.lab.scenario_index import SETUP
 from loosehanger.paths import ROOT
-
-from .command_line import COMMANDS
 
 
 def next_steps(lab: Lab, scenario: Scenario, stage: str) -> str:

@@ -18,12 +18,11 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+from loosehanger.cli.port_base import with_port_base
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.parents import end_with_parent
 from loosehanger.paths import ROOT, lab_home
+from loosehanger.process_lifetime import end_with_parent
 from loosehanger.waiting import wait_for
-
-from .port_base import with_port_base
 
 _DEFECT = 250
 """ansible-core's exit code for what it did not expect."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from loosehanger.errors import WrongUseError
-from loosehanger.model.progress import Progress, read_progress
+from loosehanger.lab.progress import Progress, read_progress
 from loosehanger.paths import ROOT
 
 ENVIRONMENT = "LAB_PORT_BASE"

@@ -15,13 +15,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from loosehanger.clients.kafka_client import alter_topic, check_settings, explain, topic_configs
+from loosehanger.cli.command_line import COMMANDS
 from loosehanger.errors import ExitCode, LabError, WrongUseError
-from loosehanger.model.origins import Place, side_by_side
-from loosehanger.model.record import ADMINISTRATOR, Lab, Region
-from loosehanger.model.topic_rules import SYNCHRONISED, UNSYNCHRONISED, selected_topics, synchronises, target_topic
-
-from .command_line import COMMANDS
+from loosehanger.kafka.patches import alter_topic, check_settings, explain, topic_configs
+from loosehanger.lab.mirrors.lineage import Place, side_by_side
+from loosehanger.lab.mirrors.replication import (
+    SYNCHRONISED,
+    UNSYNCHRONISED,
+    selected_topics,
+    synchronises,
+    target_topic,
+)
+from loosehanger.lab.record import ADMINISTRATOR, Lab, Region
 
 PARTITIONS = "partitions"
 """What is changed like a setting, and is none: a topic can get more of them, and never fewer."""

@@ -22,12 +22,11 @@ import yaml
 from jinja2 import Environment, TemplateError, nodes
 
 from loosehanger.arguments import Parser
+from loosehanger.cli.port_base import HIGHEST, LOWEST, VARIABLE, check_same_port_base, read_port_base
 from loosehanger.errors import WrongUseError
-from loosehanger.model.progress import Progress
+from loosehanger.lab.progress import Progress
 from loosehanger.paths import ROOT
 from loosehanger.suggestions import did_you_mean
-
-from .port_base import HIGHEST, LOWEST, VARIABLE, check_same_port_base, read_port_base
 
 OWN = "my_"
 """What the names of a user's own variables begin with."""

@@ -21,8 +21,8 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-from loosehanger.clients.connection import Connection
 from loosehanger.errors import LabError
+from loosehanger.kafka.connection import Connection
 
 PARTITION = 0
 """Topics of experiments have one partition."""

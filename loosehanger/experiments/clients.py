@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.links import CLIENT
 from loosehanger.errors import LabError
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.links import CLIENT
 
 NAME = "experiment"
 """By which links tell an experiment's clients from others."""

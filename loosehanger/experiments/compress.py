@@ -10,17 +10,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from loosehanger.clients.connect import Rest
-from loosehanger.clients.kafka_client import alter_topic, topic_configs
 from loosehanger.errors import LabError
-from loosehanger.model.link_settings import size_text
+from loosehanger.experiments.clients import ClientProcess, access
+from loosehanger.experiments.load_generator import BATCH, DIFFERENT, LINGER_MS, SIZE, produce, write_payload
+from loosehanger.experiments.measures import Spread, carried
+from loosehanger.experiments.progress import Telling
+from loosehanger.experiments.site import Ground, administration, stored, uninterrupted
+from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.patches import alter_topic, topic_configs
+from loosehanger.lab.link_settings import size_text
 from loosehanger.waiting import wait_for
-
-from .clients import ClientProcess, access
-from .full_speed import BATCH, DIFFERENT, LINGER_MS, SIZE, produce, write_payload
-from .ground import Ground, administration, stored, uninterrupted
-from .measures import Spread, carried
-from .telling import Telling
 
 PRODUCER, TOPIC, MIRROR = "producer", "topic", "mirror"
 NONE = "none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loosehanger.model.topology import SecretCopy
+from loosehanger.lab.topology import SecretCopy
 
 
 def not_a_copy(where: str, name: str, known_as: str | None, wanted: SecretCopy) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from loosehanger.model.plan import is_console
+from loosehanger.lab.plan import is_console
 
 
 def web_console(deployment: Mapping[str, Any]) -> dict[str, str] | None:

@@ -13,11 +13,11 @@ import uuid
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from loosehanger.clients.kafka_client import prepare
 from loosehanger.errors import ExitCode, LabError, run_command
-from loosehanger.model.applications import consumers
-from loosehanger.model.origins import Place, copies
-from loosehanger.model.record import Lab, load_lab
+from loosehanger.kafka.patches import prepare
+from loosehanger.lab.mirrors.lineage import Place, copies
+from loosehanger.lab.programs import consumers
+from loosehanger.lab.record import Lab, load_lab
 
 TOPIC = "LH.ORDERS"
 BOUND_S = 30.0

@@ -15,10 +15,10 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from loosehanger.clients.kafka_client import cluster_id, prepare
 from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
 from loosehanger.files import write_file
-from loosehanger.model.record import load_lab
+from loosehanger.kafka.patches import cluster_id, prepare
+from loosehanger.lab.record import load_lab
 
 TOPIC = "LH.ORDERS"
 USER = "prover"

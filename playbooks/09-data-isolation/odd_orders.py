@@ -13,9 +13,9 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from loosehanger.clients.kafka_client import prepare
 from loosehanger.errors import ExitCode, LabError, run_command
-from loosehanger.model.record import Lab, load_lab
+from loosehanger.kafka.patches import prepare
+from loosehanger.lab.record import Lab, load_lab
 
 SOURCE, TARGET = "europe", "north-america"
 TOPIC, COPY = "LH.ORDERS", "europe.LH.ORDERS.CLEARED"

@@ -11,9 +11,9 @@ import time
 
 from kafka import KafkaConsumer, TopicPartition
 
-from loosehanger.clients.kafka_client import prepare
 from loosehanger.errors import ExitCode, LabError, run_command
-from loosehanger.model.record import load_lab
+from loosehanger.kafka.patches import prepare
+from loosehanger.lab.record import load_lab
 from loosehanger.waiting import wait_for
 
 REGION, USER = "north-america", "prover"

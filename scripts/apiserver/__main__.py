@@ -10,10 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from apiserver.build import programs
-from apiserver.crds import strimzi_definitions
-from apiserver.server import ApiServer
 from loosehanger.errors import WrongUseError, run_command
+from scripts.apiserver.build import programs
+from scripts.apiserver.crds import strimzi_definitions
+from scripts.apiserver.server import ApiServer
 
 
 def main() -> int:

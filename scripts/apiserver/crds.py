@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from fetch_jars import parse_lock, synchronise
 from loosehanger.errors import LabError
 from loosehanger.paths import lab_home
+from scripts.fetch_jars import parse_lock, synchronise
 
 LOCK = Path(__file__).with_name("crds.lock")
 PACKAGE = "io.strimzi.api.kafka.model"

@@ -27,10 +27,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from apiserver.build import CONTROLLER_MANAGER
 from loosehanger.errors import LabError
-from loosehanger.parents import end_with_parent
 from loosehanger.platforms.local.certificates import begin_certificate, key_usage
+from loosehanger.process_lifetime import end_with_parent
+from scripts.apiserver.build import CONTROLLER_MANAGER
 
 LOOPBACK = "127.0.0.1"
 READY_SECONDS = 120.0

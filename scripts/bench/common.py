@@ -20,7 +20,7 @@ from kafka.admin import KafkaAdminClient, OffsetSpec
 
 from loosehanger.errors import LabError
 from loosehanger.paths import lab_home
-from sandbox import Kit, copy_kit, forget_bytecode
+from scripts.sandbox import Kit, copy_kit, forget_bytecode
 
 TUNED = (
     "producer.override.batch.size",

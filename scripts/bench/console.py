@@ -1,6 +1,6 @@
 """What the consoles cost, beside what the brokers and mirrors cost: with nobody looking, and with many viewers.
 
-    .lab/venv/bin/python -P -m bench.console [--rate N] [--seconds N] [--viewers N]
+    .lab/venv/bin/python -P -m scripts.bench.console [--rate N] [--seconds N] [--viewers N]
 
 ProducerPerformance writes at a steady rate. Half of the viewers follow the control room's map, half its live messages;
 some read slowly on purpose. One more looks at the clock. In the last run viewers come and go all the time: what the
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from bench.common import (
+from scripts.bench.common import (
     TARGETS,
     admin,
     end_offsets,
@@ -30,9 +30,9 @@ from bench.common import (
     succeed,
     table,
 )
-from bench.mirroring import create
-from bench.viewers import MAP, signed_in, viewers
-from sandbox import Kit
+from scripts.bench.mirroring import create
+from scripts.bench.viewers import MAP, signed_in, viewers
+from scripts.sandbox import Kit
 
 SIZE = 300
 TOPIC = "LH.CONSOLE"

@@ -1,6 +1,6 @@
 """What a silent ocean leaves behind, in every scenario that mirrors: every link that a mirror crosses falls silent.
 
-    .lab/venv/bin/python -P -m bench.cuts [--scenarios NAME ...] [--rate N]
+    .lab/venv/bin/python -P -m scripts.bench.cuts [--scenarios NAME ...] [--rate N]
 
 First what mirrors read does not come for 60 seconds, then nothing that they ask for goes out for 90, while events are
 written. Then everything is healed, and proved: nothing missing, nothing doubled.
@@ -12,12 +12,12 @@ import argparse
 import json
 import time
 
-from bench.common import machine, sandbox, succeed, table
 from loosehanger.errors import LabError
-from loosehanger.model.outline import scenario_names
-from loosehanger.model.scenario import read_scenario
+from loosehanger.lab.scenario import read_scenario
+from loosehanger.lab.scenario_index import scenario_names
 from loosehanger.waiting import wait_for
-from sandbox import Kit
+from scripts.bench.common import machine, sandbox, succeed, table
+from scripts.sandbox import Kit
 
 RECORDS_S, REQUESTS_S = 60, 90
 RECOVERY_S = 240

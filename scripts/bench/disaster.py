@@ -1,6 +1,6 @@
 """What a disaster costs: North America dies in the active/passive scenario, again and again, while events are written.
 
-    .lab/venv/bin/python -P -m bench.disaster [--rounds N] [--rate N] [--held-back RATE] [--planned]
+    .lab/venv/bin/python -P -m scripts.bench.disaster [--rounds N] [--rate N] [--held-back RATE] [--planned]
 
 Each round is a lab of its own. Its ``failover`` tells how long each leg took, and its proof which acknowledged records
 are lost, how old the oldest of them was, and what the group read again. With ``--held-back`` the link that the mirror
@@ -17,10 +17,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bench.common import admin, cost, end_offsets, machine, sandbox, succeed, table
 from loosehanger.errors import LabError
 from loosehanger.waiting import wait_for
-from sandbox import Kit
+from scripts.bench.common import admin, cost, end_offsets, machine, sandbox, succeed, table
+from scripts.sandbox import Kit
 
 SCENARIO = "05-active-passive"
 SOURCE, TARGET = "north-america", "europe"

@@ -1,6 +1,6 @@
 """An hour of trouble that is no fault: what the watch says meanwhile, and what it and the consoles keep in memory.
 
-    .lab/venv/bin/python -P -m bench.endurance [--minutes N] [--busy-minutes N] [--rate N] [--viewers N]
+    .lab/venv/bin/python -P -m scripts.bench.endurance [--minutes N] [--busy-minutes N] [--rate N] [--viewers N]
 
 A watch runs throughout, and people look at the control room, come and go. First, brokers and mirrors are killed in
 turn, a topic gets more partitions, and records come that are hours late. Then events are written at a steady rate, and
@@ -25,14 +25,14 @@ from typing import Any
 import psutil
 from kafka import KafkaProducer
 
-from bench.common import TARGETS, admin, finished, machine, processes, produce, sandbox, succeed, table
-from bench.console import KINDS, usage
-from bench.mirroring import create
-from bench.viewers import viewers
-from bench.watching import resident
 from loosehanger.errors import LabError
 from loosehanger.waiting import wait_for
-from sandbox import Kit
+from scripts.bench.common import TARGETS, admin, finished, machine, processes, produce, sandbox, succeed, table
+from scripts.bench.console import KINDS, usage
+from scripts.bench.mirroring import create
+from scripts.bench.viewers import viewers
+from scripts.bench.watching import resident
+from scripts.sandbox import Kit
 
 GROWING, BUSY = "LH.GROWING", "LH.BUSY"
 SIZE = 300

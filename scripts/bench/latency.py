@@ -1,6 +1,6 @@
 """Time from production in Europe to visibility in a target, for a consumer that reads what is committed.
 
-    .lab/venv/bin/python -P -m bench.latency [--rate N] [--seconds N]
+    .lab/venv/bin/python -P -m scripts.bench.latency [--rate N] [--seconds N]
 
 Kafka's ProducerPerformance writes at a steady rate; a consumer in each target takes the time of arrival less the
 record's own timestamp. All clocks are the same one. The first seconds do not count. The variants run in their order and
@@ -15,7 +15,7 @@ import time
 
 from kafka import KafkaConsumer, TopicPartition
 
-from bench.common import (
+from scripts.bench.common import (
     TARGETS,
     configure,
     finished,
@@ -26,8 +26,8 @@ from bench.common import (
     table,
     there_and_back,
 )
-from bench.mirroring import create, delete
-from sandbox import Kit
+from scripts.bench.mirroring import create, delete
+from scripts.sandbox import Kit
 
 SIZE = 300
 WARM_UP_S = 10

@@ -1,6 +1,6 @@
 """What a ledger costs a producer and a consumer: processor time with one and without, in turns.
 
-.lab/venv/bin/python -P -m bench.ledger [--events N] [--rate N] [--rounds N]
+.lab/venv/bin/python -P -m scripts.bench.ledger [--events N] [--rate N] [--rounds N]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.common import configure, machine, sandbox
+from scripts.bench.common import configure, machine, sandbox
 
 
 def cpu_seconds(*command: str) -> float:

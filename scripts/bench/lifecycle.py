@@ -1,6 +1,6 @@
 """How long the lab takes to come, to come again, to be proved and to go, and how much memory it takes.
 
-    .lab/venv/bin/python -P -m bench.lifecycle [--rounds N] [--scenario NAME] [--rate N]
+    .lab/venv/bin/python -P -m scripts.bench.lifecycle [--rounds N] [--scenario NAME] [--rate N]
 
 The environment is installed already: the first run of a fresh clone has downloads to wait for.
 """
@@ -20,9 +20,9 @@ import psutil
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from bench.common import TARGETS, cost, machine, processes, sandbox, succeed, table
 from loosehanger.errors import LabError
-from sandbox import Kit
+from scripts.bench.common import TARGETS, cost, machine, processes, sandbox, succeed, table
+from scripts.sandbox import Kit
 
 BROADCAST = "03-broadcast"
 LOOK_S = 5

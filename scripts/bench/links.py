@@ -1,6 +1,6 @@
 """What links cost when they do nothing: mirroring and its latency through them, and beside them, in one run.
 
-    .lab/venv/bin/python -P -m bench.links [--records N] [--rate N] [--seconds N] [--rounds N] [--only-relay]
+    .lab/venv/bin/python -P -m scripts.bench.links [--records N] [--rate N] [--seconds N] [--rounds N] [--only-relay]
 
 The same mirrors read their source through their links, or at the node's own listener: only the address in their
 connectors changes in between. The two take turns, first one and then the other ahead, since the Java machines get
@@ -27,13 +27,13 @@ from urllib.parse import quote
 import psutil
 import requests
 
-from bench.common import configure, machine, percentiles, processes, sandbox, table
-from bench.latency import run as latencies
-from bench.mirroring import mirrored
-from loosehanger.clients.links import ask, relay_folders
-from loosehanger.model.mirror import Mirror
+from loosehanger.kafka.links import ask, relay_folders
+from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.waiting import wait_for
-from sandbox import Kit
+from scripts.bench.common import configure, machine, percentiles, processes, sandbox, table
+from scripts.bench.latency import run as latencies
+from scripts.bench.mirroring import mirrored
+from scripts.sandbox import Kit
 
 LOOPBACK = "127.0.0.1"
 FLOOD_S = 4.0

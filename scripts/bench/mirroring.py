@@ -1,6 +1,6 @@
 """How fast a backlog is mirrored to both Americas at once, beside what a broker and a bare copy loop can do.
 
-    .lab/venv/bin/python -P -m bench.mirroring [--records N] [--compression ROUNDS]
+    .lab/venv/bin/python -P -m scripts.bench.mirroring [--records N] [--compression ROUNDS]
 
 For each variant a topic of three partitions is filled in Europe while the mirrors are paused; then both are resumed,
 and the clock runs from the first record in a target to the last one. The variants run in their order and then the other
@@ -24,7 +24,9 @@ import psutil
 from confluent_kafka import Consumer, Producer
 from kafka.admin import KafkaAdminClient
 
-from bench.common import (
+from loosehanger.experiments.client import value
+from loosehanger.kafka.connect import Rest
+from scripts.bench.common import (
     TARGETS,
     admin,
     configure,
@@ -39,9 +41,7 @@ from bench.common import (
     table,
     there_and_back,
 )
-from loosehanger.clients.connect import Rest
-from loosehanger.experiments.client import value
-from sandbox import Kit
+from scripts.sandbox import Kit
 
 SIZE = 300
 PARTITIONS = 3

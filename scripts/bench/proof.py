@@ -1,6 +1,6 @@
 """What a proof costs: records a second and memory, beside reading alone and beside a comparison in plain Python.
 
-    .lab/venv/bin/python -P -m bench.proof [--millions N ...] [--size BYTES]
+    .lab/venv/bin/python -P -m scripts.bench.proof [--millions N ...] [--size BYTES]
 
 For each size a topic of three partitions is filled in Europe and mirrored to North America; then ``prove`` compares the
 two clusters, Kafka's ConsumerPerformance reads the same topics, and for the smallest size a single process with
@@ -24,10 +24,21 @@ from collections.abc import Sequence
 
 from kafka import KafkaConsumer, TopicPartition
 
-from bench.common import admin, configure, cost, end_offsets, finished, kafka_tool, machine, produce, sandbox, table
-from bench.mirroring import create, delete
-from loosehanger.clients.connect import Rest
-from sandbox import Kit
+from loosehanger.kafka.connect import Rest
+from scripts.bench.common import (
+    admin,
+    configure,
+    cost,
+    end_offsets,
+    finished,
+    kafka_tool,
+    machine,
+    produce,
+    sandbox,
+    table,
+)
+from scripts.bench.mirroring import create, delete
+from scripts.sandbox import Kit
 
 TARGET, OTHER = "north-america", "south-america"
 LOOK_S = 0.2

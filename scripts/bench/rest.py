@@ -1,6 +1,6 @@
 """What a lab takes of the processor while nobody looks at it, by what its processes are.
 
-    .lab/venv/bin/python -P -m bench.rest [--scenario NAME] [--after SECONDS] [--seconds SECONDS] [--rate N]
+    .lab/venv/bin/python -P -m scripts.bench.rest [--scenario NAME] [--after SECONDS] [--seconds SECONDS] [--rate N]
 
 Java compiles what it runs in the minutes after the set-up, so it looks some time after that.
 """
@@ -14,8 +14,8 @@ from collections import defaultdict
 
 import psutil
 
-from bench.common import machine, processes, sandbox, succeed, table
-from sandbox import Kit
+from scripts.bench.common import machine, processes, sandbox, succeed, table
+from scripts.sandbox import Kit
 
 KINDS = {
     "kafka.Kafka": "nodes",

@@ -13,8 +13,8 @@ import requests
 
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
-from loosehanger.model.record import WebConsole
-from sandbox import Kit
+from loosehanger.lab.record import WebConsole
+from scripts.sandbox import Kit
 
 MAP, MESSAGES = "/events/views/map", "/events/messages"
 _LOOK_S = 0.2

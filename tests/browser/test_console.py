@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
-from sandbox import Kit
+from scripts.sandbox import Kit
 from tests.browser.people import Person, person
 from tests.lab.test_resilience import kill
 
@@ -62,7 +62,7 @@ def picture(person: Person, name: str) -> None:
 
 
 def test_the_first_page_names_all_that_it_needs(america: Person) -> None:
-    # How long it takes, bench.console measures.
+    # How long it takes, scripts.bench.console measures.
     america.open("/")
     html = america.page.request.get(america.page.url).text()
     assert 'data-view="overview"' in html

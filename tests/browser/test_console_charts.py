@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from console.history import MEASURES, POINTS, STEP_S, LastHour, Subject
+from loosehanger.console.history import MEASURES, POINTS, STEP_S, LastHour, Subject
 from tests.browser.people import person
 from tests.consoles import PASSWORD, Running, running, settings
 

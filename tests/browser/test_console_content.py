@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
-from console.jobs import PAST
+from loosehanger.console.jobs import PAST
 from loosehanger.files import write_file
 from tests import samples
 from tests.browser.people import Person, person

@@ -11,9 +11,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
-from console.models import Flow, Flows, RegionState
+from loosehanger.console.models import Flow, Flows, RegionState
 from loosehanger.files import write_file
-from loosehanger.model.progress import Progress
+from loosehanger.lab.progress import Progress
 from tests.browser.people import person
 from tests.consoles import PASSWORD, Running, running, settings
 

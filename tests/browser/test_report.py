@@ -11,8 +11,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from pipeline.files import write
-from pipeline.report import render
+from loosehanger.proof.report.files import write
+from loosehanger.proof.report.page import render
 from tests import samples
 
 pytestmark = pytest.mark.browser

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from loosehanger.paths import ROOT
-from sandbox import copy_kit
+from scripts.sandbox import copy_kit
 
 from .terminal import Terminal
 

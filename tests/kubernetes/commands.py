@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from apiserver.server import ApiServer
-from sandbox import Kit, copy_kit
+from scripts.apiserver.server import ApiServer
+from scripts.sandbox import Kit, copy_kit
 
 KIT = {"app.kubernetes.io/managed-by": "loosehanger-lab", "app.kubernetes.io/part-of": "loosehanger-lab"}
 """The labels of everything that is the kit's."""

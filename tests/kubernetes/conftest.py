@@ -11,12 +11,12 @@ from uuid import uuid4
 
 import pytest
 
-from apiserver.build import NotAvailableError, programs
-from apiserver.crds import strimzi_definitions
-from apiserver.server import ApiServer, wait_for
 from loosehanger.errors import LabError
-from loosehanger.model.documents import Document
+from loosehanger.lab.manifests.documents import Document
 from loosehanger.paths import ROOT
+from scripts.apiserver.build import NotAvailableError, programs
+from scripts.apiserver.crds import strimzi_definitions
+from scripts.apiserver.server import ApiServer, wait_for
 
 from . import manifests
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from loosehanger.model.documents import Document
+from loosehanger.lab.manifests.documents import Document
 from loosehanger.paths import ROOT
 
 from .manifests import described

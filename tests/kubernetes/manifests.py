@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from loosehanger.model.documents import Document, read_documents
-from loosehanger.model.scenario import read_scenario
+from loosehanger.lab.manifests.documents import Document, read_documents
+from loosehanger.lab.scenario import read_scenario
 from loosehanger.paths import ROOT
 
 from .playbooks import run_playbook

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from apiserver.server import ApiServer, RefusedError
 from loosehanger.platforms.kubernetes.console_facts import JOB
+from scripts.apiserver.server import ApiServer, RefusedError
 
 Document = dict[str, Any]
 STRIMZI = "kafka.strimzi.io/v1"

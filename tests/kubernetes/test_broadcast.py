@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.server import ApiServer
-from sandbox import Kit
+from scripts.apiserver.server import ApiServer
+from scripts.sandbox import Kit
 from tests.recap import recap
 
 from .commands import KIT, copy_kit_for, labels, present, resource, setup

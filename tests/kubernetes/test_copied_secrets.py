@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from apiserver.server import ApiServer
 from loosehanger.errors import WrongUseError
-from loosehanger.model.topology import SecretCopy
+from loosehanger.lab.topology import SecretCopy
 from loosehanger.paths import ROOT
 from loosehanger.platforms.kubernetes.apply import RegionNamespace
 from loosehanger.platforms.kubernetes.copied_secrets import COPIED_FROM, copy_secrets
 from loosehanger.platforms.kubernetes.services import ClusterContext
+from scripts.apiserver.server import ApiServer
 
 pytestmark = pytest.mark.kubernetes
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.crds import strimzi_definitions
-from apiserver.server import ApiServer, RefusedError
-from loosehanger.model.documents import Document
+from loosehanger.lab.manifests.documents import Document
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
 from loosehanger.platforms.kubernetes.event_streams import API_VERSIONS, GROUP, V1, EventStreams, to_event_streams
 from loosehanger.platforms.kubernetes.resources import LABELS
 from loosehanger.platforms.kubernetes.rights import list_own
+from scripts.apiserver.crds import strimzi_definitions
+from scripts.apiserver.server import ApiServer, RefusedError
 
 from .conftest import Described
 from .test_manifests import SCENARIOS, in_namespace

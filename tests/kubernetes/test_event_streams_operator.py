@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from apiserver.server import ApiServer, RefusedError
+from scripts.apiserver.server import ApiServer, RefusedError
 
 from .conftest import StartApiServer, delete_all, namespace_document
 from .playbooks import run_playbook

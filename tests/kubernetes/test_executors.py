@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.server import ApiServer, wait_for
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.platforms.kubernetes import pods
-from pipeline import submit
+from loosehanger.proof import submit
+from scripts.apiserver.server import ApiServer, wait_for
 
 from .conftest import namespace_document
 from .test_pods import lab
@@ -78,7 +78,7 @@ def test_the_documented_rights_suffice_for_executors_under_the_restricted_profil
         assert found["metadata"]["labels"]["app.kubernetes.io/part-of"] == "loosehanger-lab"
         container = found["spec"]["containers"][0]
         assert container["image"] == one.pod.image
-        assert container["command"] == ["python", "-P", "-m", "pipeline.executor"]
+        assert container["command"] == ["python", "-P", "-m", "loosehanger.proof.executor"]
         assert "_SPARK_AUTH_SECRET" not in {variable["name"] for variable in container["env"]}
         (access,) = (volume for volume in found["spec"]["volumes"] if volume["name"] == "access")
         items = [item["path"] for source in access["projected"]["sources"] for item in source["secret"]["items"]]

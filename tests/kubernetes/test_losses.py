@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from apiserver.server import ApiServer, wait_for
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.topology import SecretCopy
+from loosehanger.lab.topology import SecretCopy
 from loosehanger.paths import ROOT
-from loosehanger.platforms.kubernetes import losses
+from loosehanger.platforms.kubernetes import region_failure
 from loosehanger.platforms.kubernetes.apply import RegionNamespace, apply, delete_region
 from loosehanger.platforms.kubernetes.copied_secrets import COPIED_FROM, copy_secrets
 from loosehanger.platforms.kubernetes.resources import LABELS, ManifestEntry, labelled
 from loosehanger.platforms.kubernetes.services import ClusterContext
+from scripts.apiserver.server import ApiServer, wait_for
 
 from .commands import present, resource
 from .conftest import namespace_document
@@ -126,13 +126,13 @@ def dying(api_server: ApiServer, kubeconfig: Path, make_namespace: Callable[[], 
 
 def test_a_region_dies_and_nothing_of_somebody_elses(dying: Dying) -> None:
     dying.server.apply(pod(dying.region.name, "somebody-elses"))
-    outcome = losses.lose(dying.region, deleted=False, bound=BOUND)
+    outcome = region_failure.lose(dying.region, deleted=False, bound=BOUND)
     assert outcome.died_ms is not None
     assert outcome.changed == ["Pod/producer-1", "Pod/west-0"]
     assert dying.pods() == ["somebody-elses"]
     wait_for(lambda: "there" if dying.get(PODSETS, "StrimziPodSet", "west-dual") else None, BOUND, "what keeps pods")
-    assert losses.is_dead(dying.region)
-    again = losses.lose(dying.region, deleted=False, bound=BOUND)
+    assert region_failure.is_dead(dying.region)
+    again = region_failure.lose(dying.region, deleted=False, bound=BOUND)
     assert (again.died_ms, again.changed) == (None, []), "it can die once"
 
 
@@ -144,7 +144,7 @@ def test_nobody_brings_a_program_back(dying: Dying) -> None:
         deployment = resource("apps/v1", "Deployment", app, name)
         deployment["metadata"]["labels"] = dict(labels)
         dying.server.apply(deployment | {"spec": spec})
-    losses.lose(dying.region, deleted=False, bound=BOUND)
+    region_failure.lose(dying.region, deleted=False, bound=BOUND)
     copies = {
         app: present(dying.server, "apps/v1", "Deployment", app, name)["spec"]["replicas"]
         for app in ("kits", "operators", "somebody-elses")
@@ -153,25 +153,25 @@ def test_nobody_brings_a_program_back(dying: Dying) -> None:
 
 
 def test_what_died_is_its_operators_again_when_it_is_carried_out(dying: Dying) -> None:
-    losses.lose(dying.region, deleted=False, bound=BOUND)
+    region_failure.lose(dying.region, deleted=False, bound=BOUND)
     manifest = ManifestEntry("kafka.yaml:1", kafka(dying.region.name))
-    apply(dying.region, losses.revived(dying.region, [manifest]), ready_seconds=BOUND)
-    assert not losses.is_dead(dying.region)
-    assert losses.revived(dying.region, [manifest]) == [manifest]
+    apply(dying.region, region_failure.revived(dying.region, [manifest]), ready_seconds=BOUND)
+    assert not region_failure.is_dead(dying.region)
+    assert region_failure.revived(dying.region, [manifest]) == [manifest]
     apply(dying.region, [manifest], ready_seconds=BOUND)
     annotations = present(dying.server, STRIMZI, "Kafka", "west", dying.region.name)["metadata"].get("annotations")
-    assert losses.PAUSED not in (annotations or {})
+    assert region_failure.PAUSED not in (annotations or {})
 
 
 def test_a_region_is_deleted_although_nobody_lets_its_topics_go(dying: Dying) -> None:
-    outcome = losses.lose(dying.region, deleted=True, bound=BOUND)
+    outcome = region_failure.lose(dying.region, deleted=True, bound=BOUND)
     assert {"KafkaTopic/orders", f"Namespace/{dying.region.name}"} <= set(outcome.changed)
     assert dying.server.get(namespace_document(dying.region.name)) is None
 
 
 def test_a_dead_region_can_be_cleaned_up(dying: Dying) -> None:
-    losses.lose(dying.region, deleted=False, bound=BOUND)
-    delete_region(dying.region, bound=BOUND, dead=losses.is_dead(dying.region), clusters=["west"])
+    region_failure.lose(dying.region, deleted=False, bound=BOUND)
+    delete_region(dying.region, bound=BOUND, dead=region_failure.is_dead(dying.region), clusters=["west"])
     assert dying.server.get(namespace_document(dying.region.name)) is None
 
 
@@ -181,7 +181,7 @@ def test_without_an_operator_that_lets_go_nothing_dies(api_server: ApiServer, ku
     region.cluster.apply(kafka(namespace))
     api_server.apply(pod(namespace, "west-0", OF_CLUSTER))
     with pytest.raises(LabError, match=r"Kafka/west: its operator has not said that it pauses; is one running\?"):
-        losses.lose(region, deleted=False, bound=1)
+        region_failure.lose(region, deleted=False, bound=1)
     assert api_server.get(pod(namespace, "west-0")) is not None
 
 
@@ -189,9 +189,9 @@ def test_without_an_operator_that_lets_go_nothing_dies(api_server: ApiServer, ku
 def test_a_region_is_wiped_and_its_identity_stays(dead: bool, dying: Dying) -> None:
     name = dying.region.name
     if dead:
-        losses.lose(dying.region, deleted=False, bound=BOUND)
+        region_failure.lose(dying.region, deleted=False, bound=BOUND)
     kept = ["producer", "west-cluster-ca"]
-    gone = losses.wipe(dying.region, ["west"], kept, [], bound=BOUND)
+    gone = region_failure.wipe(dying.region, ["west"], kept, [], bound=BOUND)
     assert {"KafkaTopic/orders", "KafkaUser/producer", "Kafka/west", "Secret/other"} <= set(gone)
     for version, kind, what in (
         (STRIMZI, "Kafka", "west"),
@@ -206,7 +206,7 @@ def test_a_region_is_wiped_and_its_identity_stays(dead: bool, dying: Dying) -> N
         assert not present(dying.server, "v1", "Secret", what, name)["metadata"].get("ownerReferences")
     assert dying.pods() == []
     assert dying.server.get(namespace_document(name)) is not None
-    assert losses.wipe(dying.region, ["west"], kept, [], bound=BOUND) == []
+    assert region_failure.wipe(dying.region, ["west"], kept, [], bound=BOUND) == []
 
 
 def test_what_only_others_have_comes_back(dying: Dying) -> None:
@@ -220,10 +220,10 @@ def test_what_only_others_have_comes_back(dying: Dying) -> None:
         SecretCopy(name, "west-clients-ca", other, "kept-west-clients-ca", "Kafka"),
     ]
     copy_secrets(holder, copies)
-    losses.lose(dying.region, deleted=True, bound=BOUND)
+    region_failure.lose(dying.region, deleted=True, bound=BOUND)
     returns = [SecretCopy(other, copy.as_name, name, copy.name, copy.maker) for copy in copies]
     missing = SecretCopy(other, "nobody-has-it", name, "x", "KafkaUser")
-    assert losses.wipe(dying.region, ["west"], [], [*returns, missing], bound=BOUND) == [
+    assert region_failure.wipe(dying.region, ["west"], [], [*returns, missing], bound=BOUND) == [
         "Secret/producer",
         "Secret/west-clients-ca",
     ]
@@ -239,6 +239,6 @@ def test_a_region_that_kept_its_data_in_pods_does_not_come_back_as_it_died(dying
     volume = {"id": 0, "type": "ephemeral"}
     pool = {"kind": "KafkaNodePool", "metadata": {"name": "dual"}, "spec": {"storage": {"volumes": [volume]}}}
     with pytest.raises(WrongUseError, match="KafkaNodePool/dual has no volumes, so that its data died with its pods"):
-        losses.check_data(dying.region, [kafka(dying.region.name), pool])
+        region_failure.check_data(dying.region, [kafka(dying.region.name), pool])
     volume["type"] = "persistent-claim"
-    losses.check_data(dying.region, [kafka(dying.region.name), pool])
+    region_failure.check_data(dying.region, [kafka(dying.region.name), pool])

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.server import ApiServer, RefusedError
-from loosehanger.model.plan import is_console
-from loosehanger.model.scenario import read_scenario, scenario_names
+from loosehanger.lab.plan import is_console
+from loosehanger.lab.scenario import read_scenario, scenario_names
 from loosehanger.paths import ROOT
+from scripts.apiserver.server import ApiServer, RefusedError
 
 from . import golden
 from .conftest import Described

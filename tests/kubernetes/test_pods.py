@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.server import ApiServer, RefusedError
 from loosehanger.errors import LabError
-from loosehanger.model.progress import Progress
-from loosehanger.model.record import Lab, Pod, Region
+from loosehanger.lab.progress import Progress
+from loosehanger.lab.record import Lab, Pod, Region
 from loosehanger.platforms.kubernetes import pods
 from loosehanger.platforms.kubernetes.resources import labelled
+from scripts.apiserver.server import ApiServer, RefusedError
 
 from .conftest import namespace_document
 

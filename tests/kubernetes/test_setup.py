@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.server import ApiServer, write_kubeconfig
 from loosehanger.paths import ROOT
 from loosehanger.platforms.kubernetes.console_facts import CONFIG_MAP
-from sandbox import Kit
+from scripts.apiserver.server import ApiServer, write_kubeconfig
+from scripts.sandbox import Kit
 from tests.recap import recap
 from tests.three_files import NAME, write_scenario
 

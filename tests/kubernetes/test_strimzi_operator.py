@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.crds import strimzi_definitions
-from apiserver.server import ApiServer
 from loosehanger.paths import ROOT
+from scripts.apiserver.crds import strimzi_definitions
+from scripts.apiserver.server import ApiServer
 
 from .conftest import StartApiServer, delete_all, delete_namespaces, namespace_document
 from .playbooks import run_playbook

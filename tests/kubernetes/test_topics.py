@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from apiserver.server import ApiServer
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.record import Kubernetes, Region
+from loosehanger.lab.record import Kubernetes, Region
 from loosehanger.platforms.kubernetes import topics
 from loosehanger.platforms.kubernetes.resources import labelled
+from scripts.apiserver.server import ApiServer
 
 from .stand_in import STRIMZI, StandIn
 

@@ -22,9 +22,9 @@ from kafka.admin import (
 )
 from kafka.errors import KafkaError
 
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import AdvertisedAddressError
-from loosehanger.clients.properties import SCRAM_LOGIN_MODULE, format_properties
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.patches import AdvertisedAddressError
+from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE, format_properties
 from loosehanger.paths import lab_home
 
 from .conftest import wait_until

@@ -11,7 +11,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
-from sandbox import Kit, copy_kit
+from scripts.sandbox import Kit, copy_kit
 from tests.unit.conftest import spark  # noqa: F401 - for proofs in the tests' own process
 
 PATIENCE_S = 120.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from loosehanger.platforms.local.region import PORTS_OF_A_NODE, RELAY_PORTS
-from sandbox import Kit
+from scripts.sandbox import Kit
 
 REGIONS = ("europe", "north-america", "south-america")
 """The inventory's, in its order."""

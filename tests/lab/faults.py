@@ -10,7 +10,7 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from sandbox import Kit
+from scripts.sandbox import Kit
 
 from .conftest import admin, batches
 

@@ -7,7 +7,7 @@ import time
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
-from loosehanger.clients.connection import Connection
+from loosehanger.kafka.connection import Connection
 
 from .broker import Broker
 

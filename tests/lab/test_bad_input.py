@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import Kit, copy_kit
+from scripts.sandbox import Kit, copy_kit
 
 pytestmark = pytest.mark.lab
 

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 
-from sandbox import Kit
+from scripts.sandbox import Kit
 
 pytestmark = pytest.mark.lab
 

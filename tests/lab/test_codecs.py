@@ -15,18 +15,19 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
-from console.live import Wanted
-from console.search import Searcher, asked_for
-from consumers.reader import Reader, Selection, Start
-from loosehanger.clients.kafka_client import prepare
-from loosehanger.clients.loss import LossWatch
-from loosehanger.clients.positions import Looker
-from pipeline import fetching, scratch
-from pipeline.clusters import Cluster
-from pipeline.external import two_clusters
-from pipeline.latency import LatencySampler
-from pipeline.proof import Proof
-from pipeline.verdict import judge
+from loosehanger.console.live import Wanted
+from loosehanger.console.search import Searcher, asked_for
+from loosehanger.events.reader import Reader, Selection, Start
+from loosehanger.kafka.offsets import Looker
+from loosehanger.kafka.patches import prepare
+from loosehanger.kafka.retention_risk import LossWatch
+from loosehanger.proof import scratch
+from loosehanger.proof.evidence.latency import LatencySampler
+from loosehanger.proof.proof import Proof
+from loosehanger.proof.read import fetching
+from loosehanger.proof.read.clusters import Cluster
+from loosehanger.proof.read.external import two_clusters
+from loosehanger.proof.verdict import judge
 
 from .broker import Broker, java, running
 from .conftest import wait_until

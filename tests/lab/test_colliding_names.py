@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from sandbox import Kit, copy_kit
+from scripts.sandbox import Kit, copy_kit
 from tests.three_files import NAME, write_scenario
 
 from .conftest import admin, wait_until

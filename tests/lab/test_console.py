@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from sandbox import Kit
+from scripts.sandbox import Kit
 from tests.consoles import Browser
 
 from .conftest import wait_until

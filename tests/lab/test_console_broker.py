@@ -11,13 +11,13 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import NewTopic
 
-from console import cluster, history
-from console.history import LastHour, Sampler
-from console.live import Wanted
-from console.models import Past
-from console.search import Found, Searcher, asked_for
-from console.service import Service
-from console.settings import RegionSettings, Settings
+from loosehanger.console import cluster, history
+from loosehanger.console.history import LastHour, Sampler
+from loosehanger.console.live import Wanted
+from loosehanger.console.models import Past
+from loosehanger.console.search import Found, Searcher, asked_for
+from loosehanger.console.service import Service
+from loosehanger.console.settings import RegionSettings, Settings
 
 from .broker import Broker, running
 

@@ -13,8 +13,8 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 from kafka.structs import MemberState
 
-from consumers.reader import Reader, Selection, Start
-from loosehanger.clients.kafka_client import prepare
+from loosehanger.events.reader import Reader, Selection, Start
+from loosehanger.kafka.patches import prepare
 
 from .broker import Broker, running
 from .conftest import wait_until

@@ -18,11 +18,11 @@ from kafka.admin import (
     ResourceType,
 )
 
-from loosehanger.experiments import mirror_where
-from loosehanger.experiments.ground import choose, prepared
-from loosehanger.experiments.mirror_where import KIT, SOURCE, TARGET
-from loosehanger.experiments.telling import Telling
-from sandbox import Kit
+from loosehanger.experiments import mirror_location
+from loosehanger.experiments.mirror_location import KIT, SOURCE, TARGET
+from loosehanger.experiments.progress import Telling
+from loosehanger.experiments.site import choose, prepared
+from scripts.sandbox import Kit
 
 from .conftest import admin
 
@@ -96,7 +96,7 @@ def test_a_mirror_beside_its_source_copies_less_and_later(kit: Kit) -> None:
     chosen = choose(kit.lab, kit.home, *LINK)
     steps = [(0, place, KIT, 0.08) for place in (TARGET, SOURCE)]
     telling = Telling("mirror-where", len(steps), 20, 20)
-    with prepared(chosen), closing(mirror_where.run(chosen, steps, telling)) as coming:
+    with prepared(chosen), closing(mirror_location.run(chosen, steps, telling)) as coming:
         beside_target = next(coming)
         assert own_rights(kit)
         (beside_source,) = coming

@@ -13,10 +13,11 @@ from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from pipeline import fetching, scratch
-from pipeline.fetching import DoubtError, RecordFetcher
-from pipeline.reading import read_records
-from pipeline.records import fingerprint, hashes
+from loosehanger.proof import scratch
+from loosehanger.proof.read import fetching
+from loosehanger.proof.read.batches import read_records
+from loosehanger.proof.read.fetching import DoubtError, RecordFetcher
+from loosehanger.proof.read.records import fingerprint, hashes
 from tests.batches import Odd
 
 from .broker import Broker, running

@@ -18,8 +18,8 @@ from kafka.admin import (
     ResourceType,
 )
 
-from loosehanger.clients.connection import Connection
-from sandbox import Kit
+from loosehanger.kafka.connection import Connection
+from scripts.sandbox import Kit
 
 from .conftest import admin, wait_until
 from .faults import count

@@ -10,9 +10,9 @@ from itertools import cycle
 
 import pytest
 
-from loosehanger.model.scenario import read_scenario
+from loosehanger.lab.scenario import read_scenario
 from loosehanger.waiting import wait_for
-from sandbox import Kit
+from scripts.sandbox import Kit
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
 

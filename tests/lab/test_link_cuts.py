@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sandbox import Kit
+from scripts.sandbox import Kit
 
 from .conftest import wait_until
 from .crossings import crossings

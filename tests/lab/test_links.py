@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sandbox import Kit
+from scripts.sandbox import Kit
 
 from .conftest import processes, wait_until
 from .crossings import crossings

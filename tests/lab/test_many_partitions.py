@@ -15,11 +15,11 @@ from kafka import TopicPartition
 from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
-from pipeline import scratch
-from pipeline.clusters import Cluster, NoAnswerError, partitions_of
-from pipeline.external import two_clusters, wait_for_arrival
-from pipeline.proof import Proof
-from pipeline.verdict import judge
+from loosehanger.proof import scratch
+from loosehanger.proof.proof import Proof
+from loosehanger.proof.read.clusters import Cluster, NoAnswerError, partitions_of
+from loosehanger.proof.read.external import two_clusters, wait_for_arrival
+from loosehanger.proof.verdict import judge
 
 from .broker import Broker, running
 from .test_fetching import librdkafka

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from sandbox import Kit
+from scripts.sandbox import Kit
 
 from .conftest import admin, processes, wait_until
 

@@ -11,9 +11,9 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
-from consumers.render import Line
-from loosehanger.clients.connection import Connection
-from sandbox import Kit
+from loosehanger.events.render import Line
+from loosehanger.kafka.connection import Connection
+from scripts.sandbox import Kit
 from tests.batches import Odd
 from tests.odd_records import ODD_VALUES
 

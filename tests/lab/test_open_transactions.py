@@ -11,8 +11,8 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin import ACLOperation
 
-from loosehanger.clients.loss import LossWatch, by_topic
-from pipeline.clusters import Cluster
+from loosehanger.kafka.retention_risk import LossWatch, by_topic
+from loosehanger.proof.read.clusters import Cluster
 
 from .broker import Broker, running
 from .conftest import wait_until
@@ -41,7 +41,7 @@ def test_the_transaction_that_holds_records_back_is_named(broker: Broker, monkey
             else:
                 assert one.by.endswith("; user 'reader' lacks Describe on transactional ids")
     loss_watch = LossWatch(broker.connection())
-    monkeypatch.setattr("loosehanger.clients.transactions.WARN_S", 0.0)
+    monkeypatch.setattr("loosehanger.kafka.transactions.WARN_S", 0.0)
     try:
         (danger,) = by_topic(loss_watch.look({place: 0})).values()
     finally:

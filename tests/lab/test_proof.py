@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from loosehanger.clients.connect import Rest
-from sandbox import Kit
+from loosehanger.kafka.connect import Rest
+from scripts.sandbox import Kit
 
 from .conftest import admin, processes, wait_until
 from .faults import FAULTS, RECORDS, SPOILT, count, create, empty, prove, some_records, spoil, write

@@ -13,8 +13,8 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from loosehanger.clients.connection import parse_properties
-from sandbox import Kit
+from loosehanger.kafka.connection import parse_properties
+from scripts.sandbox import Kit
 
 from .conftest import admin, batches, wait_until
 from .faults import FAULTS, count, prove

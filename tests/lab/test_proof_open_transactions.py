@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.external import two_clusters
-from pipeline.proof import Proof, Report
-from pipeline.verdict import judge
+from loosehanger.proof.proof import Proof, Report
+from loosehanger.proof.read.external import two_clusters
+from loosehanger.proof.verdict import judge
 
 from .broker import Broker, running
 from .hanging import BEHIND, abandon, held, write

@@ -16,9 +16,9 @@ import requests
 from confluent_kafka import Producer
 from kafka.admin import KafkaAdminClient
 
-from bench.mirroring import librdkafka
-from pipeline.submit import environment
-from sandbox import Kit
+from loosehanger.proof.submit import environment
+from scripts.bench.mirroring import librdkafka
+from scripts.sandbox import Kit
 
 from .conftest import wait_until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import Kit, copy_kit
+from scripts.sandbox import Kit, copy_kit
 from tests.three_files import NAME, write_scenario
 
 from .conftest import wait_until

@@ -20,10 +20,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from loosehanger.clients.connection import Connection
+from loosehanger.kafka.connection import Connection
 from loosehanger.platforms.local import certificates
 from loosehanger.platforms.local.region import LocalRegion
-from sandbox import Kit
+from scripts.sandbox import Kit
 
 pytestmark = pytest.mark.lab
 

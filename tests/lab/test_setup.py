@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from loosehanger.clients.connect import Rest
-from loosehanger.model.connect_settings import CHECKPOINT_CONNECTOR, CONNECTOR_PREFIXES, SOURCE_CONNECTOR
-from sandbox import Kit, copy_kit
+from loosehanger.kafka.connect import Rest
+from loosehanger.lab.manifests.connect_settings import CHECKPOINT_CONNECTOR, CONNECTOR_PREFIXES, SOURCE_CONNECTOR
+from scripts.sandbox import Kit, copy_kit
 from tests.recap import recap
 
 from .conftest import wait_until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sandbox import Kit, copy_kit
+from scripts.sandbox import Kit, copy_kit
 
 from .conftest import wait_until
 from .faults import FAULTS, RECORDS, SPOILT, count, create, prove, some_records, spoil, write

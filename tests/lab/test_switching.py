@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from loosehanger.clients.positions import Looker
+from loosehanger.kafka.offsets import Looker
+from loosehanger.lab.snapshots import read_marks
 from loosehanger.ledger import LedgerEntry, ledger_files, read_entries
-from loosehanger.model.marks import read_marks
-from sandbox import Kit
+from scripts.sandbox import Kit
 
 from .conftest import batches, processes, wait_until
 

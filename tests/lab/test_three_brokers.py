@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from sandbox import Kit, copy_kit
+from scripts.sandbox import Kit, copy_kit
 
 from .conftest import admin, processes, wait_until
 from .crossings import crossings

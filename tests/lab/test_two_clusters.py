@@ -24,13 +24,13 @@ from kafka.admin import ACLOperation, ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 
 from loosehanger.errors import WrongUseError
-from pipeline import external
-from pipeline.clusters import Cluster, NoAnswerError
-from pipeline.cuts import freeze
-from pipeline.external import two_clusters
-from pipeline.proof import Proof
-from pipeline.switch_evidence import beginnings
-from pipeline.verdict import judge
+from loosehanger.proof.evidence.switch_evidence import beginnings
+from loosehanger.proof.proof import Proof
+from loosehanger.proof.read import external
+from loosehanger.proof.read.clusters import Cluster, NoAnswerError
+from loosehanger.proof.read.external import two_clusters
+from loosehanger.proof.snapshot import freeze
+from loosehanger.proof.verdict import judge
 from tests.submission import documented
 
 from .broker import Broker, running

@@ -19,10 +19,10 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from loosehanger.clients.connect import Rest
-from pipeline import canary
-from pipeline.balance import KINDS
-from sandbox import Kit
+from loosehanger.audit import canary
+from loosehanger.audit.balance import KINDS
+from loosehanger.kafka.connect import Rest
+from scripts.sandbox import Kit
 
 from .conftest import admin, wait_until
 

@@ -24,8 +24,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from loosehanger.clients.connection import Connection
-from loosehanger.model.record import load_lab
+from loosehanger.kafka.connection import Connection
+from loosehanger.lab.record import load_lab
 
 BOUND_S = 30.0
 ADMIN = "admin"

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from loosehanger.paths import lab_home
-from pipeline.submit import environment
+from loosehanger.proof.submit import environment
 
 
 @pytest.fixture(scope="session")

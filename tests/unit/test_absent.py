@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from loosehanger.errors import WrongUseError
-from loosehanger.model.claim_checks import check_claims
-from loosehanger.model.claims import DeclaredAbsent, claims_of, from_record, recorded
-from loosehanger.model.rights import readers_from
-from loosehanger.model.topology import Topology
-from pipeline.evidence import Evidence
-from pipeline.forbidden import Present, named_like, to_scan
-from pipeline.verdict import judge
+from loosehanger.lab.access import readers_from
+from loosehanger.lab.claims.checks import check_claims
+from loosehanger.lab.claims.claims import DeclaredAbsent, claims_of, from_record, recorded
+from loosehanger.lab.topology import Topology
+from loosehanger.proof.compare.isolation import Present, named_like, to_scan
+from loosehanger.proof.evidence.evidence import Evidence
+from loosehanger.proof.verdict import judge
 
 from ..topologies import mirror, resource, user, with_users
 from .test_claims import scenario

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from apiserver import build
 from loosehanger.errors import LabError, WrongUseError
+from scripts.apiserver import build
 
 GO = """\
 #!/bin/sh

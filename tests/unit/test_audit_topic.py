@@ -8,8 +8,8 @@ from typing import Any
 
 from kafka.errors import KafkaTimeoutError
 
-from loosehanger.clients.connection import Connection
-from pipeline.audit_topic import TOPIC, AuditTopic
+from loosehanger.audit.topic import TOPIC, AuditTopic
+from loosehanger.kafka.connection import Connection
 
 ROW = {
     "minute": 0,

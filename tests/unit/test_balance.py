@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 from kafka import TopicPartition
 
-from loosehanger.model.mirror import Mirror
-from pipeline.balance import (
+from loosehanger.audit.balance import (
     DIFFERENT,
     EQUAL,
     MISSING,
@@ -21,7 +20,8 @@ from pipeline.balance import (
     Tally,
     View,
 )
-from pipeline.flows import Flow
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.proof.flows import Flow
 
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", ".*", "", "c")
 HERE, THERE = RegionPartition("europe", "A", 0), RegionPartition("na", "A", 0)

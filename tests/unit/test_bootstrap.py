@@ -16,8 +16,8 @@ from types import ModuleType
 
 import pytest
 
-from lock_classes import HEADER, merge
 from loosehanger.paths import ROOT
+from scripts.lock_classes import HEADER, merge
 
 # Stands in for the real installer: it makes what the bootstrap looks at, and counts its runs.
 INSTALLER = """\

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loosehanger.model.record import Progress
-from sandbox import Kit, copy_kit
+from loosehanger.lab.record import Progress
+from scripts.sandbox import Kit, copy_kit
 
 PASSWORDS = {"europe": "europes-password", "north-america": "americas-password"}
 EVERYTHING = " ".join([*PASSWORDS.values(), base64.b64encode(PASSWORDS["europe"].encode()).decode()])

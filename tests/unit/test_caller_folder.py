@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from loosehanger.model.record import Progress
+from loosehanger.lab.record import Progress
 from loosehanger.paths import ROOT
-from sandbox import Kit, copy_kit
+from scripts.sandbox import Kit, copy_kit
 
 WRAPPERS = sorted(["lab", *(path.name for path in ROOT.glob("*.sh"))])
 # Modules that the commands import, or that Python imports by itself: ours, the library's, and packages' own.

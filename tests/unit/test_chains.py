@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from loosehanger.errors import WrongUseError
-from loosehanger.model.chains import as_mirror, begins_with, chain_of, stations
-from loosehanger.model.claim_checks import check_claims
-from loosehanger.model.claims import DeclaredThrough, claims_of, from_record, recorded
-from loosehanger.model.mirror import Mirror
-from loosehanger.model.topic_rules import target_topic
-from loosehanger.model.topology import Topology
-from pipeline.comparison import Counts
-from pipeline.evidence import Evidence
-from pipeline.flows import Flow
-from pipeline.verdict import judge
+from loosehanger.lab.claims.checks import check_claims
+from loosehanger.lab.claims.claims import DeclaredThrough, claims_of, from_record, recorded
+from loosehanger.lab.mirrors.chain import as_mirror, begins_with, chain_of, stations
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import target_topic
+from loosehanger.lab.topology import Topology
+from loosehanger.proof.compare.comparison import Counts
+from loosehanger.proof.evidence.evidence import Evidence
+from loosehanger.proof.flows import Flow
+from loosehanger.proof.verdict import judge
 
 from ..topologies import mirror, resource, with_users
 from .test_claims import scenario

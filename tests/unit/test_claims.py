@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from loosehanger.errors import WrongUseError
-from loosehanger.model.claim_checks import check_writers
-from loosehanger.model.claims import claims_of, from_record, recorded
-from loosehanger.model.plan import plan_stage
-from loosehanger.model.record import Lab
-from loosehanger.model.scenario import Scenario, read_scenario
-from loosehanger.model.topology import Topology
+from loosehanger.lab.claims.checks import check_writers
+from loosehanger.lab.claims.claims import claims_of, from_record, recorded
+from loosehanger.lab.plan import plan_stage
+from loosehanger.lab.record import Lab
+from loosehanger.lab.scenario import Scenario, read_scenario
+from loosehanger.lab.topology import Topology
 
 from ..topologies import mirror, resource, with_users
 from .test_scenario import DESCRIBED, TEXT, A, B, folder

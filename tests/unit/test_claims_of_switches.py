@@ -12,23 +12,23 @@ import pytest
 import yaml
 from rich.console import Console
 
-from loosehanger.clients.transactions import Held, Holder
 from loosehanger.errors import WrongUseError
+from loosehanger.kafka.transactions import Held, Holder
+from loosehanger.lab.claims.claims import OF_LEDGERS, Claim, claims_of, from_record
+from loosehanger.lab.plan import plan_stage
+from loosehanger.lab.record import Region
+from loosehanger.lab.recovery import Leg, Recovery
+from loosehanger.lab.scenario import read_scenario
+from loosehanger.lab.topology import Topology
 from loosehanger.ledger import LedgerEntry
-from loosehanger.model.claims import OF_LEDGERS, Claim, claims_of, from_record
-from loosehanger.model.plan import plan_stage
-from loosehanger.model.record import Region
-from loosehanger.model.recovery import Leg, Recovery
-from loosehanger.model.scenario import read_scenario
-from loosehanger.model.topology import Topology
-from pipeline import switch_evidence
-from pipeline.evidence import Evidence
-from pipeline.junit import junit
-from pipeline.report import render
-from pipeline.switch_evidence import Switch
-from pipeline.switches import Island, Kept, Key, Moved
-from pipeline.tables import show_proof
-from pipeline.verdict import judge
+from loosehanger.proof.compare.switches import Island, Kept, Key, Moved
+from loosehanger.proof.evidence import switch_evidence
+from loosehanger.proof.evidence.evidence import Evidence
+from loosehanger.proof.evidence.switch_evidence import Switch
+from loosehanger.proof.report.junit import junit
+from loosehanger.proof.report.page import render
+from loosehanger.proof.report.tables import show_proof
+from loosehanger.proof.verdict import judge
 
 from ..topologies import mirror, program, user, with_users
 
@@ -172,7 +172,7 @@ def test_records_behind_an_open_transaction_are_not_called_lost(
     read = switch_evidence._Read("c1", [Island(KEY, 0, 0)], {}, {}, (held,))
     monkeypatch.setattr(switch_evidence, "read_entries", lambda _: [entry])
     monkeypatch.setattr(switch_evidence, "_read", lambda *_: read)
-    monkeypatch.setattr("pipeline.switch_evidence.Cluster.of", lambda _: None)
+    monkeypatch.setattr("loosehanger.proof.evidence.switch_evidence.Cluster.of", lambda _: None)
     found = switch_evidence.look(lab, tmp_path, [claim for claim in claims if claim.kind in OF_LEDGERS], *NONE)
     assert found.untold == untold
     assert found.kept["producer"].lost == {KEY: [(1, 9)]}

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from clear import Log, arguments
 from loosehanger.errors import WrongUseError
+from loosehanger.jobs.clear import Log, arguments
 from loosehanger.paths import ROOT
-from pipeline.clearing import Batch, Clearing, check_partitions
+from loosehanger.redaction.fields import Batch, Clearing, check_partitions
 
 CLEARING = Clearing("LH.ORDERS", "LH.ORDERS.CLEARED", ("customer",), ())
 NEEDED = ["--from", "LH.ORDERS", "--to", "LH.ORDERS.CLEARED", "--checkpoint", "checkpoint"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from loosehanger.clients.connect import ConnectError, Rest, SlowError
+from loosehanger.kafka.connect import ConnectError, Rest, SlowError
 
 
 class Session(requests.Session):

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.properties import (
+from loosehanger.errors import WrongUseError
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.properties import (
     LoginModule,
     format_jaas,
     format_properties,
@@ -19,7 +20,6 @@ from loosehanger.clients.properties import (
     parse_properties,
     read_properties,
 )
-from loosehanger.errors import WrongUseError
 from loosehanger.paths import ROOT
 from loosehanger.platforms.local.certificates import ensure_authority
 from loosehanger.platforms.local.region import LocalRegion

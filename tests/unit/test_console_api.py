@@ -15,7 +15,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from console.app import create_app
+from loosehanger.console.app import create_app
 from tests.consoles import Browser, MadeUpService, Running, running
 from tests.consoles import settings as console_settings
 

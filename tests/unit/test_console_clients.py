@@ -10,9 +10,9 @@ from loosehanger.paths import ROOT
 
 PROGRAM = """
 import json, threading, time
-from console.cluster import ClusterView
-from console.live import Live
-from loosehanger.clients.connection import Connection
+from loosehanger.console.cluster import ClusterView
+from loosehanger.console.live import Live
+from loosehanger.kafka.connection import Connection
 
 class Nowhere(Connection):
     def kafka_python(self):

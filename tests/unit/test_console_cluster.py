@@ -9,11 +9,11 @@ from contextlib import nullcontext
 
 import pytest
 
-from console import cluster
-from console.cluster import ClusterView, UnreachableError
-from console.models import Broker
-from loosehanger.clients import kafka_client
+from loosehanger.console import cluster
+from loosehanger.console.cluster import ClusterView, UnreachableError
+from loosehanger.console.models import Broker
 from loosehanger.errors import WrongUseError
+from loosehanger.kafka import patches
 from tests.consoles import NOWHERE
 
 
@@ -143,9 +143,9 @@ def test_a_cluster_that_is_gone_is_told_as_soon_as_it_is_known() -> None:
 def test_a_setting_that_topics_do_not_have_cannot_be_unset(
     monkeypatch: pytest.MonkeyPatch, name: str, known: list[str], said: str
 ) -> None:
-    monkeypatch.setattr(kafka_client, "topic_configs", lambda *_: ({"A": {key: {} for key in known}}, {}))
+    monkeypatch.setattr(patches, "topic_configs", lambda *_: ({"A": {key: {} for key in known}}, {}))
     with pytest.raises(WrongUseError, match=said) if said else nullcontext():
-        kafka_client.check_settings(None, "A", [name], "europe: A")
+        patches.check_settings(None, "A", [name], "europe: A")
 
 
 def test_what_was_known_before_a_change_is_not_told_after_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from console import history
-from console.history import KEPT_S, MEASURES, MOST_SUBJECTS, POINTS, LastHour, Measuring, Sampler, Subject
-from console.live import LINGER_S
-from console.models import Connector, Flow, Partition, Position, Series, Topic
-from console.service import FlowNow, Now
-from loosehanger.clients.loss import Danger
+from loosehanger.console import history
+from loosehanger.console.history import KEPT_S, MEASURES, MOST_SUBJECTS, POINTS, LastHour, Measuring, Sampler, Subject
+from loosehanger.console.live import LINGER_S
+from loosehanger.console.models import Connector, Flow, Partition, Position, Series, Topic
+from loosehanger.console.service import FlowNow, Now
+from loosehanger.kafka.retention_risk import Danger
 from tests.consoles import MadeUpService, Record, running, settings
 
 REGIONS = ("europe", "north-america", "south-america")

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from console import jobs as jobs_module
-from console.jobs import MOST_CLAIMS, MOST_PROOFS, MOST_REPORTS, PAST, Jobs
-from console.models import PastProof
+from loosehanger.console import jobs as jobs_module
+from loosehanger.console.jobs import MOST_CLAIMS, MOST_PROOFS, MOST_REPORTS, PAST, Jobs
+from loosehanger.console.models import PastProof
 from tests import samples
 from tests.consoles import HOSTILE, running, settings
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from console.live import Live
-from console.settings import ConnectAccess
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.loss import Danger
+from loosehanger.console.live import Live
+from loosehanger.console.settings import ConnectAccess
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.retention_risk import Danger
 from tests.consoles import Browser, Running, running, settings
 
 from .test_relay import Link, Server, echo, received

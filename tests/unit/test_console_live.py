@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.consumer.fetcher import ConsumerRecord
 
-from console.channels import Channels
-from console.live import MOST_RECENT, MOST_SAMPLES, Feed, Live, Newest, Rates, Viewer, Wanted
-from console.records import MOST_CHARACTERS, MOST_HEADER_BYTES, MOST_RAW_BYTES, MOST_VALUE_BYTES, Arrived
-from loosehanger.clients.kafka_client import Tolerant
+from loosehanger.console.channels import Channels
+from loosehanger.console.live import MOST_RECENT, MOST_SAMPLES, Feed, Live, Newest, Rates, Viewer, Wanted
+from loosehanger.console.records import MOST_CHARACTERS, MOST_HEADER_BYTES, MOST_RAW_BYTES, MOST_VALUE_BYTES, Arrived
+from loosehanger.kafka.patches import Tolerant
 from tests.batches import Sent, batch, consume, fetched
 from tests.consoles import HOSTILE, NOWHERE, FedLive, Record
 from tests.odd_records import records

@@ -16,22 +16,22 @@ import pytest
 import yaml
 from kafka import TopicPartition
 
-from console import rights
-from console.geography import Coordinates
-from console.jobs import BusyError, Jobs
-from console.losses import Losses, MirrorReading
-from console.manifests import Life, MirrorManifests
-from console.mirrors import SOURCE_CONNECTOR, MirrorMakerView, explain, judged
-from console.models import Connector, Flow, Mirror, Task
-from console.scenario import read_scenario
-from console.settings import ConnectAccess
-from console.views import LABEL, LABEL_LINE, arc, charts, label, lines, places_of
-from loosehanger.clients import loss
-from loosehanger.clients.acls import AclRule
-from loosehanger.clients.connect import ConnectError, Rest
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.loss import Exposure
-from loosehanger.model.topic_rules import IDENTITY_POLICY
+from loosehanger.acls import AclRule
+from loosehanger.console import rights
+from loosehanger.console.geography import Coordinates
+from loosehanger.console.jobs import BusyError, Jobs
+from loosehanger.console.manifests import Life, MirrorManifests
+from loosehanger.console.mirrors import SOURCE_CONNECTOR, MirrorMakerView, explain, judged
+from loosehanger.console.models import Connector, Flow, Mirror, Task
+from loosehanger.console.retention_risk import Losses, MirrorReading
+from loosehanger.console.scenario import read_scenario
+from loosehanger.console.settings import ConnectAccess
+from loosehanger.console.views import LABEL, LABEL_LINE, arc, charts, label, lines, places_of
+from loosehanger.kafka import retention_risk
+from loosehanger.kafka.connect import ConnectError, Rest
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.retention_risk import Exposure
+from loosehanger.lab.mirrors.replication import IDENTITY_POLICY
 from loosehanger.paths import ROOT
 from loosehanger.platforms.kubernetes import console_facts
 from tests.samples import aggregates
@@ -240,7 +240,7 @@ def test_a_look_at_losses_takes_one_reading_and_grows_old_where_nothing_can_be_a
         def close(self) -> None:
             """Nothing is open."""
 
-    monkeypatch.setattr(loss, "LossWatch", Source)
+    monkeypatch.setattr(retention_risk, "LossWatch", Source)
     losses = Losses(Connection(("x:1",)))
     reading = MirrorReading({("A", 0): 4}, {("A", 0): 10}, 1000.0)
     try:

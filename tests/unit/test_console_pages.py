@@ -19,16 +19,16 @@ import requests
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Mount
 
-from console import sign_in
-from console.cluster import ClusterView
-from console.guard import POLICY
-from console.history import LastHour
-from console.jobs import Jobs
-from console.links import LinkView
-from console.models import Group, JobState, Mirror
-from console.views import Views, charts, totals
-from loosehanger.clients.loss import Danger, Exposure
-from loosehanger.model.progress import Progress
+from loosehanger.console import sign_in
+from loosehanger.console.cluster import ClusterView
+from loosehanger.console.guard import POLICY
+from loosehanger.console.history import LastHour
+from loosehanger.console.jobs import Jobs
+from loosehanger.console.links import LinkView
+from loosehanger.console.models import Group, JobState, Mirror
+from loosehanger.console.views import Views, charts, totals
+from loosehanger.kafka.retention_risk import Danger, Exposure
+from loosehanger.lab.progress import Progress
 from loosehanger.paths import ROOT
 from loosehanger.platforms.local.certificates import ensure_authority, ensure_certificate
 from loosehanger.platforms.local.region import LocalRegion

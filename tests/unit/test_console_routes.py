@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from console.models import Connector, Mirror, Position, Task
-from console.settings import ConnectAccess, RegionSettings, Settings
-from loosehanger.model.mirror import Mirror as Route
+from loosehanger.console.models import Connector, Mirror, Position, Task
+from loosehanger.console.settings import ConnectAccess, RegionSettings, Settings
+from loosehanger.lab.mirrors.mirror import Mirror as Route
 
 from ..consoles import NOWHERE, MadeUpMirror, MadeUpService, route, running, settings
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from fastapi import HTTPException
 
-from console import context
-from console import search as search_module
-from console.jobs import Jobs
-from console.live import Wanted
-from console.models import JobState
-from console.search import MOST_WAITING, Asked, Found, asked_for
-from console.views import examples
+from loosehanger.console import context
+from loosehanger.console import search as search_module
+from loosehanger.console.jobs import Jobs
+from loosehanger.console.live import Wanted
+from loosehanger.console.models import JobState
+from loosehanger.console.search import MOST_WAITING, Asked, Found, asked_for
+from loosehanger.console.views import examples
 from loosehanger.errors import WrongUseError
 from tests import samples
 from tests.consoles import HOSTILE, NOWHERE, MadeUpLog, MadeUpSearcher, Record, Running, running, settings

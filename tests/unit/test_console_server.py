@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from console import server
+from loosehanger.console import server
 from tests.consoles import Running, running, settings
 
 PARTS = (

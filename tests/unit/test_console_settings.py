@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from console.__main__ import listen
-from console.geography import Coordinates
-from console.settings import Settings
+from loosehanger.console.__main__ import listen
+from loosehanger.console.geography import Coordinates
+from loosehanger.console.settings import Settings
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.mirror import routes_text
+from loosehanger.lab.mirrors.mirror import routes_text
 from tests.consoles import route, secret
 
 

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from console.cluster import ClusterView, UnreachableError
-from console.sign_in import (
+from loosehanger.console.cluster import ClusterView, UnreachableError
+from loosehanger.console.sign_in import (
     FREE_ATTEMPTS,
     JUDGED_A_SECOND,
     LONGEST_DELAY_S,
@@ -19,7 +19,7 @@ from console.sign_in import (
     Attempts,
     Sessions,
 )
-from loosehanger.clients.connection import Connection
+from loosehanger.kafka.connection import Connection
 
 
 class Clock:
@@ -48,7 +48,7 @@ def test_so_many_passwords_are_judged_a_second_and_no_more(clock: Clock, monkeyp
     async def sleep(seconds: float) -> None:
         waited.append(round(seconds, 3))
 
-    monkeypatch.setattr("console.sign_in.asyncio.sleep", sleep)
+    monkeypatch.setattr("loosehanger.console.sign_in.asyncio.sleep", sleep)
     attempts = Attempts(clock)
 
     async def run() -> list[bool]:

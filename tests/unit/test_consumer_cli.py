@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from consumers.__main__ import read_arguments
-from consumers.reader import Selection, Start
 from loosehanger.errors import WrongUseError
+from loosehanger.events.reader import Selection, Start
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW = datetime(2025, 11, 21, 9, 30, tzinfo=UTC)

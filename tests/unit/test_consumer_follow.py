@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumers.follow import MOST_LINE, follow, main
-from consumers.render import Line, safe
 from loosehanger.errors import WrongUseError
+from loosehanger.events.follow import MOST_LINE, follow, main
+from loosehanger.events.render import Line, safe
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = "2025-11-21 10:00:00.007 LH.CUSTOMERS/2     @4711   [a key] new customer Jo"
@@ -138,7 +138,7 @@ def test_no_such_file(log: Path) -> None:
 
 def test_it_ends_quietly_on_an_interrupt_and_escapes_what_is_hostile(log: Path) -> None:
     append(log, f"{RECORD}\nhostile \x1b[2J\n")
-    arguments = [sys.executable, "-m", "consumers.follow", str(log)]
+    arguments = [sys.executable, "-m", "loosehanger.events.follow", str(log)]
     process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with ended(process):
         assert process.stdout
@@ -152,7 +152,7 @@ def test_it_ends_quietly_on_an_interrupt_and_escapes_what_is_hostile(log: Path) 
 
 def test_on_a_terminal_records_are_coloured(log: Path) -> None:
     append(log, f"{RECORD}\n")
-    arguments = [sys.executable, "-m", "consumers.follow", str(log)]
+    arguments = [sys.executable, "-m", "loosehanger.events.follow", str(log)]
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"}
     outer, inner = pty.openpty()
     with ended(subprocess.Popen(arguments, cwd=ROOT, stdout=inner, env=environment)) as process:

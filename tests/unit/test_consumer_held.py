@@ -9,10 +9,10 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
-from consumers import held as module
-from consumers.held import OpenTransactions
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.transactions import Held, Holder
+from loosehanger.events import open_transactions as module
+from loosehanger.events.open_transactions import OpenTransactions
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.transactions import Held, Holder
 
 ORDERS, STOCK = TopicPartition("LH.ORDERS", 0), TopicPartition("LH.STOCK", 1)
 SAID = (

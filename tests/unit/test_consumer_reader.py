@@ -13,11 +13,11 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import CommitFailedError, UnsupportedCodecError
 
 from consumers import __main__ as command
-from consumers import reader as module
-from consumers.reader import BATCH_MOST, Reader, Selection, Start
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import ClientLog, UnreadableError
 from loosehanger.errors import LabError
+from loosehanger.events import reader as module
+from loosehanger.events.reader import BATCH_MOST, Reader, Selection, Start
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.patches import ClientLog, UnreadableError
 from tests.odd_records import ODD_VALUES
 
 PARTITIONS = (TopicPartition("LH.ORDERS", 0), TopicPartition("LH.STOCK", 1))

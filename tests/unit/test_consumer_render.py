@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.consumer.fetcher import ConsumerRecord
 
-from consumers.render import LONGEST, Line, colours_wanted, describe, safe, to_json
+from loosehanger.events.render import LONGEST, Line, colours_wanted, describe, safe, to_json
 from producer.shop import Shop
 from tests.odd_records import ODD_VALUES, TOPICS, records
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from loosehanger.model.claims import Claim
-from loosehanger.model.mirror import Mirror
-from pipeline.cuts import Frozen
-from pipeline.evidence import Evidence
-from pipeline.flows import Flow
+from loosehanger.lab.claims.claims import Claim
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.proof.evidence.evidence import Evidence
+from loosehanger.proof.flows import Flow
+from loosehanger.proof.snapshot import Frozen
 
 MIRROR = Mirror("mm2", "west", "east", "west", "east", "default", ".", ".*", "", "c", {})
 COPY = "west.t"

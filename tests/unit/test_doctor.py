@@ -16,7 +16,7 @@ import yaml
 from loosehanger.cli import doctor
 from loosehanger.cli.port_base import region_ports
 from loosehanger.errors import ExitCode, WrongUseError
-from loosehanger.model.progress import Progress
+from loosehanger.lab.progress import Progress
 from loosehanger.paths import ROOT
 
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import conftest
-from loosehanger.model.scenario import scenario_names
+from loosehanger.lab.scenario import scenario_names
 from loosehanger.paths import ROOT
 
 from ..e2e.console_block import first_difference

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loosehanger.errors import WrongUseError
-from pipeline.executor import command
+from loosehanger.proof.executor import command
 
 POD = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.1:7078",

@@ -17,24 +17,24 @@ from typing import Any
 import pytest
 
 from loosehanger.cli import completion, experiments
+from loosehanger.cli.bootstrap_cli import answer
 from loosehanger.cli.command_line import COMMANDS
-from loosehanger.cli.front import answer
-from loosehanger.clients.connection import Connection
 from loosehanger.errors import LabError, NothingSetUpError, WrongUseError
-from loosehanger.experiments import compress, ground, mirror_where, own_mirror, read_where, write_where
+from loosehanger.experiments import compress, dedicated_mirror, mirror_location, read_location, site, write_location
 from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.experiments.client import value
 from loosehanger.experiments.clients import ClientProcess
 from loosehanger.experiments.compress import CompressStep
 from loosehanger.experiments.measures import Spread, carried, milliseconds, quantile
-from loosehanger.experiments.mirror_where import DEFAULTS, KIT, ONE_MORE, SOURCE, TARGET, MirrorStep
-from loosehanger.experiments.read_where import DIRECT, MIRRORED, ReadStep
-from loosehanger.experiments.telling import Telling
-from loosehanger.experiments.write_where import ABROAD, HOME, WriteStep, judged
-from loosehanger.model.link_settings import size_text
-from loosehanger.model.mirror import Mirror
-from loosehanger.model.record import Lab, Region
-from pipeline.experiment_page import render
+from loosehanger.experiments.mirror_location import DEFAULTS, KIT, ONE_MORE, SOURCE, TARGET, MirrorStep
+from loosehanger.experiments.progress import Telling
+from loosehanger.experiments.read_location import DIRECT, MIRRORED, ReadStep
+from loosehanger.experiments.write_location import ABROAD, HOME, WriteStep, judged
+from loosehanger.kafka.connection import Connection
+from loosehanger.lab.link_settings import size_text
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.record import Lab, Region
+from loosehanger.proof.report.experiment_page import render
 
 from .test_relay import MB, Link, Server, echo
 from .test_report import Page
@@ -85,7 +85,7 @@ def test_what_is_left_is_told_from_the_steps_so_far(capsys: pytest.CaptureFixtur
 def readings(rounds: int = 3) -> list[ReadStep]:
     """As of a perfect world: 1 MB for each reader or mirror, 10 kB/s of the mirror's for other topics."""
     found = []
-    for number, delay, consumers, mode in read_where.sweep(rounds, quick=False):
+    for number, delay, consumers, mode in read_location.sweep(rounds, quick=False):
         direct = mode == DIRECT
         found.append(
             ReadStep(
@@ -100,7 +100,7 @@ def readings(rounds: int = 3) -> list[ReadStep]:
 
 def test_the_mirrors_other_traffic_is_taken_off_its_own_only() -> None:
     found = readings()
-    assert read_where.idle_rate(found) == 10_000
+    assert read_location.idle_rate(found) == 10_000
     ocean = {(r.mode, r.consumers): (r.ocean(10_000), r.again_ocean(10_000)) for r in found}
     assert ocean[DIRECT, 10] == (10 * MB, 10 * MB)
     assert ocean[MIRRORED, 10] == ocean[MIRRORED, 1] == (MB, 0)
@@ -112,7 +112,7 @@ def test_reading_is_told_in_a_sentence_with_its_spread() -> None:
     found = readings()
     last = next(place for place in reversed(range(len(found))) if found[place].mode == DIRECT)
     found[last] = replace(found[last], readers=2 * found[last].readers)
-    result = read_where.result(found, *BOTH)
+    result = read_location.result(found, *BOTH)
     assert result["finding"] == (
         "At 120 ms, to read 1.0 MB twice, 10 consumers had 20.0 MB (20.0 MB to 30.0 MB) carried from europe to "
         "north-america (10.0 times what 1 had), the mirror for all of them 1.0 MB (1.0 times); half of the records "
@@ -126,7 +126,7 @@ def test_reading_is_told_in_a_sentence_with_its_spread() -> None:
 
 
 def test_in_every_other_round_the_mirrored_comes_first() -> None:
-    first = {step[0]: step[3] for step in reversed(read_where.sweep(2, quick=True))}
+    first = {step[0]: step[3] for step in reversed(read_location.sweep(2, quick=True))}
     assert first == {0: DIRECT, 1: MIRRORED}
 
 
@@ -148,10 +148,10 @@ def test_writing_is_told_in_a_sentence() -> None:
             p99_ms=9, most_ms=9 if mode == HOME else 1000 * (cut + number),
             unacknowledged=0, late_s=0, copy_ms=12_000 if mode == HOME else None,
         )
-        for number, delay, cut in write_where.sweep(3, quick=True)
+        for number, delay, cut in write_location.sweep(3, quick=True)
         for mode in (HOME, ABROAD)
     ]  # fmt: skip
-    result = write_where.result(writings, *BOTH)
+    result = write_location.result(writings, *BOTH)
     assert result["finding"] == (
         "A producer that writes at home in europe has half of its acknowledgements within 5 ms at 40 ms, one that "
         "writes there from north-america within 185 ms (85 ms to 285 ms), and at 0 ms within 105 ms (5 ms to 205 ms); "
@@ -162,10 +162,10 @@ def test_writing_is_told_in_a_sentence() -> None:
 
 
 def test_the_steps_of_a_mirror_follow_each_other_and_single_changes_are_for_the_whole_sweep() -> None:
-    steps = mirror_where.sweep(2, quick=True)
+    steps = mirror_location.sweep(2, quick=True)
     assert [step[3] for step in steps[:4]] == [0.0, 0.08, 0.0, 0.08]
     assert len(steps) == 2 * 2 * 2 * 2
-    whole = mirror_where.sweep(1, quick=False)
+    whole = mirror_location.sweep(1, quick=False)
     assert len(whole) == 4 * 4 + 2 * len(ONE_MORE)
     assert len({step[:3] for step in whole}) == 4 + 2 * len(ONE_MORE)
 
@@ -178,9 +178,9 @@ def test_where_a_mirror_belongs_is_told_in_a_sentence() -> None:
             p50_ms=10, p99_ms=20 + 1000 * delay,
             records_per_s=speeds.get((place, settings), 12_000 if "16 MiB" in settings else 4000) / (1 + delay),
         )
-        for number, place, settings, delay in mirror_where.sweep(2, quick=False)
+        for number, place, settings, delay in mirror_location.sweep(2, quick=False)
     ]  # fmt: skip
-    result = mirror_where.result(found, *BOTH)
+    result = mirror_location.result(found, *BOTH)
     assert result["finding"] == (
         "At 160 ms a mirror with the kit's settings copies 6,897 records/s from europe to north-america when it runs "
         "beside its target, and 862 beside its source; with MM2's defaults 3,448 and 1,724; at 0 ms the kit's gives "
@@ -191,7 +191,7 @@ def test_where_a_mirror_belongs_is_told_in_a_sentence() -> None:
     assert sweep["rows"][0] == ["0 ms", TARGET, KIT, "8,000", "10 ms", "20 ms"]
     assert len(sweep["rows"]) == 16
     assert len(changes["rows"]) == 2 * (1 + len(ONE_MORE))
-    assert len(mirror_where.result([one for one in found if one.settings in (KIT, DEFAULTS)], *BOTH)["tables"]) == 1
+    assert len(mirror_location.result([one for one in found if one.settings in (KIT, DEFAULTS)], *BOTH)["tables"]) == 1
 
 
 def test_an_own_mirror_is_as_the_manifest_sets_it_and_names_its_copies_itself(tmp_path: Path) -> None:
@@ -200,8 +200,10 @@ def test_an_own_mirror_is_as_the_manifest_sets_it_and_names_its_copies_itself(tm
         file = tmp_path / f"{region}.properties"
         file.write_text(f"bootstrap.servers=10.0.0.{number}:1\nsecurity.protocol=PLAINTEXT\n", encoding="utf-8")
         ends[f"e-{number}"] = (Connection((f"127.0.0.1:{number}",)), file)
-    settings = own_mirror.MirrorSettings({"tasks.max": 2, "x.y": True}, {"exactly.once.source.support": "enabled"})
-    text = own_mirror.mm2_properties("t", "e-0", "e-1", ends, settings)
+    settings = dedicated_mirror.MirrorSettings(
+        {"tasks.max": 2, "x.y": True}, {"exactly.once.source.support": "enabled"}
+    )
+    text = dedicated_mirror.mm2_properties("t", "e-0", "e-1", ends, settings)
     found = dict(line.split(" = ") for line in text.splitlines())
     assert found["clusters"] == "e-0, e-1"
     assert found["e-0.bootstrap.servers"] == "127.0.0.1:0"
@@ -210,8 +212,8 @@ def test_an_own_mirror_is_as_the_manifest_sets_it_and_names_its_copies_itself(tm
     assert (found["e-0->e-1.tasks.max"], found["e-0->e-1.x.y"]) == ("2", "true")
     assert (found["e-0->e-1.topics"], found["e-1->e-0.enabled"]) == ("t", "false")
     policy = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
-    text = own_mirror.mm2_properties(
-        "t", "e-0", "e-1", ends, own_mirror.MirrorSettings({"replication.policy.class": policy})
+    text = dedicated_mirror.mm2_properties(
+        "t", "e-0", "e-1", ends, dedicated_mirror.MirrorSettings({"replication.policy.class": policy})
     )
     assert policy not in text
 
@@ -245,7 +247,7 @@ def page() -> Page:
         "experiment": "read-where", "shows": EXPERIMENTS["read-where"].shows, "scenario": "03-broadcast",
         "mirror": "mm2-na", "source": "<b>europe", "target": "north-america", "rounds": 3, "quick": False,
         "machine": "2 cores", "at": "2026-01-01T00:00:00+00:00", "seconds": 12.3,
-        **read_where.result(readings(), "<b>europe", "north-america"),
+        **read_location.result(readings(), "<b>europe", "north-america"),
     }  # fmt: skip
     return Page(render(json.loads(json.dumps(document))))
 
@@ -340,7 +342,7 @@ def link(tmp_path: Path) -> Iterator[Link]:
 @pytest.mark.usefixtures("link")
 def test_the_first_mirror_that_fits_is_taken_and_read_through_its_link(tmp_path: Path) -> None:
     beside_its_source = replace(MIRROR, name="far", region="europe")
-    chosen = ground.choose(lab((beside_its_source, MIRROR), tmp_path), tmp_path, None, None)
+    chosen = site.choose(lab((beside_its_source, MIRROR), tmp_path), tmp_path, None, None)
     assert chosen.mirror == MIRROR
     assert chosen.abroad.bootstrap_servers == ("127.0.0.1:2",)
     assert chosen.at_home("europe").bootstrap_servers == ("127.0.0.1:1",)
@@ -363,24 +365,24 @@ def test_where_no_experiment_can_happen_it_is_said(
     tmp_path: Path, mirrors: tuple[Mirror, ...], pair: tuple[str | None, str | None], reason: str
 ) -> None:
     with pytest.raises(WrongUseError, match=reason):
-        ground.choose(lab(mirrors, tmp_path), tmp_path, *pair)
+        site.choose(lab(mirrors, tmp_path), tmp_path, *pair)
 
 
 def test_a_link_that_is_cut_or_on_kubernetes_is_refused(tmp_path: Path, link: Link) -> None:
     with pytest.raises(WrongUseError, match="on strimzi the links between regions are the cluster's business"):
-        ground.choose(lab((MIRROR,), tmp_path, "strimzi"), tmp_path, None, None)
+        site.choose(lab((MIRROR,), tmp_path, "strimzi"), tmp_path, None, None)
     link.change("silent", BOTH_WAYS)
     with pytest.raises(WrongUseError, match=r"the link is silent; \./lab link europe north-america --heal"):
-        ground.choose(lab((MIRROR,), tmp_path), tmp_path, None, None)
+        site.choose(lab((MIRROR,), tmp_path), tmp_path, None, None)
 
 
 def test_a_links_settings_come_back_each_direction_its_own(tmp_path: Path, link: Link) -> None:
     link.change(None, BOTH_WAYS[:1], delay=0.02, jitter=0.01)
-    chosen = ground.choose(lab((MIRROR,), tmp_path), tmp_path, None, None)
+    chosen = site.choose(lab((MIRROR,), tmp_path), tmp_path, None, None)
     before = chosen.link()
     chosen.link({"delay": 0.12, "jitter": 0, "rate": 5e6})
     chosen.link(action="silent")
-    ground.put_back(chosen, before)
+    site.put_back(chosen, before)
     ways = chosen.link()["directions"]
     assert [(way["delay"], way["jitter"], way["rate"], way["silent"]) for way in ways] == [
         (0.02, 0.01, 0, False), (0, 0, 0, False),
@@ -389,11 +391,11 @@ def test_a_links_settings_come_back_each_direction_its_own(tmp_path: Path, link:
 
 @pytest.mark.usefixtures("link")
 def test_one_experiment_at_a_time(tmp_path: Path) -> None:
-    chosen = ground.choose(lab((MIRROR,), tmp_path), tmp_path, None, None)
+    chosen = site.choose(lab((MIRROR,), tmp_path), tmp_path, None, None)
     (tmp_path / "access").mkdir()
     with (tmp_path / "access" / "experiment.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(WrongUseError, match="another experiment is running"), ground.prepared(chosen):
+        with pytest.raises(WrongUseError, match="another experiment is running"), site.prepared(chosen):
             pass
 
 
@@ -462,7 +464,7 @@ def test_what_was_measured_before_an_experiment_failed_is_kept(
     ],
 )
 def test_only_an_experiments_own_topics_are_deleted(name: str, own: bool) -> None:
-    assert ground.is_own(name) == own
+    assert site.is_own(name) == own
 
 
 def test_clients_that_fail_say_so_and_end_with_whoever_started_them() -> None:

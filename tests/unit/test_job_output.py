@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from loosehanger.paths import ROOT, lab_home
-from pipeline import undecided
-from pipeline.submit import environment
+from loosehanger.proof import inconclusive
+from loosehanger.proof.submit import environment
 from tests import samples
 
 PROVE = ROOT / "spark-jobs" / "prove.py"
@@ -56,7 +56,7 @@ def test_a_missing_package_does_not_disprove(found: tuple[str, ...], missing: st
     document = json.loads(done.stdout)
     assert done.returncode == 4
     assert f"No module named '{missing}'" in document["reasons"][0]
-    assert document == undecided.document(document["reasons"][0])
+    assert document == inconclusive.document(document["reasons"][0])
 
     done = start_without(found)
     assert (done.returncode, done.stdout) == (4, "")
@@ -124,7 +124,7 @@ def test_spark_submit_leaves_standard_output_to_the_document(tmp_path: Path) -> 
 @pytest.mark.spark
 def test_a_log_on_a_full_disk_is_not_reported_beside_the_document(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "from pipeline.session import start_session; start_session('job')"],
+        [sys.executable, "-c", "from loosehanger.proof.session import start_session; start_session('job')"],
         env=environment(lab_home(), "local[1]", "512m", [], tmp_path) | {"LAB_SPARK_LOG": "/dev/full"},
         cwd=tmp_path,
         capture_output=True,

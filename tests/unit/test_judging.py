@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from loosehanger.model.claims import DeclaredContains, DeclaredWhole, claims_of
-from loosehanger.model.mirror import Mirror
-from pipeline.comparison import Counts
-from pipeline.evidence import Evidence
-from pipeline.flows import Flow
-from pipeline.judging import FAULTS
-from pipeline.prose import says
-from pipeline.verdict import judge
+from loosehanger.lab.claims.claims import DeclaredContains, DeclaredWhole, claims_of
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.proof.compare.comparison import Counts
+from loosehanger.proof.evidence.evidence import Evidence
+from loosehanger.proof.flows import Flow
+from loosehanger.proof.judge import FAULTS
+from loosehanger.proof.report.messages import says
+from loosehanger.proof.verdict import judge
 
 ALIASES = {"europe": "europe", "north-america": "northamerica", "south-america": "southamerica"}
 ORDERS = "LH.ORDERS"

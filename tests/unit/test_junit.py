@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 import xmlschema
 
-from pipeline.junit import junit
+from loosehanger.proof.report.junit import junit
 from tests import samples
 
 SCHEMA = xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))

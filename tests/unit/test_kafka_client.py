@@ -36,9 +36,9 @@ from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.metadata import MetadataResponse
 
-from loosehanger.clients import kafka_client
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import ClientLog, Tolerant, UnreadableError, prepare, repair
+from loosehanger.kafka import patches
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.patches import ClientLog, Tolerant, UnreadableError, prepare, repair
 from tests.batches import TOPIC, Odd, Sent, batch, consume
 from tests.consoles import NOWHERE
 
@@ -120,7 +120,7 @@ def test_what_comes_with_the_end_of_a_connection_is_read() -> None:
 
 
 def test_a_broker_that_never_shakes_hands_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_client, "HANDSHAKE_S", 0.2)
+    monkeypatch.setattr(patches, "HANDSHAKE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connection = Connection((f"127.0.0.1:{silent.getsockname()[1]}",), "SSL")
         with pytest.raises(KafkaTimeoutError):
@@ -290,7 +290,7 @@ def test_a_batch_that_cannot_be_decoded_is_named_at_each_poll_and_hides_no_other
 
 
 def test_a_poll_that_does_not_return_is_abandoned(consumer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_client, "POLL_S", 0.2)
+    monkeypatch.setattr(patches, "POLL_S", 0.2)
 
     def spin(*_: Any, **__: Any) -> Any:
         while True:
@@ -325,10 +325,10 @@ def test_who_is_interrupted_in_a_poll_skips_nothing(consumer: Any) -> None:
     consumer.assign([TOPIC])
     consumer.seek(TOPIC, 0)
     arrives(consumer, TOPIC, batch(0, numbered(0, 3)))
-    consumer.poller = poller = kafka_client._Poller()
+    consumer.poller = poller = patches._Poller()
     answers: Any = Interrupted()
     poller._answers = answers
-    poller._thread = threading.Thread(target=kafka_client._poll_on, args=(poller._calls, answers), daemon=True)
+    poller._thread = threading.Thread(target=patches._poll_on, args=(poller._calls, answers), daemon=True)
     with pytest.raises(KeyboardInterrupt):
         consumer.poll(100)
     assert consumer.position(TOPIC) == 0
@@ -397,7 +397,7 @@ def test_any_other_consumer_overlooks_nothing() -> None:
 
 @pytest.mark.parametrize("codec", range(1, 5), ids=["gzip", "snappy", "lz4", "zstd"])
 def test_a_batch_that_unpacks_to_too_much_is_skipped(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_client, "MOST_UNPACKED", 1 << 20)
+    monkeypatch.setattr(patches, "MOST_UNPACKED", 1 << 20)
     lines: list[str] = []
     large: list[Sent] = [(None, bytes(1 << 20), [])]
     fits: list[Sent] = [(None, bytes(1000 << 10), [])]
@@ -455,7 +455,7 @@ def test_who_finds_no_cluster_is_told_why(
         for client in (KafkaAdminClient, KafkaConsumer):
             with pytest.raises(expected) as raised:
                 client(**connection.kafka_python(), bootstrap_timeout_ms=400)
-            assert re.fullmatch(said, kafka_client.explain(raised.value, "eve"))
+            assert re.fullmatch(said, patches.explain(raised.value, "eve"))
 
 
 @pytest.mark.parametrize("bootstrap", [False, True])
@@ -469,12 +469,12 @@ def test_an_address_that_a_broker_advertises_is_named(bootstrap: bool) -> None:
     node = MetadataResponse.MetadataResponseBroker(7, "127.0.0.1", closed, None)
     with pytest.raises(KafkaConnectionError) as raised:
         network.run(manager._build_transport, node)
-    said = kafka_client.explain(raised.value, "eve")
+    said = patches.explain(raised.value, "eve")
     named = f"answers, but broker 7 advertises the address 127.0.0.1:{closed} (advertised.listeners)"
     assert said.startswith("does not answer" if bootstrap else named)
     # Until it tries again, the client only says that no broker is ready.
     waiting = NodeNotReadyError("No node_id provided")
-    cause = kafka_client.cause_of(waiting, SimpleNamespace(_manager=manager))
+    cause = patches.cause_of(waiting, SimpleNamespace(_manager=manager))
     assert cause is (waiting if bootstrap else raised.value)
 
 
@@ -512,7 +512,7 @@ def refuse(**_: Any) -> None:
 
 def test_what_a_consumer_has_to_join_for_is_not_forgotten_with_its_request() -> None:
     """It notes the topics that it asks to read when it asks; it has to go on asking until it is a member."""
-    kafka_client.repair()
+    patches.repair()
     subscription = SubscriptionState()
     subscription.subscribe(pattern="^LH")
     coordinator = ConsumerCoordinator.__new__(ConsumerCoordinator)

@@ -18,22 +18,22 @@ import pytest
 import yaml
 
 from loosehanger.cli import commands
-from loosehanger.clients.connected import connected
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.documents import read_documents
-from loosehanger.model.record import Lab, Pod, Progress, Region, region_record
-from loosehanger.model.scenario import read_scenario
-from loosehanger.model.topology import Topology
+from loosehanger.kafka.connected import connected
+from loosehanger.lab.manifests.documents import read_documents
+from loosehanger.lab.record import Lab, Pod, Progress, Region, region_record
+from loosehanger.lab.scenario import read_scenario
+from loosehanger.lab.topology import Topology
 from loosehanger.paths import ROOT
 from loosehanger.platforms.kubernetes import access, apply, bundle, pods, preflight, programs, rights, services, topics
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, LogCutError, SilentError
 from loosehanger.platforms.kubernetes.event_streams import V1, V1BETA2, EventStreams
-from loosehanger.platforms.kubernetes.in_pod import FILES, user_name
+from loosehanger.platforms.kubernetes.pod_entry import FILES, user_name
 from loosehanger.platforms.kubernetes.preflight import quantity
 from loosehanger.platforms.kubernetes.readiness import by_reason, pod_problems, waiting_for
 from loosehanger.platforms.kubernetes.resources import ManifestEntry, check_documents
 from loosehanger.platforms.kubernetes.status import cluster_health, mirror_health, program_health, status
-from loosehanger.platforms.scrub import scrub
+from loosehanger.platforms.redact import scrub
 
 from .. import topologies
 
@@ -328,7 +328,7 @@ def test_names_on_the_same_cluster_stay() -> None:
 
 @pytest.mark.parametrize(
     ("command", "replicas", "refused"),
-    [("pipeline.submit", 1, True), ("pipeline.submit", 0, False), ("producer", 1, False)],
+    [("loosehanger.proof.submit", 1, True), ("loosehanger.proof.submit", 0, False), ("producer", 1, False)],
 )
 def test_a_stock_python_image_runs_no_spark(command: str, replicas: int, refused: bool) -> None:
     containers = [{"name": "stream", "command": ["python", "-P", "-m", command, "clear"]}]
@@ -381,7 +381,7 @@ def test_a_bundle_says_where_secrets_may_not_be_read(tmp_path: Path) -> None:
 
 def test_a_command_in_a_pod_gives_both_streams_and_its_exit_code(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "loosehanger.platforms.kubernetes.in_pod", "status"],
+        [sys.executable, "-m", "loosehanger.platforms.kubernetes.pod_entry", "status"],
         env={"LAB_HOME": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}"},
         capture_output=True,
         text=True,

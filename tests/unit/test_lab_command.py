@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from consumers.options import parser as consumer_options
 from loosehanger.cli import commands
 from loosehanger.cli.command_line import COMMANDS, GROUPS
 from loosehanger.errors import run_command
-from loosehanger.model import job_options
-from loosehanger.model.documents import Document
-from loosehanger.model.outline import read_outline, scenario_names
-from loosehanger.model.progress import Progress, read_progress
-from loosehanger.model.record import region_record
-from loosehanger.model.scenario import MIRROR, read_scenario
+from loosehanger.events.options import parser as consumer_options
+from loosehanger.lab import job_options
+from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.progress import Progress, read_progress
+from loosehanger.lab.record import region_record
+from loosehanger.lab.scenario import MIRROR, read_scenario
+from loosehanger.lab.scenario_index import read_outline, scenario_names
 from loosehanger.paths import ROOT
 from loosehanger.waiting import wait_for
 
@@ -51,7 +51,7 @@ PLAIN = 'title: Plain\nteaches: "One region: all in it."\ntopics: [X.]\nstages: 
 # In place of Ansible: notes how it was called, and leaves the record that the last play of a stage leaves.
 ANSIBLE = """\
 import json, os, pathlib, shutil, signal, sys
-from loosehanger.model.progress import Progress, read_progress
+from loosehanger.lab.progress import Progress, read_progress
 _, playbook, *arguments = sys.argv[1:]
 playbook, home = pathlib.Path(playbook), pathlib.Path(os.environ["LAB_HOME"])
 (home / "ports").write_text(os.environ.get("LAB_PORT_BASE", ""))
@@ -301,7 +301,7 @@ def test_the_list_of_scenarios_needs_no_installation(bare: Checkout) -> None:
 
 
 def test_what_the_front_imports_is_pythons_own_and_the_kits() -> None:
-    run = "import sys, loosehanger.cli.front; print(*sys.modules)"
+    run = "import sys, loosehanger.cli.bootstrap_cli; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-S", "-P", "-c", run],
         env={"PYTHONPATH": str(ROOT)},

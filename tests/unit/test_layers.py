@@ -94,7 +94,7 @@ def test_imports_of_the_package_go_down() -> None:
         ("model/record.py", "def late():\n    from loosehanger.cli import commands"),
         ("clients/connect.py", "from ..model import documents"),
         ("platforms/local/apply.py", "from loosehanger import ansible"),
-        ("files.py", "import loosehanger.clients.connect"),
+        ("files.py", "import loosehanger.kafka.connect"),
     ],
 )
 def test_an_import_that_goes_up_is_found(place: str, statement: str, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_what_counts_as_a_change(text: str, changes: bool) -> None:
 
 ONE_OF_EACH_PLATFORM = "EntryPoints"
 CALLED_SO_BY_ANSIBLE = "ActionModule"
-DOCUMENTS = "console/models.py"
+DOCUMENTS = "loosehanger/console/models.py"
 """The consoles' interface calls what it returns by the names that its readers know."""
 
 

@@ -13,12 +13,12 @@ from kafka import TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaTimeoutError
 
-from consumers import reader as reader_module
-from consumers.reader import Reader, Selection, Start
 from loosehanger import ledger as module
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import ClientLog
 from loosehanger.errors import WrongUseError
+from loosehanger.events import reader as reader_module
+from loosehanger.events.reader import Reader, Selection, Start
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.patches import ClientLog
 from loosehanger.ledger import Ledger, LedgerEntry, ledger_files, number_of, read_entries, read_pending
 from producer.delivery import SENT_AHEAD, Delivery
 

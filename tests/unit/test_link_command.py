@@ -11,8 +11,8 @@ import pytest
 from loosehanger.cli import links
 from loosehanger.cli.command_line import COMMANDS
 from loosehanger.errors import WrongUseError
-from loosehanger.model.link_settings import OneWay, parse_rate, parse_time, rate_text, size_text, time_text
-from loosehanger.model.record import Lab, Region
+from loosehanger.lab.link_settings import OneWay, parse_rate, parse_time, rate_text, size_text, time_text
+from loosehanger.lab.record import Lab, Region
 
 from .test_relay import MB, Link, Server, echo, received
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from loosehanger.clients.links import ask, relay_folders
 from loosehanger.errors import LabError
-from loosehanger.model.link_settings import OneWay
-from loosehanger.model.topology import Topology
+from loosehanger.kafka.links import ask, relay_folders
+from loosehanger.lab.link_settings import OneWay
+from loosehanger.lab.topology import Topology
 from loosehanger.paths import ROOT
 from loosehanger.platforms.local import processes
 from loosehanger.platforms.local.apply import delete_region

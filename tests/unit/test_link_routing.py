@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from loosehanger.errors import LabError
-from loosehanger.model.resources import Kafka, KafkaNodePool
-from loosehanger.model.topology import Topology
+from loosehanger.lab.manifests.resources import Kafka, KafkaNodePool
+from loosehanger.lab.topology import Topology
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.links import links_of, routes
 from loosehanger.platforms.local.region import LocalRegion

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from loosehanger.errors import LabError
-from loosehanger.model.manifests import Manifest, read_manifests
-from loosehanger.model.resources import JvmOptions, KafkaMirrorMaker2
+from loosehanger.lab.manifests.loader import Manifest, read_manifests
+from loosehanger.lab.manifests.resources import JvmOptions, KafkaMirrorMaker2
 from loosehanger.paths import ROOT, lab_home
+from loosehanger.platforms.java import Java
 from loosehanger.platforms.local.apply import apply, delete, delete_region, erase
-from loosehanger.platforms.local.java import Java
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.processes import kill_everything, marked_processes, states, stop_everything, tail
 from loosehanger.platforms.local.region import LocalRegion

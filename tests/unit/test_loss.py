@@ -12,10 +12,10 @@ from kafka import IsolationLevel, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError
 
-from loosehanger.clients import loss
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.loss import Exposure, LossWatch, by_topic
 from loosehanger.errors import LabError
+from loosehanger.kafka import retention_risk
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.retention_risk import Exposure, LossWatch, by_topic
 from loosehanger.times import span
 
 PLACE = TopicPartition("A", 0)
@@ -79,10 +79,10 @@ class Source:
 
 def looking(monkeypatch: pytest.MonkeyPatch, source: Source) -> LossWatch:
     """Looks at this source."""
-    monkeypatch.setattr(loss, "KafkaAdminClient", lambda **_: source)
-    monkeypatch.setattr(loss, "KafkaConsumer", lambda **_: source)
+    monkeypatch.setattr(retention_risk, "KafkaAdminClient", lambda **_: source)
+    monkeypatch.setattr(retention_risk, "KafkaConsumer", lambda **_: source)
     monkeypatch.setattr(
-        loss, "topic_configs", lambda *_: ({"A": {n: {"value": v} for n, v in source.settings.items()}}, {})
+        retention_risk, "topic_configs", lambda *_: ({"A": {n: {"value": v} for n, v in source.settings.items()}}, {})
     )
     return LossWatch(Connection(("x:1",)))
 
@@ -221,7 +221,7 @@ def test_what_could_not_be_read_in_time_is_what_was_read_before_as_long_as_it_wa
 ) -> None:
     source = Source(0, 100, **kept(HOUR))
     watch = looking(monkeypatch, source)
-    monkeypatch.setattr(loss, "_READ_S", 0.01)
+    monkeypatch.setattr(retention_risk, "_READ_S", 0.01)
     first = look(watch, 49, 1000)
     assert (first.oldest, first.behind, first.unread) == (50, 50, False)
     monkeypatch.setattr(source, "poll", lambda **_: {})

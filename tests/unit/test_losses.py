@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
-from loosehanger.cli import losses
+from loosehanger.acls import AclRule
+from loosehanger.cli import retention_risk
 from loosehanger.cli.commands import _unhealthy
-from loosehanger.cli.losses import Standing
-from loosehanger.clients.acls import AclRule
-from loosehanger.clients.loss import Danger, Exposure
-from loosehanger.clients.transactions import Held, Holder
+from loosehanger.cli.retention_risk import Standing
 from loosehanger.errors import LabError
-from loosehanger.model.mirror import Mirror
+from loosehanger.kafka.retention_risk import Danger, Exposure
+from loosehanger.kafka.transactions import Held, Holder
+from loosehanger.lab.mirrors.mirror import Mirror
 
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", "", "c")
 
@@ -129,12 +129,12 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     properties.write_text("offset.flush.interval.ms=5000\n", encoding="utf-8")
     (tmp_path / "regions/na/logs").mkdir()
     (tmp_path / "regions/na/logs/m-0.log").write_text("2026-01-01 00:00:00,000 ERROR it collides\n", encoding="utf-8")
-    monkeypatch.setattr(losses, "time", found.clock)
-    monkeypatch.setattr(losses, "lab_home", lambda: tmp_path)
-    monkeypatch.setattr(losses, "LossWatch", lambda _: found)
-    monkeypatch.setattr(losses, "Looker", lambda *_: found)
-    monkeypatch.setattr(losses, "Rest", SimpleNamespace(of=lambda *_, **__: found))
-    monkeypatch.setattr(losses, "mirror_positions", lambda *_: found.positions())
+    monkeypatch.setattr(retention_risk, "time", found.clock)
+    monkeypatch.setattr(retention_risk, "lab_home", lambda: tmp_path)
+    monkeypatch.setattr(retention_risk, "LossWatch", lambda _: found)
+    monkeypatch.setattr(retention_risk, "Looker", lambda *_: found)
+    monkeypatch.setattr(retention_risk, "Rest", SimpleNamespace(of=lambda *_, **__: found))
+    monkeypatch.setattr(retention_risk, "mirror_positions", lambda *_: found.positions())
     return found
 
 
@@ -171,7 +171,7 @@ def standing(*, rests: bool = False) -> Standing:
     lab: Any = SimpleNamespace(
         mirrors=[mirror], clusters={"europe": 1, "na": 1}, region=lambda _: SimpleNamespace(connection=lambda _: None)
     )
-    (found,) = losses.standings(lab, {("na", mirror.name)} if rests else ())
+    (found,) = retention_risk.standings(lab, {("na", mirror.name)} if rests else ())
     return found
 
 
@@ -250,14 +250,14 @@ def test_the_right_that_a_mirror_lacks_is_named_with_its_user_and_region(world: 
         AclRule("User:writes", kind, "*", prefix=False, operation="ALL", allows=True) for kind in ("TOPIC", "GROUP")
     ]
     monkeypatch.setattr(World, "rules", lambda _: every, raising=False)
-    said = losses.lacking_rights(lab, mirror)
+    said = retention_risk.lacking_rights(lab, mirror)
     assert said == ["user reads lacks in europe: Read on topic LH.A, DescribeConfigs on topic LH.A"]
 
     def away() -> dict[str, int]:
         raise LabError("no answer")
 
     monkeypatch.setattr(world, "topics", away)
-    assert losses.lacking_rights(lab, mirror) == []
+    assert retention_risk.lacking_rights(lab, mirror) == []
 
 
 def test_a_lag_that_could_not_be_measured_is_inconclusive_unless_something_is_down() -> None:

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from loosehanger.errors import WrongUseError
-from loosehanger.model import connect_settings
-from loosehanger.model.documents import read_resources
-from loosehanger.model.manifests import Manifest, in_order, read_manifests, without_meaning
-from loosehanger.model.resources import KINDS, KafkaMirrorMaker2, Secret
+from loosehanger.lab.manifests import connect_settings
+from loosehanger.lab.manifests.documents import read_resources
+from loosehanger.lab.manifests.loader import Manifest, in_order, read_manifests, without_meaning
+from loosehanger.lab.manifests.resources import KINDS, KafkaMirrorMaker2, Secret
 from loosehanger.paths import ROOT
 
 BROADCAST = ROOT / "playbooks" / "03-broadcast" / "manifests"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from loosehanger.clients.acls import AclRule, NeededRight, missing
-from loosehanger.clients.positions import Looker
-from loosehanger.model.mirror import Mirror
-from loosehanger.model.mirror_rights import at_source, at_target, judged_topics, of_workers, told, user_of
-from loosehanger.model.resources import as_text
-from loosehanger.model.scenario import MIRROR
-from loosehanger.model.topic_rules import named_topics, selected_topics
+from loosehanger.acls import AclRule, NeededRight, missing
+from loosehanger.kafka.offsets import Looker
+from loosehanger.lab.manifests.resources import as_text
+from loosehanger.lab.mirrors.access import at_source, at_target, judged_topics, of_workers, told, user_of
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import named_topics, selected_topics
+from loosehanger.lab.scenario import MIRROR
 
 from .test_scenario_rights import flows, topology
 

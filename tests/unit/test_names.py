@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from loosehanger.model.scenario import scenario_names
+from loosehanger.lab.scenario import scenario_names
 from loosehanger.paths import ROOT
 
 FOLDERS = ("loosehanger", "console", "consumers", "producer", "spark-jobs", "scripts", "roles")
@@ -19,7 +19,7 @@ SHORTCUT = "consumer-*.sh"
 """Its name says which region it is for."""
 STILL = {
     "setup-03-broadcast.sh": "the shortcut for this scenario",
-    "console/api.py": "examples of names in the interface's description",
+    "loosehanger/console/api.py": "examples of names in the interface's description",
     "scripts/lock_classes.py": "tells how its input is made",
     "scripts/sandbox.py": "sets up the scenario that labs and benchmarks have in common",
     "scripts/bench/common.py": "measures the broadcast",

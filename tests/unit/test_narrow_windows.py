@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from loosehanger.audit.balance import KINDS
+from loosehanger.audit.display import screen
 from loosehanger.cli import commands, topics
-from loosehanger.model.mirror import Mirror
-from pipeline.balance import KINDS
-from pipeline.tables import show_proof
-from pipeline.watch_display import screen
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.proof.report.tables import show_proof
 from tests import samples
 
 WIDTH, HEIGHT = 80, 24

@@ -8,8 +8,8 @@ from itertools import permutations
 import pytest
 from supervisor.options import dict_of_key_value_pairs, expand
 
-from loosehanger.model.mirror import Mirror, read_routes, routes_text
-from loosehanger.model.origins import Place, copies, counted, origin, side_by_side, way
+from loosehanger.lab.mirrors.lineage import Place, copies, counted, origin, side_by_side, way
+from loosehanger.lab.mirrors.mirror import Mirror, read_routes, routes_text
 from loosehanger.platforms.local import processes
 
 from ..consoles import route

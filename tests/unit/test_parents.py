@@ -12,7 +12,7 @@ from loosehanger.waiting import wait_for
 
 FORK = """\
 import os, signal
-from loosehanger.parents import end_forks_with_this
+from loosehanger.process_lifetime import end_forks_with_this
 end_forks_with_this(signal.SIGTERM)
 if child := os.fork():
     print(child, flush=True)

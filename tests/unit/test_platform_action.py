@@ -12,7 +12,7 @@ import pytest
 
 from loosehanger.ansible import platform_action
 from loosehanger.ansible.platform_action import PlatformAction
-from loosehanger.model.marks import is_ending, read_marks
+from loosehanger.lab.snapshots import is_ending, read_marks
 
 PLAN = SimpleNamespace(region="region-a", lost=True, gone=True, leaving=(), wiped=False, mark=False)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from loosehanger.clients.connection import Connection
 from loosehanger.errors import WrongUseError
+from loosehanger.kafka.connection import Connection
 from producer import __main__ as command
 from producer.__main__ import Rate, Run, parser
 from producer.shop import TOPICS, Event

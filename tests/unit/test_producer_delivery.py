@@ -12,9 +12,9 @@ from kafka.partitioner.default import murmur2
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 from kafka.structs import TopicPartition
 
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import ClientLog
 from loosehanger.errors import LabError
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.patches import ClientLog
 from producer import delivery as module
 from producer.delivery import Delivery
 from producer.shop import Event

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from loosehanger.ledger import LedgerEntry
-from loosehanger.model.marks import (
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.recovery import recovery
+from loosehanger.lab.snapshots import (
     Fence,
     Loss,
     Marks,
@@ -25,8 +26,7 @@ from loosehanger.model.marks import (
     put_away,
     read_marks,
 )
-from loosehanger.model.mirror import Mirror
-from loosehanger.model.recovery import recovery
+from loosehanger.ledger import LedgerEntry
 
 OLD, NEW = "cluster-of-a", "cluster-of-b"
 FENCE = Fence(

@@ -11,8 +11,8 @@ import pytest
 
 from loosehanger.cli import commands
 from loosehanger.cli.durations import Durations
-from loosehanger.model.progress import Progress
-from loosehanger.model.scenario import read_scenario
+from loosehanger.lab.progress import Progress
+from loosehanger.lab.scenario import read_scenario
 from pipeline import spark_progress
 from pipeline.pace import Pace
 

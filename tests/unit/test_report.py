@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.job_options import check_writable
-from pipeline import judging
-from pipeline.charts import brief
-from pipeline.files import write
-from pipeline.kinds import FAULTS
-from pipeline.report import render
+from loosehanger.lab.job_options import check_writable
+from loosehanger.proof import judge
+from loosehanger.proof.difference import FAULTS
+from loosehanger.proof.report.charts import brief
+from loosehanger.proof.report.files import write
+from loosehanger.proof.report.page import render
 from tests import samples
 
 # What has no end tag.
@@ -122,7 +122,7 @@ def test_rare_kinds_have_a_column_only_where_there_are_some(disproved: Page) -> 
 
 
 def test_every_fault_has_its_words() -> None:
-    assert {kind.name for kind in FAULTS} >= set(judging.FAULTS)
+    assert {kind.name for kind in FAULTS} >= set(judge.FAULTS)
     assert {kind.name for kind in FAULTS} == set(samples.FAULTS)
 
 

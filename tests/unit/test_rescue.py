@@ -11,10 +11,10 @@ import pytest
 from kafka import TopicPartition
 
 from loosehanger.errors import LabError
-from loosehanger.model.marks import Fence, Rescue, keep_fence, keep_rescue, last_fence, read_marks
-from loosehanger.model.mirror import Mirror
-from loosehanger.platforms import rescue as module
-from loosehanger.platforms.rescue import HEADER, rescue
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.snapshots import Fence, Rescue, keep_fence, keep_rescue, last_fence, read_marks
+from loosehanger.stages import salvage as module
+from loosehanger.stages.salvage import HEADER, rescue
 
 MIRROR = Mirror("ab", "a", "b", "region-a", "region-b", "identity", ".", r"LH\..*", "", "source", region="region-b")
 FENCE = Fence("ab/a", "region-a", "region-b", "an-id", 5000, {"LH.T": {0: 40, 1: 7}})

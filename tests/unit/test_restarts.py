@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from loosehanger.clients.failed_topics import name_topics
-from loosehanger.model.connector_states import connector_problems
+from loosehanger.kafka.connector_states import connector_problems
+from loosehanger.kafka.failed_topics import name_topics
 from loosehanger.platforms.local.auto_restart import Watched
 from loosehanger.platforms.local.status import restarted
-from loosehanger.traces import innermost_cause
+from loosehanger.stack_traces import innermost_cause
 
 TRACE = """\
 org.apache.kafka.common.KafkaException: Cannot execute transactional method because we are in an error state

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from loosehanger.model.manifests import without_meaning
+from loosehanger.lab.manifests.loader import without_meaning
 from loosehanger.paths import ROOT
 
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())

@@ -13,12 +13,12 @@ import yaml
 
 from loosehanger.ansible.described import FACT, described
 from loosehanger.errors import WrongUseError
-from loosehanger.model.link_settings import OneWay
-from loosehanger.model.plan import Part, Plan, plan_stage, steps, turned_round
-from loosehanger.model.record import Progress, check_stage
-from loosehanger.model.scenario import Scenario, read_scenario, scenario_names
-from loosehanger.model.topology import SecretCopy
-from sandbox import copy_kit
+from loosehanger.lab.link_settings import OneWay
+from loosehanger.lab.plan import Part, Plan, plan_stage, steps, turned_round
+from loosehanger.lab.record import Progress, check_stage
+from loosehanger.lab.scenario import Scenario, read_scenario, scenario_names
+from loosehanger.lab.topology import SecretCopy
+from scripts.sandbox import copy_kit
 
 from ..topologies import address, documents, kafka, mirror, program, user, with_users
 

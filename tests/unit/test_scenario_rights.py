@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from loosehanger.model.documents import Document
-from loosehanger.model.mirror import Mirror
-from loosehanger.model.outline import SETUP
-from loosehanger.model.scenario import MIRROR, read_scenario, scenario_names
-from loosehanger.model.topic_rules import target_topic
-from loosehanger.model.topology import Topology
+from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import target_topic
+from loosehanger.lab.scenario import MIRROR, read_scenario, scenario_names
+from loosehanger.lab.scenario_index import SETUP
+from loosehanger.lab.topology import Topology
 
 from ..topologies import documents, kafka
 

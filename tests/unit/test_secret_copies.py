@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.topology import SecretCopy
+from loosehanger.lab.topology import SecretCopy
 from loosehanger.paths import ROOT
 from loosehanger.platforms.kubernetes import apply, copied_secrets, services
 from loosehanger.platforms.local.region import LocalRegion

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from rich.console import Console
 
-from pipeline import aggregates, sales
-from pipeline.tables import show_aggregates
+from loosehanger.proof.report.tables import show_aggregates
+from loosehanger.sales import aggregates, sales
 from tests.odd_records import DIGITS, ODD_VALUES
 
 pytestmark = [

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from pipeline.clearing import DEPTH, cleared
-from pipeline.records import RECORD_SCHEMA
+from loosehanger.proof.read.records import RECORD_SCHEMA
+from loosehanger.redaction.fields import DEPTH, cleared
 
 pytestmark = [
     pytest.mark.spark,

@@ -15,19 +15,19 @@ from pathlib import Path
 import pytest
 
 from loosehanger.paths import lab_home
-from pipeline.submit import environment
+from loosehanger.proof.submit import environment
 from tests.lab.conftest import wait_until
 
 pytestmark = pytest.mark.spark
 
 PROGRAM = """\
 from loosehanger.errors import run_command
-from pipeline.session import start_session
+from loosehanger.proof.session import start_session
 run_command(lambda: start_session("prove") and 0)
 """
 
 WAITING = """\
-from pipeline.session import ERRORS, ended, is_alive, start_session
+from loosehanger.proof.session import ERRORS, ended, is_alive, start_session
 spark = start_session("prove", patience_s=3)
 try:
     spark.range(10).count()

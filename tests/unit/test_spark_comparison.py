@@ -16,17 +16,18 @@ from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from loosehanger.model.mirror import Mirror
-from pipeline import differences, records
-from pipeline.clusters import Config
-from pipeline.comparison import Comparison, Counts
-from pipeline.cuts import Cut, Frozen
-from pipeline.fetching import Fetched
-from pipeline.flows import Flow
-from pipeline.mirrors import MirrorProgress
-from pipeline.reading import Ranges
-from pipeline.records import BUCKET_MS
-from pipeline.session import INTERPRETED
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.proof.compare import differences
+from loosehanger.proof.compare.comparison import Comparison, Counts
+from loosehanger.proof.flows import Flow
+from loosehanger.proof.read import records
+from loosehanger.proof.read.batches import Ranges
+from loosehanger.proof.read.clusters import Config
+from loosehanger.proof.read.fetching import Fetched
+from loosehanger.proof.read.mirrors import MirrorProgress
+from loosehanger.proof.read.records import BUCKET_MS
+from loosehanger.proof.session import INTERPRETED
+from loosehanger.proof.snapshot import Cut, Frozen
 
 pytestmark = [
     pytest.mark.spark,

@@ -13,14 +13,15 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.kafka_client import UnreadableError
-from loosehanger.model.mirror import Mirror
-from pipeline import clusters, external, prose
-from pipeline.clusters import Cluster, NoAnswerError
-from pipeline.copier import Copier
-from pipeline.external import two_clusters, wait_for_arrival
-from pipeline.findings import Finding
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.patches import UnreadableError
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.proof.evidence.findings import Finding
+from loosehanger.proof.read import clusters, external
+from loosehanger.proof.read.clusters import Cluster, NoAnswerError
+from loosehanger.proof.read.copier import Copier
+from loosehanger.proof.read.external import two_clusters, wait_for_arrival
+from loosehanger.proof.report import messages
 
 MANY = 2100
 A_S = 1_800_000_000_000
@@ -226,7 +227,7 @@ def test_ten_partitions_of_a_flow_are_named_and_the_others_counted() -> None:
     begins = [{"partition": number, "offset": 7} for number in range(MANY)]
     deleted = [{"partition": number, "first": 0, "last": 6} for number in range(MANY)]
     finding = Finding("missing", "disproves", "claim", details={"log_begins": begins, "source_offsets": deleted})
-    said = list(prose._more(finding, "many, a → b: "))
+    said = list(messages._more(finding, "many, a → b: "))
     assert len(said) == 22
     assert said[10] == "many, a → b: 2,090 more of the target's partitions begin later"
     assert said[21].startswith("many, a → b: source offsets of 2,090 more partitions")

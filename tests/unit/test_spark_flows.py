@@ -11,17 +11,17 @@ from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from loosehanger.model.claims import DeclaredContains, claims_of
-from loosehanger.model.mirror import Mirror
-from loosehanger.model.topic_rules import selected_topics, target_topic
-from pipeline.comparison import Comparison
-from pipeline.cuts import Cut, Frozen
-from pipeline.evidence import Evidence
-from pipeline.flows import Flow
-from pipeline.judging import FAULTS
-from pipeline.mirrors import MirrorProgress
-from pipeline.reading import Ranges
-from pipeline.verdict import judge
+from loosehanger.lab.claims.claims import DeclaredContains, claims_of
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import selected_topics, target_topic
+from loosehanger.proof.compare.comparison import Comparison
+from loosehanger.proof.evidence.evidence import Evidence
+from loosehanger.proof.flows import Flow
+from loosehanger.proof.judge import FAULTS
+from loosehanger.proof.read.batches import Ranges
+from loosehanger.proof.read.mirrors import MirrorProgress
+from loosehanger.proof.snapshot import Cut, Frozen
+from loosehanger.proof.verdict import judge
 
 from .test_spark_comparison import CUT_AT, EVENTS, FOREIGN, Record, _row, frame_of
 from .test_spark_targets import PARTITIONS, log

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from loosehanger.model.claims import Forbidden
-from pipeline.forbidden import scan
-from pipeline.records import RECORD_SCHEMA
+from loosehanger.lab.claims.claims import Forbidden
+from loosehanger.proof.compare.isolation import scan
+from loosehanger.proof.read.records import RECORD_SCHEMA
 
 pytestmark = [
     pytest.mark.spark,

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import pytest
 from kafka import TopicPartition
 
-from loosehanger.clients.connection import Connection
-from loosehanger.model.mirror import Mirror
-from pipeline import clusters, copier, external
-from pipeline.clusters import Cluster
-from pipeline.external import EXTERNAL, wait_for_arrival
-from pipeline.mirrors import GROWING, UNKNOWN, MirrorProgress, describe, standing
+from loosehanger.kafka.connection import Connection
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.proof.read import clusters, copier, external
+from loosehanger.proof.read.clusters import Cluster
+from loosehanger.proof.read.external import EXTERNAL, wait_for_arrival
+from loosehanger.proof.read.mirrors import GROWING, UNKNOWN, MirrorProgress, describe, standing
 
 MIRROR = Mirror(EXTERNAL, "old", "target", "source", "target", "default", ".", ".*", "", "", {})
 P, Q = (TopicPartition("orders", number) for number in (0, 1))

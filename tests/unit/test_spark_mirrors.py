@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
-from loosehanger.clients.connection import Connection
 from loosehanger.errors import WrongUseError
-from loosehanger.model.mirror import Mirror
-from loosehanger.model.topic_rules import idle_patterns, named_topics, selected_topics, target_topic
-from pipeline import latency, mirrors
-from pipeline.clusters import Config
-from pipeline.configurations import Difference, compare_configs
-from pipeline.latency import LatencySampler, percentiles
-from pipeline.mirrors import Connect, MirrorProgress, describe, standing, wait_for_mirror
+from loosehanger.kafka.connection import Connection
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import idle_patterns, named_topics, selected_topics, target_topic
+from loosehanger.proof.compare.configurations import Difference, compare_configs
+from loosehanger.proof.evidence import latency
+from loosehanger.proof.evidence.latency import LatencySampler, percentiles
+from loosehanger.proof.read import mirrors
+from loosehanger.proof.read.clusters import Config
+from loosehanger.proof.read.mirrors import Connect, MirrorProgress, describe, standing, wait_for_mirror
 
 CONNECTOR = "europe->north-america.MirrorSourceConnector"
 ORDERS = TopicPartition("LH.ORDERS", 0)

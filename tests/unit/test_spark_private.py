@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from loosehanger.paths import lab_home
-from pipeline import scratch
+from loosehanger.proof import scratch
 
 pytestmark = pytest.mark.spark
 
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.spark
 LAUNCHER = """\
 import os, sys
 from pathlib import Path
-from pipeline.submit import environment
+from loosehanger.proof.submit import environment
 os.execve(sys.executable, sys.argv[2:], environment(Path(sys.argv[1]), "local[2]", "512m", []))
 """
 JOB = """\
 import json, os, sys, tempfile
-from pipeline.session import start_session
+from loosehanger.proof.session import start_session
 spark = start_session("private")
 context = spark.sparkContext
 kept = context.broadcast("a customer's order")

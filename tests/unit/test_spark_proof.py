@@ -18,26 +18,27 @@ from kafka import TopicPartition
 from kafka.errors import TopicAuthorizationFailedError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-import prove
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.transactions import Held, Holder
 from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
-from loosehanger.model import job_options
-from loosehanger.model.claims import DeclaredThrough
-from loosehanger.model.mirror import Mirror
-from loosehanger.model.record import Lab, Region
-from pipeline import cuts, files, proof, session
-from pipeline.clusters import Cluster, Config, NoAnswerError
-from pipeline.comparison import Counts
-from pipeline.configurations import Difference, Handling
-from pipeline.cuts import Frozen
-from pipeline.external import two_clusters
-from pipeline.flows import Flow, FlowId
-from pipeline.mirrors import MirrorProgress
-from pipeline.proof import Proof
-from pipeline.session import SparkEndedError, cause
-from pipeline.spark_log import SparkLog
-from pipeline.verdict import judge
+from loosehanger.jobs import prove
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.transactions import Held, Holder
+from loosehanger.lab import job_options
+from loosehanger.lab.claims.claims import DeclaredThrough
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.record import Lab, Region
+from loosehanger.proof import proof, session, snapshot
+from loosehanger.proof.compare.comparison import Counts
+from loosehanger.proof.compare.configurations import Difference, Handling
+from loosehanger.proof.flows import Flow, FlowId
+from loosehanger.proof.proof import Proof
+from loosehanger.proof.read.clusters import Cluster, Config, NoAnswerError
+from loosehanger.proof.read.external import two_clusters
+from loosehanger.proof.read.mirrors import MirrorProgress
+from loosehanger.proof.report import files
+from loosehanger.proof.session import SparkEndedError, cause
+from loosehanger.proof.snapshot import Frozen
+from loosehanger.proof.spark_log import SparkLog
+from loosehanger.proof.verdict import judge
 
 PLACES = {topic: TopicPartition(topic, 0) for topic in "abcd"}
 MIRROR = Mirror("to-na", "europe", "na", "europe", "na", "identity", ".", "[a-d]", "", "c", {})
@@ -135,7 +136,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setattr(StubCluster, "ids", {})
     monkeypatch.setattr(StubCluster, "more", ())
     monkeypatch.setattr(StubCluster, "held", {})
-    monkeypatch.setattr(cuts, "_GRACE_S", 0.0)
+    monkeypatch.setattr(snapshot, "_GRACE_S", 0.0)
     mirrors = [replace(mirror, connect={"url": "x"}) for mirror in MIRRORS]
     regions = {
         name: Region(name, name, {}, {}, tuple(mirror for mirror in mirrors if mirror.target == name))
@@ -234,8 +235,8 @@ def test_what_an_open_transaction_hides_is_no_fault_of_the_other_side(
 
 def test_the_cut_waits_until_open_transactions_have_ended(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     StubCluster.held = {"europe": [Held("b", 0, 1, 10, HOLDER)]}
-    monkeypatch.setattr(cuts, "_GRACE_S", 600.0)
-    monkeypatch.setattr("pipeline.cuts.time.sleep", lambda _: StubCluster.held.clear())
+    monkeypatch.setattr(snapshot, "_GRACE_S", 600.0)
+    monkeypatch.setattr("loosehanger.proof.snapshot.time.sleep", lambda _: StubCluster.held.clear())
     document, verdicts = run(lab)
     assert (document["verdict"], verdicts) == ("proved", {"proved": ALL})
     assert document["cut"]["europe"]["offsets"]["b"] == {"0": 10}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
-from loosehanger.clients.connection import Connection
-from pipeline.reading import read_records
-from pipeline.session import SILENT_S
+from loosehanger.kafka.connection import Connection
+from loosehanger.proof.read.batches import read_records
+from loosehanger.proof.session import SILENT_S
 
 MIB = 1024 * 1024
 

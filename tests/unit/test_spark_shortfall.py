@@ -11,19 +11,20 @@ import pytest
 from kafka import TopicPartition
 from pyspark.sql import SparkSession
 
-from loosehanger.model.claims import claims_of
-from loosehanger.model.mirror import Mirror
-from loosehanger.model.topic_rules import source_topic
-from pipeline import records, shortfall
-from pipeline.comparison import Beginning, Counts
-from pipeline.configurations import config_differences
-from pipeline.cuts import Cut, Frozen
-from pipeline.evidence import Evidence
-from pipeline.flows import Flow
-from pipeline.mirrors import MirrorProgress
-from pipeline.session import small_frame
-from pipeline.shortfall import History, Shortfall, Sync, Trail, explain, position_gap
-from pipeline.verdict import judge
+from loosehanger.lab.claims.claims import claims_of
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import source_topic
+from loosehanger.proof.compare import retention_gaps
+from loosehanger.proof.compare.comparison import Beginning, Counts
+from loosehanger.proof.compare.configurations import config_differences
+from loosehanger.proof.compare.retention_gaps import History, Shortfall, Sync, Trail, explain, position_gap
+from loosehanger.proof.evidence.evidence import Evidence
+from loosehanger.proof.flows import Flow
+from loosehanger.proof.read import records
+from loosehanger.proof.read.mirrors import MirrorProgress
+from loosehanger.proof.session import small_frame
+from loosehanger.proof.snapshot import Cut, Frozen
+from loosehanger.proof.verdict import judge
 
 MIRROR = Mirror("mm2-na", "europe", "na", "europe", "north-america", "identity", ".", "LH.*", "", "c", {"url": "x"})
 CUT_AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -121,8 +122,8 @@ def test_what_offset_syncs_say(spark: SparkSession) -> None:
         ("LH.D", 0, 1, 1),
         ("LH.E", 0, 1900, 500),
     ]
-    found = shortfall.trails(
-        shortfall.offset_syncs(frame),
+    found = retention_gaps.trails(
+        retention_gaps.offset_syncs(frame),
         small_frame(spark, bounds, "topic string, partition int, source_start long, first_copy long"),
     )
     assert found == {
@@ -186,7 +187,7 @@ def look(
         CUT_AT,
         archives={"north-america": {place: archive}},
     )
-    found = shortfall.shortfalls(
+    found = retention_gaps.shortfalls(
         None,  # type: ignore[arg-type]
         [flow],
         {flow.id: Counts(**counts)},
@@ -287,7 +288,7 @@ def test_settings_that_may_not_be_described_are_not_compared() -> None:
             return {"LH.A": 1, "LH.B": 1}
 
         def configs(self, _: Any) -> dict[str, dict[str, Any]]:
-            from pipeline.clusters import Config
+            from loosehanger.proof.read.clusters import Config
 
             known = {"retention.ms": Config(self.value, override=True, mirrored=True)}
             return {"LH.A": known} if self.region == "there" else {"LH.A": known, "LH.B": known}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.records import RECORD_SCHEMA
-from pipeline.switches import AFTER, BEFORE, BETWEEN, Island, Key, islands
+from loosehanger.proof.compare.switches import AFTER, BEFORE, BETWEEN, Island, Key, islands
+from loosehanger.proof.read.records import RECORD_SCHEMA
 
 from .test_ledger import FOREIGN
 

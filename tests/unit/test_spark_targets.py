@@ -12,14 +12,14 @@ from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from pipeline.clusters import Config
-from pipeline.comparison import Comparison, Counts
-from pipeline.cuts import Cut, Frozen
-from pipeline.flows import Flow
-from pipeline.judging import FAULTS
-from pipeline.mirrors import MirrorProgress
-from pipeline.reading import Ranges
-from pipeline.records import BUCKET_MS
+from loosehanger.proof.compare.comparison import Comparison, Counts
+from loosehanger.proof.flows import Flow
+from loosehanger.proof.judge import FAULTS
+from loosehanger.proof.read.batches import Ranges
+from loosehanger.proof.read.clusters import Config
+from loosehanger.proof.read.mirrors import MirrorProgress
+from loosehanger.proof.read.records import BUCKET_MS
+from loosehanger.proof.snapshot import Cut, Frozen
 
 from .test_spark_comparison import CUT_AT, MIRROR, Record, _row, frame_of
 

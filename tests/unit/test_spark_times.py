@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.times import iso, plain
+from loosehanger.proof.report.record_times import iso, plain
 
 LAST_MS = 253_402_300_799_999
 """The last moment of the year 9999."""

@@ -16,18 +16,18 @@ from kafka import TopicPartition
 from rich.console import Console
 
 from loosehanger.errors import WrongUseError
-from loosehanger.model.claims import claims_of
-from loosehanger.model.mirror import Mirror
-from pipeline import submit
-from pipeline.clusters import Config
-from pipeline.comparison import Counts
-from pipeline.configurations import Difference
-from pipeline.cuts import Cut
-from pipeline.evidence import Evidence
-from pipeline.flows import Flow
-from pipeline.mirrors import MirrorProgress, standing
-from pipeline.tables import show_proof
-from pipeline.verdict import EXIT_CODES, judge
+from loosehanger.lab.claims.claims import claims_of
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.proof import submit
+from loosehanger.proof.compare.comparison import Counts
+from loosehanger.proof.compare.configurations import Difference
+from loosehanger.proof.evidence.evidence import Evidence
+from loosehanger.proof.flows import Flow
+from loosehanger.proof.read.clusters import Config
+from loosehanger.proof.read.mirrors import MirrorProgress, standing
+from loosehanger.proof.report.tables import show_proof
+from loosehanger.proof.snapshot import Cut
+from loosehanger.proof.verdict import EXIT_CODES, judge
 
 MIRROR = Mirror("mm2-na", "europe", "na", "europe", "north-america", "identity", ".", "LH.*", "", "c", {})
 FLOW = Flow(MIRROR, "LH.ORDERS", "LH.ORDERS")
@@ -232,7 +232,7 @@ class TestSubmit:
     )
     def test_wrong_use(self, home: Path, arguments: list[str], code: int) -> None:
         ended = subprocess.run(
-            [sys.executable, "-m", "pipeline.submit", *arguments],
+            [sys.executable, "-m", "loosehanger.proof.submit", *arguments],
             env={"LAB_HOME": str(home), "PATH": "/usr/bin:/bin"},
             capture_output=True,
             text=True,
@@ -244,7 +244,7 @@ class TestSubmit:
 
     def test_nothing_set_up(self, home: Path) -> None:
         ended = subprocess.run(
-            [sys.executable, "-m", "pipeline.submit", "prove", "--json"],
+            [sys.executable, "-m", "loosehanger.proof.submit", "prove", "--json"],
             env={"LAB_HOME": str(home), "PATH": "/usr/bin:/bin"},
             capture_output=True,
             text=True,

@@ -17,22 +17,24 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from rich.console import Console
 
+from loosehanger.audit import warming
+from loosehanger.audit.activity import Activity
+from loosehanger.audit.balance import DIFFERENT, KINDS, MISSING, NEVER_MIRRORED, Books, Bucket, Judged, OpenBucket
+from loosehanger.audit.display import as_line, lines, screen
+from loosehanger.audit.locate_differences import RegionClusters, name_records
+from loosehanger.audit.round_totals import tally
+from loosehanger.audit.state import Folder
+from loosehanger.audit.table import AuditTable
+from loosehanger.audit.warming import warm_up
 from loosehanger.errors import LabError
-from loosehanger.model.mirror import Mirror
-from pipeline import aggregates, scratch, warming
-from pipeline.activity import Activity
-from pipeline.audit_table import AuditTable
-from pipeline.balance import DIFFERENT, KINDS, MISSING, NEVER_MIRRORED, Books, Bucket, Judged, OpenBucket
-from pipeline.continuity import Folder
-from pipeline.flows import Flow
-from pipeline.naming import RegionClusters, name_records
-from pipeline.outlines import CONTENT
-from pipeline.reading import Ranges
-from pipeline.records import RECORD_SCHEMA
-from pipeline.session import INTERPRETED, fit, session_beside
-from pipeline.tallies import tally
-from pipeline.warming import warm_up
-from pipeline.watch_display import as_line, lines, screen
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.proof import scratch
+from loosehanger.proof.compare.fingerprints import CONTENT
+from loosehanger.proof.flows import Flow
+from loosehanger.proof.read.batches import Ranges
+from loosehanger.proof.read.records import RECORD_SCHEMA
+from loosehanger.proof.session import INTERPRETED, fit, session_beside
+from loosehanger.sales import aggregates
 from tests.odd_records import ODD_VALUES
 
 pytestmark = [

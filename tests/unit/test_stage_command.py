@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from loosehanger.cli import commands
-from loosehanger.ledger import Ledger
-from loosehanger.model.marks import (
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.record import Lab, Progress, Region
+from loosehanger.lab.scenario import Scenario, read_scenario
+from loosehanger.lab.snapshots import (
     Fence,
     Loss,
     Rearmed,
@@ -22,11 +24,9 @@ from loosehanger.model.marks import (
     keep_wipe,
     mark_of,
 )
-from loosehanger.model.mirror import Mirror
-from loosehanger.model.record import Lab, Progress, Region
-from loosehanger.model.scenario import Scenario, read_scenario
-from loosehanger.platforms import switch_steps, switching
-from loosehanger.platforms.switching import Condition
+from loosehanger.ledger import Ledger
+from loosehanger.stages import steps, switching
+from loosehanger.stages.switching import Condition
 
 from .test_scenario import TEXT, folder
 
@@ -57,7 +57,7 @@ def test_a_dry_run_lists_each_condition_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(switch_steps, "conditions", lambda *_: conditions)
+    monkeypatch.setattr(steps, "conditions", lambda *_: conditions)
     assert commands.stage(["failover", "--dry-run"]) == code
     assert started == []
     shown = capsys.readouterr().out

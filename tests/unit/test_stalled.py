@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from loosehanger.clients import stalled
-from loosehanger.clients.loss import Exposure
-from loosehanger.clients.stalled import Stands, bound_s, cause, cut_off, drops, found_s, runs
-from loosehanger.traces import last_error
+from loosehanger.kafka import stalled
+from loosehanger.kafka.retention_risk import Exposure
+from loosehanger.kafka.stalled import Stands, bound_s, cause, cut_off, drops, found_s, runs
+from loosehanger.stack_traces import last_error
 
 MIRROR = "north-america/c"
 BOUND = 35.0

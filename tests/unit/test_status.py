@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from loosehanger.clients.groups import Group
-from loosehanger.model.manifests import check_document
-from loosehanger.model.resources import Deployment, KafkaMirrorMaker2
-from loosehanger.model.scenario import with_life
+from loosehanger.kafka.groups import Group
+from loosehanger.lab.manifests.loader import check_document
+from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
+from loosehanger.lab.scenario import with_life
 from loosehanger.paths import ROOT
 from loosehanger.platforms.local import status as local_status
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker

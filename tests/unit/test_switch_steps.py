@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from loosehanger.errors import ExitCode, LabError, WrongUseError
-from loosehanger.model.applications import Consumer
-from loosehanger.model.marks import Fence, Loss, keep_fence, keep_loss, keep_proof, mark_files, read_marks
-from loosehanger.model.mirror import Mirror
-from loosehanger.model.progress import Progress
-from loosehanger.model.record import Lab, Pod, Region, region_record
-from loosehanger.platforms import switch_steps, switching
-from loosehanger.platforms.kubernetes import pods, step_in_pod, stepping
-from loosehanger.platforms.switch_steps import (
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.programs import Consumer
+from loosehanger.lab.progress import Progress
+from loosehanger.lab.record import Lab, Pod, Region, region_record
+from loosehanger.lab.snapshots import Fence, Loss, keep_fence, keep_loss, keep_proof, mark_files, read_marks
+from loosehanger.platforms.kubernetes import pods
+from loosehanger.stages import remote_entry, remote_steps, steps, switching
+from loosehanger.stages.steps import (
     STEPS,
     Arrival,
     ForgetTopics,
@@ -74,16 +74,16 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         region_record("south", [], clients={}, logs={}, consoles=[], connect={})
     )
     monkeypatch.setenv("LAB_HOME", str(home))
-    monkeypatch.setattr(step_in_pod, "FILES", tmp_path / "files")
+    monkeypatch.setattr(remote_entry, "FILES", tmp_path / "files")
     return home
 
 
 def answered(record: Path, step: SwitchStep) -> dict[str, Any]:
-    (record / "access" / step_in_pod.STEP_FILE).write_text(step.model_dump_json())
+    (record / "access" / remote_entry.STEP_FILE).write_text(step.model_dump_json())
     before = mark_files(record)
-    assert step_in_pod.main() == 0
+    assert remote_entry.main() == 0
     assert mark_files(record) == before
-    answer: dict[str, Any] = json.loads((record.parent / "files" / step_in_pod.ANSWER).read_text())
+    answer: dict[str, Any] = json.loads((record.parent / "files" / remote_entry.ANSWER).read_text())
     return answer
 
 
@@ -153,7 +153,7 @@ def test_what_a_pod_kept_is_kept_here_and_names_files_as_they_are_here(
     }
     sent = pod_that_answers(monkeypatch, {"home": "/pod/home", "value": True, "files": files})
     step = RescueRecords(stage="failover", mirrors=(MIRROR,), write=False)
-    assert switch_steps.ask(LAB, tmp_path, step) is True
+    assert steps.ask(LAB, tmp_path, step) is True
     assert sent == ["no other step", step.model_dump_json()]
     rescued = tmp_path / "rescued" / "west.jsonl"
     assert rescued.read_text() == "{}\n"
@@ -168,7 +168,7 @@ def test_what_failed_in_a_pod_fails_here_and_what_it_kept_before_stays(
     answer = {"home": "/pod", "error": "east: no answer", "wrong_use": wrong_use, "files": files}
     pod_that_answers(monkeypatch, answer)
     with pytest.raises(LabError, match=r"^east: no answer$") as error:
-        stepping.take(LAB, POD, tmp_path, Legs(stage="failover"))
+        remote_steps.take(LAB, POD, tmp_path, Legs(stage="failover"))
     assert type(error.value) is raised
     assert [*mark_files(tmp_path)] == ["marks/failover/loss.west.json"]
 
@@ -177,14 +177,14 @@ def test_a_step_that_changes_nothing_may_be_taken_beside_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = pod_that_answers(monkeypatch, {"home": "/pod", "value": None, "files": {}})
-    assert switch_steps.legs(LAB, tmp_path, "failover") is None
+    assert steps.legs(LAB, tmp_path, "failover") is None
     assert sent == [Legs(stage="failover").model_dump_json()]
 
 
 def test_a_pod_writes_nothing_outside_the_labs_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pod_that_answers(monkeypatch, {"home": "/pod", "value": None, "files": {"../outside": "x"}})
     with pytest.raises(LabError, match=r"would write \.\./outside, outside the lab's home"):
-        stepping.take(LAB, POD, tmp_path / "home", Legs(stage="failover"))
+        remote_steps.take(LAB, POD, tmp_path / "home", Legs(stage="failover"))
     assert not (tmp_path / "outside").exists()
 
 
@@ -209,14 +209,14 @@ def test_a_pod_writes_marks_and_rescued_files_only(name: str, tmp_path: Path, mo
     files = {"access/marks/failover/loss.west.json": "{}", name: "import os"}
     pod_that_answers(monkeypatch, {"home": "/pod", "value": None, "files": files})
     with pytest.raises(LabError, match=r"(?s)would write .*, which is neither a mark nor a rescued file"):
-        stepping.take(LAB, POD, tmp_path, Legs(stage="failover"))
+        remote_steps.take(LAB, POD, tmp_path, Legs(stage="failover"))
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["rescued", "rescued/linked.jsonl"]
 
 
 def test_a_pod_without_an_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pod_that_answers(monkeypatch, None)
     with pytest.raises(LabError, match="south: the step 'legs' ended with exit code 0, and no answer"):
-        stepping.take(LAB, POD, tmp_path, Legs(stage="failover"))
+        remote_steps.take(LAB, POD, tmp_path, Legs(stage="failover"))
 
 
 def test_marks_go_along_but_not_what_proofs_found(tmp_path: Path) -> None:

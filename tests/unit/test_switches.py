@@ -8,9 +8,21 @@ from dataclasses import replace
 
 import pytest
 
+from loosehanger.lab.snapshots import Fence
 from loosehanger.ledger import Kind, LedgerEntry, normal
-from loosehanger.model.marks import Fence
-from pipeline.switches import AFTER, BEFORE, BETWEEN, Island, Key, both, count, is_behind, kept, minus, moved
+from loosehanger.proof.compare.switches import (
+    AFTER,
+    BEFORE,
+    BETWEEN,
+    Island,
+    Key,
+    both,
+    count,
+    is_behind,
+    kept,
+    minus,
+    moved,
+)
 
 OLD, NEW = "old-cluster", "new-cluster"
 KEY = Key("run", "LH.T", 0)

@@ -11,18 +11,18 @@ from typing import Any, NamedTuple, cast
 import pytest
 from kafka import TopicPartition
 
-from loosehanger.clients import positions
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.positions import Looker, Positions
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.kafka import offsets as positions
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.offsets import Looker, Positions
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import selected_groups, target_topic
+from loosehanger.lab.programs import Consumer
+from loosehanger.lab.scenario import read_scenario
+from loosehanger.lab.snapshots import Ending, Rearmed, Silence, keep_ending, read_marks
+from loosehanger.lab.topology import Topology
 from loosehanger.ledger import LedgerEntry
-from loosehanger.model.applications import Consumer
-from loosehanger.model.marks import Ending, Rearmed, Silence, keep_ending, read_marks
-from loosehanger.model.mirror import Mirror
-from loosehanger.model.scenario import read_scenario
-from loosehanger.model.topic_rules import selected_groups, target_topic
-from loosehanger.model.topology import Topology
-from loosehanger.platforms import switch_steps, switching
+from loosehanger.stages import steps, switching
 
 from ..topologies import documents, kafka, program
 from .test_ledger import FOREIGN
@@ -355,7 +355,7 @@ def test_a_stage_that_was_interrupted_when_it_had_stopped_a_mirror_may_run_again
     lab.states = ["STOPPED", "STOPPED"]
 
     def right() -> bool:
-        found = switch_steps.conditions(cast(Any, lab), tmp_path, scenario, "failover")
+        found = steps.conditions(cast(Any, lab), tmp_path, scenario, "failover")
         return {condition.what: condition.holds for condition in found}["ab: connectors and tasks"]
 
     assert not right(), "somebody else has stopped it"
@@ -372,13 +372,13 @@ def test_of_a_region_that_has_gone_already_nothing_is_asked(lab: Lab, tmp_path: 
     scenario = read_scenario("99-test", tmp_path)
     lab.mirrors = ()
     lab.regions, lab.stage = {"region-b": lab.target}, "failover"
-    assert switch_steps.conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
+    assert steps.conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
     lab.regions, lab.stage = {**lab.regions, "region-a": lab.source}, "setup"
     for lab.unfinished in ("", "failover"):
-        found = switch_steps.conditions(cast(Any, lab), tmp_path, scenario, "failover")
+        found = steps.conditions(cast(Any, lab), tmp_path, scenario, "failover")
         assert [condition.what for condition in found] == ["region-a: groups with members"]
     keep_ending(tmp_path, "failover", Ending("region-a", 1000))
-    assert switch_steps.conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
+    assert steps.conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
 
 
 def test_a_group_with_members_is_not_set(lab: Lab, tmp_path: Path) -> None:
@@ -406,7 +406,7 @@ def test_a_mirror_that_goes_takes_its_own_topics_with_it(lab: Lab, tmp_path: Pat
         }
     )
     lab.mirrors = (replace(MIRROR, offset_syncs="target"),)
-    switch_steps.ask(cast(Any, lab), tmp_path, switch_steps.forget_mirrors(cast(Any, lab), "finish", [document]))
+    steps.ask(cast(Any, lab), tmp_path, steps.forget_mirrors(cast(Any, lab), "finish", [document]))
     internal = ["a.checkpoints.internal", "mm2-offset-syncs.a.internal"]
     assert lab.target.deleted == ["__ab_config", "__ab_offset", "__ab_status", *internal]
 

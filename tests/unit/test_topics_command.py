@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from loosehanger.cli import topics
-from loosehanger.clients import kafka_client
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.record import Region
+from loosehanger.kafka import patches
+from loosehanger.lab.record import Region
 
 from ..consoles import route
 
@@ -181,7 +181,7 @@ def test_what_a_mirror_does_not_copy_is_said_and_not_waited_for(
 
 
 def test_a_setting_that_topics_do_not_have_is_not_unset(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_client, "topic_configs", lambda *_: ({"LH.ORDERS": {"retention.ms": {}}}, {}))
+    monkeypatch.setattr(patches, "topic_configs", lambda *_: ({"LH.ORDERS": {"retention.ms": {}}}, {}))
     monkeypatch.setattr(topics, "alter_topic", lambda *_: pytest.fail("it was changed"))
     lab: Any = SimpleNamespace(mirrors=(), region=lambda name: Region(name, name, {}, {"log": Path()}, ()))
     with pytest.raises(WrongUseError, match="'foo' is not a setting of a topic"):

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from loosehanger.errors import WrongUseError
-from loosehanger.model.documents import Document
-from loosehanger.model.scenario import CopiedSecret
-from loosehanger.model.topology import Topology
+from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.scenario import CopiedSecret
+from loosehanger.lab.topology import Topology
 
 from ..topologies import address, documents, kafka, mirror, program, user, with_users
 

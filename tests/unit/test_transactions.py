@@ -17,7 +17,7 @@ from kafka.errors import (
     TransactionalIdNotFoundError,
 )
 
-from loosehanger.clients.transactions import Held, Holder, held_back
+from loosehanger.kafka.transactions import Held, Holder, held_back
 
 ORDERS, STOCK = TopicPartition("orders", 0), TopicPartition("stock", 1)
 

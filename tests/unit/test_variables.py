@@ -11,8 +11,8 @@ import pytest
 from loosehanger.ansible.action import remember
 from loosehanger.cli.variables import checked_variables
 from loosehanger.errors import WrongUseError
-from loosehanger.model.progress import Progress, read_progress
-from loosehanger.model.scenario import read_scenario
+from loosehanger.lab.progress import Progress, read_progress
+from loosehanger.lab.scenario import read_scenario
 
 PLAYBOOK = "playbooks/03-broadcast/setup.yaml"
 LOCAL, STRIMZI, EVENT_STREAMS = (f"inventories/{name}" for name in ("local", "strimzi", "eventstreams"))

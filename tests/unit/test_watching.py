@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
-from loosehanger.clients.connection import Connection
-from loosehanger.model.claims import claims_of
-from loosehanger.model.mirror import Mirror
-from pipeline import canary, mirror_positions, watching
-from pipeline.clusters import NoAnswerError
-from pipeline.continuity import Folder
-from pipeline.mirror_positions import Positions
-from pipeline.mirrors import UNKNOWN, MirrorProgress
-from pipeline.outlines import CONTENT
-from pipeline.watch_display import told_of
-from pipeline.watching import Options, Reading, Scope, Watch, scope_of
+from loosehanger.audit import canary, loop, mirror_positions
+from loosehanger.audit.display import told_of
+from loosehanger.audit.loop import Options, Reading, Scope, Watch, scope_of
+from loosehanger.audit.mirror_positions import Positions
+from loosehanger.audit.state import Folder
+from loosehanger.kafka.connection import Connection
+from loosehanger.lab.claims.claims import claims_of
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.proof.compare.fingerprints import CONTENT
+from loosehanger.proof.read.clusters import NoAnswerError
+from loosehanger.proof.read.mirrors import UNKNOWN, MirrorProgress
 
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", "", "c")
 OPTIONS = Options(every_s=0.01, late_after_s=10, lateness_s=600, kept_s=3600, minutes=5, products=5)
@@ -110,7 +110,7 @@ class StubCluster:
         """Nothing to close."""
 
 
-class StubReader(watching.RegionReader):
+class StubReader(loop.RegionReader):
     """Reads the world without Spark."""
 
     world: World
@@ -161,12 +161,12 @@ class StubLab:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     found = World()
     StubReader.world = found
-    monkeypatch.setattr(watching, "RegionReader", StubReader)
-    monkeypatch.setattr(watching, "Cluster", SimpleNamespace(of=lambda region: StubCluster(found, region.name)))
-    monkeypatch.setattr(watching, "name_records", lambda *_: None)
-    monkeypatch.setattr(watching, "session_beside", lambda spark: spark)
-    monkeypatch.setattr(watching, "is_alive", lambda _: False)
-    monkeypatch.setattr(watching, "_LOOK_S", 0.0)
+    monkeypatch.setattr(loop, "RegionReader", StubReader)
+    monkeypatch.setattr(loop, "Cluster", SimpleNamespace(of=lambda region: StubCluster(found, region.name)))
+    monkeypatch.setattr(loop, "name_records", lambda *_: None)
+    monkeypatch.setattr(loop, "session_beside", lambda spark: spark)
+    monkeypatch.setattr(loop, "is_alive", lambda _: False)
+    monkeypatch.setattr(loop, "_LOOK_S", 0.0)
     monkeypatch.setattr(time, "time", lambda: NOW / 1000)
     monkeypatch.setattr(Positions, "start", lambda _: None)
     monkeypatch.setattr(Positions, "positions", lambda _: found.positions)
@@ -184,7 +184,7 @@ def watch_of(world: World, folder: Path, said: list[str] | None = None, options:
 def numbers(watch: Watch, topic: str = "LH.A") -> dict[str, int]:
     """What a flow's newest numbers are, without zeros."""
     (flow,) = [flow for flow in watch.document()["flows"] if flow["topic"] == topic]
-    names = ("records", "copies", "older", *watching._NUMBERS)
+    names = ("records", "copies", "older", *loop._NUMBERS)
     return {name: flow[name] for name in names if flow[name] and not name.endswith("buckets")}
 
 
@@ -256,7 +256,7 @@ def test_what_is_read_too_late_for_a_round_comes_in_with_a_later_one(
 ) -> None:
     with watch_of(world, tmp_path) as watch:
         rounds(watch, 1)
-        monkeypatch.setattr(watching, "_PATIENCE_S", 0.05)
+        monkeypatch.setattr(loop, "_PATIENCE_S", 0.05)
         world.reading_s = 0.3
         world.write("europe", "abc")
         world.copy("abc")
@@ -277,7 +277,7 @@ def test_what_is_read_too_late_for_a_round_comes_in_with_a_later_one(
 def test_a_copy_that_was_made_since_the_last_look_is_no_fault(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "_LOOK_S", 3600.0)
+    monkeypatch.setattr(loop, "_LOOK_S", 3600.0)
     world.topics["europe"]["LH.B"] = Topic()
     with watch_of(world, tmp_path) as watch:
         rounds(watch)
@@ -303,7 +303,7 @@ def test_records_are_named_beside_the_rounds_and_only_while_they_are_what_was_ju
         for account in found.values():
             account.kinds, account.examples = {"missing": account.records - account.copies}, [{"kind": "missing"}]
 
-    monkeypatch.setattr(watching, "name_records", name)
+    monkeypatch.setattr(loop, "name_records", name)
     with watch_of(world, tmp_path) as watch:
         world.write("europe", "abc")
         world.copy("a")
@@ -385,7 +385,7 @@ def test_what_becomes_judged_later_is_judged_from_then_on(
 ) -> None:
     now = [NOW]
     monkeypatch.setattr(time, "time", lambda: now[0] / 1000)
-    monkeypatch.setattr(watching, "_SETTINGS_S", 0.0)
+    monkeypatch.setattr(loop, "_SETTINGS_S", 0.0)
     world.settings["LH.ORDERS"] = {"cleanup.policy": "compact"}
     for region in world.topics:
         world.topics[region]["LH.ORDERS"] = Topic()

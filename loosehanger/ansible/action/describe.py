@@ -17,9 +17,9 @@ from ansible.template import trust_as_template
 
 from loosehanger.ansible.described import FACT, described, scenario_of
 from loosehanger.ansible.kit_action import KitAction
-from loosehanger.model.documents import read_file
-from loosehanger.model.mirror import routes_text
-from loosehanger.model.topology import Topology
+from loosehanger.lab.manifests.documents import read_file
+from loosehanger.lab.mirrors.mirror import routes_text
+from loosehanger.lab.topology import Topology
 
 
 class ActionModule(KitAction):

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 
 from loosehanger.ansible.described import scenario_of
 from loosehanger.ansible.kit_action import KitAction
-from loosehanger.model.claims import recorded
-from loosehanger.model.marks import put_away
-from loosehanger.model.record import Progress, read_progress
+from loosehanger.lab.claims.claims import recorded
+from loosehanger.lab.record import Progress, read_progress
+from loosehanger.lab.snapshots import put_away
 
 
 class ActionModule(KitAction):

@@ -17,7 +17,7 @@ from ansible import constants, context
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 from ansible.utils.color import colorize, hostcolor
 
-from loosehanger.parents import end_forks_with_this
+from loosehanger.process_lifetime import end_forks_with_this
 
 DOCUMENTATION = """
 name: lab

@@ -1,4 +1,4 @@
-"""The record by which the kit's own clients reach a region: see ``loosehanger.model.record``, which reads it.
+"""The record by which the kit's own clients reach a region: see ``loosehanger.lab.record``, which reads it.
 
 Clients run in pods, where the names of services resolve. So everything that they need lies in a Secret of the namespace
 that they run in, and this machine keeps only a description, without any password.
@@ -12,22 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from loosehanger.clients.properties import format_properties
 from loosehanger.errors import LabError
 from loosehanger.files import remove_folder, write_file
-from loosehanger.model.applications import ledgers
-from loosehanger.model.documents import Document
-from loosehanger.model.record import recorded_pod, region_record
-from loosehanger.model.scenario import MIRROR
-from loosehanger.model.topology import Topology
+from loosehanger.kafka.properties import format_properties
+from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.programs import ledgers
+from loosehanger.lab.record import recorded_pod, region_record
+from loosehanger.lab.scenario import MIRROR
+from loosehanger.lab.topology import Topology
 from loosehanger.platforms import web_consoles
-
-from . import event_streams, services
-from .apply import RegionNamespace
-from .cluster import KubernetesCluster
-from .resources import ASKS_CONNECT, CLUSTERS, LABELS, MIRROR_PODS, content, labelled
-from .rights import list_own, may_read
-from .services import ClusterContext
+from loosehanger.platforms.kubernetes import event_streams, services
+from loosehanger.platforms.kubernetes.apply import RegionNamespace
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
+from loosehanger.platforms.kubernetes.resources import ASKS_CONNECT, CLUSTERS, LABELS, MIRROR_PODS, content, labelled
+from loosehanger.platforms.kubernetes.rights import list_own, may_read
+from loosehanger.platforms.kubernetes.services import ClusterContext
 
 HOME_IN_POD: Final = "/opt/lab"
 """The lab's home in the kit's image."""

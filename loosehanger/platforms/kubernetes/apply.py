@@ -12,15 +12,23 @@ from typing import Any
 import yaml
 
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.platforms.kubernetes import event_streams, programs, services
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, SilentError
+from loosehanger.platforms.kubernetes.readiness import by_reason, pod_problems, waiting_for
+from loosehanger.platforms.kubernetes.resources import (
+    CLIENTS,
+    LABELS,
+    MIRROR_PODS,
+    SELECTOR,
+    ManifestEntry,
+    content,
+    is_ours,
+    reference,
+)
+from loosehanger.platforms.kubernetes.rights import own_kinds
+from loosehanger.platforms.kubernetes.services import ClusterContext
 from loosehanger.platforms.outcome import Outcome
 from loosehanger.waiting import wait_for
-
-from . import event_streams, programs, services
-from .cluster import KubernetesCluster, SilentError
-from .readiness import by_reason, pod_problems, waiting_for
-from .resources import CLIENTS, LABELS, MIRROR_PODS, SELECTOR, ManifestEntry, content, is_ours, reference
-from .rights import own_kinds
-from .services import ClusterContext
 
 REPORT_SECONDS = 15
 

@@ -11,10 +11,9 @@ import yaml
 
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
-from loosehanger.platforms.scrub import say_unread, scrub
-
-from .cluster import KubernetesCluster
-from .resources import ORDER, SELECTOR
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
+from loosehanger.platforms.kubernetes.resources import ORDER, SELECTOR
+from loosehanger.platforms.redact import say_unread, scrub
 
 LOG_LINES = 500
 

@@ -22,8 +22,7 @@ from kubernetes.dynamic.exceptions import DynamicApiError, ResourceNotFoundError
 from urllib3.exceptions import HTTPError
 
 from loosehanger.errors import LabError, WrongUseError
-
-from .resources import FIELD_MANAGER, USER_FIELD_MANAGER, reference
+from loosehanger.platforms.kubernetes.resources import FIELD_MANAGER, USER_FIELD_MANAGER, reference
 
 ANSWER_SECONDS = 30
 CONNECT_SECONDS = 10

@@ -17,17 +17,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from loosehanger.errors import LabError
-from loosehanger.model.connector_states import wanted_connectors
-from loosehanger.model.plan import is_console
-from loosehanger.model.record import recorded_documents
-from loosehanger.model.scenario import MIRROR
-
-from .access import connect_url
-from .apply import RegionNamespace
-from .cluster import KubernetesCluster
-from .programs import USER
-from .readiness import pod_problems
-from .resources import ManifestEntry, labelled
+from loosehanger.kafka.connector_states import wanted_connectors
+from loosehanger.lab.plan import is_console
+from loosehanger.lab.record import recorded_documents
+from loosehanger.lab.scenario import MIRROR
+from loosehanger.platforms.kubernetes.access import connect_url
+from loosehanger.platforms.kubernetes.apply import RegionNamespace
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
+from loosehanger.platforms.kubernetes.programs import USER
+from loosehanger.platforms.kubernetes.readiness import pod_problems
+from loosehanger.platforms.kubernetes.resources import ManifestEntry, labelled
 
 CONFIG_MAP: Final = "loosehanger-lab-mirrors"
 FOLDER: Final = "/etc/console/mirrors"

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.topology import SecretCopy
+from loosehanger.lab.topology import SecretCopy
+from loosehanger.platforms.kubernetes.apply import RegionNamespace, foreign
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
+from loosehanger.platforms.kubernetes.event_streams import LABELS, STRIMZI_LABELS
+from loosehanger.platforms.kubernetes.resources import ManifestEntry, labelled
 from loosehanger.platforms.secret_copies import not_a_copy
-
-from .apply import RegionNamespace, foreign
-from .cluster import KubernetesCluster
-from .event_streams import LABELS, STRIMZI_LABELS
-from .resources import ManifestEntry, labelled
 
 COPIED_FROM: Final = "loosehanger-lab/copied-from"
 """The annotation of a copy: the region and the name of what it is a copy of."""

@@ -21,19 +21,18 @@ from typing import Any
 
 import yaml
 
-from loosehanger.clients.connection import Connection
 from loosehanger.errors import ExitCode, LabError
-from loosehanger.model.applications import consumers
-from loosehanger.model.marks import mark_files
-from loosehanger.model.progress import required_progress
-from loosehanger.model.record import ADMINISTRATOR, PROVER, Lab, Pod, Region
+from loosehanger.kafka.connection import Connection
+from loosehanger.lab.programs import consumers
+from loosehanger.lab.progress import required_progress
+from loosehanger.lab.record import ADMINISTRATOR, PROVER, Lab, Pod, Region
+from loosehanger.lab.snapshots import mark_files
 from loosehanger.paths import ROOT, caller_path, lab_home
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, LogCutError, SilentError
+from loosehanger.platforms.kubernetes.pod_entry import FILES, STEP
+from loosehanger.platforms.kubernetes.readiness import pod_problems
+from loosehanger.platforms.kubernetes.resources import ASKS_CONNECT, LABELS, SELECTOR, labelled, reference
 from loosehanger.waiting import wait_for
-
-from .cluster import KubernetesCluster, LogCutError, SilentError
-from .in_pod import FILES, STEP
-from .readiness import pod_problems
-from .resources import ASKS_CONNECT, LABELS, SELECTOR, labelled, reference
 
 HOME = "/opt/lab"
 """The lab's home in the kit's image."""
@@ -198,7 +197,7 @@ def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str], files: Sequ
     container = {
         "name": "lab",
         "image": pod.image,
-        "command": ["python", "-P", "-m", "loosehanger.platforms.kubernetes.in_pod", command, *arguments],
+        "command": ["python", "-P", "-m", "loosehanger.platforms.kubernetes.pod_entry", command, *arguments],
         "env": [*_environment(), *_fields(POD_IP="status.podIP", POD_NAME="metadata.name")],
         "securityContext": {
             "allowPrivilegeEscalation": False,

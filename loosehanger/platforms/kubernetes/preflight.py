@@ -9,16 +9,15 @@ from decimal import Decimal
 from typing import Any, Final
 
 from loosehanger.errors import LabError, WrongUseError
-
-from .apply import RegionNamespace, foreign
-from .cluster import KubernetesCluster
-from .event_streams import API_VERSIONS, inner_pools
-from .resources import CLUSTERS, ManifestEntry, reference
-from .rights import Right, rights
+from loosehanger.platforms.kubernetes.apply import RegionNamespace, foreign
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
+from loosehanger.platforms.kubernetes.event_streams import API_VERSIONS, inner_pools
+from loosehanger.platforms.kubernetes.resources import CLUSTERS, ManifestEntry, reference
+from loosehanger.platforms.kubernetes.rights import Right, rights
 
 OLDEST: Final = (1, 30)
 """The oldest Kubernetes that the kit is for."""
-SPARK: Final = "pipeline.submit"
+SPARK: Final = "loosehanger.proof.submit"
 """The module in the command of a program that is a Spark job."""
 _HELM_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 _UNITS: Final[Mapping[str, Decimal | int]] = {

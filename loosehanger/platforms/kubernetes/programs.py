@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from loosehanger.errors import WrongUseError
-
-from .cluster import KubernetesCluster
-from .resources import LABELS, labelled
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
+from loosehanger.platforms.kubernetes.resources import LABELS, labelled
 
 SECRETS_ANNOTATION: Final = "loosehanger-lab/secrets"
 CODE: Final = "loosehanger-lab-code"

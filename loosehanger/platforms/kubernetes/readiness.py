@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from loosehanger.model import connector_states
-from loosehanger.model.connector_states import wanted_connectors
+from loosehanger.kafka import connector_states
+from loosehanger.kafka.connector_states import wanted_connectors
 
 Document = Mapping[str, Any]
 NAMED = 3

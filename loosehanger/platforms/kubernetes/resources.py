@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from loosehanger.errors import WrongUseError
-from loosehanger.model.documents import Document
-
-from .event_streams import API_VERSIONS, EventStreams, to_event_streams
+from loosehanger.lab.manifests.documents import Document
+from loosehanger.platforms.kubernetes.event_streams import API_VERSIONS, EventStreams, to_event_streams
 
 FIELD_MANAGER: Final = "loosehanger-lab"
 """Owns the fields that the kit sets."""

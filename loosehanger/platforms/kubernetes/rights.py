@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .cluster import KubernetesCluster
-from .event_streams import API_VERSIONS, GROUP
-from .resources import ORDER, SELECTOR, STRIMZI
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
+from loosehanger.platforms.kubernetes.event_streams import API_VERSIONS, GROUP
+from loosehanger.platforms.kubernetes.resources import ORDER, SELECTOR, STRIMZI
 
 _ALL: Final = ("get", "list", "create", "patch", "delete")
 _READ: Final = ("get", "list")

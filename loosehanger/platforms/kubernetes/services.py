@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from loosehanger.errors import LabError
-
-from .cluster import KubernetesCluster
-from .event_streams import API_VERSIONS
-from .resources import CLUSTERS, STRIMZI
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
+from loosehanger.platforms.kubernetes.event_streams import API_VERSIONS
+from loosehanger.platforms.kubernetes.resources import CLUSTERS, STRIMZI
 
 EXTERNAL = "external"
 """The name of the listener for clients from elsewhere."""

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from loosehanger.clients.failed_topics import name_topics_from
-from loosehanger.model.connector_states import held, wanted_connectors
-
-from .cluster import KubernetesCluster
-from .event_streams import inner_pools
-from .readiness import connector_problems, pod_problems, waiting_for
-from .resources import CLUSTERS
-from .rights import list_own
+from loosehanger.kafka.connector_states import held, wanted_connectors
+from loosehanger.kafka.failed_topics import name_topics_from
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
+from loosehanger.platforms.kubernetes.event_streams import inner_pools
+from loosehanger.platforms.kubernetes.readiness import connector_problems, pod_problems, waiting_for
+from loosehanger.platforms.kubernetes.resources import CLUSTERS
+from loosehanger.platforms.kubernetes.rights import list_own
 
 Document = Mapping[str, Any]
 _LOG_LINES = 2000

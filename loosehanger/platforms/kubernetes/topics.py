@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.record import Region
+from loosehanger.lab.record import Region
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
+from loosehanger.platforms.kubernetes.readiness import unseen, waiting_for
+from loosehanger.platforms.kubernetes.rights import list_own
 from loosehanger.waiting import wait_for
-
-from .cluster import KubernetesCluster
-from .readiness import unseen, waiting_for
-from .rights import list_own
 
 _PARTITIONS = "partitions"
 SEEN_SECONDS = 60.0

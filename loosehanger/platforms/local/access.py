@@ -1,23 +1,22 @@
-"""The record by which the kit's own clients reach a region: see ``loosehanger.model.record``, which reads it."""
+"""The record by which the kit's own clients reach a region: see ``loosehanger.lab.record``, which reads it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loosehanger.clients.properties import format_properties
 from loosehanger.files import write_file
-from loosehanger.model.applications import ledgers, prover_region
-from loosehanger.model.documents import Document
-from loosehanger.model.record import PROVER, region_record
-from loosehanger.model.resources import Deployment, KafkaMirrorMaker2
-from loosehanger.model.topology import Topology
+from loosehanger.kafka.properties import format_properties
+from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
+from loosehanger.lab.programs import ledgers, prover_region
+from loosehanger.lab.record import PROVER, region_record
+from loosehanger.lab.topology import Topology
+from loosehanger.platforms.local.deployment import Program
+from loosehanger.platforms.local.kafka_cluster import LocalCluster
+from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
+from loosehanger.platforms.local.region import LocalRegion
+from loosehanger.platforms.local.secret_store import read_secret
 from loosehanger.platforms.web_consoles import web_console
-
-from .deployment import Program
-from .kafka_cluster import LocalCluster
-from .mirror_maker import LocalMirrorMaker
-from .region import LocalRegion
-from .secret_store import read_secret
 
 
 def record(region: LocalRegion, documents: Sequence[Document], topology: Topology) -> bool:

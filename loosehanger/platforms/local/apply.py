@@ -8,8 +8,8 @@ import yaml
 
 from loosehanger.errors import LabError
 from loosehanger.files import make_folder, remove_folder
-from loosehanger.model.manifests import Manifest, in_order
-from loosehanger.model.resources import (
+from loosehanger.lab.manifests.loader import Manifest, in_order
+from loosehanger.lab.manifests.resources import (
     ConfigMap,
     Deployment,
     Kafka,
@@ -23,15 +23,14 @@ from loosehanger.model.resources import (
     Resource,
     Secret,
 )
+from loosehanger.platforms.local import kafka_entities, processes, services
+from loosehanger.platforms.local.deployment import Program
+from loosehanger.platforms.local.kafka_cluster import LocalCluster
+from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
+from loosehanger.platforms.local.region import LocalRegion
+from loosehanger.platforms.local.secret_store import delete_secret, read_secret, write_secret
 from loosehanger.platforms.outcome import Outcome
 from loosehanger.waiting import wait_for
-
-from . import kafka_entities, processes, services
-from .deployment import Program
-from .kafka_cluster import LocalCluster
-from .mirror_maker import LocalMirrorMaker
-from .region import LocalRegion
-from .secret_store import delete_secret, read_secret, write_secret
 
 
 def apply(

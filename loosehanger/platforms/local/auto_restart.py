@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loosehanger.clients.connect import ConnectorPart, Rest, parts
-from loosehanger.clients.failed_topics import name_topics
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
+from loosehanger.kafka.connect import ConnectorPart, Rest, parts
+from loosehanger.kafka.failed_topics import name_topics
 
 LOOK_SECONDS = 2.0
 HEALTHY_SECONDS = 60.0

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from loosehanger.files import make_folder, write_file
-from loosehanger.platforms.scrub import say_unread, scrub
-
-from .processes import states, tail
-from .region import LocalRegion
+from loosehanger.platforms.local.processes import states, tail
+from loosehanger.platforms.local.region import LocalRegion
+from loosehanger.platforms.redact import say_unread, scrub
 
 LOG_BYTES = 1_000_000
 

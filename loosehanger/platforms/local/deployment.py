@@ -9,14 +9,13 @@ from pathlib import Path
 
 import psutil
 
-from loosehanger.clients.links import CLIENT
 from loosehanger.errors import LabError
-from loosehanger.model.resources import Deployment
+from loosehanger.kafka.links import CLIENT
+from loosehanger.lab.manifests.resources import Deployment
 from loosehanger.paths import lab_home
-
-from . import processes, services
-from .processes import Process, ProcessState
-from .region import LocalRegion
+from loosehanger.platforms.local import processes, services
+from loosehanger.platforms.local.processes import Process, ProcessState
+from loosehanger.platforms.local.region import LocalRegion
 
 _STEADY_SECONDS = 3
 """How long a program must have been up to count as one that stays up."""

@@ -14,17 +14,16 @@ import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
-from loosehanger.clients.properties import SCRAM_LOGIN_MODULE, format_properties
 from loosehanger.errors import LabError
 from loosehanger.files import make_folder, remove_folder, write_file
-from loosehanger.model.resources import JvmOptions, Kafka, KafkaNodePool, Listener, as_text
-
-from . import certificates, processes, services
-from .java import Java
-from .processes import Process
-from .region import LOOPBACK, PORTS_OF_A_NODE, LocalRegion
-from .secret_store import delete_secret, secret_file
-from .services import ServiceAddresses
+from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE, format_properties
+from loosehanger.lab.manifests.resources import JvmOptions, Kafka, KafkaNodePool, Listener, as_text
+from loosehanger.platforms.java import Java
+from loosehanger.platforms.local import certificates, processes, services
+from loosehanger.platforms.local.processes import Process
+from loosehanger.platforms.local.region import LOOPBACK, PORTS_OF_A_NODE, LocalRegion
+from loosehanger.platforms.local.secret_store import delete_secret, secret_file
+from loosehanger.platforms.local.services import ServiceAddresses
 
 CONTROL_PLANE, REPLICATION = "CONTROLPLANE-9090", "REPLICATION-9091"
 DEFAULT_HEAP = "384m"

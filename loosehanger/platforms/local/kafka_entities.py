@@ -24,17 +24,16 @@ from kafka.admin import (
 )
 from kafka.errors import KafkaError
 
-from loosehanger.clients.acls import EVERY_RULE
-from loosehanger.clients.kafka_client import alter_topic
-from loosehanger.clients.properties import SCRAM_LOGIN_MODULE, LoginModule, format_jaas
+from loosehanger.acls import EVERY_RULE
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.resources import Acl, KafkaTopic, KafkaUser, as_text
+from loosehanger.kafka.patches import alter_topic
+from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE, LoginModule, format_jaas
+from loosehanger.lab.manifests.resources import Acl, KafkaTopic, KafkaUser, as_text
+from loosehanger.platforms.local.kafka_cluster import LocalCluster
+from loosehanger.platforms.local.processes import tail
+from loosehanger.platforms.local.region import LocalRegion
+from loosehanger.platforms.local.secret_store import delete_secret, read_secret, secret_file, write_secret
 from loosehanger.waiting import wait_for
-
-from .kafka_cluster import LocalCluster
-from .processes import tail
-from .region import LocalRegion
-from .secret_store import delete_secret, read_secret, secret_file, write_secret
 
 READY_SECONDS = 60
 _PASSWORD_CHARACTERS = string.ascii_letters + string.digits

@@ -13,18 +13,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from loosehanger.clients.links import ROUTES, ask
 from loosehanger.files import remove_folder, write_file
-from loosehanger.model.applications import prover_region
-from loosehanger.model.link_settings import OneWay
-from loosehanger.model.scenario import MIRROR
-from loosehanger.model.topology import Topology
+from loosehanger.kafka.links import ROUTES, ask
+from loosehanger.lab.link_settings import OneWay
+from loosehanger.lab.programs import prover_region
+from loosehanger.lab.scenario import MIRROR
+from loosehanger.lab.topology import Topology
+from loosehanger.platforms.local import processes
+from loosehanger.platforms.local.processes import Process, tail
+from loosehanger.platforms.local.region import LocalRegion
+from loosehanger.platforms.local.relay import Route
 from loosehanger.waiting import wait_for
-
-from . import processes
-from .processes import Process, tail
-from .region import LocalRegion
-from .relay import Route
 
 
 @dataclass(frozen=True)

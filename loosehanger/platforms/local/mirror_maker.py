@@ -15,21 +15,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from loosehanger.clients.connect import REST_USER, Rest
-from loosehanger.clients.failed_topics import name_topics
-from loosehanger.clients.links import CLIENT
-from loosehanger.clients.properties import (
+from loosehanger.errors import LabError
+from loosehanger.files import make_folder, remove_folder, write_file
+from loosehanger.kafka.connect import REST_USER, Rest
+from loosehanger.kafka.connector_states import connector_problems
+from loosehanger.kafka.failed_topics import name_topics
+from loosehanger.kafka.links import CLIENT
+from loosehanger.kafka.properties import (
     SCRAM_LOGIN_MODULE,
     LoginModule,
     format_jaas,
     format_properties,
     read_properties,
 )
-from loosehanger.errors import LabError
-from loosehanger.files import make_folder, remove_folder, write_file
-from loosehanger.model.connect_settings import OVERRIDE_POLICY
-from loosehanger.model.connector_states import connector_problems
-from loosehanger.model.resources import (
+from loosehanger.lab.manifests.connect_settings import OVERRIDE_POLICY
+from loosehanger.lab.manifests.resources import (
     KafkaMirrorMaker2,
     MirrorConnector,
     MirrorEntry,
@@ -37,14 +37,13 @@ from loosehanger.model.resources import (
     TrustedCertificate,
     as_text,
 )
+from loosehanger.platforms.java import Java
+from loosehanger.platforms.local import certificates, processes, services
+from loosehanger.platforms.local.processes import Process, tail
+from loosehanger.platforms.local.region import LOOPBACK, MAX_WORKERS, LocalRegion
+from loosehanger.platforms.local.secret_store import delete_secret, read_secret, secret_file, write_secret
+from loosehanger.platforms.local.services import ServiceAddresses
 from loosehanger.waiting import wait_for
-
-from . import certificates, processes, services
-from .java import Java
-from .processes import Process, tail
-from .region import LOOPBACK, MAX_WORKERS, LocalRegion
-from .secret_store import delete_secret, read_secret, secret_file, write_secret
-from .services import ServiceAddresses
 
 DEFAULT_HEAP = "384m"
 READY_SECONDS = 90

@@ -10,13 +10,12 @@ from typing import Any
 import psutil
 
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.model.manifests import Manifest
-from loosehanger.model.resources import Deployment, Kafka, KafkaMirrorMaker2, KafkaNodePool
+from loosehanger.lab.manifests.loader import Manifest
+from loosehanger.lab.manifests.resources import Deployment, Kafka, KafkaMirrorMaker2, KafkaNodePool
+from loosehanger.platforms.local.kafka_cluster import LocalCluster
+from loosehanger.platforms.local.processes import marked_processes
+from loosehanger.platforms.local.region import FIRST_WORKER_PORT, PORTS_OF_A_REGION, LocalRegion
 from loosehanger.ports import is_taken
-
-from .kafka_cluster import LocalCluster
-from .processes import marked_processes
-from .region import FIRST_WORKER_PORT, PORTS_OF_A_REGION, LocalRegion
 
 
 def check_machine(region: LocalRegion, *, regions: int, memory_mb: int, disk_mb: int) -> None:

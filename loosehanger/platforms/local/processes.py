@@ -27,10 +27,9 @@ from supervisor.xmlrpc import SupervisorTransport
 
 from loosehanger.errors import ExitCode, LabError
 from loosehanger.files import make_folder, write_file
-from loosehanger.traces import innermost_cause
+from loosehanger.platforms.local.region import LocalRegion
+from loosehanger.stack_traces import innermost_cause
 from loosehanger.waiting import wait_for
-
-from .region import LocalRegion
 
 MARK = "LAB_REGION_FOLDER"
 """The environment variable by which a process of a region is known, whoever started it."""

@@ -30,10 +30,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loosehanger.clients.links import CLIENT, CONTROL, SETTINGS
 from loosehanger.errors import WrongUseError
 from loosehanger.files import write_file
-from loosehanger.model.link_settings import OneWay
+from loosehanger.kafka.links import CLIENT, CONTROL, SETTINGS
+from loosehanger.lab.link_settings import OneWay
 
 OTHERS = "others"
 """Whoever has no such variable."""

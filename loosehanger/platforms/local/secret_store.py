@@ -10,10 +10,9 @@ from pathlib import Path
 
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.files import remove_folder, write_file
-from loosehanger.model.topology import SecretCopy
+from loosehanger.lab.topology import SecretCopy
+from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.secret_copies import not_a_copy
-
-from .region import LocalRegion
 
 _CLIENTS_AUTHORITY = ("-clients-ca", "-clients-ca-cert")
 """Secrets of a cluster that operators make, and nobody here: no client signs in with a certificate."""

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
-
-from .region import LocalRegion
+from loosehanger.platforms.local.region import LocalRegion
 
 _FILE = "services.json"
 _SERVICE = re.compile(r"\b[a-z0-9][a-z0-9-]*\.[a-z0-9][a-z0-9-]*\.svc(?:\.cluster\.local)?:\d+\b")

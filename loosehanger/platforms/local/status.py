@@ -9,23 +9,22 @@ from typing import Any
 
 from kafka.errors import KafkaError
 
-from loosehanger.clients.connect import SlowError
-from loosehanger.clients.connection import Connection
-from loosehanger.clients.groups import Group, look
-from loosehanger.clients.links import OPEN, ask, link_state, relay_folders
 from loosehanger.errors import LabError
-from loosehanger.model.connector_states import connector_problems, held, judge
-from loosehanger.model.link_settings import size_text
-from loosehanger.model.resources import Deployment, KafkaMirrorMaker2
+from loosehanger.kafka.connect import SlowError
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.connector_states import connector_problems, held, judge
+from loosehanger.kafka.groups import Group, look
+from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders
+from loosehanger.lab.link_settings import size_text
+from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
+from loosehanger.platforms.local.deployment import Program
+from loosehanger.platforms.local.kafka_cluster import LocalCluster
+from loosehanger.platforms.local.kafka_entities import admin_client
+from loosehanger.platforms.local.links import process_name
+from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
+from loosehanger.platforms.local.processes import ProcessState, states, tail
+from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.waiting import wait_for
-
-from .deployment import Program
-from .kafka_cluster import LocalCluster
-from .kafka_entities import admin_client
-from .links import process_name
-from .mirror_maker import LocalMirrorMaker
-from .processes import ProcessState, states, tail
-from .region import LocalRegion
 
 LOOK_SECONDS = 5
 GATHERED_SECONDS = 15

@@ -7,7 +7,7 @@ would start a Python of its own for each region and task, and spend more time on
 from __future__ import annotations
 
 from loosehanger.ansible.platform_action import PlatformAction
-from loosehanger.platforms.kubernetes.entry_points import EntryPoints
+from loosehanger.platforms.kubernetes.platform import EntryPoints
 
 
 class ActionModule(PlatformAction):

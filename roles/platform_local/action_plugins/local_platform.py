@@ -6,7 +6,7 @@ A module would start a Python of its own for each region and task, and spend mor
 from __future__ import annotations
 
 from loosehanger.ansible.platform_action import PlatformAction
-from loosehanger.platforms.local.entry_points import EntryPoints
+from loosehanger.platforms.local.platform import EntryPoints
 
 
 class ActionModule(PlatformAction):

@@ -1,0 +1,340 @@
+"""The books of the audit: what every bucket of a target's partition should hold, less what it holds.
+
+Pure arithmetic, without Spark, Kafka or a clock. Whoever reads tells the books what was read; the books say which
+buckets balance, and which can be judged although they do not.
+
+**The key** is a target's topic and partition, and ten seconds of record time: MM2 keeps partition and timestamp, so no
+map of offsets is needed. **The value** is a difference: all sources less the target, as a count and as four sums of
+halves of two 64-bit hashes (``outlines``). Several sources add into one key. In a chain a topic counts for one flow and
+against another.
+
+**When a bucket that does not balance may be judged.** Each mirror's position has passed the last source offset of the
+bucket; *after* that was known, the target's high watermark was asked, and after it the sources'; both readings have
+passed these, and nothing has touched the bucket since. Then whatever is in neither reading is nowhere. No clock is
+involved. The high watermark, not the last stable offset: the transaction of the mirror's position may end before that
+of the data. Until then the bucket is *late*, however long it takes: a mirror that is behind has lost nothing.
+
+**What balances is dropped**, and a late record opens the bucket again at zero, which is exact at any age. So the state
+is that of the open buckets only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from kafka import TopicPartition
+
+from loosehanger.proof.flows import Flow, FlowId, MirrorId
+from loosehanger.proof.read.records import BUCKET_MS
+
+HALVES = 4
+EQUAL, LATE, MISSING, NEVER_MIRRORED, DIFFERENT = "equal", "late", "missing", "never mirrored", "different"
+"""Verdicts. A bucket that is still being read has none."""
+KINDS = ("missing", "never_mirrored", "altered", "moved", "duplicates", "unexpected")
+"""What the records of a bucket that does not balance are called, as the proof does."""
+
+
+class RegionPartition(NamedTuple):
+    """A partition of a region's topic."""
+
+    region: str
+    topic: str
+    partition: int
+
+
+class Bucket(NamedTuple):
+    """A bucket of a target's partition."""
+
+    region: str
+    topic: str
+    partition: int
+    bucket: int
+
+    @property
+    def place(self) -> RegionPartition:
+        """The target's partition."""
+        return RegionPartition(self.region, self.topic, self.partition)
+
+
+class Tally(NamedTuple):
+    """What was read of a place and a bucket."""
+
+    records: int
+    content: tuple[int, ...]
+    """``HALVES`` sums."""
+    first: int
+    """The first offset."""
+    last: int
+
+
+@dataclass
+class OpenBucket:
+    """An open bucket."""
+
+    opened_ms: int
+    """When the watch first saw something of it, for people."""
+    records: int = 0
+    """At the sources."""
+    copies: int = 0
+    """At the target."""
+    content: list[int] = field(default_factory=lambda: [0] * HALVES)
+    sources: dict[str, list[int]] = field(default_factory=dict)
+    """First and last offset of each source, by its region and topic."""
+    target: list[int] = field(default_factory=list)
+    """First and last offset at the target."""
+    touched: int = 0
+    """The number of the round that changed it last."""
+    verdict: str = ""
+    """``MISSING``, ``NEVER_MIRRORED`` or ``DIFFERENT`` while it stands."""
+    kinds: dict[str, int] = field(default_factory=dict)
+    """How many records of which kind make the difference."""
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    by_time: bool = False
+    """Whether they are of all records of its time, not only of those since it was opened."""
+
+    @property
+    def balanced(self) -> bool:
+        """Whether both sides hold the same records."""
+        return self.records == self.copies and not any(self.content)
+
+
+@dataclass(frozen=True)
+class View:
+    """What was asked of clusters and mirrors in a round, in this order: positions, targets, sources."""
+
+    positions: Mapping[MirrorId, Mapping[TopicPartition, int]]
+    """The last source offset that each mirror had copied; nothing of a mirror that cannot be asked."""
+    target_ends: Mapping[RegionPartition, int]
+    """High watermarks, asked after the positions."""
+    source_ends: Mapping[RegionPartition, int]
+    """High watermarks, asked after those of the targets."""
+    source_starts: Mapping[RegionPartition, int]
+    """Where the sources' logs begin."""
+    read: Mapping[RegionPartition, int]
+    """Up to which offset each place has been read, everything included that the books have taken in."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A bucket that was judged."""
+
+    key: Bucket
+    verdict: str
+    account: OpenBucket
+
+
+class Books:
+    """All open buckets.
+
+    Args:
+        flows: what is mirrored, and can be judged.
+    """
+
+    def __init__(self, flows: Iterable[Flow] = ()) -> None:
+        self.accounts: dict[Bucket, OpenBucket] = {}
+        self.since: dict[RegionPartition, int] = {}
+        """The first bucket of each target's partition that is judged."""
+        self.records: dict[tuple[str, str], int] = {}
+        """How many records were read of each region's topic, of judged buckets."""
+        self.older: dict[tuple[str, str], int] = {}
+        """How many were read that are older than what is judged."""
+        self.equal: dict[tuple[str, str], int] = {}
+        """How many buckets of each target's topic were found equal."""
+        self.round = 0
+        self._from: dict[tuple[str, str], list[Flow]] = {}
+        self._into: dict[tuple[str, str], list[Flow]] = {}
+        self._served: dict[FlowId, tuple[str, str]] = {}
+        """Where each flow goes to."""
+        self.serve(flows)
+
+    def serve(self, flows: Iterable[Flow], followed: Collection[tuple[str, str]] = ()) -> set[tuple[str, str]]:
+        """Takes another list of flows; what is no longer among them is forgotten.
+
+        Args:
+            flows: what is mirrored, and can be judged.
+            followed: the topics of which something has been read, each with its region.
+
+        Returns:
+            The targets' topics for which a part of what was read has not been counted, or will not be.
+        """
+        before, self._served = self._served, {}
+        judged_before = set(before.values())
+        self._from, self._into = {}, {}
+        changed = set()
+        for flow in flows:
+            source, target = (flow.source, flow.topic), (flow.target, flow.target_topic)
+            self._from.setdefault(source, []).append(flow)
+            self._into.setdefault(target, []).append(flow)
+            self._served[flow.id] = target
+            if flow.id not in before and (source in followed or (target in followed and target not in judged_before)):
+                changed.add(target)
+        self.accounts = {key: found for key, found in self.accounts.items() if (key.region, key.topic) in self._into}
+        left_out = {target for flow, target in before.items() if flow not in self._served and target in self._into}
+        return changed | left_out
+
+    def sources(self, topic: tuple[str, str]) -> Sequence[Flow]:
+        """The flows into a target's topic."""
+        return self._into.get(topic, ())
+
+    def targets(self, place: RegionPartition) -> list[RegionPartition]:
+        """The partitions whose books a place counts in: where it is copied to, and itself if it is a copy."""
+        found = [
+            RegionPartition(flow.target, flow.target_topic, place.partition) for flow in self._from.get(place[:2], ())
+        ]
+        return [*found, place] if place[:2] in self._into else found
+
+    def begin_round(self) -> None:
+        """A new round: what is taken in from now on has not been seen by the last judgement."""
+        self.round += 1
+
+    def begin(self, place: RegionPartition, bucket: int) -> None:
+        """A target's partition is judged from this bucket on, if it is new."""
+        self.since.setdefault(place, bucket)
+
+    def restart(self, place: RegionPartition, bucket: int) -> list[Bucket]:
+        """Judges a target's partition only from this bucket on: a part of what belongs to older ones was not read.
+
+        Returns:
+            The open buckets that are given up.
+        """
+        self.since[place] = max(bucket, self.since.get(place, bucket))
+        dropped = [key for key in self.accounts if key.place == place and key.bucket < self.since[place]]
+        for key in dropped:
+            del self.accounts[key]
+        return dropped
+
+    def take(self, place: RegionPartition, bucket: int, tally: Tally, now_ms: int) -> None:
+        """Takes in what was read of a place and a bucket."""
+        judged = False
+        for flow in self._from.get(place[:2], ()):
+            account = self._account(Bucket(flow.target, flow.target_topic, place.partition, bucket), now_ms)
+            if account:
+                account.records += tally.records
+                _widen(account.sources.setdefault(f"{flow.source} {flow.topic}", []), tally)
+                self._add(account, tally, 1)
+                judged = True
+        if place[:2] in self._into and (account := self._account(Bucket(*place, bucket), now_ms)):
+            account.copies += tally.records
+            _widen(account.target, tally)
+            self._add(account, tally, -1)
+            judged = True
+        counts = self.records if judged else self.older
+        counts[place[:2]] = counts.get(place[:2], 0) + tally.records
+
+    def judge(self, view: View) -> list[Judged]:
+        """Judges what can be judged; drops what is equal.
+
+        Returns:
+            The buckets whose verdict is new, or that have changed since their last one.
+        """
+        found = []
+        for key, account in list(self.accounts.items()):
+            if account.touched == self.round:
+                continue
+            if account.balanced:
+                del self.accounts[key]
+                self.equal[key[:2]] = self.equal.get(key[:2], 0) + 1
+                found.append(Judged(key, EQUAL, account))
+            elif not account.verdict and self._decided(key, account, view):
+                account.verdict = self._name(key, account, view)
+                found.append(Judged(key, account.verdict, account))
+        return found
+
+    def behind(
+        self, key: Bucket, account: OpenBucket, positions: Mapping[MirrorId, Mapping[TopicPartition, int]]
+    ) -> bool:
+        """Whether a mirror has not passed what is known of the bucket, or nobody knows."""
+        for flow in self._into[key[:2]]:
+            offsets = account.sources.get(f"{flow.source} {flow.topic}")
+            if offsets:
+                position = positions.get(flow.mirror.id, {}).get(TopicPartition(flow.topic, key.partition))
+                if position is None or position < offsets[1]:
+                    return True
+        return False
+
+    def waits_for_positions(self) -> bool:
+        """Whether there is a bucket that only the mirrors' positions can decide."""
+        return any(
+            not account.balanced and not account.verdict and account.touched < self.round
+            for account in self.accounts.values()
+        )
+
+    def dump(self) -> dict[str, Any]:
+        """Everything, as JSON knows it."""
+        return {
+            "round": self.round,
+            "served": [[flow, *target] for flow, target in self._served.items()],
+            "since": [[*place, bucket] for place, bucket in self.since.items()],
+            "accounts": [[*key, asdict(account)] for key, account in self.accounts.items()],
+            **{
+                name: [[*topic, count] for topic, count in getattr(self, name).items()]
+                for name in ("records", "older", "equal")
+            },
+        }
+
+    def load(self, stored: Mapping[str, Any]) -> None:
+        """Takes over what ``dump`` gave."""
+        self.round = stored["round"]
+        self._served = {flow: (region, topic) for flow, region, topic in stored["served"]}
+        self.since = {RegionPartition(*place): bucket for *place, bucket in stored["since"]}
+        self.accounts = {Bucket(*key): OpenBucket(**account) for *key, account in stored["accounts"]}
+        for name in ("records", "older", "equal"):
+            setattr(self, name, {(region, topic): count for region, topic, count in stored[name]})
+
+    def _account(self, key: Bucket, now_ms: int) -> OpenBucket | None:
+        """The bucket's account; None for one that is older than what is judged."""
+        if key.bucket < self.since.get(key.place, key.bucket + 1):
+            return None
+        return self.accounts.setdefault(key, OpenBucket(now_ms))
+
+    def _add(self, account: OpenBucket, tally: Tally, sign: int) -> None:
+        for number, half in enumerate(tally.content):
+            account.content[number] += sign * half
+        account.touched = self.round
+        # Whatever was said of it holds no longer.
+        account.verdict, account.kinds, account.examples, account.by_time = "", {}, [], False
+
+    def _decided(self, key: Bucket, account: OpenBucket, view: View) -> bool:
+        if self.behind(key, account, view.positions):
+            return False
+        sources = [RegionPartition(flow.source, flow.topic, key.partition) for flow in self._into[key[:2]]]
+        return _passed(key.place, view.target_ends, view.read) and all(
+            # A source that has no such partition has no record there either.
+            _passed(source, view.source_ends, view.read)
+            for source in sources
+        )
+
+    def _name(self, key: Bucket, account: OpenBucket, view: View) -> str:
+        lacking = account.records - account.copies
+        if lacking <= 0:
+            account.kinds = {"unexpected": -lacking} if lacking else {"altered": 1}
+            return DIFFERENT
+        for flow in self._into[key[:2]]:
+            offsets = account.sources.get(f"{flow.source} {flow.topic}")
+            start = view.source_starts.get(RegionPartition(flow.source, flow.topic, key.partition), 0)
+            if offsets and start > offsets[0]:
+                account.kinds = {"never_mirrored": lacking}
+                return NEVER_MIRRORED
+        account.kinds = {"missing": lacking}
+        return MISSING
+
+
+def bucket_of(time_ms: int) -> int:
+    """The bucket that a time lies in."""
+    return time_ms // BUCKET_MS
+
+
+def findings(accounts: Mapping[Bucket, OpenBucket]) -> Iterator[tuple[Bucket, OpenBucket]]:
+    """The buckets that were judged and do not balance, the newest first."""
+    for key in sorted((key for key, account in accounts.items() if account.verdict), key=lambda key: -key.bucket):
+        yield key, accounts[key]
+
+
+def _passed(place: RegionPartition, ends: Mapping[RegionPartition, int], read: Mapping[RegionPartition, int]) -> bool:
+    return place in ends and read.get(place, 0) >= ends[place]
+
+
+def _widen(offsets: list[int], tally: Tally) -> None:
+    offsets[:] = [min(offsets[0], tally.first), max(offsets[1], tally.last)] if offsets else [tally.first, tally.last]

@@ -1,0 +1,944 @@
+"""The watch at work: round after round it reads what is new in every region, and keeps the books.
+
+A round asks the targets and the sources where they end (``balance`` says in which order, and why), reads on in every
+region in one pass of Spark, adds the sums to the books and to the minutes, judges, and puts everything into one file.
+The offsets are the watch's own, in that file: so what was read is known to the record, a topic or a partition that is
+new comes in with the next look, one that was made again begins anew, and nothing needs a watermark or a state store.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple, TypeVar
+from uuid import uuid4
+
+from kafka import TopicPartition
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from loosehanger.audit import canary
+from loosehanger.audit.activity import Activity
+from loosehanger.audit.balance import (
+    EQUAL,
+    KINDS,
+    Books,
+    Bucket,
+    Judged,
+    OpenBucket,
+    RegionPartition,
+    Tally,
+    View,
+    bucket_of,
+    findings,
+)
+from loosehanger.audit.canary import Canary
+from loosehanger.audit.locate_differences import RegionClusters, name_records
+from loosehanger.audit.mirror_positions import Positions
+from loosehanger.audit.retention import RetentionGuard
+from loosehanger.audit.round_totals import tally
+from loosehanger.audit.state import Folder
+from loosehanger.audit.table import AuditTable
+from loosehanger.audit.topic import AuditTopic
+from loosehanger.audit.warming import warm_up
+from loosehanger.errors import LabError
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.retention_risk import WARN_S, by_topic
+from loosehanger.lab.mirrors.lineage import counted
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import selected_topics, target_topic
+from loosehanger.lab.record import ADMINISTRATOR, Lab, Region
+from loosehanger.proof.compare.fingerprints import CONTENT
+from loosehanger.proof.flows import Flow
+from loosehanger.proof.read.batches import Ranges, read_records
+from loosehanger.proof.read.clusters import USER, Cluster, NoAnswerError
+from loosehanger.proof.read.fetching import RecordFetcher, frame_of, takes_files
+from loosehanger.proof.read.records import BUCKET_MS
+from loosehanger.proof.report.record_times import iso
+from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive, session_beside
+from loosehanger.sales import aggregates
+
+Report = Callable[[str], None]
+T = TypeVar("T")
+_OPTIONS = {
+    # A broker's restart takes seconds; a region that is away for longer is to be named, not waited for.
+    "kafka.request.timeout.ms": "10000",
+    "kafka.default.api.timeout.ms": "20000",
+    "kafkaConsumer.pollTimeoutMs": "10000",
+    "fetchOffset.numRetries": "1",
+}
+_MOST_OFFSETS = 400_000
+"""So much of a region is read in one round: what lay there while nobody watched comes bit by bit."""
+_BY_ONE_CLIENT = 8_000
+"""With more records of a region in a round, Spark's consumers, signed in by then, are quicker than one client here."""
+_PATIENCE_S, _FIRST_S = 15.0, 60.0
+"""A region that takes longer is left out of a round. The first one has Spark's start in it, and a sign-in for each
+partition."""
+_LOOK_S = 5.0
+"""How often to look for new topics."""
+_SETTINGS_S = 30.0
+"""How often to look at topics' settings."""
+_DECIDING = ("cleanup.policy", "message.timestamp.type")
+_EXAMPLES = 5
+_SHOWN_FINDINGS = 50
+_NOTES = 100
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to watch."""
+
+    every_s: float
+    """From one round to the next."""
+    late_after_s: float
+    """A record that is not copied for longer is late."""
+    lateness_s: float
+    """How late an event may be for its minute."""
+    kept_s: float
+    """How long results are kept."""
+    minutes: int
+    """How many minutes to show."""
+    products: int
+    warn_s: float = WARN_S
+    """A loss that can come within this time is warned of."""
+    topic_in: str = ""
+    """The region that gets the verdicts as records of a topic; empty for none."""
+    canary_s: float | None = None
+    """From one canary to the next; None for none."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What there is to watch."""
+
+    clusters: Mapping[str, str]
+    """The id of each region's cluster."""
+    flows: tuple[Flow, ...]
+    """What is mirrored and can be judged."""
+    excused: Mapping[str, tuple[Flow, str]]
+    """By its id, what is mirrored and cannot be judged, and why."""
+    topics: Mapping[str, Mapping[str, tuple[str, int]]]
+    """What to read in each region: id and number of partitions of each topic."""
+    events: Mapping[str, Mapping[str, str]]
+    """In each region, the kind of event of each topic whose events count."""
+
+
+class Reading(NamedTuple):
+    """What one region gave in a round."""
+
+    starts: Mapping[TopicPartition, int]
+    until: Mapping[TopicPartition, int]
+    """Up to which offset each partition has been read."""
+    lost: Mapping[TopicPartition, int]
+    """How many offsets were deleted before they could be read."""
+    back: tuple[TopicPartition, ...]
+    """Partitions that end before the offset up to which they have been read."""
+    rows: list[Row]
+
+
+@dataclass
+class Note:
+    """Something that is not judged, or that somebody should know."""
+
+    at_ms: int
+    region: str
+    topic: str
+    partition: int | None
+    says: str
+    offsets: int = 0
+    """How many offsets are not judged."""
+
+
+@dataclass
+class Topic:
+    """What has been read of a topic."""
+
+    id: str
+    following: dict[int, int] = field(default_factory=dict)
+    """The next offset of each partition."""
+
+
+class RegionReader:
+    """One region: a thread and clients of its own, and one set of Spark's consumers for when there is much to read.
+
+    Args:
+        spark: the session.
+        region: which one.
+    """
+
+    def __init__(self, spark: SparkSession | None, region: Region) -> None:
+        self.name = region.name
+        self.cluster = Cluster.of(region)
+        self.guard = RetentionGuard()
+        self._fetcher = RecordFetcher(self.cluster.connection)
+        self._spark = session_beside(spark) if spark else None
+        self._consumers = f"watch-{region.name}-{uuid4()}"
+        self._is_cold = True
+        self.ended = threading.Event()
+        """Once it is set, somebody waits for the end, and Java need not get quick any more."""
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._last: Future[Any] | None = None
+        self._read: tuple[Mapping[TopicPartition, int], Reading] | None = None
+        """What was read last, and from which offsets on."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has not yet answered what it was asked last."""
+        return self._last is not None and not self._last.done()
+
+    def ask(self, question: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Asks it something, in its thread."""
+        self._last = self._thread.submit(question, *arguments)
+        return self._last
+
+    def close(self) -> None:
+        """Ends it."""
+        self._thread.submit(self._fetcher.close)
+        self._thread.shutdown(wait=False)
+        self.cluster.close()
+
+    def unfit(self, topics: Collection[str], copies: Collection[str]) -> dict[str, str]:
+        """Of each topic why its records cannot be judged by timestamp and content; empty where they can.
+
+        Args:
+            topics: those that are mirrored, or copies.
+            copies: the copies among them.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        configs = self.cluster.configs(topics)
+        found = {}
+        for topic in topics:
+            settings = configs.get(topic)
+            if settings is None:
+                found[topic] = f"nobody says whether it is compacted: {self.cluster.lacks('DescribeConfigs', topic)}"
+                continue
+            values = {name: settings[name].value or "" for name in _DECIDING if name in settings}
+            found[topic] = ""
+            if "compact" in values.get("cleanup.policy", ""):
+                found[topic] = f"{topic} in {self.name} is compacted"
+            elif topic in copies and values.get("message.timestamp.type") == "LogAppendTime":
+                found[topic] = f"{topic} in {self.name} has the time of arrival"
+        return found
+
+    def read(self, wanted: Mapping[TopicPartition, int], events: Mapping[str, str]) -> Reading:
+        """Reads on from these offsets; what was read too late for its round is not read again.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+            PySparkException: the records cannot be read.
+        """
+        # Whatever has been taken moves the offsets on.
+        if self._read is None or self._read[0] != wanted or self._read[1].until == wanted:
+            self._read = wanted, self.read_on(wanted, events)
+        return self._read[1]
+
+    def read_on(self, wanted: Mapping[TopicPartition, int], events: Mapping[str, str]) -> Reading:
+        """Reads on from these offsets, as ``read`` does."""
+        assert self._spark is not None
+        starts, ends = self.cluster.start_offsets(wanted), self.cluster.end_offsets(wanted)
+        share = _MOST_OFFSETS // max(sum(ends[place] > offset for place, offset in wanted.items()), 1)
+        back = tuple(place for place, offset in wanted.items() if ends[place] < offset)
+        first = {place: max(offset, starts[place]) for place, offset in wanted.items() if place not in back}
+        until = {place: max(min(ends[place], start + share), start) for place, start in first.items()}
+        lost = {place: start - wanted[place] for place, start in first.items() if start > wanted[place]}
+        ranges = {place: (start, until[place]) for place, start in first.items() if until[place] > start}
+        if self._is_cold and takes_files(self._spark):
+            warm_up(self._spark, events, self._consumers, self.ended)
+        self._is_cold = False
+        rows: list[Row] = []
+        if ranges:
+            fit(self._spark, sum(end - start for start, end in ranges.values()), again=True)
+            records = self._records(self._spark, ranges)
+            # A task for each of many small partitions costs more than the reading, and one needs no shuffle.
+            rows = tally(records.coalesce(1), events).collect()
+        return Reading(starts, until, lost, back, rows)
+
+    def _records(self, spark: SparkSession, ranges: Ranges) -> DataFrame:
+        few = self._fetcher.few(ranges, _BY_ONE_CLIENT) if takes_files(spark) else None
+        if few is None:
+            return read_records(spark, self.cluster.connection, ranges, self._consumers, **_OPTIONS)
+        # The frame before has been summed up.
+        return frame_of(spark, few, self._consumers)
+
+
+class Watch:
+    """The running watch; a context manager.
+
+    Args:
+        spark: the session.
+        lab: what is set up.
+        scope: what there is to watch.
+        options: how to watch.
+        folder: what the watch keeps.
+        report: takes a line that says what is being done.
+    """
+
+    def __init__(
+        self, spark: SparkSession, lab: Lab, scope: Scope, options: Options, folder: Folder, report: Report
+    ) -> None:
+        self._spark = spark
+        self._lab = lab
+        self._scope = scope
+        self._options = options
+        self._folder = folder
+        self._report = report
+        self._readers = {name: RegionReader(spark, lab.region(name)) for name in scope.clusters}
+        self._positions = Positions(
+            [mirror for mirror in lab.mirrors if mirror.source in scope.clusters],
+            lambda mirror: lab.region(mirror.source).connection(USER),
+            self._copied_by,
+        )
+        self._books = Books()
+        self._activity = Activity(spark, folder.table("activity"), options.minutes, options.lateness_s, options.kept_s)
+        self._audit = AuditTable(spark, folder.table("audit"), options.kept_s)
+        self._published = AuditTopic(publisher(lab, options.topic_in)) if options.topic_in else None
+        self._canary = None if options.canary_s is None else Canary(lab, options.canary_s)
+        self._topics: dict[str, dict[str, Topic]] = {name: {} for name in scope.clusters}
+        self._there: dict[str, Mapping[str, tuple[str, int]]] = {}
+        """Every topic of the regions that have answered, with id and number of partitions."""
+        self._unfit: dict[tuple[str, str], str] = {}
+        """Why topics cannot be judged; empty for those that can."""
+        self._settings_due = 0.0
+        self._notes: list[Note] = []
+        self._problems: dict[str, str] = {}
+        self._sizes: dict[str, dict[str, float]] = {}
+        """About how many bytes a record has, by region and topic."""
+        self._gone: dict[str, int] = {}
+        """Offsets that were deleted before a mirror had copied them and that were told of, by flow and partition."""
+        self._namer = ThreadPoolExecutor(max_workers=1)
+        self._namers_spark = session_beside(spark)
+        self._naming: tuple[Mapping[Bucket, OpenBucket], Future[None]] | None = None
+        self._unnamed: set[tuple[str, str]] = set()
+        """The topics with findings whose records are still to be named."""
+        self._looked = 0.0
+        self._rounds = 0
+        """How many this run has had."""
+        self._at_ms = self._now_ms()
+        self._since_ms = self._at_ms // BUCKET_MS * BUCKET_MS
+        self._resume()
+
+    def __enter__(self) -> Watch:
+        if self._published:
+            self._published.open()
+        if self._canary:
+            self._canary.open()
+        self._positions.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._positions.end()
+        self._namer.shutdown(wait=False, cancel_futures=True)
+        if is_alive(self._spark):
+            # What is being named is named by the next watch.
+            self._spark.sparkContext.cancelAllJobs()
+            self._write_tables(everything=True)
+        if self._published:
+            self._published.close()
+        if self._canary:
+            self._canary.close()
+        for reader in self._readers.values():
+            reader.close()
+
+    def updates(self, ended: threading.Event) -> Iterator[dict[str, Any]]:
+        """The document after each round, until ``ended`` is set.
+
+        Raises:
+            SparkEndedError: there is no Spark any more.
+        """
+        for reader in self._readers.values():
+            reader.ended = ended
+        while not ended.is_set():
+            due = time.monotonic() + self._options.every_s
+            if self._canary:
+                self._canary.send()
+            self.round()
+            yield self.document()
+            self._write_tables()
+            ended.wait(max(due - time.monotonic(), 0))
+
+    def round(self) -> None:
+        """Reads on, judges, and keeps what was found.
+
+        Raises:
+            SparkEndedError: there is no Spark any more.
+        """
+        self._problems = {}
+        if time.monotonic() >= self._looked:
+            self._look()
+            self._looked = time.monotonic() + _LOOK_S
+        self._books.begin_round()
+        positions = self._positions.positions()
+        # In this order: nothing that a target holds by its end is newer than its source's.
+        open_places = {key.place for key, account in self._books.accounts.items() if not account.balanced}
+        target_ends = self._ends(open_places)
+        source_ends = self._ends(
+            RegionPartition(flow.source, flow.topic, place.partition)
+            for place in open_places
+            for flow in self._books.sources(place[:2])
+        )
+        readings = self._everywhere(
+            {
+                name: (reader.read, self._following(name), self._scope.events.get(name, {}))
+                for name, reader in self._readers.items()
+            }
+        )
+        self._at_ms = self._now_ms()
+        for name, reading in readings.items():
+            self._take(name, reading)
+        starts = {
+            RegionPartition(name, place.topic, place.partition): start
+            for name, reading in readings.items()
+            for place, start in reading.starts.items()
+        }
+        read = {
+            RegionPartition(name, topic, partition): offset
+            for name, topics in self._topics.items()
+            for topic, known in topics.items()
+            for partition, offset in known.following.items()
+        }
+        judged = self._books.judge(View(positions, target_ends, source_ends, starts, read))
+        rows = self._audit.take([*judged, *self._name(judged)], self._books, self._at_ms)
+        if self._published:
+            self._published.publish(rows)
+        self._note_what_is_gone()
+        self._positions.want(self._books.waits_for_positions())
+        self._store()
+        self._rounds += 1
+
+    def document(self) -> dict[str, Any]:
+        """What is known now."""
+        positions, exposed = self._positions.positions(), self._exposed()
+        open_of: dict[tuple[str, str], list[tuple[Bucket, OpenBucket]]] = {}
+        for key, account in self._books.accounts.items():
+            open_of.setdefault(key[:2], []).append((key, account))
+        numbers = {
+            (flow.target, flow.target_topic): self._numbers((flow.target, flow.target_topic), open_of, positions)
+            for flow in self._scope.flows
+        }
+        flows = [
+            {
+                "source": flow.source,
+                "target": flow.target,
+                "topic": flow.topic,
+                "target_topic": flow.target_topic,
+                "records": self._books.records.get((flow.source, flow.topic), 0),
+                "copies": self._books.records.get((flow.target, flow.target_topic), 0),
+                "older": self._books.older.get((flow.source, flow.topic), 0),
+                **numbers[flow.target, flow.target_topic],
+                "loss": exposed.get(flow.id),
+            }
+            for flow in self._scope.flows
+        ]
+        totals = {name: sum(found[name] for found in numbers.values()) for name in _NUMBERS}
+        return {
+            "scenario": self._lab.scenario,
+            "at": self._at_ms,
+            "since": self._since_ms,
+            "regions": self._activity.document(self._lab.clusters, self._options.products),
+            "flows": flows,
+            "totals": {"records": sum(flow["records"] for flow in flows), **totals},
+            "findings": [self._finding(key, account) for key, account in self._shown_findings()],
+            "not_judged": [
+                {"source": flow.source, "target": flow.target, "topic": flow.topic, "why": reason}
+                for flow, reason in self._scope.excused.values()
+            ],
+            "notes": [
+                {
+                    "at": iso(note.at_ms),
+                    "region": note.region,
+                    "topic": note.topic,
+                    "partition": note.partition,
+                    "says": note.says,
+                    "offsets": note.offsets,
+                }
+                for note in self._notes
+            ],
+            "problems": sorted(self._problems.values()),
+            "canaries": [
+                canary.standing(
+                    flow,
+                    numbers[flow.target, flow.target_topic],
+                    self._books.records.get((flow.source, flow.topic), 0),
+                )
+                for flow in self._scope.flows
+                if self._canary and flow.topic == canary.TOPIC
+            ],
+        }
+
+    # What a round is made of.
+
+    def _look(self) -> None:
+        """Looks for topics and partitions that are new, or were made again."""
+        inventories = self._everywhere({name: (reader.cluster.inventory,) for name, reader in self._readers.items()})
+        self._there |= inventories
+        # Of a region that does not answer, what is known of it holds.
+        known_topics = {name: self._there.get(name, self._scope.topics.get(name, {})) for name in self._readers}
+        self._scope = scope_of(self._lab, self._scope.clusters, known_topics)
+        self._look_at_settings()
+        self._scope = scope_of(self._lab, self._scope.clusters, known_topics, self._unfit)
+        now = bucket_of(self._now_ms())
+        self._serve(now)
+        fresh: dict[str, list[TopicPartition]] = {}
+        for name, topics in self._scope.topics.items():
+            known = self._topics[name]
+            for topic, (topic_id, partitions) in topics.items():
+                if topic in known and known[topic].id != topic_id:
+                    self._made_again(name, topic, now)
+                    known[topic] = Topic(topic_id, dict.fromkeys(range(partitions), 0))
+                there = known.setdefault(topic, Topic(topic_id))
+                fresh.setdefault(name, []).extend(
+                    TopicPartition(topic, number) for number in range(partitions) if number not in there.following
+                )
+            for topic in known.keys() - topics.keys():
+                del known[topic]
+        self._begin({name: places for name, places in fresh.items() if places}, now)
+        self._guard()
+
+    def _serve(self, now: int) -> None:
+        """Has the flows judged that there are; from now on where what was read before was not counted for them."""
+        followed = {(name, topic) for name, topics in self._topics.items() for topic, known in topics.items()}
+        for region, topic in sorted(self._books.serve(self._scope.flows, followed)):
+            sides = [(region, topic), *((flow.source, flow.topic) for flow in self._books.sources((region, topic)))]
+            known = [self._topics[name][there] for name, there in sides if there in self._topics[name]]
+            for number in {number for side in known for number in side.following}:
+                self._books.restart(RegionPartition(region, topic, number), now + 1)
+            says = "what is mirrored into the topic has changed; judged anew from now on"
+            self._note(Note(self._now_ms(), region, topic, None, says))
+
+    def _look_at_settings(self) -> None:
+        """Finds the topics that cannot be judged."""
+        topics: dict[str, set[str]] = {}
+        copies: dict[str, set[str]] = {}
+        for flow in self._scope.flows:
+            topics.setdefault(flow.source, set()).add(flow.topic)
+            for known in (topics, copies):
+                known.setdefault(flow.target, set()).add(flow.target_topic)
+        stale = time.monotonic() >= self._settings_due
+        wanted = {
+            name: sorted(topic for topic in of_region if topic in self._scope.topics.get(name, {}))
+            for name, of_region in topics.items()
+        }
+        found = self._everywhere(
+            {
+                name: (self._readers[name].unfit, of_region, copies.get(name, set()))
+                for name, of_region in wanted.items()
+                if stale or any((name, topic) not in self._unfit for topic in of_region)
+            }
+        )
+        for name, reasons in found.items():
+            self._unfit |= {(name, topic): reason for topic, reason in reasons.items()}
+        if stale:
+            self._settings_due = time.monotonic() + _SETTINGS_S
+
+    def _guard(self) -> None:
+        """Looks whether anything was deleted at a target that its retention keeps."""
+        targets = {(flow.target, flow.target_topic) for flow in self._scope.flows}
+        deleted = self._everywhere(
+            {
+                name: (
+                    reader.guard.look,
+                    reader.cluster,
+                    [place for place in self._following(name) if (name, place.topic) in targets],
+                    self._sizes.get(name, {}),
+                )
+                for name, reader in self._readers.items()
+            }
+        )
+        for name, of_region in deleted.items():
+            for place, offsets in of_region.items():
+                says = "deleted at the target, which its retention does not explain"
+                self._note(Note(self._now_ms(), name, place.topic, place.partition, says, offsets))
+
+    def _copied_by(self, mirror: Mirror) -> list[TopicPartition]:
+        there = self._scope.topics.get(mirror.source, {})
+        flows = (*self._scope.flows, *(flow for flow, _ in self._scope.excused.values()))
+        return [
+            TopicPartition(flow.topic, number)
+            for flow in flows
+            if flow.mirror.id == mirror.id and flow.topic in there
+            for number in range(there[flow.topic][1])
+        ]
+
+    def _begin(self, fresh: Mapping[str, list[TopicPartition]], now: int) -> None:
+        """Decides from which offset on new partitions are read, and from which bucket on they are judged."""
+        starts = self._everywhere(
+            {name: (self._readers[name].cluster.start_offsets, places) for name, places in fresh.items()}
+        )
+        first = bucket_of(self._since_ms)
+        firsts: dict[str, dict[int, list[TopicPartition]]] = {}
+        for name, of_region in starts.items():
+            for place, start in of_region.items():
+                there = self._books.targets(RegionPartition(name, *place))
+                for target in there:
+                    # What has come since the watch began, and still has its beginning, is judged from there on.
+                    if start == 0 or self._books.round == 0:
+                        self._books.begin(target, first)
+                    else:
+                        self._books.restart(target, now + 1)
+                since = min((self._books.since[target] for target in there), default=first)
+                firsts.setdefault(name, {}).setdefault(since, []).append(place)
+        for name, by_bucket in firsts.items():
+            for bucket, places in by_bucket.items():
+                cluster = self._readers[name].cluster
+                found = self._everywhere({name: (cluster.offsets_from, places, bucket * BUCKET_MS)})
+                for place, offset in found.get(name, {}).items():
+                    self._topics[name][place.topic].following[place.partition] = offset
+
+    def _made_again(self, region: str, topic: str, now: int) -> None:
+        known = self._topics[region][topic]
+        for number in known.following:
+            for place in self._books.targets(RegionPartition(region, topic, number)):
+                self._books.restart(place, now + 1)
+        says = "the topic was deleted and made again; judged anew from now on"
+        self._note(Note(self._now_ms(), region, topic, None, says))
+
+    def _following(self, region: str) -> dict[TopicPartition, int]:
+        return {
+            TopicPartition(topic, number): offset
+            for topic, known in self._topics[region].items()
+            for number, offset in known.following.items()
+        }
+
+    def _ends(self, places: Iterable[RegionPartition]) -> dict[RegionPartition, int]:
+        """High watermarks; 0 where there is no such partition."""
+        wanted = set(places)
+        # What was not there at the last look may be by now, and have been copied.
+        doubtful = {place.region for place in wanted if self._is_missing(place)} & self._readers.keys()
+        looked = self._everywhere({name: (self._readers[name].cluster.inventory,) for name in doubtful})
+        self._there |= looked
+        missing = {place: 0 for place in wanted if place.region in looked and self._is_missing(place)}
+        by_region: dict[str, set[TopicPartition]] = {}
+        for place in wanted:
+            if not self._is_missing(place):
+                by_region.setdefault(place.region, set()).add(TopicPartition(place.topic, place.partition))
+        found = self._everywhere(
+            {
+                name: (self._readers[name].cluster.written_offsets, of_region)
+                for name, of_region in by_region.items()
+                if name in self._readers
+            }
+        )
+        return missing | {
+            RegionPartition(name, place.topic, place.partition): end
+            for name, ends in found.items()
+            for place, end in ends.items()
+        }
+
+    def _is_missing(self, place: RegionPartition) -> bool:
+        """Whether there was no such partition at the last look at its region."""
+        there = self._there.get(place.region)
+        return there is not None and place.partition >= there.get(place.topic, ("", 0))[1]
+
+    def _take(self, region: str, reading: Reading) -> None:
+        now = bucket_of(self._at_ms)
+        for row in reading.rows:
+            content = tuple(row[name] for name in CONTENT)
+            place = RegionPartition(region, row.topic, row.partition)
+            self._books.take(place, row.bucket, Tally(row.records, content, row.first, row.last), self._at_ms)
+            sizes = self._sizes.setdefault(region, {})
+            sizes[row.topic] = row.bytes / row.records
+        first = bucket_of(self._since_ms)
+        self._activity.take(region, (row for row in reading.rows if row.bucket >= first), self._at_ms)
+        for place, offset in reading.until.items():
+            self._topics[region][place.topic].following[place.partition] = offset
+        for place, offsets in reading.lost.items():
+            for target in self._books.targets(RegionPartition(region, *place)):
+                self._books.restart(target, now + 1)
+            says = "deleted before it could be read: not judged"
+            self._note(Note(self._at_ms, region, place.topic, place.partition, says, offsets))
+        for place in reading.back:
+            # Its topic's new id is seen with the next look; an unclean election leaves the id as it is.
+            for target in self._books.targets(RegionPartition(region, *place)):
+                self._books.restart(target, now + 1)
+            self._topics[region][place.topic].following[place.partition] = reading.starts[place]
+            says = "the partition ends before what was read of it: it was made again, or has lost its end"
+            self._note(Note(self._at_ms, region, place.topic, place.partition, says))
+
+    def _name(self, judged: Iterable[Judged]) -> list[Judged]:
+        """Has the records of what does not balance named, beside the rounds: reading them again takes longer than one.
+
+        Returns:
+            What has been named since the last round.
+        """
+        self._unnamed |= {entry.key[:2] for entry in judged if entry.verdict != EQUAL}
+        named: list[Judged] = []
+        if self._naming and self._naming[1].done():
+            found, naming = self._naming
+            self._naming = None
+            named = self._named(found, naming)
+        if self._unnamed and not self._naming:
+            # All that stand of these topics: a record that is missing in one partition may have turned up in another.
+            found = {
+                key: deepcopy(account) for key, account in findings(self._books.accounts) if key[:2] in self._unnamed
+            }
+            self._unnamed = set()
+            if found:
+                until = {name: self._following(name) for name in self._readers}
+                self._naming = found, self._namer.submit(self._name_all, found, until)
+        return named
+
+    def _named(self, found: Mapping[Bucket, OpenBucket], naming: Future[None]) -> list[Judged]:
+        try:
+            naming.result()
+        except NoAnswerError as error:
+            self._report(f"which records differ could not be read: {error}; their number stands")
+            return []
+        except ERRORS as error:
+            if not is_alive(self._spark):
+                raise SparkEndedError(ended(error)) from error
+            self._report(f"which records differ could not be read: {cause(error)}; their number stands")
+            return []
+        named = []
+        for key, copy in found.items():
+            account = self._books.accounts.get(key)
+            # One that has changed in the meantime is judged, and named, anew.
+            if account and account.verdict and account.touched == copy.touched:
+                changed = account.kinds != copy.kinds
+                account.kinds, account.examples, account.by_time = copy.kinds, copy.examples, copy.by_time
+                if changed:
+                    named.append(Judged(key, account.verdict, account))
+        return named
+
+    def _name_all(self, found: Mapping[Bucket, OpenBucket], until: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+        with ExitStack() as stack:
+            # Clients of its own: kafka-python's are for one thread each.
+            clusters = {
+                name: stack.enter_context(closing(Cluster.of(self._lab.region(name)))) for name in self._readers
+            }
+            reader = RegionClusters(self._namers_spark, clusters, until)
+            name_records(self._namers_spark, reader, self._books, found, _EXAMPLES)
+
+    def _everywhere(self, questions: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+        """Asks the regions side by side; one that does not answer is a problem of this round, and left out.
+
+        Raises:
+            SparkEndedError: there is no Spark any more.
+        """
+        asked = {}
+        for name, (question, *arguments) in questions.items():
+            if self._readers[name].busy:
+                self._problems.setdefault(name, f"{name} has not answered yet")
+            elif name not in self._problems:
+                asked[name] = self._readers[name].ask(question, *arguments)
+        wait(asked.values(), timeout=_PATIENCE_S if self._rounds else _FIRST_S)
+        answers = {}
+        for name, future in asked.items():
+            try:
+                if future.done():
+                    answers[name] = future.result()
+                else:
+                    self._problems[name] = f"{name} has not answered yet"
+            except NoAnswerError as error:
+                self._problems[name] = str(error)
+            except ERRORS as error:
+                if not is_alive(self._spark):
+                    raise SparkEndedError(ended(error)) from error
+                self._problems[name] = f"{name}: the records could not be read: {cause(error)}"
+            except KeyError as error:
+                # Kafka leaves out what is not there any more; the next look finds out.
+                self._problems[name] = f"{name}: {error.args[0]} is not there any more"
+        return answers
+
+    # What is kept, and what is told.
+
+    def _resume(self) -> None:
+        stored, reason = self._folder.open(self._scope.clusters)
+        if reason:
+            self._report(f"starting anew: {reason}; what was kept of it is deleted")
+        if stored is None:
+            return
+        self._since_ms = stored["since"]
+        for name, topics in stored["topics"].items():
+            self._topics[name] = {
+                topic: Topic(id_, {int(number): offset for number, offset in following.items()})
+                for topic, (id_, following) in topics.items()
+            }
+        self._books.serve(self._scope.flows)
+        self._books.load(stored["books"])
+        self._unnamed = {key[:2] for key, _ in findings(self._books.accounts)}
+        self._activity.load(stored["activity"])
+        self._audit.load(stored["audit"])
+        self._notes = [Note(**note) for note in stored["notes"]]
+        if self._published:
+            self._published.load(stored["unpublished"])
+
+    def _store(self) -> None:
+        self._folder.store(
+            {
+                "clusters": dict(self._scope.clusters),
+                "since": self._since_ms,
+                "topics": {
+                    name: {topic: [known.id, known.following] for topic, known in topics.items()}
+                    for name, topics in self._topics.items()
+                },
+                "books": self._books.dump(),
+                "activity": self._activity.dump(),
+                "audit": self._audit.dump(),
+                "notes": [vars(note) for note in self._notes],
+                "unpublished": self._published.dump() if self._published else [],
+            }
+        )
+
+    def _write_tables(self, *, everything: bool = False) -> None:
+        try:
+            self._activity.write(everything=everything)
+            self._audit.write(self._now_ms(), everything=everything)
+        except ERRORS as error:
+            if not is_alive(self._spark):
+                raise SparkEndedError(ended(error)) from error
+            self._report(f"the tables could not be written: {cause(error)}")
+
+    def _note(self, note: Note) -> None:
+        self._notes = [*self._notes, note][-_NOTES:]
+
+    def _numbers(
+        self,
+        topic: tuple[str, str],
+        open_of: Mapping[tuple[str, str], list[tuple[Bucket, OpenBucket]]],
+        positions: Mapping[str, Mapping[TopicPartition, int]],
+    ) -> dict[str, int]:
+        found = dict.fromkeys(_NUMBERS, 0)
+        found["equal_buckets"] = self._books.equal.get(topic, 0)
+        for key, account in open_of.get(topic, ()):
+            found["open_buckets"] += 1
+            if account.verdict:
+                for kind, count in account.kinds.items():
+                    found[kind] += count
+            elif not account.balanced:
+                old = self._at_ms - account.opened_ms > self._options.late_after_s * 1000
+                late = old and self._books.behind(key, account, positions)
+                found["late" if late else "in_flight"] += max(account.records - account.copies, 0)
+        return found
+
+    def _exposed(self) -> dict[str, dict[str, Any]]:
+        """How each flow stands, by its id."""
+        return {
+            f"{mirror}/{topic}": asdict(danger)
+            for mirror, exposures in self._positions.exposures().items()
+            for topic, danger in by_topic(exposures, self._options.warn_s).items()
+        }
+
+    def _note_what_is_gone(self) -> None:
+        """Keeps in mind what sources have deleted before it was copied: a mirror that goes on tells no more of it."""
+        for mirror, exposures in self._positions.exposures().items():
+            for one in exposures:
+                key = f"{mirror}/{one.topic}/{one.partition}"
+                if one.gone > self._gone.get(key, 0):
+                    says = f"deleted before {mirror} had copied it: at most so many records are lost"
+                    (source,) = (known.source for known in self._lab.mirrors if known.id == mirror)
+                    told = Note(self._at_ms, source, one.topic, one.partition, says, one.gone)
+                    # One line for one loss, though it may grow while nothing is copied.
+                    same = (told.region, told.topic, told.partition, told.says)
+                    if self._gone.get(key):
+                        self._notes = [
+                            note for note in self._notes if (note.region, note.topic, note.partition, note.says) != same
+                        ]
+                    self._note(told)
+                self._gone[key] = one.gone
+
+    def _shown_findings(self) -> list[tuple[Bucket, OpenBucket]]:
+        return list(findings(self._books.accounts))[:_SHOWN_FINDINGS]
+
+    def _finding(self, key: Bucket, account: OpenBucket) -> dict[str, Any]:
+        return {
+            "sources": sorted({flow.source for flow in self._books.sources(key[:2])}),
+            "target": key.region,
+            "topic": key.topic,
+            "partition": key.partition,
+            "bucket": iso(key.bucket * BUCKET_MS),
+            "verdict": account.verdict,
+            "records": account.records,
+            "copies": account.copies,
+            **{kind: account.kinds.get(kind, 0) for kind in KINDS},
+            "examples": account.examples,
+        }
+
+    def _now_ms(self) -> int:
+        return round(time.time() * 1000)
+
+
+_NUMBERS = ("in_flight", "late", *KINDS, "equal_buckets", "open_buckets")
+
+
+def publisher(lab: Lab, region: str) -> Connection:
+    """The way by which verdicts get into a region's topic.
+
+    Raises:
+        WrongUseError: there is no such region, or nobody here may write there.
+    """
+    return lab.region(region).connection(ADMINISTRATOR)
+
+
+def survey(lab: Lab) -> Scope:
+    """Finds out what there is to watch.
+
+    Raises:
+        LabError: a region does not answer, or there is nothing to watch.
+    """
+    clusters, inventories = {}, {}
+    for name, region in lab.clusters.items():
+        cluster = Cluster.of(region)
+        try:
+            clusters[name], inventories[name] = cluster.id(), cluster.inventory()
+        except NoAnswerError as error:
+            raise LabError(str(error)) from error
+        finally:
+            cluster.close()
+    scope = scope_of(lab, clusters, inventories)
+    if not any(scope.topics.values()):
+        raise LabError("there is nothing to watch: no region has a topic that is mirrored or has events")
+    return scope
+
+
+def scope_of(
+    lab: Lab,
+    clusters: Mapping[str, str],
+    inventories: Mapping[str, Mapping[str, tuple[str, int]]],
+    unfit: Mapping[tuple[str, str], str] | None = None,
+) -> Scope:
+    """What there is to watch.
+
+    Args:
+        lab: what is set up.
+        clusters: the id of each region's cluster.
+        inventories: id and number of partitions of each region's topics.
+        unfit: why topics of a region cannot be judged.
+    """
+    copies = {mirror for claim in lab.claims if claim.kind == "copy" for mirror in claim.mirrors}
+    flows: list[Flow] = []
+    excused: dict[str, tuple[Flow, str]] = {}
+    for mirror in lab.mirrors:
+        if not {mirror.source, mirror.target} <= inventories.keys():
+            continue
+        for topic in selected_topics(mirror, inventories[mirror.source]):
+            flow = Flow(mirror, topic, target_topic(mirror, topic))
+            ends = ((flow.source, flow.topic), (flow.target, flow.target_topic))
+            reason = next((found for end in ends if (found := (unfit or {}).get(end))), "")
+            if mirror.id not in copies:
+                reason = "nobody claims that the mirror is the only one to write there"
+            elif mirror.transforms:
+                reason = "the mirror changes records on their way"
+            if reason:
+                excused[flow.id] = flow, reason
+            else:
+                flows.append(flow)
+    # Nothing tells whose records a topic has that several flows go into.
+    mixed = {(flow.target, flow.target_topic): flow.source for flow, _ in excused.values()}
+    for flow in flows:
+        if other := mixed.get((flow.target, flow.target_topic)):
+            excused[flow.id] = flow, f"records come there from {other} too, which cannot be judged"
+    flows = [flow for flow in flows if flow.id not in excused]
+    sides = {(flow.source, flow.topic) for flow in flows} | {(flow.target, flow.target_topic) for flow in flows}
+    topics, events = {}, {}
+    for name, there in inventories.items():
+        kinds = {topic: match[1] for topic in there if (match := re.match(aggregates.TOPIC, topic))}
+        events[name] = {topic: kinds[topic] for topic in counted(lab.mirrors, name, kinds)}
+        topics[name] = {topic: told for topic, told in there.items() if (name, topic) in sides or topic in kinds}
+    return Scope(clusters, tuple(flows), excused, topics, events)

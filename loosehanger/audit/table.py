@@ -1,0 +1,86 @@
+"""What the audit has found, as data: a row for each verdict on a bucket of a target's partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from loosehanger.audit.balance import KINDS, Books, Judged
+from loosehanger.audit.minutes import Layout, MinuteTable, minute_of
+from loosehanger.proof.read.records import BUCKET_MS
+
+LAYOUT = Layout(
+    {
+        "minute": "timestamp",
+        "judged": "timestamp",
+        "sources": "string",
+        "target": "string",
+        "topic": "string",
+        "partition": "int",
+        "bucket": "timestamp",
+        "verdict": "string",
+        "records": "long",
+        "copies": "long",
+        **dict.fromkeys(KINDS, "long"),
+    }
+)
+
+
+class AuditTable:
+    """The verdicts, by the minute in which they were found.
+
+    Args:
+        spark: the session.
+        folder: where the table is.
+        kept_s: how long a minute stays on disk, in seconds.
+    """
+
+    def __init__(self, spark: SparkSession, folder: Path, kept_s: float) -> None:
+        self._table = MinuteTable(spark, folder, LAYOUT)
+        self._kept_ms = round(kept_s * 1000)
+        self._minutes: dict[int, list[dict[str, Any]]] = {}
+
+    def take(self, judged: Iterable[Judged], books: Books, now_ms: int) -> list[dict[str, Any]]:
+        """Takes in what was judged in a round; returns it as rows."""
+        rows = [_row(entry, books, now_ms) for entry in judged]
+        if rows:
+            self._minutes.setdefault(minute_of(now_ms), []).extend(rows)
+        return rows
+
+    def write(self, now_ms: int, *, everything: bool = False) -> None:
+        """Writes the minutes that are over, and lets go of them; with ``everything``, the current one as well."""
+        over = {minute for minute in self._minutes if minute < minute_of(now_ms)}
+        self._table.write({minute: rows for minute, rows in self._minutes.items() if everything or minute in over})
+        for minute in over:
+            del self._minutes[minute]
+        if over:
+            self._table.delete(now_ms - self._kept_ms)
+
+    def dump(self) -> list[list[Any]]:
+        """What is not written yet, as JSON knows it."""
+        return [[minute, rows] for minute, rows in self._minutes.items()]
+
+    def load(self, stored: Iterable[Any]) -> None:
+        """Takes over what ``dump`` gave."""
+        self._minutes = dict(stored)
+
+
+def _row(entry: Judged, books: Books, now_ms: int) -> dict[str, Any]:
+    key, account = entry.key, entry.account
+    kinds: Mapping[str, int] = account.kinds
+    return {
+        "minute": minute_of(now_ms),
+        "judged": now_ms,
+        "sources": ",".join(sorted({flow.source for flow in books.sources(key[:2])})),
+        "target": key.region,
+        "topic": key.topic,
+        "partition": key.partition,
+        "bucket": key.bucket * BUCKET_MS,
+        "verdict": entry.verdict,
+        "records": account.records,
+        "copies": account.copies,
+        **{kind: kinds.get(kind, 0) for kind in KINDS},
+    }

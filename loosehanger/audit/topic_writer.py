@@ -1,0 +1,42 @@
+"""A topic that the watch makes and writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+
+from loosehanger.errors import LabError
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.patches import explain
+
+BLOCK_MS = 2000
+"""So long a record waits for a cluster that does not answer."""
+
+
+def open_topic(connection: Connection, topic: str, settings: Mapping[str, str]) -> KafkaProducer:
+    """Makes a topic of one partition, if it is not there.
+
+    Args:
+        connection: the way into the cluster, for a user who may create the topic and write to it.
+        topic: its name.
+        settings: its configuration.
+
+    Returns:
+        What writes to it.
+
+    Raises:
+        LabError: the cluster does not answer, or refuses.
+    """
+    try:
+        client = KafkaAdminClient(**connection.kafka_python())
+        try:
+            client.create_topics({topic: {"num_partitions": 1, "replication_factor": -1, "configs": dict(settings)}})
+        except TopicAlreadyExistsError:
+            pass
+        finally:
+            client.close()
+        return KafkaProducer(**connection.kafka_python(), acks="all", max_block_ms=BLOCK_MS)
+    except (KafkaError, OSError) as error:
+        raise LabError(f"{topic}: the cluster {explain(error, connection.username)}") from error

@@ -1,0 +1,230 @@
+"""How far every mirror is behind, what its source may delete before it is copied, and whether it delivers anything:
+for ``./lab status``."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from loosehanger.acls import missing
+from loosehanger.errors import LabError
+from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.offsets import Looker, mirror_positions
+from loosehanger.kafka.retention_risk import Danger, LossWatch, by_topic
+from loosehanger.kafka.stalled import FLUSH_S, SILENT_S, Stands, bound_s, cause, cut_off, drops, found_s, runs
+from loosehanger.kafka.transactions import WARN_S as OPEN_S
+from loosehanger.lab.manifests.resources import as_text
+from loosehanger.lab.mirrors.access import at_source, at_target, judged_topics, of_workers, told
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import selected_topics
+from loosehanger.lab.record import ADMINISTRATOR, PROVER, Lab
+from loosehanger.lab.scenario import MIRROR
+from loosehanger.paths import lab_home
+
+_AGAIN_S = 20.0
+"""How long to look again at what cannot be measured."""
+_PAUSE_S = 1.0
+_ANSWER_S = 5.0
+_NAMED = 3
+"""So many partitions a message names."""
+_LONGEST_S = SILENT_S + FLUSH_S
+"""A mirror that writes its position less often than this shows is not judged: status must not take longer."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One source of one mirror."""
+
+    mirror: Mirror
+    topics: dict[str, Danger] = field(default_factory=dict)
+    problem: str = ""
+    """Why nothing is known of it, or of some of its partitions."""
+    stalled: str = ""
+    """What is wrong where it runs and delivers nothing; empty where it delivers, or need not."""
+
+    @property
+    def told(self) -> Iterator[str]:
+        """What somebody has to know."""
+        for danger in self.topics.values():
+            yield from danger.told()
+        if self.stalled:
+            yield self.stalled
+        if self.problem:
+            yield f"lag not measured: {self.problem}"
+
+    @property
+    def state(self) -> str:
+        """How a mirror is shown that is not healthy; empty for one that is."""
+        blocked = any(danger.held_by for danger in self.topics.values())
+        return (
+            "Stalled" if self.stalled
+            else "Losing" if self.losing
+            else "Blocked" if blocked
+            else "Unknown" if self.problem
+            else ""
+        )  # fmt: skip
+
+    @property
+    def losing(self) -> bool:
+        """Whether it may lose records, or does: what it lost before it caught up is the past, and told all the same."""
+        return any(danger.endangered or (danger.gone and danger.behind) for danger in self.topics.values())
+
+
+def standings(lab: Lab, resting: Collection[tuple[str, str]] = ()) -> list[Standing]:
+    """How every mirror stands that has workers, and whose both ends live.
+
+    Args:
+        lab: what is set up.
+        resting: region and name of the mirrors that are paused or stopped as they should be: their workers may be gone,
+            and that they cannot be asked is no problem.
+    """
+    alive = [
+        mirror for mirror in lab.mirrors if mirror.connect and {mirror.source, mirror.target} <= lab.clusters.keys()
+    ]
+    with ThreadPoolExecutor(max_workers=max(len(alive), 1)) as threads:
+        return list(
+            threads.map(lambda one: _standing(lab, one, rests=(one.region, one.name) in resting), alive),
+        )
+
+
+def _standing(lab: Lab, mirror: Mirror, *, rests: bool) -> Standing:
+    look = _Looks(lab, mirror, rests=rests)
+    try:
+        while look.wants_more():
+            time.sleep(_PAUSE_S if look.number > 1 else 0)  # the second look tells how quick the mirror is
+        return look.standing
+    finally:
+        look.close()
+
+
+def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
+    """What the users of a mirror that does not work may not do, and should; nothing where that cannot be asked."""
+    spec = next(
+        document.content["spec"]
+        for document in lab.topology.of_kind(MIRROR, mirror.region)
+        if document.name == mirror.name
+    )
+    entry = next(found for found in spec["mirrors"] if found["source"]["alias"] == mirror.source_alias)
+    config = {name: as_text(value) for name, value in (entry["sourceConnector"].get("config") or {}).items()}
+    copied: set[str] = set()
+    with contextlib.suppress(LabError, OSError):  # Its workers may be down for want of a right.
+        rest = Rest.of(mirror.connect, rebalance_s=0, timeout_s=_ANSWER_S)
+        copied = {place.topic for place in mirror_positions(rest, mirror.connector, mirror.source_alias)}
+    try:
+        with Looker(mirror.source, lab.region(mirror.source).connection(ADMINISTRATOR)) as looker:
+            topics = judged_topics(selected_topics(mirror, looker.topics()), copied)
+            rules = {"source": looker.rules()}
+        with Looker(mirror.target, lab.region(mirror.target).connection(ADMINISTRATOR)) as looker:
+            rules["target"] = looker.rules()
+    except (LabError, OSError):
+        return []
+    connectors = [mirror.connector, *filter(None, [mirror.checkpoint_connector])]
+    needed = {
+        "source": at_source(mirror, topics, config),
+        "target": [*of_workers(spec["target"], connectors), *at_target(mirror, topics, config)],
+    }
+    ends = {"source": (mirror.source, entry["source"]), "target": (mirror.target, spec["target"])}
+    users = {end: (spec_.get("authentication") or {}).get("username", "") for end, (_, spec_) in ends.items()}
+    found = [told(ends[end][0], user, missing(rules[end], user, needed[end])) for end, user in users.items() if user]
+    return list(filter(None, found))
+
+
+class _Looks:
+    """Looks at a mirror until enough is known of it."""
+
+    def __init__(self, lab: Lab, mirror: Mirror, *, rests: bool) -> None:
+        self.standing = Standing(mirror)
+        self._rests = rests
+        self.number = 0
+        self._mirror = mirror
+        self._connection = lab.region(mirror.source).connection(PROVER)
+        self._source = LossWatch(self._connection)
+        self._stands = Stands()
+        self._rest = Rest.of(mirror.connect, rebalance_s=0)
+        self._home = lab_home()
+        self._bound = bound_s(self._home, mirror.region, mirror.name)
+        self._begin = self._measured = time.monotonic()
+
+    def wants_more(self) -> bool:
+        """Looks once; whether another look is needed."""
+        self.number += 1
+        try:
+            return self._look()
+        except (LabError, OSError) as error:
+            reason = str(error)
+        except KeyError as error:
+            # Kafka leaves out what was deleted in the meantime.
+            reason = f"{error.args[0]} is not there any more"
+        if self._rests:
+            return False
+        self.standing = replace(self.standing, problem=reason)
+        return self._may_try_again
+
+    def close(self) -> None:
+        """Ends its connections."""
+        self._source.close()
+
+    def _look(self) -> bool:
+        from kafka import TopicPartition  # what it needs takes a while to load
+
+        mirror = self._mirror
+        connector = self._rest.connectors().get(mirror.connector)
+        running = connector is not None and runs(connector["status"])
+        try:
+            with Looker(mirror.source, self._connection) as looker:
+                there = looker.topics()
+            topics = selected_topics(mirror, there)
+            wanted = [TopicPartition(topic, number) for topic in topics for number in range(there[topic])]
+            # The ends before the positions: what is written between the two is not behind.
+            ends, at = self._source.ends(wanted), time.time()
+            positions = mirror_positions(self._rest, mirror.connector, mirror.source_alias)
+            found = self._source.look({place: positions.get(place) for place in wanted}, now=at, ends=ends)
+        except (LabError, OSError, KeyError):
+            if running:
+                raise
+            return False
+        now = time.monotonic()
+        self._stands.read(mirror.id, found, now)
+        unread = [f"{one.topic}-{one.partition}" for one in found if running and one.unread and one.oldest is None]
+        more = f" and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
+        problem = f"{', '.join(unread[:_NAMED])}{more} could not be read in time" if unread else ""
+        self.standing = Standing(mirror, by_topic(found), problem)
+        if unread:
+            return self._may_try_again
+        self._measured = now
+        config = connector["info"]["config"] if connector else {}
+        if running and self._judged(config):
+            longer = found_s(config)
+            if stall := self._stands.stalled(mirror.id, self._bound, longer):
+                told = stall.told(cause(self._home, mirror.region, mirror.name))
+                self.standing = replace(self.standing, stalled=told)
+                return False
+            # One look cannot tell for how long nothing was delivered.
+            new = self._bound + longer <= _LONGEST_S
+            bound = self._bound + (longer if new else 0)
+            if self._stands.suspects(mirror.id, bound, new=new) and self._passed < bound + _AGAIN_S:
+                return True
+        if any(one.held and one.held.age_s is None and not one.overdue for one in found) and self._passed < OPEN_S + 5:
+            # Only further looks show for how long it is open.
+            return self.number <= 2 or any(one.held_s for one in found)
+        return self.number == 1 and any(one.behind for one in found)
+
+    def _judged(self, config: Mapping[str, str]) -> bool:
+        mirror = self._mirror
+        return (
+            self._bound <= _LONGEST_S
+            and not drops(config)
+            and not cut_off(self._home, mirror.region, mirror.source, mirror.target)
+        )
+
+    @property
+    def _may_try_again(self) -> bool:
+        """Whether what cannot be measured may be looked at once more."""
+        return time.monotonic() - self._measured < _AGAIN_S and self._passed < _LONGEST_S + _AGAIN_S
+
+    @property
+    def _passed(self) -> float:
+        return time.monotonic() - self._begin

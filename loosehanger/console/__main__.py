@@ -1,0 +1,64 @@
+"""``python -m console``: the web console of a region, or with CONSOLE_CONTROL_ROOM=true the control room."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import sys
+
+from loosehanger.console.settings import Settings
+from loosehanger.errors import LabError, run_command
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """Listens, before anything that takes time: whoever comes early waits a moment, and is not turned away.
+
+    Raises:
+        LabError: the port cannot be had.
+    """
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise LabError(f"CONSOLE_ADDRESS: {address} cannot be resolved ({error.strerror})") from error
+    listener = socket.socket(family, kind, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(where)
+    except OSError as error:
+        listener.close()
+        reason = (
+            "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be had ({error.strerror})"
+        )
+        raise LabError(
+            f"port {port} on {address} {reason}; end it, or choose another: CONSOLE_PORT, "
+            "in the lab LAB_PORT_BASE=29000"
+        ) from error
+    listener.listen(256)
+    listener.set_inheritable(True)
+    return listener
+
+
+def main() -> int:
+    """Serves until it is told to end.
+
+    Raises:
+        LabError: a setting cannot be used, or the port cannot be had.
+    """
+    settings = Settings.from_environment(os.environ)
+    listener = listen(settings.address, settings.port)
+
+    from loosehanger.console.app import create_app
+    from loosehanger.console.server import Server
+
+    server = Server(create_app(settings), settings)
+    scheme = "https" if settings.secure else "http"
+    print(f"{settings.name}: {scheme}://{settings.address}:{settings.port}", flush=True)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    server.run(sockets=[listener])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,111 @@
+"""Puts a console together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from loosehanger.console import api, events, pages
+from loosehanger.console.cluster import UnreachableError
+from loosehanger.console.context import Context
+from loosehanger.console.guard import Guard
+from loosehanger.console.history import LastHour, Sampler
+from loosehanger.console.jobs import BusyError, Jobs
+from loosehanger.console.links import LinkView
+from loosehanger.console.service import Service, UnknownError
+from loosehanger.console.settings import Settings
+from loosehanger.console.sign_in import Sessions
+from loosehanger.console.views import Views
+from loosehanger.errors import LabError
+
+MOST_BODY = 64 * 1024
+TIDY_S = 20.0
+_STATUS = ((UnknownError, 404), (BusyError, 409), (UnreachableError, 503), (LabError, 400))
+
+
+def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
+    """A console.
+
+    Args:
+        settings: where it listens, who may sign in, what it may see.
+        service: what it knows; by default what its settings lead to.
+    """
+    service = service or Service(settings)
+    jobs = Jobs(settings.lab_home if settings.control_room else None)
+    links = LinkView(settings.lab_home if settings.control_room else None)
+    sessions = Sessions(settings.name, settings.username, settings.password, settings.session_minutes * 60)
+    history = LastHour()
+    views = Views(settings, service, jobs, links, history)
+    context = Context(settings, sessions, service, jobs, views, links, history)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(_tidy(context)), asyncio.create_task(Sampler(service, history).run())]
+        yield
+        for task in tasks:
+            task.cancel()
+        context.stopping.set()
+        await jobs.close()
+        await asyncio.to_thread(service.close)
+
+    app = FastAPI(
+        title=f"Loosehanger Lab: {settings.name}",
+        version="1",
+        description="What the pages show, as JSON. Sign in with POST /sign-in; bring X-CSRF-Token with changes.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        max_body_size=MOST_BODY,
+        redirect_slashes=False,
+    )
+    app.state.context = context
+    for module in (api, pages):
+        if settings.control_room:
+            app.include_router(module.control_room)
+        app.include_router(module.router)
+    app.include_router(events.router)
+    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
+    app.add_middleware(Guard, settings=settings, sessions=sessions)
+    _explain_errors(app, context)
+    return app
+
+
+async def _tidy(context: Context) -> None:
+    while True:
+        await asyncio.sleep(TIDY_S)  # between two looks
+        context.service.tidy()
+
+
+def _explain_errors(app: FastAPI, context: Context) -> None:
+    @app.exception_handler(LabError)
+    async def lab_error(request: Request, error: LabError) -> Response:
+        status = next(status for kind, status in _STATUS if isinstance(error, kind))
+        return pages.problem(context, request, status, str(error))
+
+    @app.exception_handler(HTTPException)
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        reason = str(error.detail)
+        if error.status_code == HTTPStatus.NOT_FOUND and reason == HTTPStatus.NOT_FOUND.phrase:
+            reason = "There is no such page in this console"
+        answer = pages.problem(context, request, error.status_code, reason)
+        for name, value in (error.headers or {}).items():
+            answer.headers[name] = value
+        return answer
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        if request.url.path.startswith("/api"):
+            details = [{key: found[key] for key in ("type", "loc", "msg")} for found in error.errors()]
+            return JSONResponse({"detail": details}, 422)
+        said = "; ".join(f"{found['loc'][-1]}: {found['msg']}" for found in error.errors())
+        return pages.problem(context, request, 422, f"That cannot be used: {said}")

@@ -1,0 +1,471 @@
+"""A region's Kafka cluster as its console asks it: topics, groups, brokers, and changes of configurations.
+
+kafka-python's clients are synchronous and each is for one thread, so that every cluster has a thread of its own. An
+answer is shared by everybody who asks within its freshness, and goes on being the answer for a while when a busy
+cluster takes longer for the next one. A client that nobody needs is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from loosehanger.console.models import Broker, Group, GroupPartition, Member, Partition, Setting, Topic
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.kafka.connection import Connection
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaError
+
+    from loosehanger.acls import AclRule
+
+FRESH_S, STALE_S = 1.5, 5.0
+"""When to ask again, and how long the last answer will do while the next one is under way."""
+IDLE_S = 60.0
+BOOTSTRAP_MS = 3000
+REQUEST_MS = 8000
+CONSUMERS = "consumer"
+T = TypeVar("T")
+
+_SOURCES = {
+    "DYNAMIC_TOPIC_CONFIG": "topic",
+    "DYNAMIC_BROKER_CONFIG": "broker",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "broker",
+    "STATIC_BROKER_CONFIG": "broker",
+}
+
+
+_PREPARING = threading.Lock()
+
+
+def prepare_clients() -> None:
+    """Loads kafka-python, and makes it fit for the lab. Every thread that uses it calls this before anything of it.
+
+    Its modules import each other: two threads that load it at the same time each see the half of it, and fail.
+    """
+    with _PREPARING:
+        _prepare_clients()
+
+
+@lru_cache(maxsize=1)
+def _prepare_clients() -> None:
+    from loosehanger.kafka.patches import prepare
+
+    # A broker that is away makes it talk, and that goes into the log in doses.
+    prepare(lambda line: print(line, flush=True))
+
+
+class UnreachableError(LabError):
+    """A cluster, or a mirror's workers, do not answer."""
+
+
+class ClusterView:
+    """One region's cluster.
+
+    Args:
+        region: its name, for messages.
+        connection: the console's way in.
+    """
+
+    def __init__(self, region: str, connection: Connection) -> None:
+        self.region = region
+        self._connection = connection
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"admin-{region}")
+        self._client: KafkaAdminClient | None = None
+        self._used = 0.0
+        self._answers: dict[str, tuple[float, asyncio.Future[Any]]] = {}
+        """The latest to each shared question, and when it was asked, or came."""
+        self._known: dict[str, tuple[float, Any]] = {}
+        """What was told last, and when."""
+        self._warming: Future[None] | None = None
+
+    async def topics(self) -> list[Topic]:
+        """Every topic that the console's user may see, internal ones left out, with the settings made on each.
+
+        Raises:
+            UnreachableError: no broker answers.
+        """
+        return await self._shared("topics", self._topics)
+
+    async def settings(self, topic: str) -> list[Setting]:
+        """Every setting of a topic; empty when there is no such topic.
+
+        Raises:
+            UnreachableError: no broker answers.
+        """
+
+        def read() -> list[Setting]:
+            settings, refused = self._settings([topic], "all")
+            if topic in refused:
+                raise refused[topic]
+            return settings.get(topic, [])
+
+        return await self._run(read)
+
+    async def groups(self) -> list[Group]:
+        """Every consumer group, Connect's own too.
+
+        Raises:
+            UnreachableError: no broker answers.
+        """
+        return await self._shared("groups", self._groups)
+
+    async def brokers(self) -> list[Broker]:
+        """Every node.
+
+        Raises:
+            UnreachableError: no broker answers.
+        """
+        return await self._shared("brokers", self._brokers)
+
+    async def rules(self) -> list[AclRule]:
+        """Every rule of the cluster's authorizer.
+
+        Raises:
+            UnreachableError: no broker answers, or Kafka refuses.
+        """
+        from loosehanger.acls import read_rules
+
+        return await self._shared("rules", lambda: read_rules(self._admin()))
+
+    async def change(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Changes settings of a topic; None gives a setting its default again.
+
+        Raises:
+            WrongUseError: there is no such topic, or Kafka refuses the change.
+            UnreachableError: no broker answers.
+        """
+        await self._run(lambda: self._change(topic, changes))
+        self._answers.clear()
+        self._known.clear()
+
+    def told(self, name: str) -> float:
+        """When the answer came that is given to a shared question, such as ``topics``, on the monotonic clock."""
+        return self._known[name][0] if name in self._known else time.monotonic()
+
+    def warm(self) -> None:
+        """Connects ahead of the first question; once, however many want it: they need not even have signed in."""
+        if self._client is None and (self._warming is None or self._warming.done()):
+            self._warming = self._thread.submit(self._admin_quietly)
+
+    def close_if_idle(self) -> None:
+        """Closes the client when nobody has asked for a while."""
+        if self._client is not None and time.monotonic() - self._used > IDLE_S:
+            self._thread.submit(self._forget)
+
+    def drop(self) -> None:
+        """Closes the client, whose connections a closed link has ended: a new one need not wait to try them again."""
+        if self._client is not None:
+            self._thread.submit(self._forget)
+
+    def close(self) -> None:
+        """Ends the thread and its client."""
+        self._thread.submit(self._forget)
+        self._thread.shutdown(wait=True, cancel_futures=False)
+
+    async def _shared(self, name: str, ask: Callable[[], T]) -> T:
+        """What was told to whoever asked the same a moment ago, or a new answer."""
+        now = time.monotonic()
+        at, answer = self._answers.get(name, (0.0, None))
+        if answer is None or (answer.done() and now - at > FRESH_S):
+            answer = asyncio.ensure_future(self._run(ask))
+            self._answers[name] = (now, answer)
+            answer.add_done_callback(lambda done: self._take(name, done))
+        if name in self._known and now - self._known[name][0] < STALE_S:
+            known: T = self._known[name][1]
+            return known
+        # One who stops waiting must not stop the others' answer.
+        return await asyncio.shield(answer)
+
+    def _take(self, name: str, answer: asyncio.Future[Any]) -> None:
+        # A failure is told to those who wait for it; with nobody waiting, it is no news.
+        failed = answer.cancelled() or answer.exception() is not None
+        if self._answers.get(name, (0.0, None))[1] is not answer:
+            return
+        now = time.monotonic()
+        self._answers[name] = (now, answer)
+        if failed:
+            self._known.pop(name, None)
+        else:
+            self._known[name] = (now, answer.result())
+
+    def _run(self, work: Callable[[], T]) -> Awaitable[T]:
+        return asyncio.get_running_loop().run_in_executor(self._thread, self._explained, work)
+
+    def _explained(self, work: Callable[[], T]) -> T:
+        prepare_clients()
+        from kafka.errors import AuthorizationError, KafkaError, SaslAuthenticationFailedError
+
+        from loosehanger.kafka.patches import explain
+
+        self._used = time.monotonic()
+        try:
+            return work()
+        except AuthorizationError as error:
+            raise UnreachableError(
+                f"{self.region}: Kafka refuses the console's user '{self._connection.username}' "
+                f"({type(error).__name__}); its KafkaUser lists what it may do"
+            ) from error
+        except SaslAuthenticationFailedError as error:
+            self._forget()
+            said = explain(error, self._connection.username)
+            raise UnreachableError(f"{self.region}: Kafka {said}; the set-up gives the console its password") from error
+        except ValueError as error:
+            # How kafka-python complains about an answer that it cannot decode.
+            raise UnreachableError(f"{self.region}: an answer of Kafka's cannot be read ({error})") from error
+        except (KafkaError, OSError) as error:
+            self._forget()
+            servers = ",".join(self._connection.bootstrap_servers)
+            raise UnreachableError(
+                f"{self.region}: Kafka does not answer at {servers} ({type(error).__name__}); "
+                "./lab status tells what is down, and the platform starts it again"
+            ) from error
+
+    def _admin(self) -> KafkaAdminClient:
+        if self._client is None:
+            from kafka.admin import KafkaAdminClient
+
+            self._client = KafkaAdminClient(
+                **self._connection.kafka_python(),
+                client_id="lab-console",
+                bootstrap_timeout_ms=BOOTSTRAP_MS,
+                request_timeout_ms=REQUEST_MS,
+            )
+        return self._client
+
+    def _admin_quietly(self) -> None:
+        with suppress(UnreachableError):  # Whoever asks will be told.
+            self._explained(self._admin)
+
+    def _forget(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _described(self) -> list[dict[str, Any]]:
+        found = self._admin().describe_topics()
+        return [t for t in found if not t["is_internal"] and not t["name"].startswith("__") and not t["error_code"]]
+
+    def _offsets(self, partitions: list[tuple[str, int]]) -> tuple[dict[Any, int], dict[Any, int]]:
+        from kafka import TopicPartition
+        from kafka.admin import OffsetSpec
+
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        if not wanted:
+            return {}, {}
+        admin = self._admin()
+        first, end = (
+            {part: found.offset for part, found in admin.list_partition_offsets(dict.fromkeys(wanted, spec)).items()}
+            for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
+        )
+        return first, end
+
+    def _sizes(self) -> dict[tuple[str, int], int]:
+        sizes: dict[tuple[str, int], int] = {}
+        for entry in self._log_dirs():
+            for topic in entry["topics"]:
+                for partition in topic["partitions"]:
+                    place = (topic["name"], partition["partition_index"])
+                    sizes[place] = sizes.get(place, 0) + partition["partition_size"]
+        return sizes
+
+    def _log_dirs(self) -> list[dict[str, Any]]:
+        return [
+            {**folder, "broker": broker.get("broker", broker.get("broker_id"))}
+            for broker in self._admin().describe_log_dirs()
+            for folder in (broker.get("log_dirs") or broker.get("results") or ())
+        ]
+
+    def _topics(self) -> list[Topic]:
+        described = self._described()
+        names = [topic["name"] for topic in described]
+        first, end = self._offsets(
+            [(t["name"], p["partition_index"]) for t in described for p in t["partitions"] if p["leader_id"] >= 0]
+        )
+        sizes, (settings, refused) = self._sizes(), self._settings(names, "modified")
+        topics = []
+        for topic in sorted(described, key=lambda found: str(found["name"])):
+            name = topic["name"]
+            partitions = [
+                Partition(
+                    number=p["partition_index"],
+                    leader=p["leader_id"] if p["leader_id"] >= 0 else None,
+                    replicas=sorted(p["replica_nodes"]),
+                    in_sync=sorted(p["isr_nodes"]),
+                    first_offset=first.get((name, p["partition_index"])),
+                    end_offset=end.get((name, p["partition_index"])),
+                    bytes=sizes.get((name, p["partition_index"])),
+                )
+                for p in sorted(topic["partitions"], key=lambda found: int(found["partition_index"]))
+            ]
+            topics.append(
+                Topic(
+                    region=self.region,
+                    name=name,
+                    partitions=partitions,
+                    bytes=sum(p.bytes or 0 for p in partitions),
+                    records_per_s=None,
+                    bytes_per_s=None,
+                    mirror=None,
+                    settings=[setting for setting in settings.get(name, []) if setting.source == "topic"],
+                    **_topic_health(partitions, readable=name not in refused),
+                )
+            )
+        return topics
+
+    def _settings(self, topics: list[str], which: str) -> tuple[dict[str, list[Setting]], dict[str, KafkaError]]:
+        """The settings of each topic; of the topics where Kafka refuses to tell them, its answer."""
+        from kafka.errors import UnknownTopicOrPartitionError
+
+        from loosehanger.kafka.patches import topic_configs
+
+        found, errors = topic_configs(self._admin(), topics, which)
+        # A topic may have been deleted in the meantime.
+        refused = {name: error for name, error in errors.items() if not isinstance(error, UnknownTopicOrPartitionError)}
+        settings = {
+            topic: [
+                Setting(
+                    name=name,
+                    value=None if entry.get("is_sensitive") else entry["value"],
+                    source=_SOURCES.get(entry["config_source"], "default"),  # type: ignore[arg-type]
+                    read_only=bool(entry["read_only"]),
+                    documentation=entry.get("documentation") or "",
+                )
+                for name, entry in sorted(entries.items())
+            ]
+            for topic, entries in found.items()
+        }
+        return settings, refused
+
+    def _change(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        from loosehanger.kafka.patches import alter_topic, check_settings
+
+        known = [found["name"] for found in self._described()]
+        if topic not in known:
+            raise WrongUseError(f"{self.region} has no topic '{topic}'; it has: {', '.join(sorted(known)) or 'none'}")
+        where = f"{self.region}: {topic}"
+        check_settings(self._admin(), topic, list(changes), where)
+        alter_topic(self._admin(), topic, changes, where)
+
+    def _groups(self) -> list[Group]:
+        admin = self._admin()
+        listed = {group["group_id"]: group for group in admin.list_groups()}
+        names = sorted(listed)
+        if not names:
+            return []
+        described = self._described_groups([name for name in names if listed[name]["protocol_type"] == CONSUMERS])
+        committed = admin.list_group_offsets(dict.fromkeys(names))
+        partitions = sorted({part for found in committed.values() for part in found})
+        present = {
+            (topic["name"], p["partition_index"])
+            for topic in self._described()
+            for p in topic["partitions"]
+            if p["leader_id"] >= 0
+        }
+        _, ends = self._offsets([tuple(part) for part in partitions if tuple(part) in present])
+        groups = []
+        for name in names:
+            found = described.get(name)
+            rows = [
+                GroupPartition(
+                    topic=part.topic,
+                    partition=part.partition,
+                    committed=position.offset,
+                    end_offset=ends.get(part),
+                    lag=max(0, ends[part] - position.offset) if part in ends else None,
+                )
+                for part, position in sorted(committed.get(name, {}).items())
+                if position.offset >= 0
+            ]
+            groups.append(
+                Group(
+                    region=self.region,
+                    name=name,
+                    kind=listed[name]["protocol_type"] or CONSUMERS,
+                    state=str(listed[name].get("group_state") or "Unknown"),
+                    members=[_member(member) for member in found["members"]] if found else None,
+                    partitions=rows,
+                    lag=sum(row.lag or 0 for row in rows) if rows else None,
+                )
+            )
+        return groups
+
+    def _described_groups(self, names: list[str]) -> dict[str, dict[str, Any]]:
+        """The members of groups of consumers. Who joins a group may say of himself what he wants: kafka-python 3.0.12
+        stumbles over what it cannot decode, and then that group's members are left out."""
+        admin = self._admin()
+        if not names:
+            return {}
+        try:
+            found: dict[str, dict[str, Any]] = admin.describe_groups(names)
+        except ValueError:
+            half = len(names) // 2
+            return self._described_groups(names[:half]) | self._described_groups(names[half:]) if half else {}
+        return found
+
+    def _brokers(self) -> list[Broker]:
+        cluster = self._admin().describe_cluster()
+        partitions = [p for topic in self._described() for p in topic["partitions"]]
+        sizes: dict[int, int] = {}
+        for folder in self._log_dirs():
+            held = sum(p["partition_size"] for topic in folder["topics"] for p in topic["partitions"])
+            sizes[folder["broker"]] = sizes.get(folder["broker"], 0) + held
+        brokers = []
+        for broker in cluster["brokers"]:
+            node = broker.get("broker_id", broker.get("node_id"))
+            holds = [p for p in partitions if node in p["replica_nodes"]]
+            behind = sum(node not in p["isr_nodes"] for p in holds)
+            brokers.append(
+                Broker(
+                    region=self.region,
+                    node=node,
+                    host=broker["host"],
+                    port=broker["port"],
+                    rack=broker.get("rack"),
+                    controller=cluster.get("controller_id") == node,
+                    leads=sum(p["leader_id"] == node for p in partitions),
+                    replicas=len(holds),
+                    behind=behind,
+                    bytes=sizes.get(node),
+                    health="warning" if behind else "good",
+                )
+            )
+        return sorted(brokers, key=lambda broker: broker.node)
+
+
+def _topic_health(partitions: list[Partition], *, readable: bool) -> dict[str, Any]:
+    leaderless = [p.number for p in partitions if p.leader is None]
+    behind = [p.number for p in partitions if len(p.in_sync) < len(p.replicas)]
+    if leaderless:
+        return {
+            "health": "bad",
+            "explanation": f"partitions without a leader, which nobody can read or write: {_numbers(leaderless)}; "
+            "a broker is down, see Brokers",
+        }
+    if behind:
+        return {"health": "warning", "explanation": f"partitions with replicas out of sync: {_numbers(behind)}"}
+    if not readable:
+        return {"health": "warning", "explanation": "its settings are unknown: the console lacks DescribeConfigs on it"}
+    return {"health": "good"}
+
+
+def _numbers(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _member(member: Mapping[str, Any]) -> Member:
+    from loosehanger.kafka.groups import partitions_held
+
+    return Member(
+        identity=str(member.get("member_id", "")),
+        client=str(member.get("client_id", "")),
+        host=str(member.get("client_host", "")).lstrip("/"),
+        partitions=partitions_held(member),
+    )

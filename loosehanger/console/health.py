@@ -1,0 +1,34 @@
+"""``python -m loosehanger.console.health``: whether this machine's console answers; for platforms that ask a command.
+
+It reads CONSOLE_ADDRESS, CONSOLE_PORT and CONSOLE_CERTIFICATE_FILE, and imports next to nothing: it runs often.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+import sys
+
+
+def main() -> int:
+    """Asks for ``/health``; 0 when the answer is that all is well."""
+    address, port = os.environ.get("CONSOLE_ADDRESS") or "127.0.0.1", int(os.environ.get("CONSOLE_PORT") or 8080)
+    where = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - it is asked, not bound
+    connection: http.client.HTTPConnection
+    if os.environ.get("CONSOLE_CERTIFICATE_FILE"):
+        # Its own certificate carries the name that people use, and this is the same machine.
+        context = ssl._create_unverified_context()  # noqa: S323
+        connection = http.client.HTTPSConnection(where, port, timeout=5, context=context)
+    else:
+        connection = http.client.HTTPConnection(where, port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return 0 if connection.getresponse().status == http.client.OK else 1
+    except OSError as error:
+        print(f"{where}:{port} does not answer: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

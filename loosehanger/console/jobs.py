@@ -1,0 +1,265 @@
+"""The control room's jobs: the kit's own proof and aggregates, as child processes, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from loosehanger.console.models import JobState, PastProof, Step, VerdictOfClaim
+from loosehanger.errors import WrongUseError
+from loosehanger.files import write_file
+
+ROOT = Path(__file__).resolve().parents[1]
+MOST_LINES = 30
+MOST_PROOFS = 100
+"""Past proofs that are told of."""
+MOST_REPORTS = 10
+"""Of so many of them the report is kept."""
+MOST_CLAIMS, MOST_WORDS = 50, 300
+"""Of a past proof: so many claims, each in so many characters."""
+MOST_BYTES = 32 * 1024 * 1024
+BOUND_S = 1800.0
+PAST = "proofs.jsonl"
+"""In the folder of what the console's jobs leave: the proofs that were run from it, the latest first."""
+VERDICTS = {0: "done", 1: "done", 4: "done"}
+"""The proof's exit codes that mean that it came to a verdict."""
+
+
+class BusyError(WrongUseError):
+    """Another job is running."""
+
+
+class Jobs:
+    """What runs, and what came of it the last time.
+
+    Args:
+        home: the lab's home; None where it is another machine's.
+    """
+
+    def __init__(self, home: Path | None) -> None:
+        self.home = home
+        self._folder = home / "artifacts" / "console" if home else None
+        self._running: tuple[str, float, asyncio.Task[None]] | None = None
+        self._progress: deque[str] = deque(maxlen=MOST_LINES)
+        self._steps: deque[Step] = deque(maxlen=MOST_LINES)
+        self._states: dict[str, JobState] = {}
+
+    def state(self, name: str) -> JobState:
+        """A job's state: ``proof`` or ``aggregates``."""
+        if self.home is None:
+            return _state(
+                name, "unavailable", "The lab's home is on another machine: run ./lab prove and ./lab aggregate there"
+            )
+        if self._running and self._running[0] == name:
+            started = self._running[1]
+            return _state(
+                name, "running", "It is running", started=started, seconds=time.time() - started,
+                progress=list(self._progress), steps=list(self._steps),
+            )  # fmt: skip
+        if name not in self._states:
+            self._states[name] = self._recall(name)
+        return self._states[name]
+
+    def start(self, name: str) -> None:
+        """Starts a job.
+
+        Raises:
+            BusyError: one is running.
+            WrongUseError: it cannot run here.
+        """
+        if self.home is None or self._folder is None:
+            raise WrongUseError(self.state(name).explanation)
+        if self._running:
+            raise BusyError(f"the {self._running[0]} job is running; wait until it has ended")
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._progress.clear()
+        self._steps.clear()
+        self._running = (name, time.time(), asyncio.create_task(self._run(name)))
+
+    def report(self, which: str = "") -> str | None:
+        """The page of a proof, if it is still there.
+
+        Args:
+            which: its id; empty for the last one's.
+        """
+        which = which or self.state("proof").report_id
+        path = self._page(which) if self._folder and which else None
+        return path.read_text(encoding="utf-8") if path and path.exists() else None
+
+    def past(self) -> list[PastProof]:
+        """The proofs that were run from here, the latest first."""
+        found = [] if self._folder is None else _read_past(self._folder / PAST)
+        return [one.model_copy(update={"report": self._page(one.id).exists()}) for one in found]
+
+    def _page(self, which: str) -> Path:
+        assert self._folder is not None
+        return self._folder / f"proof-{which}.html"
+
+    def _remember(self, which: str, state: JobState) -> None:
+        """Adds a proof to those of the past, and lets go of the oldest."""
+        assert self._folder is not None
+        document = state.result or {}
+        claims = document.get("claims")
+        told = [
+            VerdictOfClaim(**{name: str(claim.get(name, ""))[:MOST_WORDS] for name in ("id", "says", "verdict")})
+            for claim in (claims if isinstance(claims, list) else [])[:MOST_CLAIMS]
+            if isinstance(claim, dict)
+        ]
+        latest = PastProof(
+            id=which,
+            started=state.started or 0.0,
+            seconds=state.seconds or 0.0,
+            verdict=str(document.get("verdict", "failed"))[:MOST_WORDS],
+            explanation=state.explanation[:MOST_WORDS],
+            claims=told,
+            report=state.report,
+        )
+        past = [latest, *_read_past(self._folder / PAST)][:MOST_PROOFS]
+        write_file(self._folder / PAST, "".join(f"{one.model_dump_json()}\n" for one in past))
+        kept = {self._page(one.id) for one in past[:MOST_REPORTS]}
+        for path in self._folder.glob("proof-*.html"):
+            if path not in kept:
+                path.unlink(missing_ok=True)
+
+    async def close(self) -> None:
+        """Ends what is running."""
+        if self._running:
+            task = self._running[2]
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _run(self, name: str) -> None:
+        assert self._folder is not None
+        started = time.time()
+        which = str(round(started * 1000))
+        page = self._page(which)
+        commands = {"proof": ("prove", "--json", "--report", str(page)), "aggregates": ("aggregate", "--json")}
+        try:
+            exit_code, output = await self._child(commands[name])
+            result = _document(output)
+        except (OSError, TimeoutError) as error:
+            exit_code, result = None, None
+            self._progress.append(f"{type(error).__name__}: {error}")
+        finally:
+            self._running = None
+            self._end_step(time.time() - started)
+        ended = exit_code in (VERDICTS if name == "proof" else {0: "done"}) and result is not None
+        last = self._progress[-1] if self._progress else "it said nothing"
+        self._states[name] = state = _state(
+            name,
+            "done" if ended else "failed",
+            "" if ended else f"It ended without a result (exit code {exit_code}): {last}",
+            started=started,
+            seconds=time.time() - started,
+            progress=list(self._progress),
+            steps=list(self._steps),
+            exit_code=exit_code,
+            result=result,
+            report=name == "proof" and ended and page.exists(),
+            report_id=which if name == "proof" and ended and page.exists() else "",
+        )
+        write_file(self._folder / f"{name}.json", state.model_dump_json())
+        if name == "proof":
+            self._remember(which, state)
+
+    async def _child(self, arguments: Sequence[str]) -> tuple[int, bytes]:
+        assert self.home is not None
+        folders = [ROOT, ROOT / "scripts", ROOT / "spark-jobs"]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "loosehanger.cli", *arguments,
+            cwd=ROOT,
+            env={**os.environ, "LAB_HOME": str(self.home), "PYTHONPATH": os.pathsep.join(map(str, folders))},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            # Its Java is a child of its own: together they are a group, and end together.
+            start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            async with asyncio.timeout(BOUND_S):
+                output, _ = await asyncio.gather(_read(process.stdout), self._follow(process.stderr))
+                return await process.wait(), output
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
+                await process.wait()
+
+    async def _follow(self, stream: asyncio.StreamReader) -> None:
+        while chunk := await _line(stream):
+            if text := chunk.decode(errors="replace").strip():
+                self._progress.append(text[:500])
+                self._step(text[:500])
+
+    def _step(self, said: str) -> None:
+        """Notes what is being done: another step, unless it says more of the one that it is at."""
+        now = time.time() - (self._running[1] if self._running else time.time())
+        last = self._steps[-1] if self._steps else None
+        if last and last.said.partition(":")[0] == said.partition(":")[0]:
+            self._steps[-1] = last.model_copy(update={"said": said})
+        else:
+            self._end_step(now)
+            self._steps.append(Step(said=said, begun=round(now, 1), seconds=None))
+
+    def _end_step(self, now: float) -> None:
+        if self._steps and self._steps[-1].seconds is None:
+            last = self._steps[-1]
+            self._steps[-1] = last.model_copy(update={"seconds": round(max(0.0, now - last.begun), 1)})
+
+    def _recall(self, name: str) -> JobState:
+        path = self._folder / f"{name}.json" if self._folder else None
+        if path and path.exists():
+            with suppress(ValueError, OSError):
+                return JobState.model_validate_json(path.read_text(encoding="utf-8"))
+        return _state(name, "never", "It has not run from here yet")
+
+
+def _read_past(path: Path) -> list[PastProof]:
+    """The proofs of a file, a line each; a line that cannot be read, as of another version, is left out."""
+    found = []
+    with suppress(OSError, UnicodeDecodeError):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with suppress(ValueError):
+                found.append(PastProof.model_validate_json(line))
+    return found
+
+
+async def _line(stream: asyncio.StreamReader) -> bytes:
+    try:
+        return await stream.readline()
+    except ValueError:  # A line longer than the stream's own bound.
+        return b"(a very long line)\n"
+
+
+async def _read(stream: asyncio.StreamReader) -> bytes:
+    parts, size = [], 0
+    while chunk := await stream.read(65536):
+        size += len(chunk)
+        if size > MOST_BYTES:
+            raise OSError(f"its answer is longer than {MOST_BYTES} bytes")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _document(output: bytes) -> dict[str, object] | None:
+    try:
+        document = json.loads(output)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _state(name: str, state: str, explanation: str, **more: object) -> JobState:
+    fields = {"started": None, "seconds": None, "progress": [], "exit_code": None, "result": None, **more}
+    return JobState.model_validate({"name": name, "state": state, "explanation": explanation, **fields})

@@ -1,0 +1,101 @@
+"""The control room's links: what the relays between the regions say, and the changes that people ask them for.
+
+Relays are there on the local platform only, in the lab's home.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from loosehanger.console.models import Link, LinkChange, LinkClient, LinkDirection
+from loosehanger.console.service import UnknownError
+from loosehanger.errors import WrongUseError
+from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders, wanted_change
+from loosehanger.lab.link_settings import parse_rate, parse_time
+
+DELAYS = ("0ms", "40ms", "120ms")
+"""What the page offers; the API and ``./lab link`` take any."""
+
+
+class LinkView:
+    """The links of a lab.
+
+    Args:
+        home: the lab's home; None where it is another machine's, which has no links for this console.
+    """
+
+    def __init__(self, home: Path | None) -> None:
+        self._home = home
+
+    async def told(self) -> list[Link]:
+        """Every link, with its settings and counters."""
+        folders = self._folders()
+        return list(await asyncio.gather(*(asyncio.to_thread(_link, pair, folder) for pair, folder in folders.items())))
+
+    async def change(self, one: str, other: str, change: LinkChange) -> str:
+        """Changes a link; what is not named stays as it is.
+
+        Args:
+            one: a region.
+            other: the region at the link's other end.
+            change: what.
+
+        Returns:
+            What was done, in a sentence.
+
+        Raises:
+            UnknownError: there is no such link.
+            WrongUseError: the change cannot be made.
+        """
+        folder = next((folder for pair, folder in self._folders().items() if {one, other} == set(pair)), None)
+        if folder is None:
+            raise UnknownError(f"there is no link between {one} and {other} here")
+        values = {
+            name: parse(text)
+            for name, parse in (("delay", parse_time), ("jitter", parse_time), ("rate", parse_rate))
+            if (text := getattr(change, name)) is not None
+        }
+        if change.one_way and change.action in ("cut", "forget"):
+            raise WrongUseError(f"{change.action} ends connections, which have two directions; one alone can be silent")
+        wanted = wanted_change(one, other, values, change.action, one_way=change.one_way)
+        try:
+            said = await asyncio.to_thread(ask, folder, wanted)
+        except OSError as error:
+            raise UnknownError(f"the link of {one} and {other} does not answer: {error.strerror or error}") from error
+        return f"The link between {one} and {other} is {link_state(said)}"
+
+    def _folders(self) -> dict[tuple[str, str], Path]:
+        return relay_folders(self._home) if self._home else {}
+
+
+def _link(pair: tuple[str, str], folder: Path) -> Link:
+    try:
+        said = ask(folder)
+    except OSError as error:
+        explanation = f"The link does not answer ({error.strerror or error}); ./lab status tells more"
+        return Link(between=pair, state="down", health="bad", explanation=explanation, since=None, directions=[])
+    state = link_state(said)
+    return Link(
+        between=pair,
+        state=state,
+        health="good" if state == OPEN else "warning",
+        explanation="",
+        since=said["since"],
+        directions=[_direction(way) for way in said["directions"]],
+    )
+
+
+def _direction(way: dict[str, Any]) -> LinkDirection:
+    return LinkDirection(
+        source=way["from"],
+        target=way["to"],
+        delay_ms=way["delay"] * 1000,
+        jitter_ms=way["jitter"] * 1000,
+        bytes_per_s=way["rate"] or None,
+        silent=way["silent"],
+        carried=way["bytes"],
+        on_the_way=way["held"],
+        clients=[LinkClient(**client) for client in way["clients"]],
+    )

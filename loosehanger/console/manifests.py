@@ -1,0 +1,65 @@
+"""What the manifests want of the mirrors, by the lab's record: a mirror that they stop is as it should be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loosehanger.errors import LabError
+from loosehanger.kafka.connector_states import wanted_connectors
+
+
+@dataclass(frozen=True)
+class Life:
+    """What a mirror's manifest wants of it."""
+
+    replicas: int = 1
+    connectors: Mapping[str, str] = field(default_factory=dict)
+    """The state of each connector: RUNNING, PAUSED or STOPPED; empty where it is not known."""
+    open: bool = False
+    """Whether any pod may change the mirror, since network policies are not enforced."""
+
+
+class MirrorManifests:
+    """The manifests of a region's mirrors.
+
+    Args:
+        home: the lab's home; None where the console knows of no record.
+        region: the region.
+        folder: where Kubernetes has, in a file for each region, what of the record is about mirrors; None elsewhere.
+    """
+
+    def __init__(self, home: Path | None, region: str, folder: Path | None = None) -> None:
+        self._home = home
+        self._region = region
+        self._folder = folder
+        self._read: tuple[float, dict[str, Life]] = (0.0, {})
+
+    def life(self, mirror: str) -> Life:
+        """What the manifest of a mirror wants."""
+        folder = self._folder or (self._home / "access" if self._home else None)
+        if folder is None:
+            return Life()
+        path = folder / f"{self._region}.json"
+        try:
+            changed = path.stat().st_mtime
+            if changed != self._read[0]:
+                self._read = changed, _handed_over(path) if self._folder else self._recorded()
+        except (OSError, LabError, KeyError, TypeError, ValueError, AttributeError):
+            return Life()  # It is being written, or another version of the kit has written it.
+        return self._read[1].get(mirror, Life())
+
+    def _recorded(self) -> dict[str, Life]:
+        from loosehanger.lab.record import recorded_documents
+
+        assert self._home is not None
+        documents = recorded_documents(self._home, self._region)
+        specs = {one.name: one.content["spec"] for one in documents if one.kind == "KafkaMirrorMaker2"}
+        return {name: Life(spec.get("replicas", 1), wanted_connectors(spec)) for name, spec in specs.items()}
+
+
+def _handed_over(path: Path) -> dict[str, Life]:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return {name: Life(one["replicas"], dict(one["connectors"]), one["open"] is True) for name, one in found.items()}

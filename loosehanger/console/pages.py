@@ -1,0 +1,400 @@
+"""The pages: rendered whole by the server, kept up to date by their stream. Forms work without scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from urllib.parse import quote, unquote, urlencode
+
+from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from pydantic import TypeAdapter, ValidationError
+
+from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf, TopicName
+from loosehanger.console.context import Context, unless_gone
+from loosehanger.console.live import Wanted
+from loosehanger.console.mirrors import Action
+from loosehanger.console.models import LinkChange, SettingName, SettingValue
+from loosehanger.console.scenario import read_scenario
+from loosehanger.console.search import asked_for
+from loosehanger.console.service import UnknownError
+from loosehanger.console.sign_in import LONGEST_DELAY_S, Session
+from loosehanger.console.views import prose
+from loosehanger.errors import LabError
+
+PATIENCE_S = 0.1
+"""How long a page waits for its data; then it comes without, says so, and its stream brings it."""
+WITH_MORE = ("charts", "topic", "proof", "aggregates", "messages", "scenario", "search")
+"""The pages that are more than their view."""
+REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+control_room = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+
+def require_token(session: SessionOf, csrf: Annotated[str, Form(max_length=200)] = "") -> None:
+    """Refuses a form that does not bring the session's token."""
+    if not hmac.compare_digest(csrf.encode("utf-8", "replace"), session.csrf_token.encode()):
+        raise HTTPException(403, "the page is from another session; go back, load it again, and try once more")
+
+
+WithToken = Depends(require_token)
+
+
+async def _page(
+    context: Context, session: Session, view: str, title: str, of: str = "", status: int = 200, **more: Any
+) -> HTMLResponse:
+    getting = asyncio.ensure_future(context.views.data(view, of)) if view in context.views else None
+    data = None
+    if getting is not None:
+        getting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            data = await asyncio.wait_for(asyncio.shield(getting), PATIENCE_S)
+        except TimeoutError:
+            pass
+        except UnknownError as error:
+            return _problem(context, session, 404, str(error))
+    html = context.views.template(
+        f"{view}.html.j2" if view in WITH_MORE else "page.html.j2",
+        title=title,
+        view=view,
+        of=of,
+        fragment=context.views.fragment(view, data) if view in context.views else "",
+        session=session,
+        note=context.take_note(session),
+        **more,
+    )
+    return HTMLResponse(html, status)
+
+
+def _problem(context: Context, session: Session, status: int, reason: str) -> HTMLResponse:
+    html = context.views.template(
+        "problem.html.j2", title="Not here", view="", of="", session=session, note=None, reason=reason
+    )
+    return HTMLResponse(html, status)
+
+
+@router.get("/health", response_class=Response)
+async def health() -> Response:
+    """Whether the program answers; for those who restart it."""
+    return Response("well\n", media_type="text/plain")
+
+
+@router.get("/sign-in")
+async def sign_in_page(
+    request: Request,
+    context: ContextOf,
+    next: Annotated[str, Query(max_length=2000)] = "/",  # noqa: A002
+) -> Response:
+    """The form."""
+    context.service.warm()  # Whoever signs in wants to see something next.
+    if getattr(request.state, "session", None) is not None:
+        return RedirectResponse(_local(next), 303)
+    return HTMLResponse(context.views.template("sign_in.html.j2", next=_local(next), wrong="", username=""))
+
+
+@router.post("/sign-in")
+async def sign_in(
+    context: ContextOf,
+    username: Annotated[str, Form(max_length=200)] = "",
+    password: Annotated[str, Form(max_length=200)] = "",
+    next: Annotated[str, Form(max_length=2000)] = "/",  # noqa: A002
+) -> Response:
+    """Opens a session. The right password waits for its turn only, whatever others try."""
+    judged = await context.attempts.turn()
+    if judged and context.sessions.accepts(username, password):
+        answer = RedirectResponse(_local(next), 303)
+        answer.set_cookie(
+            context.sessions.cookie,
+            context.sessions.open(),
+            max_age=context.sessions.seconds,
+            httponly=True,
+            samesite="strict",
+            secure=context.settings.secure,
+        )
+        return answer
+    wrong, status, headers = "User or password is wrong. ./lab status --credentials shows both.", 403, {}
+    async with context.attempts.delay() as seconds:
+        if not judged or seconds is None:
+            wrong, status = "Too many wrong passwords at once. The right one is accepted all the same.", 429
+            if not judged:
+                wrong = "Too many passwords wait to be judged. Try again in a moment."
+            headers["retry-after"] = str(round(LONGEST_DELAY_S))
+        else:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(context.stopping.wait(), seconds)
+    html = context.views.template("sign_in.html.j2", next=_local(next), wrong=wrong, username=username)
+    return HTMLResponse(html, status, headers=headers)
+
+
+@router.post("/sign-out", dependencies=[WithToken])
+async def sign_out(context: ContextOf, session: SessionOf) -> Response:
+    """Ends the session, wherever its cookie may still be."""
+    context.sessions.end(session)
+    answer = RedirectResponse("/sign-in", 303)
+    answer.delete_cookie(context.sessions.cookie, httponly=True, samesite="strict", secure=context.settings.secure)
+    return answer
+
+
+@router.get("/")
+async def home(context: ContextOf, session: SessionOf) -> Response:
+    """The region at a glance, or the map of all."""
+    if context.settings.control_room:
+        return await _page(context, session, "map", "Control room")
+    return await _page(context, session, "overview", "Overview")
+
+
+@router.get("/charts")
+async def charts(context: ContextOf, session: SessionOf, of: Annotated[str, Query(max_length=249)] = "") -> Response:
+    """The last hour: of the flows, of a region's topics, or of a topic and its copies."""
+    # Where no mirror runs, there is no flow to show.
+    own = [region.name for region in context.settings.regions]
+    first = "" if any(region.mirrors for region in context.settings.regions) else own[0]
+    return await _page(context, session, "charts", "The last hour", of or first, flows=not first)
+
+
+@router.get("/topics")
+async def topics(context: ContextOf, session: SessionOf) -> Response:
+    """Every topic."""
+    return await _page(context, session, "topics", "Topics")
+
+
+@router.get("/topics/{topic}")
+async def topic(
+    context: ContextOf,
+    session: SessionOf,
+    topic: TopicName,
+    setting: Annotated[str, Query(max_length=100)] = "",
+    value: Annotated[str, Query(max_length=4000)] = "",
+    region: Annotated[str, Query(max_length=63)] = "",
+) -> Response:
+    """A topic, side by side where there are several regions; the form may come filled in by a link."""
+    return await _page(
+        context, session, "topic", topic, topic, filled={"name": setting, "value": value, "region": region}
+    )
+
+
+@router.post("/regions/{region}/topics/{topic}/settings", dependencies=[WithToken])
+async def change(
+    context: ContextOf,
+    session: SessionOf,
+    region: RegionName,
+    topic: TopicName,
+    name: Annotated[str, Form(max_length=100)],
+    value: Annotated[str, Form(max_length=4000)] = "",
+    unset: Annotated[bool, Form()] = False,
+) -> Response:
+    """Changes a setting, or gives it its default again."""
+    try:
+        TypeAdapter(SettingName).validate_python(name)
+        TypeAdapter(SettingValue).validate_python(value)
+        if not unset and not value:
+            raise UnknownError(f"{name} needs a value; to give it its default again, choose Back to default")
+        said = await context.service.change(region, topic, {name: None if unset else value})
+        context.note(session, said, good=True)
+    except ValidationError:
+        context.note(session, f"'{name[:100]}' is not a setting's name, as in retention.ms", good=False)
+    except LabError as error:
+        context.note(session, str(error), good=False)
+    return RedirectResponse(f"/topics/{quote(topic)}", 303)
+
+
+@router.post("/change", dependencies=[WithToken])
+async def change_somewhere(
+    context: ContextOf,
+    session: SessionOf,
+    region: Annotated[str, Form(max_length=63)],
+    topic: Annotated[str, Form(max_length=249)],
+    name: Annotated[str, Form(max_length=100)],
+    value: Annotated[str, Form(max_length=4000)] = "",
+    unset: Annotated[bool, Form()] = False,
+) -> Response:
+    """The same, for a form that chooses the region."""
+    return await change(context, session, region, topic, name, value, unset)
+
+
+@router.get("/messages")
+async def messages(
+    context: ContextOf,
+    session: SessionOf,
+    region: Annotated[str, Query(max_length=63)] = "",
+    topic: Annotated[str, Query(max_length=249)] = "",
+    text: Annotated[str, Query(max_length=200)] = "",
+    key: Annotated[str, Query(max_length=200)] = "",
+    header: Annotated[str, Query(max_length=200)] = "",
+) -> Response:
+    """Records as they arrive."""
+    context.service.look()
+    known: list[str] = []
+    try:
+        answer = await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(context.service.topics())), PATIENCE_S)
+        known = sorted({found.name for found in answer.topics})
+    except TimeoutError:
+        pass
+    wanted = {"region": region, "topic": topic, "text": text, "key": key, "header": header}
+    return await _page(context, session, "messages", "Live messages", wanted=wanted, known=known)
+
+
+@router.get("/search")
+async def search(
+    request: Request,
+    context: ContextOf,
+    session: SessionOf,
+    region: Annotated[str, Query(max_length=63)] = "",
+    topic: Annotated[str, Query(max_length=249)] = "",
+    text: Annotated[str, Query(max_length=200)] = "",
+    key: Annotated[str, Query(max_length=200)] = "",
+    header: Annotated[str, Query(max_length=200)] = "",
+    since: Annotated[str, Query(max_length=40)] = "",
+    until: Annotated[str, Query(max_length=40)] = "",
+    partition: Annotated[str, Query(max_length=20)] = "",
+    offset: Annotated[str, Query(max_length=20)] = "",
+) -> Response:
+    """Records that are there already."""
+    wanted = {"region": region, "topic": topic, "text": text, "key": key, "header": header, "since": since,
+              "until": until, "partition": partition, "offset": offset}  # fmt: skip
+    answer, wrong = None, ""
+    if request.url.query:
+        try:
+            asked = asked_for(Wanted(topic, text, key, header), since, until, partition, offset)
+            answer = await unless_gone(request, context.service.search(region, asked))
+        except LabError as error:
+            wrong = str(error)
+    on = ""
+    if answer and answer.reached is not None:
+        reached = datetime.fromtimestamp(answer.reached / 1000, UTC).isoformat(timespec="milliseconds")
+        on = f"/search?{urlencode({name: value for name, value in (wanted | {'since': reached}).items() if value})}"
+    return await _page(
+        context, session, "search", "Search messages", status=400 if wrong else 200,
+        wanted=wanted, answer=answer, wrong=wrong, on=on,
+    )  # fmt: skip
+
+
+@router.get("/groups")
+async def groups(context: ContextOf, session: SessionOf) -> Response:
+    """Consumer groups."""
+    return await _page(context, session, "groups", "Consumer groups")
+
+
+@router.get("/brokers")
+async def brokers(context: ContextOf, session: SessionOf) -> Response:
+    """Kafka nodes."""
+    return await _page(context, session, "brokers", "Brokers")
+
+
+@router.get("/mirrors")
+async def mirrors(context: ContextOf, session: SessionOf) -> Response:
+    """Mirrors."""
+    return await _page(context, session, "mirrors", "Mirrors")
+
+
+@router.post("/regions/{region}/mirrors/{mirror}/{action}", dependencies=[WithToken])
+async def act(
+    context: ContextOf,
+    session: SessionOf,
+    region: RegionName,
+    mirror: MirrorName,
+    action: Action,
+    connector: Annotated[str, Query(max_length=300)],
+) -> Response:
+    """Pauses, resumes or restarts a connector."""
+    try:
+        said = await context.service.act(region, mirror, connector, action)
+        context.note(session, f"{said}. Connect carries it out within seconds", good=True)
+    except LabError as error:
+        context.note(session, str(error), good=False)
+    return RedirectResponse("/mirrors", 303)
+
+
+@control_room.post("/links/{one}/{other}", dependencies=[WithToken])
+async def change_link(
+    context: ContextOf,
+    session: SessionOf,
+    one: RegionName,
+    other: RegionName,
+    action: Annotated[str, Query(max_length=20)] = "",
+    delay: Annotated[str, Query(max_length=20)] = "",
+) -> Response:
+    """Delays a link, cuts it, or heals it."""
+    try:
+        change = LinkChange.model_validate({"action": action or None, "delay": delay or None})
+        context.note(session, await context.links.change(one, other, change), good=True)
+    except ValidationError:
+        context.note(session, f"'{action[:20]}' is nothing that a link can do", good=False)
+    except LabError as error:
+        context.note(session, str(error), good=False)
+    return RedirectResponse("/", 303)
+
+
+@control_room.get("/proof")
+async def proof(context: ContextOf, session: SessionOf) -> Response:
+    """The latest proof, and a button."""
+    return await _page(context, session, "proof", "Proof")
+
+
+@control_room.get("/proof/report")
+async def report(
+    context: ContextOf, session: SessionOf, of: Annotated[str, Query(pattern=r"^\d{0,16}$")] = ""
+) -> Response:
+    """A proof's page for people, the last one's or another's. It needs nothing but itself, and gets nothing else."""
+    html = context.jobs.report(of)
+    if html is None:
+        reason = "This report is no longer kept" if of else "There is no report yet: run the proof first"
+        return _problem(context, session, 404, reason)
+    return HTMLResponse(html, headers={"content-security-policy": REPORT_POLICY})
+
+
+@control_room.get("/aggregates")
+async def aggregates(context: ContextOf, session: SessionOf) -> Response:
+    """What each region has sold."""
+    return await _page(context, session, "aggregates", "Aggregates")
+
+
+@control_room.post("/jobs/{name}", dependencies=[WithToken])
+async def start(context: ContextOf, session: SessionOf, name: str) -> Response:
+    """Starts the proof or the aggregates."""
+    if name not in ("proof", "aggregates"):
+        return _problem(context, session, 404, "There is no such job; there are proof and aggregates")
+    try:
+        context.jobs.start(name)
+    except LabError as error:
+        context.note(session, str(error), good=False)
+    return RedirectResponse(f"/{name}", 303)
+
+
+@control_room.get("/scenario")
+async def scenario(
+    context: ContextOf,
+    session: SessionOf,
+    exercise: Annotated[int, Query(ge=1, le=99)] = 1,
+    file: Annotated[str, Query(max_length=200)] = "",
+) -> Response:
+    """What is set up, and the next exercise."""
+    found = read_scenario(context.settings.scenario)
+    if found is None:
+        return _problem(context, session, 404, "This console was told of no scenario (CONSOLE_SCENARIO)")
+    chosen = next((one for one in found.exercises if one.number == exercise), None)
+    manifest = next((one for one in found.manifests if one.name == file), None)
+    return await _page(
+        context, session, "scenario", f"Scenario {found.name}", scenario=found, exercise=chosen,
+        text=prose(chosen.markdown) if chosen else "", manifest=manifest,
+    )  # fmt: skip
+
+
+def problem(context: Context, request: Request, status: int, reason: str) -> Response:
+    """An error's answer: a page for people, JSON for programs."""
+    session: Session | None = getattr(request.state, "session", None)
+    if request.url.path.startswith("/api") or session is None:
+        return JSONResponse({"detail": reason}, status)
+    return _problem(context, session, status, reason)
+
+
+def _local(address: str) -> str:
+    """An address within this console; the front page for any other, and for what a browser makes another one of."""
+    path = unquote(re.split(r"[?#]", address)[0])
+    steps = path.split("/")
+    within = path.startswith("/") and "\\" not in path and "" not in steps[1:-1] and not {".", ".."} & set(steps)
+    return address if within and path.isprintable() and address.isprintable() else "/"

@@ -1,0 +1,117 @@
+"""A record as the console shows it: decoded as far as it can be, and never as anything but text."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from loosehanger.console.models import Header, Message
+from loosehanger.events.render import describe, safe
+
+if TYPE_CHECKING:
+    from kafka.consumer.fetcher import ConsumerRecord
+
+MOST_CHARACTERS = 4000
+MOST_VALUE_BYTES = 16 * 1024
+"""What is kept of a key and of a value. It has more characters than are shown, so that what was cut says so."""
+MOST_HEADER_BYTES = 8 * 1024
+MOST_RAW_BYTES = 1024
+MOST_HEADERS = 50
+PRODUCED = "lh-time"
+"""The header in which the kit's producer notes when it made the record, in milliseconds since the epoch."""
+
+
+class Arrived:
+    """A record that was read a moment ago. What costs time is done at most once, and only if somebody looks.
+
+    Args:
+        region: where it was read.
+        record: as kafka-python has it, cut to the bounds above.
+        at_ms: when, in milliseconds since the epoch.
+    """
+
+    def __init__(self, region: str, record: ConsumerRecord, at_ms: int) -> None:
+        self.region = region
+        self.record = record
+        self.at_ms = at_ms
+
+    @property
+    def size(self) -> int:
+        """Bytes of key, value and headers, before they were cut."""
+        record = self.record
+        sizes = (record.serialized_key_size, record.serialized_value_size, record.serialized_header_size)
+        return sum(size for size in sizes if size > 0)
+
+    @cached_property
+    def held(self) -> int:
+        """Bytes of them that are kept."""
+        record = self.record
+        headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+        return len(record.key or b"") + len(record.value or b"") + headers
+
+    @property
+    def latency_ms(self) -> int | None:
+        """From its production, by the producer's header where there is one, to here."""
+        for name, value in self.record.headers:
+            if name == PRODUCED and value and len(value) <= 16 and value.isdigit():
+                return self.at_ms - int(value)
+        return self.at_ms - self.record.timestamp if self.record.timestamp >= 0 else None
+
+    @property
+    def key(self) -> str:
+        """The key, as text."""
+        return _text(self.record.key)
+
+    @cached_property
+    def words(self) -> bytes:
+        """What a search for words looks through, in small letters: in UTF-8, which takes less memory than text."""
+        return folded(f"{self.key}\n{_text(self.record.value)}")
+
+    @cached_property
+    def header_lines(self) -> list[bytes]:
+        """Each header as ``name: value``, as a search compares it."""
+        return [folded(f"{safe(name)}: {_text(value)}") for name, value in self.record.headers[:MOST_HEADERS]]
+
+    @cached_property
+    def json(self) -> str:
+        """The message for the API and the pages."""
+        return self.message.model_dump_json()
+
+    @property
+    def message(self) -> Message:
+        """The message."""
+        record = self.record
+        return Message(
+            region=self.region,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            timestamp=record.timestamp,
+            arrived=self.at_ms,
+            latency_ms=self.latency_ms,
+            key=_cut(self.key, record.serialized_key_size),
+            summary=describe(record.topic, record.value, record.serialized_value_size),
+            value=_cut(_text(record.value), record.serialized_value_size),
+            headers=[
+                Header(name=_cut(safe(name), len(name)), value=_cut(_text(value), len(value or b"")))
+                for name, value in record.headers[:MOST_HEADERS]
+            ],
+            bytes=self.size,
+            raw=(record.value or b"")[:MOST_RAW_BYTES].hex(" ", 1),
+        )
+
+
+def folded(text: str) -> bytes:
+    """Text as a search compares it."""
+    return text.casefold().encode("utf-8", "replace")
+
+
+def _text(data: bytes | None) -> str:
+    """The data as text: what is no text shows as such, and control characters by their names."""
+    if data is None:
+        return ""
+    return "\n".join(safe(line) for line in data.decode("utf-8", "replace").split("\n"))
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({size} bytes)"

@@ -1,0 +1,121 @@
+"""How far mirrors are behind at one source, and what it may delete first: looked at beside what somebody waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from loosehanger.console.cluster import prepare_clients
+from loosehanger.errors import LabError
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.stalled import Stands
+
+if TYPE_CHECKING:
+    from loosehanger.kafka.retention_risk import Danger, LossWatch
+
+FRESH_S = 5.0
+IDLE_S = 60.0
+STALE_S = 20.0
+"""How long a look is shown when no newer one comes."""
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class MirrorReading:
+    """A mirror's positions at one source and, read just before them, where that source ended: one moment."""
+
+    positions: Mapping[Partition, int | None]
+    """The last offset that it has copied of each partition; None before the first."""
+    ends: Mapping[Partition, int] | None = None
+    """None for a mirror that copies nothing, since its workers do not answer: what is there now waits for it."""
+    at: float | None = None
+    """When, in seconds since the epoch; None for now."""
+
+
+class Losses:
+    """Looks at one source, in a thread of its own, while somebody asks.
+
+    Args:
+        connection: the console's way into it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="losses")
+        self.stands = Stands()
+        self._source: LossWatch | None = None
+        self._known: dict[str, tuple[float, dict[str, Danger]]] = {}
+        """What came of each mirror's last look, and when, on the monotonic clock."""
+        self._looks: dict[str, tuple[float, float | None, Future[None]]] = {}
+        """The last look at each mirror: when it was asked for, the moment of its reading, and the look itself."""
+        self._asked = 0.0
+
+    def of(self, mirror: str, reading: MirrorReading) -> dict[str, Danger]:
+        """How each topic of a mirror stands, as of some seconds ago; nothing before the first look.
+
+        Args:
+            mirror: tells it from the source's other mirrors.
+            reading: how far it has come.
+        """
+        self._asked = time.monotonic()
+        looked, moment, look = self._looks.get(mirror, (0.0, None, None))
+        news = reading.at is None or reading.at != moment
+        if look is None or (look.done() and news and self._asked - looked > FRESH_S):
+            self._looks[mirror] = self._asked, reading.at, self._thread.submit(self._look, mirror, reading)
+        at, known = self._known.get(mirror, (0.0, {}))
+        return known if self._asked - at < STALE_S else {}
+
+    def aged(self, mirror: str) -> dict[str, Danger]:
+        """What waited for a mirror at the last look, and is older by now: for a source that cannot be asked."""
+        at, known = self._known.get(mirror, (0.0, {}))
+        passed = time.monotonic() - at
+        return {
+            topic: replace(
+                danger,
+                age_s=danger.age_s + passed if danger.age_s is not None else None,
+                loss_in_s=max(danger.loss_in_s - passed, 0.0) if danger.loss_in_s is not None else None,
+            )
+            for topic, danger in known.items()
+            if danger.behind or danger.gone
+        }
+
+    def looks(self) -> list[Future[None]]:
+        """The looks that are under way."""
+        return [look for _, _, look in self._looks.values() if not look.done()]
+
+    def close_if_idle(self) -> None:
+        """Closes the clients when nobody has asked for a while."""
+        if self._source is not None and time.monotonic() - self._asked > IDLE_S:
+            self._thread.submit(self._forget)
+
+    def close(self) -> None:
+        """Ends the thread and its clients."""
+        self._thread.submit(self._forget)
+        self._thread.shutdown(wait=False)
+
+    def _look(self, mirror: str, reading: MirrorReading) -> None:
+        prepare_clients()
+        from kafka import TopicPartition
+
+        from loosehanger.kafka.retention_risk import LossWatch, by_topic
+
+        if self._source is None:
+            self._source = LossWatch(self._connection)
+        wanted = {TopicPartition(*place): offset for place, offset in reading.positions.items()}
+        ends = None if reading.ends is None else {TopicPartition(*place): end for place, end in reading.ends.items()}
+        try:
+            found = self._source.look(wanted, whose=mirror, now=reading.at, ends=ends)
+            self.stands.read(mirror, found, time.monotonic())
+            self._known[mirror] = time.monotonic(), by_topic(found)
+        except (LabError, KeyError, ValueError):
+            self.stands.keep(mirror, reading.positions, time.monotonic())
+            # Whether the source answers is told where it is asked for its topics.
+            self._known.pop(mirror, None)
+
+    def _forget(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()

@@ -1,0 +1,28 @@
+"""What is set up, for people who want to read it: the scenario's files and the exercises of its lab text."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from loosehanger.console.models import Exercise, Manifest, Scenario
+
+PLAYBOOKS = Path(__file__).resolve().parents[1] / "playbooks"
+
+
+@lru_cache(maxsize=1)
+def read_scenario(name: str) -> Scenario | None:
+    """Reads a folder of ``playbooks/``; None when there is no such scenario."""
+    if not re.fullmatch(r"[\w.-]+", name) or not (PLAYBOOKS / name / "setup.yaml").is_file():
+        return None
+    folder = PLAYBOOKS / name
+    files = [*sorted(folder.glob("manifests/**/*.yaml")), *sorted(folder.glob("*.yaml"))]
+    manifests = [Manifest(name=str(path.relative_to(folder)), text=path.read_text("utf-8")) for path in files]
+    text = (folder / "README.md").read_text("utf-8") if (folder / "README.md").is_file() else ""
+    text = re.sub(r"^<!--.*-->\n", "", text, flags=re.MULTILINE)  # notes for the tests, and for no reader
+    exercises = [
+        Exercise(number=int(number), title=title.strip(), markdown=body.strip())
+        for number, title, body in re.findall(r"^## (\d+)\. (.+)\n((?:(?!## ).*\n?)*)", text, re.MULTILINE)
+    ]
+    return Scenario(name=name, manifests=manifests, exercises=exercises)

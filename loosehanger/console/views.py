@@ -1,0 +1,560 @@
+"""The views: what each shows, and how it becomes HTML. A page has one; its stream sends the same one again."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from loosehanger import times
+from loosehanger.console.geography import Coordinates, Point, window
+from loosehanger.console.history import LastHour, Subject
+from loosehanger.console.jobs import Jobs
+from loosehanger.console.links import DELAYS, LinkView
+from loosehanger.console.models import Flow, JobState, Link, LinkDirection, Past, Series
+from loosehanger.console.service import Service, UnknownError
+from loosehanger.console.settings import Settings
+from loosehanger.errors import LabError
+from loosehanger.events.render import safe
+from loosehanger.lab.progress import read_progress
+
+Data = Mapping[str, Any]
+
+
+class Views:
+    """Every view of a console.
+
+    Args:
+        settings: the console's.
+        service: what it knows.
+        jobs: what it runs.
+        links: what is between the regions.
+        history: what the last hour was like.
+    """
+
+    def __init__(self, settings: Settings, service: Service, jobs: Jobs, links: LinkView, history: LastHour) -> None:
+        self._links = links
+        self._history = history
+        self._pasts: dict[str, tuple[int, Data]] = {}
+        self._settings = settings
+        self._service = service
+        self._jobs = jobs
+        self._data: dict[str, Callable[[str], Awaitable[Data]]] = {
+            "overview": self._overview,
+            "topics": self._topics,
+            "topic": self._topic,
+            "groups": self._groups,
+            "brokers": self._brokers,
+            "mirrors": self._mirrors,
+            "charts": self._charts,
+        }
+        if settings.control_room:
+            self._data |= {"map": self._map, "proof": self._proof, "aggregates": self._aggregates}
+        self._environment = Environment(
+            loader=FileSystemLoader(Path(__file__).parent / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters |= {
+            "thousands": thousands,
+            "size": size,
+            "rate": rate,
+            "duration": duration,
+            "span": span,
+            "visible": lambda text: safe(str(text)),
+            "when": when,
+            "link_settings": lambda way: ", ".join(settings_of(way)) or "nothing",
+        }
+        self._environment.globals |= {
+            "ident": ident,
+            "settings": settings,
+            "regions": [region.name for region in settings.regions],
+        }
+        self._environment.globals |= {"routes": settings.routes, "sources": service.sources}
+
+    def __contains__(self, view: str) -> bool:
+        return view in self._data
+
+    async def data(self, view: str, of: str) -> Data:
+        """What a view shows.
+
+        Raises:
+            UnknownError: there is no such view, or nothing that it could be of.
+        """
+        if view not in self._data:
+            raise UnknownError(f"this console has no view '{view}'")
+        return await self._data[view](of)
+
+    def fragment(self, view: str, data: Data | None) -> str:
+        """A view as HTML; without data, it says that the data is on its way."""
+        return (
+            self.template(f"fragments/{view}.html.j2", data=data)
+            if data is not None
+            else self.template("fragments/waiting.html.j2")
+        )
+
+    async def live(self, view: str, of: str) -> str:
+        """A view as HTML, now."""
+        try:
+            return self.fragment(view, await self.data(view, of))
+        except UnknownError as error:
+            return self.template("fragments/gone.html.j2", reason=str(error))
+
+    def template(self, name: str, **context: Any) -> str:
+        """Any template."""
+        return self._environment.get_template(name).render(**context)
+
+    async def _overview(self, _: str) -> Data:
+        flows, mirrors = await self._service.overview()
+        return {"flows": flows, "mirrors": mirrors}
+
+    async def _topics(self, _: str) -> Data:
+        return {"answer": await self._service.topics()}
+
+    async def _topic(self, name: str) -> Data:
+        topics, problems = await self._service.topic(name)
+        return {
+            "name": name,
+            "topics": topics,
+            "problems": problems,
+            "comparisons": self._service.comparisons(name, topics, problems),
+        }
+
+    async def _groups(self, _: str) -> Data:
+        return {"answer": await self._service.groups()}
+
+    async def _brokers(self, _: str) -> Data:
+        return {"answer": await self._service.brokers()}
+
+    async def _mirrors(self, _: str) -> Data:
+        return {"answer": await self._service.mirrors()}
+
+    def _setting(self) -> Data:
+        """Which scenario is set up, its stage and the platform; empty where that is not known."""
+        progress = None
+        if self._settings.lab_home:
+            with suppress(LabError):  # Who sets a lab up with another version of the kit is told of it there.
+                progress = read_progress(self._settings.lab_home)
+        if progress is None:
+            return {"scenario": self._settings.scenario, "stage": "", "unfinished": "", "platform": ""}
+        return {name: getattr(progress, name) for name in ("scenario", "stage", "unfinished", "platform")}
+
+    async def _map(self, _: str) -> Data:
+        flows = await self._service.flows()
+        land, places = places_of({region.name: region.place for region in self._settings.regions})
+        links = await self._links.told()
+        settings = [link_note(links, flow.source, flow.target) for flow in flows.flows]
+        labels = [label(flow, note) for flow, note in zip(flows.flows, settings, strict=True)]
+        ends = [(flow.source, flow.target) for flow in flows.flows]
+        arcs = lines(places, ends, [len(said) - 1 for said in labels])
+        return {
+            "setting": self._setting(), "labels": labels, "label": (LABEL[1], LABEL_LINE),
+            "flows": flows, "size": _MAP, "land": land, "places": places, "arcs": arcs,
+            "links": links, "delays": DELAYS,
+        }  # fmt: skip
+
+    async def _charts(self, of: str) -> Data:
+        self._service.look()
+        samples, made = self._pasts.get(of, (-1, {}))
+        if samples != self._history.samples:
+            made = self._past(of)
+            if len(self._pasts) >= _MOST_PASTS:
+                self._pasts.clear()
+            self._pasts[of] = self._history.samples, made
+        return made
+
+    def _past(self, of: str) -> Data:
+        """The charts of the flows, of a region's topics, or of a topic and its copies."""
+        if not of:
+            past = self._history.past(lambda subject: not subject.topic, time.time())
+        elif of in self._service.regions:
+            past = self._history.past(lambda subject: subject.region == of and bool(subject.topic), time.time())
+        else:
+            places = {tuple(place) for family in self._service.families(of) for place in family}
+            past = self._history.past(lambda subject: (subject.region, subject.topic) in places, time.time())
+        drawn = sorted(past.series, key=lambda one: -sum(filter(None, one.records_per_s)))[:MOST_LINES]
+        drawn.sort(key=past.series.index)
+        return {
+            "of": of, "samples": len(past.times), "charts": [plot(measure, past, drawn) for measure in PLOTS],
+            "more": len(past.series) - len(drawn), "left_out": past.left_out,
+        }  # fmt: skip
+
+    async def _proof(self, _: str) -> Data:
+        job = self._jobs.state("proof")
+        return {"job": job, "sentence": sentence(job), "examples": examples(job), "past": self._jobs.past()}
+
+    async def _aggregates(self, _: str) -> Data:
+        job = self._jobs.state("aggregates")
+        return {"job": job, "charts": charts(job), "totals": totals(job)}
+
+
+def places_of(told: Mapping[str, Coordinates | None]) -> tuple[str, dict[str, Point]]:
+    """How the land is drawn, and where each region stands: those that nobody has told a place for, on a circle.
+
+    Returns:
+        The transform of the land's outline, empty where no place is known, and the regions' points.
+    """
+    unknown = [name for name, place in told.items() if place is None]
+    turn = 2 * math.pi / max(1, len(unknown))
+    width, height = _MAP
+    points = {
+        name: (width / 2 + 0.3 * width * math.cos(i * turn - 0.4), height / 2 + 0.3 * height * math.sin(i * turn - 0.4))
+        for i, name in enumerate(unknown)
+    }
+    known = {name: place for name, place in told.items() if place is not None}
+    if not known:
+        return "", points
+    shown = window(known.values(), _MAP, _MARGIN, _LARGEST)
+    points |= {name: shown.point(place) for name, place in known.items()}
+    return shown.transform, {name: points[name] for name in told}
+
+
+def arc(places: Mapping[str, Point], source: str, target: str) -> dict[str, Any] | None:
+    """A bent line from one region to another, and the middle of it; None where an end is not on the map."""
+    if source not in places or target not in places:
+        return None
+    (x1, y1), (x2, y2) = places[source], places[target]
+    length = math.hypot(x2 - x1, y2 - y1) or 1.0
+    ux, uy = (x2 - x1) / length, (y2 - y1) / length
+    # From edge to edge of the circles, bent to the left of its direction, so that there and back are two lines.
+    x1, y1, x2, y2 = x1 + 34 * ux, y1 + 34 * uy, x2 - 42 * ux, y2 - 42 * uy
+    bend_x, bend_y = (x1 + x2) / 2 + 46 * uy, (y1 + y2) / 2 - 46 * ux
+    return {
+        "path": f"M{x1:.0f} {y1:.0f} Q{bend_x:.0f} {bend_y:.0f} {x2:.0f} {y2:.0f}",
+        "x": round((x1 + 2 * bend_x + x2) / 4),
+        "y": round((y1 + 2 * bend_y + y2) / 4),
+        "points": [
+            tuple((1 - t) ** 2 * a + 2 * t * (1 - t) * b + t**2 * c for a, b, c in ((x1, bend_x, x2), (y1, bend_y, y2)))
+            for t in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+        ],
+    }
+
+
+def label(flow: Flow, note: str) -> list[tuple[str, bool]]:
+    """What the map says of a flow below its rate: each line, and whether it is a warning.
+
+    Args:
+        flow: the flow.
+        note: what its link is set to; empty for nothing.
+    """
+    behind = "lag not known" if flow.lag is None else f"{flow.lag:,} behind"
+    lines = [(f"{behind}, p99 {duration(flow.latency_ms_p99)}", False)]
+    if flow.gone:
+        lines.append((f"{flow.gone:,} lost", True))
+    elif flow.endangered:
+        lines.append((f"loss possible in {span(flow.loss_in_s)}", True))
+    elif flow.lag and flow.lag_s is not None and flow.lag_s >= _OLD_S:
+        lines.append((f"the oldest is {span(flow.lag_s)} old", False))
+    return [*lines, *([(f"link: {note}", False)] if note else [])]
+
+
+def link_note(links: Iterable[Link], source: str, target: str) -> str:
+    """What a link does to what flows from one region to another, in a few words; empty for nothing."""
+    for link in links:
+        if {source, target} == set(link.between):
+            way = next((way for way in link.directions if way.target == target), None)
+            if way is None or link.state == "cut":
+                return link.state
+            return ", ".join(settings_of(way))
+    return ""
+
+
+def settings_of(way: LinkDirection) -> list[str]:
+    """What is set for a direction of a link, each in a few words."""
+    jitter = f" ± {duration(way.jitter_ms)}" if way.jitter_ms else ""
+    return [
+        *(["silent"] if way.silent else []),
+        *([f"{duration(way.delay_ms)}{jitter}"] if way.delay_ms else []),
+        *([f"{size(way.bytes_per_s)}/s"] if way.bytes_per_s else []),
+    ]
+
+
+LABEL = (184, 48)
+"""Width and height of what is written beside a line."""
+LABEL_LINE = 18
+"""What it becomes higher by, for each line more."""
+_MAP = (1120, 560)
+"""The map's width and height."""
+_MARGIN = (200, 110)
+"""How far regions stay from its left and right, and from its upper and lower edge."""
+_LARGEST = 3.0
+"""How much larger than the outline of the world the land is drawn: it is coarse."""
+_REGION = (150, 100)
+"""What a region takes, with its name above or below."""
+_ROUNDS = 8
+_OLD_S = 10.0
+"""A record that has waited for so long is worth a word on the map; most are on their way for less."""
+
+
+def lines(
+    places: Mapping[str, Point], flows: Sequence[tuple[str, str]], more: Sequence[int] = ()
+) -> list[dict[str, Any] | None]:
+    """A line for each flow, with a place for its label that no other label and no region takes, as far as there is one.
+
+    ``both`` says whether there is a way back, which a label must be told from.
+
+    Args:
+        places: where the regions are.
+        flows: from where to where each goes.
+        more: how many lines more than usual each label has; empty for none.
+    """
+    spots = _labels(tuple(places.items()), tuple(flows), tuple(more) or (0,) * len(flows))
+    found = [arc(places, source, target) for source, target in flows]
+    return [
+        line and {**line, "x": spot[0], "y": spot[1], "both": flow[::-1] in flows}
+        for line, spot, flow in zip(found, spots, flows, strict=True)
+    ]
+
+
+@lru_cache(maxsize=64)
+def _labels(
+    places: tuple[tuple[str, tuple[float, float]], ...], flows: tuple[tuple[str, str], ...], more: tuple[int, ...]
+) -> list[tuple[float, float]]:
+    """Where the labels stand: each as near to the middle of its line as the others allow.
+
+    One after the other looks for its best place while the others stay, for as many rounds as make a difference. To
+    stand on another label or on a region is worst, and on somebody else's line is bad.
+    """
+    found = [arc(dict(places), source, target) for source, target in flows]
+    middles = [(line["x"], line["y"]) if line else (0.0, 0.0) for line in found]
+    regions = [(x, y + (-22 if y < _MAP[1] / 2 else 22), *_REGION) for _, (x, y) in places]
+    spots = list(middles)
+
+    def cost(index: int, spot: tuple[float, float]) -> float:
+        box = _box(spot, more[index])
+        others = [_box(spots[k], more[k]) for k in range(len(flows)) if k != index and found[k]]
+        crossed = sum(
+            _overlap(box, (*point, 0, 0))
+            for k, line in enumerate(found)
+            if line and k != index
+            for point in line["points"]
+        )
+        blocked = sum(_overlap(box, other) for other in (*regions, *others))
+        return math.dist(spot, middles[index]) + 10 * crossed + 1000 * blocked
+
+    for _ in range(_ROUNDS):
+        before = list(spots)
+        for index, line in enumerate(found):
+            if line is not None:
+                spots[index] = min(_near(middles[index]), key=lambda spot, index=index: cost(index, spot))  # type: ignore[misc]
+        if spots == before:
+            break
+    return spots
+
+
+def _box(spot: tuple[float, float], more: int) -> tuple[float, float, float, float]:
+    """What a label takes, which grows downwards: its middle and its size."""
+    return spot[0], spot[1] + more * LABEL_LINE / 2, LABEL[0], LABEL[1] + more * LABEL_LINE
+
+
+def _near(middle: tuple[float, float]) -> Iterator[tuple[float, float]]:
+    """The places for a label around the middle of its line, within the map."""
+    reach = range(-150, 151, 25)
+    for x, y in product((middle[0] + step for step in reach), (middle[1] + step for step in reach)):
+        if LABEL[0] / 2 < x < _MAP[0] - LABEL[0] / 2 and LABEL[1] / 2 < y < _MAP[1] - LABEL[1] / 2:
+            yield x, y
+
+
+def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two boxes, given by their middles and sizes, have anything in common."""
+    return all(abs(one[i] - other[i]) < (one[i + 2] + other[i + 2]) / 2 for i in (0, 1))
+
+
+MOST_LINES = 8
+"""Lines of a chart: as many colours can be told from each other."""
+_MOST_PASTS = 16
+PLOTS = {
+    "records_per_s": ("Events a second", "rate"),
+    "bytes_per_s": ("Bytes a second", "bytes"),
+    "lag": ("Lag in records", "count"),
+    "lag_s": ("Lag in time: the age of the oldest record that is not copied", "seconds"),
+    "latency_ms_p50": ("Latency: half of the records arrive within", "ms"),
+    "latency_ms_p99": ("Latency: 99 % of the records arrive within", "ms"),
+}
+"""The charts of the last hour: what each shows, and in which unit."""
+
+
+def plot(measure: str, past: Past, drawn: Sequence[Series]) -> dict[str, Any]:
+    """A chart of the last hour: its points for the script, and for people the latest, least and greatest values."""
+    title, unit = PLOTS[measure]
+    shown = {"rate": rate, "bytes": lambda n: size(n) + "/s", "count": thousands, "seconds": span, "ms": duration}[unit]
+    lines = []
+    for number, series in enumerate(drawn, 1):
+        values: list[float | None] = getattr(series, measure)
+        known = [value for value in values if value is not None]
+        if known:
+            told = [shown(value) if value is not None else "–" for value in (values[-1], min(known), max(known))]
+            lines.append({"number": number, "name": _name(series), "told": told, "values": values})
+    points = [past.times, *(line["values"] for line in lines)]
+    return {
+        "id": measure.replace("_", "-"), "title": title, "unit": unit, "lines": lines,
+        "colours": ",".join(str(line["number"]) for line in lines),
+        "points": json.dumps(points, separators=(",", ":")),
+    }  # fmt: skip
+
+
+def _name(series: Series) -> str:
+    return Subject(series.region, series.topic, series.source, series.mirror).name
+
+
+def sentence(job: JobState) -> str:
+    """What came of the proof, in one sentence."""
+    if job.state != "done" or not job.result:
+        return job.explanation
+    from loosehanger.proof.report.tables import summary
+
+    try:
+        return summary(job.result)
+    except (KeyError, IndexError, TypeError):
+        return "its document cannot be read; see the report"
+
+
+_MOST_EXAMPLES = 200
+
+
+def examples(job: JobState) -> list[dict[str, Any]]:
+    """The records that differ, of a proof's document, with the way to each at the source and at the target."""
+    flows = (job.result or {}).get("flows")
+    found: list[dict[str, Any]] = []
+    for flow in flows if isinstance(flows, list) else ():
+        for one in flow.get("examples", ()):
+            partition = one.get("partition")
+            places = (
+                (flow.get("source"), flow.get("topic"), partition, one.get("source_offset")),
+                (flow.get("target"), flow.get("target_topic"), one.get("target_partition", partition),
+                 one.get("target_offset")),
+            )  # fmt: skip
+            found.append({
+                "kind": str(one.get("kind", "")).replace("_", " "), "topic": str(flow.get("topic")),
+                "key": str(one.get("key") or ""), "places": [_place(*place) for place in places],
+            })  # fmt: skip
+    return found[:_MOST_EXAMPLES]
+
+
+def _place(region: object, topic: object, partition: object, offset: object) -> dict[str, object] | None:
+    if offset is None:
+        return None
+    place = {"region": region, "topic": topic, "partition": partition, "offset": offset}
+    return {**place, "href": f"/search?{urlencode(place)}"}
+
+
+_TOTALS = (
+    ("events", "events"),
+    ("orders", "orders"),
+    ("cancellations", "cancellations"),
+    ("units sold", "units"),
+    ("revenue", "revenue"),
+)
+_CHARTS = (("Revenue by product", "by_product", "revenue"), ("Orders by where they came from", "by_region", "orders"))
+
+
+def totals(job: JobState) -> list[tuple[str, list[str]]]:
+    """The aggregates' totals: a row for each, a number for each region."""
+    regions = _regions(job)
+    return [(label, [_shown(region.get(name)) for region in regions.values()]) for label, name in _TOTALS]
+
+
+def charts(job: JobState) -> list[dict[str, Any]]:
+    """The aggregates' charts: groups of bars, a bar for each region, with its length as a share of the longest."""
+    regions = _regions(job)
+    found = []
+    for title, field, value in _CHARTS:
+        values = [
+            {str(row["name"]): _number(row[value]) for row in region.get(field, ())} for region in regions.values()
+        ]
+        labels = list(dict.fromkeys(label for rows in values for label in rows))
+        longest = max((number for rows in values for number in rows.values()), default=Decimal(0)) or Decimal(1)
+        groups = [
+            (label, [(_shown(rows.get(label)), float(max(0, rows.get(label, 0)) / longest)) for rows in values])
+            for label in labels
+        ]
+        if groups:
+            found.append({"title": title, "regions": list(regions), "groups": groups})
+    return found
+
+
+def _regions(job: JobState) -> dict[str, dict[str, Any]]:
+    regions = (job.result or {}).get("regions")
+    return regions if isinstance(regions, dict) else {}
+
+
+def _number(value: object) -> Decimal:
+    try:
+        number = Decimal(str(value))
+    except InvalidOperation:
+        return Decimal(0)
+    return number if number.is_finite() else Decimal(0)
+
+
+def _shown(value: object) -> str:
+    return "–" if value is None else f"{_number(value):,}"
+
+
+def ident(*parts: object) -> str:
+    """An id for an element that shows what these name: the same in every view, so that the page finds it again."""
+    return "-".join(re.sub(r"[^A-Za-z0-9]", lambda sign: f"_{ord(sign[0]):x}_", str(part)) for part in parts)
+
+
+def thousands(number: float | None) -> str:
+    """A number with its thousands apart; a dash where it is not known."""
+    return "–" if number is None else f"{number:,.0f}"
+
+
+def size(number: float | None) -> str:
+    """Bytes in a unit that fits."""
+    if number is None:
+        return "–"
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(number) < 999.5:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:,.3g} TB"
+
+
+def rate(number: float | None) -> str:
+    """Something a second."""
+    return "…" if number is None else f"{number:,.1f}" if number < 100 else f"{number:,.0f}"
+
+
+def duration(milliseconds: float | None) -> str:
+    """A time in a unit that fits."""
+    if milliseconds is None:
+        return "–"
+    return f"{milliseconds:,.0f} ms" if abs(milliseconds) < 1000 else f"{milliseconds / 1000:,.1f} s"
+
+
+def span(seconds: float | None) -> str:
+    """A span of time, as the kit's other programs say it."""
+    return "–" if seconds is None else times.span(seconds)
+
+
+def when(seconds: float | None) -> Markup:
+    """A moment; the page shows it in the viewer's zone."""
+    if seconds is None:
+        return Markup("–")
+    moment = datetime.fromtimestamp(seconds, UTC)
+    text = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    return Markup('<time datetime="{}">{}</time>').format(moment.isoformat(timespec="milliseconds"), text)
+
+
+@lru_cache(maxsize=64)
+def prose(markdown: str) -> Markup:
+    """An exercise's text as HTML. It is the kit's own, and still nothing in it is taken for HTML."""
+    from markdown_it import MarkdownIt
+
+    return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))  # noqa: S704 - see above

@@ -1,0 +1,1 @@
+"""The shop's events as consumers, consoles and commands read and show them."""

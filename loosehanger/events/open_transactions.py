@@ -1,0 +1,89 @@
+"""Which open transaction keeps records from a reader of committed ones: asked only when something seems to be kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.errors import KafkaError
+
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.transactions import WARN_S, Held, held_back
+
+ANSWER_MS = 5000
+AGAIN_S = 5.0
+"""How long a transaction of unknown age is watched at the end of a reading: most last for a moment."""
+_LOOK_S = 0.5
+
+
+class OpenTransactions:
+    """Names the transactions that keep records from a reader, each once.
+
+    Args:
+        connection: the reader's way into the cluster.
+        tell: takes a line.
+    """
+
+    def __init__(self, connection: Connection, tell: Callable[[str], object]) -> None:
+        self._connection = connection
+        self._tell = tell
+        self._told: set[tuple[str, int, int]] = set()
+        self._waiting: dict[TopicPartition, tuple[int, float]] = {}
+
+    def follow(self, waiting: Mapping[TopicPartition, int], now: float) -> None:
+        """Looks at partitions that have more than a reader gets, and tells of those that stand still for too long.
+
+        Args:
+            waiting: where the reader is in each.
+            now: when, on the monotonic clock.
+        """
+        before = self._waiting
+        self._waiting = {
+            place: (position, before[place][1] if before.get(place, (-1, 0.0))[0] == position else now)
+            for place, position in waiting.items()
+        }
+        late = [
+            place
+            for place, (position, since) in self._waiting.items()
+            if now - since >= WARN_S and (*place, position) not in self._told
+        ]
+        if not late:
+            return
+        for place in late:
+            # What is not held after all is looked at again after the same time.
+            self._waiting[place] = self._waiting[place][0], now
+        for held in self._look(late) or ():
+            self._say(held)
+            self._told.add((held.topic, held.partition, waiting[TopicPartition(held.topic, held.partition)]))
+
+    def at_the_end(self, partitions: Collection[TopicPartition]) -> None:
+        """Tells which of these partitions have records that could not be read."""
+        deadline, seen = time.monotonic() + AGAIN_S, None
+        while held := self._look(partitions):
+            stable = {(one.topic, one.partition, one.stable) for one in held}
+            seen = stable if seen is None else seen & stable
+            late = time.monotonic() >= deadline
+            for one in held:
+                if one.overdue or (late and (one.topic, one.partition, one.stable) in seen):
+                    self._say(one)
+            if late or all(one.overdue for one in held):
+                return
+            partitions = [TopicPartition(one.topic, one.partition) for one in held if not one.overdue]
+            time.sleep(_LOOK_S)
+
+    def _say(self, held: Held) -> None:
+        self._tell(f"{held}; they are not shown as long as it is open")
+
+    def _look(self, partitions: Collection[TopicPartition]) -> list[Held]:
+        """What is held back there; nothing where the cluster does not answer, for the reader itself says that."""
+        try:
+            with closing(
+                KafkaAdminClient(
+                    **self._connection.kafka_python(), bootstrap_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS
+                )
+            ) as client:
+                return held_back(client, partitions, self._connection.username)
+        except (KafkaError, OSError):
+            return []

@@ -1,0 +1,202 @@
+"""A mirror of an experiment's own: one process of MirrorMaker 2, beside its source or beside its target."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourceType,
+)
+
+from loosehanger.errors import LabError
+from loosehanger.experiments.clients import NAME
+from loosehanger.experiments.site import Ground, administration, uninterrupted
+from loosehanger.files import write_file
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.links import CLIENT
+from loosehanger.lab.manifests.resources import JvmOptions, as_text
+from loosehanger.lab.record import ADMINISTRATOR
+from loosehanger.lab.scenario import MIRROR
+from loosehanger.platforms.java import Java
+from loosehanger.process_lifetime import end_with_parent
+
+_ONE_PARTITION = {"offset.storage.partitions": 1, "status.storage.partitions": 1}
+_AS_THE_CLUSTER_SAYS = {
+    "config.storage.replication.factor": -1,
+    "offset.storage.replication.factor": -1,
+    "status.storage.replication.factor": -1,
+}
+_HEAP = "256m"
+
+
+@dataclass(frozen=True)
+class MirrorSettings:
+    """How a mirror works, as far as that is not MM2's default."""
+
+    connector: Mapping[str, Any] = field(default_factory=dict)
+    """The source connector's configuration."""
+    worker: Mapping[str, Any] = field(default_factory=dict)
+    """The Connect worker's."""
+
+
+def settings_of(ground: Ground) -> MirrorSettings:
+    """What the manifest of the ground's mirror sets."""
+    (document,) = (
+        document
+        for document in ground.lab.topology.of_kind(MIRROR, ground.mirror.region)
+        if document.name == ground.mirror.name
+    )
+    spec = document.content["spec"]
+    connector = next(
+        mirror["sourceConnector"]
+        for mirror in spec["mirrors"]
+        if mirror["source"]["alias"] == ground.mirror.source_alias
+    )
+    return MirrorSettings(connector.get("config") or {}, spec["target"].get("config") or {})
+
+
+@contextlib.contextmanager
+def permitted(ground: Ground) -> Iterator[None]:
+    """Lets the target's administrator write in transactions, as mirrors do, under an experiment's names only.
+
+    Raises:
+        LabError: the cluster does not answer, or refuses.
+    """
+    with administration(ground, ground.mirror.target) as admin:
+        principal = f"User:{ground.at_home(ground.mirror.target).username}"
+        rules = [
+            ACL(
+                principal, "*", operation, ACLPermissionType.ALLOW,
+                ResourcePattern(ResourceType.TRANSACTIONAL_ID, prefix + ground.direct, ACLResourcePatternType.PREFIXED),
+            )
+            # Connect's workers have one for themselves, and one for each task.
+            for prefix in ("connect-cluster-", "")
+            for operation in (ACLOperation.DESCRIBE, ACLOperation.WRITE)
+        ]  # fmt: skip
+        try:
+            if failed := admin.create_acls(rules)["failed"]:
+                raise LabError(f"{ground.mirror.target}: Kafka refuses the experiment's rights: {failed[0]}")
+            yield
+        finally:
+            with uninterrupted():
+                admin.delete_acls(rules)
+
+
+class OwnMirror:
+    """Copies one topic; leaving it as a context ends it.
+
+    It has the rights of the administrator, and keeps what it has to remember in topics that are called by its aliases,
+    which the ground deletes.
+
+    Args:
+        ground: the regions.
+        topic: which one; it has to be there, since a new mirror would notice it late.
+        number: which of the experiment's mirrors.
+        region: beside which cluster it runs; the other is reached through the link.
+        settings: how it works.
+    """
+
+    def __init__(self, ground: Ground, topic: str, number: int, region: str, settings: MirrorSettings) -> None:
+        self.topic = topic
+        aliases = source, target = f"{ground.direct}-{2 * number}", f"{ground.direct}-{2 * number + 1}"
+        self.copy = f"{source}.{self.topic}"
+        self._folder = tempfile.TemporaryDirectory(prefix="lab-")
+        regions = (ground.mirror.source, ground.mirror.target)
+        ends = {alias: _way(ground, into, region) for alias, into in zip(aliases, regions, strict=True)}
+        file, log = (Path(self._folder.name) / name for name in ("mm2.properties", "log"))
+        write_file(file, mm2_properties(topic, source, target, ends, settings))
+        java = Java(ground.home)
+        command = java.command(
+            "org.apache.kafka.connect.mirror.MirrorMaker",
+            str(file),
+            options=JvmOptions(),
+            heap=_HEAP,
+            system={"log4j2.level": "ERROR"},
+            temporary=Path(self._folder.name),
+        )
+        self._log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                env={**os.environ, **java.environment, CLIENT: NAME},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=partial(end_with_parent, signal.SIGKILL),
+            )
+
+    def said(self) -> str:
+        """The last that went wrong, by its own words; empty for nothing.
+
+        Raises:
+            LabError: it has ended.
+        """
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        last = next((line.strip() for line in reversed(lines) if " ERROR " in line or "Exception" in line), "")
+        if self._process.poll() is not None:
+            raise LabError(f"the experiment's mirror ended: {last or 'it did not say why'}")
+        return last
+
+    def __enter__(self) -> OwnMirror:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def _way(ground: Ground, into: str, region: str) -> tuple[Connection, Path]:
+    """How a region is reached from where the mirror runs, and the file with the way of who is at home there."""
+    connection = ground.at_home(into) if into == region else ground.across(into, region)
+    return connection, ground.lab.region(into).clients[ADMINISTRATOR]
+
+
+def mm2_properties(
+    topic: str, source: str, target: str, ends: Mapping[str, tuple[Connection, Path]], settings: MirrorSettings
+) -> str:
+    """What MirrorMaker 2 is started with.
+
+    Args:
+        topic: what it copies.
+        source: the alias of one end.
+        target: that of the other.
+        ends: by alias, how a cluster is reached, and the file with everything else that a client needs for it.
+        settings: how it works.
+    """
+    pair = f"{source}->{target}"
+    lines: dict[str, Any] = {"clusters": f"{source}, {target}", "emit.heartbeats.enabled": "false"}
+    for alias, (connection, file) in ends.items():
+        of_file = (line.partition("=") for line in file.read_text(encoding="utf-8").splitlines())
+        lines |= {f"{alias}.{key}": value for key, _, value in of_file}
+        lines[f"{alias}.bootstrap.servers"] = ",".join(connection.bootstrap_servers)
+    lines |= {f"{target}.{key}": value for key, value in (_AS_THE_CLUSTER_SAYS | _ONE_PARTITION).items()}
+    lines |= {f"{target}.{key}": value for key, value in settings.worker.items()}
+    lines |= {
+        f"{target}->{source}.enabled": "false",
+        f"{pair}.enabled": "true",
+        f"{pair}.topics": topic,
+        f"{pair}.replication.factor": -1,
+        f"{pair}.offset-syncs.topic.replication.factor": -1,
+        f"{pair}.sync.topic.acls.enabled": "false",
+        f"{pair}.emit.checkpoints.enabled": "false",
+    }
+    lines |= {f"{pair}.{key}": value for key, value in settings.connector.items()}
+    # Copies have names of their own, whatever the manifest calls them.
+    lines[f"{pair}.replication.policy.class"] = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
+    return "".join(f"{key} = {as_text(value)}\n" for key, value in lines.items())

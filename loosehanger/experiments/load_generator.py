@@ -1,0 +1,76 @@
+"""Writing at full speed, as Kafka's own clients do."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from pathlib import Path
+
+from loosehanger.errors import LabError
+from loosehanger.experiments.client import value
+from loosehanger.experiments.site import Ground
+from loosehanger.lab.manifests.resources import JvmOptions
+from loosehanger.lab.record import ADMINISTRATOR
+from loosehanger.platforms.java import Java
+
+SIZE, BATCH, LINGER_MS = 1000, 65_536, 20
+"""Bytes of a record, and how the producer batches."""
+DIFFERENT = 2000
+"""How many different events there are."""
+_BOUND_S = 120
+
+
+def write_payload(folder: Path) -> Path:
+    """Makes up the events; returns the file with one in each line."""
+    chance = random.Random(SIZE)  # noqa: S311 (no secret)
+    file = folder / "events"
+    file.write_bytes(b"\n".join(value(SIZE, chance) for _ in range(DIFFERENT)))
+    return file
+
+
+def produce(ground: Ground, topic: str, payload: Path, records: int, codec: str = "none") -> None:
+    """Writes at home, beside the source's cluster, with Kafka's ProducerPerformance.
+
+    Args:
+        ground: where.
+        topic: its name at the source.
+        payload: the events; they repeat.
+        records: how many.
+        codec: the producer's ``compression.type``.
+
+    Raises:
+        LabError: it failed, or did not end.
+    """
+    java = Java(ground.home)
+    command = java.command(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", topic, "--num-records", str(records), "--throughput", "-1"),
+        *("--payload-file", str(payload)),
+        *("--command-config", str(ground.lab.region(ground.mirror.source).clients[ADMINISTRATOR])),
+        *(
+            "--command-property",
+            "acks=all",
+            f"batch.size={BATCH}",
+            f"linger.ms={LINGER_MS}",
+            f"compression.type={codec}",
+        ),
+        options=JvmOptions(),
+        heap="256m",
+        system={"log4j2.level": "ERROR"},
+        temporary=payload.parent,
+    )
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **java.environment},
+            capture_output=True,
+            text=True,
+            timeout=_BOUND_S,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"the producer did not end within {_BOUND_S} seconds") from error
+    if done.returncode:
+        raise LabError(f"the producer failed: {''.join((done.stdout + done.stderr).strip().splitlines()[-1:])}")

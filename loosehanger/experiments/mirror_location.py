@@ -1,0 +1,240 @@
+"""``mirror-where``: the same mirror beside its target or beside its source, as the kit sets it and as it comes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from kafka.admin import NewTopic
+
+from loosehanger.experiments.clients import ClientProcess, access
+from loosehanger.experiments.dedicated_mirror import MirrorSettings, OwnMirror, permitted, settings_of
+from loosehanger.experiments.load_generator import SIZE, produce, write_payload
+from loosehanger.experiments.measures import Spread, milliseconds, quantile, times
+from loosehanger.experiments.progress import Telling
+from loosehanger.experiments.site import Ground, administration
+from loosehanger.lab.link_settings import time_text
+from loosehanger.waiting import wait_for
+
+TARGET, SOURCE = "beside its target", "beside its source"
+KIT, DEFAULTS = "the kit's settings", "MM2's defaults"
+ONE_MORE = {
+    "exactly once": MirrorSettings(
+        {"exactly.once.support": "required", "source.consumer.isolation.level": "read_committed"},
+        {"exactly.once.source.support": "enabled"},
+    ),
+    "5000 records a poll": MirrorSettings({"source.consumer.max.poll.records": 5000}),
+    "batches of 320 KiB": MirrorSettings({"producer.override.batch.size": 327_680}),
+    "fetches of 16 MiB": MirrorSettings({"source.consumer.max.partition.fetch.bytes": 16_777_216}),
+    "fetches of 64 KiB or more": MirrorSettings({"source.consumer.fetch.min.bytes": 65_536}),
+}
+"""What is changed of the defaults, one after the other."""
+FAR = 0.08
+"""The delay at which they are."""
+DELAYS, QUICK_DELAYS = (0.0, 0.02, 0.08, 0.16), (0.0, 0.08)
+RECORDS, SECONDS = 40_000, 8
+"""The burst: so many records, and for how long the mirror is followed, from its first on."""
+LIVE, RATE = 200, 50
+"""Before it: records whose latency is measured, and how many of them a second."""
+STEP_S, BEFORE_S, BOUND_S = 24, 30, 150
+RESULTS = 1
+"""Of each step."""
+Step = tuple[int, str, str, float]
+"""Round, where the mirror runs, its settings, and the delay."""
+
+
+def sweep(rounds: int, *, quick: bool) -> list[Step]:
+    """Every step; those of one mirror follow each other."""
+    mirrors = [(place, settings) for place in (TARGET, SOURCE) for settings in (KIT, DEFAULTS)]
+    found = []
+    for number in range(rounds):
+        found += [(number, *mirror, delay) for mirror in mirrors for delay in (QUICK_DELAYS if quick else DELAYS)]
+        if not quick:
+            found += [(number, place, settings, FAR) for place in (TARGET, SOURCE) for settings in ONE_MORE]
+    return found
+
+
+@dataclass(frozen=True)
+class MirrorStep:
+    """One step."""
+
+    round: int
+    place: str
+    settings: str
+    delay: float
+    p50_ms: float
+    """From production to the arrival of the copy, of records that come one by one."""
+    p99_ms: float
+    records_per_s: float
+    """Of a burst, from the first arrivals on."""
+
+
+def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[MirrorStep, None, None]:
+    """Measures; tells what it has found step by step.
+
+    Raises:
+        LabError: something does not answer, or records do not arrive.
+    """
+    known = {KIT: settings_of(ground), DEFAULTS: MirrorSettings(), **ONE_MORE}
+    places = {TARGET: ground.mirror.target, SOURCE: ground.mirror.source}
+    with tempfile.TemporaryDirectory(prefix="lab-") as folder, permitted(ground):
+        payload = write_payload(Path(folder))
+        for mirror_number, (_, of_one) in enumerate(groupby(steps, key=lambda step: step[:3])):
+            of_mirror = list(of_one)
+            _, place, settings, _ = of_mirror[0]
+            ground.link({"delay": 0, "jitter": 0, "rate": 0})
+            topic = f"{ground.direct}-{mirror_number}"
+            with administration(ground, ground.mirror.source) as admin:
+                admin.create_topics([NewTopic(topic, 1, -1)])
+            with OwnMirror(ground, topic, mirror_number, places[place], known[settings]) as mirror:
+                _wait_for_the_copy(ground, mirror)
+                # Java has compiled by then what it is going to run.
+                _measure(ground, mirror, payload, (*of_mirror[0][:-1], 0.0))
+                for step in of_mirror:
+                    telling.step(f"{place}, {settings}, {time_text(step[-1])} one way")
+                    yield _measure(ground, mirror, payload, step)
+
+
+def _wait_for_the_copy(ground: Ground, mirror: OwnMirror) -> None:
+    with administration(ground, ground.mirror.target) as admin:
+
+        def missing() -> str | None:
+            last = mirror.said()
+            return None if mirror.copy in admin.list_topics() else last or "it is not there"
+
+        wait_for(missing, BOUND_S, f"{ground.mirror.target}: {mirror.copy}, which the experiment's mirror makes")
+
+
+def _measure(ground: Ground, mirror: OwnMirror, payload: Path, step: Step) -> MirrorStep:
+    number, place, settings, delay = step
+    home, target = access(ground.at_home(ground.mirror.source)), access(ground.at_home(ground.mirror.target))
+    with ClientProcess() as writer, ClientProcess() as reader:
+        # It has begun with the topic when a first record is there, and has nothing else to do then.
+        reader.ask("open_readers", access=target, topic=mirror.copy, consumers=1)
+        reader.tell("read", records=1, mark="first", bound=BOUND_S)
+        writer.ask("open_writer", access=home, topic=mirror.topic, name="writer")
+        reader.answer(BOUND_S + 10)
+        ground.link({"delay": delay, "jitter": 0, "rate": 0})
+        reader.tell("read", records=LIVE, mark="live", bound=BOUND_S)
+        writer.ask(
+            "write", name="writer", topic=mirror.topic, mark="live", records=LIVE, rate=RATE, size=SIZE, bound=BOUND_S
+        )
+        live = reader.answer(BOUND_S + 10)["latencies"]
+        reader.tell("follow", records=RECORDS, seconds=SECONDS, bound=BOUND_S)
+        produce(ground, mirror.topic, payload, RECORDS)
+        came = reader.answer(BOUND_S + 10)
+        # The rest need not be waited for at this distance.
+        ground.link({"delay": 0, "jitter": 0, "rate": 0})
+        reader.tell("read", records=1, mark="last", bound=BOUND_S)
+        writer.ask(
+            "write", name="writer", topic=mirror.topic, mark="last", records=1, rate=RATE, size=SIZE, bound=BOUND_S
+        )
+        reader.answer(BOUND_S + 10)
+    return MirrorStep(
+        number, place, settings, delay,
+        p50_ms=quantile(live, 0.5),
+        p99_ms=quantile(live, 0.99),
+        records_per_s=came["records"] / came["seconds"],
+    )  # fmt: skip
+
+
+def result(found: Sequence[MirrorStep], source: str, target: str) -> dict[str, Any]:
+    """What was found: the sentence, tables and charts, and every step."""
+    delays = sorted({one.delay for one in found if one.settings in (KIT, DEFAULTS)})
+    near, far = delays[0], delays[-1]
+    mirrors = [(place, settings) for place in (TARGET, SOURCE) for settings in (KIT, DEFAULTS)]
+
+    def spread(value: Callable[[MirrorStep], float], place: str, settings: str, delay: float) -> Spread:
+        return Spread.of(
+            value(one) for one in found if (one.place, one.settings, one.delay) == (place, settings, delay)
+        )
+
+    def speed(one: MirrorStep) -> float:
+        return one.records_per_s
+
+    def row(place: str, settings: str, delay: float) -> list[str]:
+        latencies: tuple[Callable[[MirrorStep], float], ...] = (lambda one: one.p50_ms, lambda one: one.p99_ms)
+        return [
+            time_text(delay),
+            place,
+            settings,
+            spread(speed, place, settings, delay).text(_rate),
+            *(spread(value, place, settings, delay).text(milliseconds) for value in latencies),
+        ]
+
+    head = ["delay", "the mirror runs", "settings", "records/s", "p50", "p99"]
+    tables = [
+        {
+            "title": f"A mirror from {source} to {target}",
+            "head": head,
+            "rows": [row(*mirror, delay) for delay in delays for mirror in mirrors],
+        }
+    ]
+    finding = (
+        f"At {time_text(far)} a mirror with the kit's settings copies "
+        f"{spread(speed, TARGET, KIT, far).text(_rate)} records/s from {source} to {target} when it runs beside its "
+        f"target, and {spread(speed, SOURCE, KIT, far).text(_rate)} beside its source; with MM2's defaults "
+        f"{spread(speed, TARGET, DEFAULTS, far).text(_rate)} and {spread(speed, SOURCE, DEFAULTS, far).text(_rate)}; "
+        f"at {time_text(near)} the kit's gives {spread(speed, TARGET, KIT, near).text(_rate)} and "
+        f"{spread(speed, SOURCE, KIT, near).text(_rate)}"
+    )
+    charts = [
+        {
+            "title": "Records a second, by delay",
+            "unit": "records a second",
+            "series": [f"{place}, {settings}" for place, settings in mirrors],
+            "groups": {
+                time_text(delay): [round(spread(speed, *mirror, delay).median) for mirror in mirrors]
+                for delay in delays
+            },
+        }
+    ]
+    if any(one.settings in ONE_MORE for one in found):
+        kinds = (DEFAULTS, *ONE_MORE)
+        tables.append(
+            {
+                "title": f"MM2's defaults, and one change of them at a time, at {time_text(FAR)}",
+                "head": head,
+                "rows": [row(place, settings, FAR) for place in (TARGET, SOURCE) for settings in kinds],
+            }
+        )
+        best = max(ONE_MORE, key=lambda settings: spread(speed, TARGET, settings, FAR).median)
+        ratio = spread(speed, TARGET, best, FAR).median / spread(speed, TARGET, DEFAULTS, FAR).median
+        finding += (
+            f"; of single changes at {time_text(FAR)}, beside the target, '{best}' gives most: "
+            f"{times(ratio)} times the defaults"
+        )
+        charts.append(
+            {
+                "title": f"Records a second with one change of the defaults, at {time_text(FAR)}",
+                "unit": "records a second",
+                "series": [TARGET, SOURCE],
+                "groups": {
+                    settings: [round(spread(speed, place, settings, FAR).median) for place in (TARGET, SOURCE)]
+                    for settings in kinds
+                },
+            }
+        )
+    return {
+        "finding": f"{finding}.",
+        "tables": tables,
+        "charts": charts,
+        "notes": [
+            f"Each mirror is one process of MirrorMaker 2 of the experiment's own, with one task and one topic of one "
+            f"partition. Records are of {SIZE:,} bytes.",
+            f"Records a second: of a burst of {RECORDS:,}, for {SECONDS} s from the first arrivals on; one before it, "
+            f"which is not measured, has warmed the mirror up. p50 and p99: from production to arrival, of {RATE} "
+            "records a second.",
+            "The kit's settings are those of the mirror's manifest, with its transactions; MM2's defaults are at least "
+            "once, without transactions.",
+        ],
+        "steps": [asdict(one) for one in found],
+    }
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}"

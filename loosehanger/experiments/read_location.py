@@ -1,0 +1,220 @@
+"""``read-where``: consumers read across the ocean, or a copy at home; then each rewinds and reads all again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from loosehanger.experiments.clients import NAME, ClientProcess, access
+from loosehanger.experiments.measures import Spread, carried, milliseconds, quantile, times
+from loosehanger.experiments.progress import Telling
+from loosehanger.experiments.site import Ground
+from loosehanger.lab.link_settings import size_text, time_text
+
+DIRECT, MIRRORED = "direct", "mirrored"
+RECORDS, RATE, SIZE = 1000, 250, 1000
+"""Records of each step, records a second, and bytes of a record."""
+LINK_RATE = 5e6
+"""Bytes a second of the link: what ten consumers need together, twice."""
+STEP_S, BEFORE_S, BOUND_S = 7, 20, 90
+RESULTS = 1
+"""Of each step."""
+
+
+Step = tuple[int, float, int, str]
+"""Round, delay, number of consumers, and where they read."""
+FULL, QUICK = ((0.0, 0.04, 0.12), (1, 2, 5, 10)), ((0.0, 0.04), (1, 2, 5))
+"""Delays, and numbers of consumers."""
+
+
+def sweep(rounds: int, *, quick: bool) -> list[Step]:
+    """Every step; direct and mirrored take turns in who is first."""
+    delays, numbers = QUICK if quick else FULL
+    return [
+        (number, delay, consumers, mode)
+        for number in range(rounds)
+        for delay in delays
+        for consumers in numbers
+        for mode in ((DIRECT, MIRRORED) if number % 2 == 0 else (MIRRORED, DIRECT))
+    ]
+
+
+@dataclass(frozen=True)
+class ReadStep:
+    """One step. Bytes are those of the link, in both directions, the connections' own included."""
+
+    round: int
+    delay: float
+    consumers: int
+    mode: str
+    seconds: float
+    """From the first record to the last arrival."""
+    p50_ms: float
+    p99_ms: float
+    readers: int
+    """Bytes that the consumers had carried, and the mirror."""
+    mirror: int
+    again_seconds: float
+    again_readers: int
+    again_mirror: int
+
+    def ocean(self, idle: float) -> float:
+        """Bytes that crossed for this topic.
+
+        Args:
+            idle: bytes a second that the mirror has carried for other topics.
+        """
+        return self.readers + (max(0.0, self.mirror - idle * self.seconds) if self.mode == MIRRORED else 0)
+
+    def again_ocean(self, idle: float) -> float:
+        """The same of reading all again."""
+        return self.again_readers + (
+            max(0.0, self.again_mirror - idle * self.again_seconds) if self.mode == MIRRORED else 0
+        )
+
+    @property
+    def again_rate(self) -> float:
+        """Bytes a second of reading again, all consumers together."""
+        return self.consumers * RECORDS * SIZE / self.again_seconds
+
+
+def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[ReadStep, None, None]:
+    """Measures; tells what it has found step by step.
+
+    Raises:
+        LabError: something does not answer, or records do not arrive.
+    """
+    home = {region: access(ground.at_home(region)) for region in (ground.mirror.source, ground.mirror.target)}
+    abroad = access(ground.abroad)
+    with ClientProcess() as writer, ClientProcess() as readers:
+        for name, topic in ((DIRECT, ground.direct), (MIRRORED, ground.mirrored)):
+            writer.ask("open_writer", access=home[ground.mirror.source], topic=topic, name=name)
+        _wait_for_the_copy(ground, readers)
+        for number, delay, consumers, mode in steps:
+            telling.step(f"{mode}, {consumers} consumer{'s' * (consumers > 1)}, {time_text(delay)} one way")
+            ground.link({"delay": delay, "jitter": 0, "rate": LINK_RATE})
+            topic, way = (ground.direct, abroad) if mode == DIRECT else (ground.copy, home[ground.mirror.target])
+            before = ground.link()
+            readers.ask("open_readers", access=way, topic=topic, consumers=consumers)
+            mark = f"{number}-{delay}-{consumers}-{mode}"
+            readers.tell("read", records=RECORDS, mark=mark, bound=BOUND_S)
+            writer.ask(
+                "write", name=mode, topic=ground.direct if mode == DIRECT else ground.mirrored, mark=mark,
+                records=RECORDS, rate=RATE, size=SIZE, bound=BOUND_S,
+            )  # fmt: skip
+            live = readers.answer(BOUND_S + 10)
+            between = ground.link()
+            readers.tell("read", records=RECORDS, mark=mark, bound=BOUND_S, again=True)
+            again = readers.answer(BOUND_S + 10)
+            after = ground.link()
+            readers.ask("close_readers")
+            own, own_live, own_all = (carried(link, NAME) for link in (before, between, after))
+            mirror, mirror_live, mirror_all = (carried(link, ground.mirror_client) for link in (before, between, after))
+            yield ReadStep(
+                round=number,
+                delay=delay,
+                consumers=consumers,
+                mode=mode,
+                seconds=live["seconds"],
+                p50_ms=quantile(live["latencies"], 0.5),
+                p99_ms=quantile(live["latencies"], 0.99),
+                readers=own_live - own,
+                mirror=mirror_live - mirror,
+                again_seconds=again["seconds"],
+                again_readers=own_all - own_live,
+                again_mirror=mirror_all - mirror_live,
+            )
+
+
+def _wait_for_the_copy(ground: Ground, readers: ClientProcess) -> None:
+    """The mirror has begun with the topic when its first record is there."""
+    target = access(ground.at_home(ground.mirror.target))
+    readers.ask("open_readers", access=target, topic=ground.copy, consumers=1, beginning=True)
+    readers.tell("read", records=1, mark="first", bound=BOUND_S)
+    readers.answer(BOUND_S + 10)
+    readers.ask("close_readers")
+
+
+def idle_rate(readings: Iterable[ReadStep]) -> float:
+    """Bytes a second that the mirror carries while it has nothing of the experiment: those beside direct reading."""
+    rates = [reading.mirror / reading.seconds for reading in readings if reading.mode == DIRECT]
+    return Spread.of(rates).median if rates else 0.0
+
+
+def result(readings: Sequence[ReadStep], source: str, target: str) -> dict[str, Any]:
+    """What was found: the sentence, tables and charts, and every step."""
+    idle = idle_rate(readings)
+    delays = sorted({reading.delay for reading in readings})
+    numbers = sorted({reading.consumers for reading in readings})
+
+    def spread(value: Callable[[ReadStep], float], delay: float, consumers: int, mode: str) -> Spread:
+        return Spread.of(value(r) for r in readings if (r.delay, r.consumers, r.mode) == (delay, consumers, mode))
+
+    def ocean(reading: ReadStep) -> float:
+        return reading.ocean(idle)
+
+    def again(reading: ReadStep) -> float:
+        return reading.again_ocean(idle)
+
+    rows = [
+        [
+            time_text(delay), str(consumers), mode,
+            *(spread(value, delay, consumers, mode).text(size_text) for value in (ocean, again)),
+            spread(lambda r: r.p50_ms, delay, consumers, mode).text(milliseconds),
+            spread(lambda r: r.p99_ms, delay, consumers, mode).text(milliseconds),
+            spread(lambda r: r.again_rate, delay, consumers, mode).text(_per_second),
+        ]
+        for delay in delays for consumers in numbers for mode in (DIRECT, MIRRORED)
+    ]  # fmt: skip
+    few, many, far = numbers[0], numbers[-1], delays[-1]
+
+    def first_and_again(reading: ReadStep) -> float:
+        return ocean(reading) + again(reading)
+
+    direct, mirrored = (spread(first_and_again, far, many, mode) for mode in (DIRECT, MIRRORED))
+    alone = spread(first_and_again, far, few, DIRECT)
+    copies = spread(first_and_again, far, few, MIRRORED)
+    p50 = {mode: spread(lambda r: r.p50_ms, far, many, mode).text(milliseconds) for mode in (DIRECT, MIRRORED)}
+    finding = (
+        f"At {time_text(far)}, to read {size_text(RECORDS * SIZE)} twice, {many} consumers had "
+        f"{direct.text(size_text)} carried from {source} to {target} ({times(direct.median / alone.median)} times what "
+        f"{few} had), the mirror for all of them {mirrored.text(size_text)} "
+        f"({times(mirrored.median / copies.median)} times); half of the records arrived within {p50[DIRECT]} directly, "
+        f"and within {p50[MIRRORED]} by the copy."
+    )
+    charts = []
+    for title, unit, value in (
+        (f"Bytes across the ocean, first reading, at {time_text(far)}", "bytes", ocean),
+        (f"Bytes across the ocean, reading again, at {time_text(far)}", "bytes", again),
+        (f"Time from production to consumption (p50), at {time_text(far)}", "milliseconds", lambda r: r.p50_ms),
+        (f"Bytes a second that consumers read again, at {time_text(far)}", "bytes a second", lambda r: r.again_rate),
+    ):
+        groups = {
+            f"{consumers} consumer{'s' * (consumers > 1)}": [
+                round(spread(value, far, consumers, mode).median, 1) for mode in (DIRECT, MIRRORED)
+            ]
+            for consumers in numbers
+        }
+        charts.append({"title": title, "unit": unit, "series": [DIRECT, MIRRORED], "groups": groups})
+    head = ["delay", "consumers", "read", "first reading", "reading again", "p50", "p99", "read again at"]
+    return {
+        "finding": finding,
+        "tables": [{"title": "Bytes across the ocean, latency, speed", "head": head, "rows": rows}],
+        "charts": charts,
+        "notes": [
+            f"Each step: {RECORDS:,} records of {SIZE:,} bytes, {RATE} a second; the link carries "
+            f"{size_text(LINK_RATE)} a second. Bytes are the link's, in both directions, with TLS and what it "
+            "takes to connect.",
+            f"The mirror carries {size_text(idle)} a second for other topics, which is taken off. A topic that is "
+            "read directly is not mirrored.",
+            "All consumers are threads of one process: with many of them, the machine adds to latency and takes from "
+            "speed, in the same way for both.",
+        ],
+        "idle_bytes_per_second": idle,
+        "steps": [asdict(r) | {"ocean_bytes": ocean(r), "again_ocean_bytes": again(r)} for r in readings],
+    }  # fmt: skip
+
+
+def _per_second(rate: float) -> str:
+    return f"{size_text(rate)}/s"

@@ -1,0 +1,297 @@
+"""Where an experiment happens: two regions, the mirror and the link between them, and topics of its own.
+
+Whatever happens, the link is afterwards as it was, and the topics are gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import re
+import secrets
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError
+
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders, wanted_change
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import selected_topics, target_topic
+from loosehanger.lab.record import ADMINISTRATOR, Lab
+from loosehanger.platforms.local.services import offers
+from loosehanger.waiting import wait_for
+
+LOCAL = "local"
+_MIRRORED, _DIRECT = "LH.EXPERIMENT-", "experiment-"
+"""What the names of its topics begin with: of those that are mirrored, and of those that no mirror takes."""
+_OWN = re.compile(
+    rf"(?:.*[^\w-])?(?:{re.escape(_MIRRORED)}[0-9a-f]{{8}}|{re.escape(_DIRECT)}[0-9a-f]{{8}}(?:-[0-9]+(?:\.internal)?)?)"
+)
+"""A topic, its copies, and what a mirror of the experiment's own keeps, which is called by the name of its source."""
+_CREATED_S, _DELETED_S, _LINK_S = 90, 30, 20
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""By which people and programs end an experiment."""
+Told = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Two regions, with what lies between them."""
+
+    lab: Lab
+    home: Path
+    mirror: Mirror
+    folder: Path
+    """The relay's of their link."""
+    abroad: Connection
+    """The target's way into the source's cluster, through the link."""
+    mirrored: str
+    """The topic that is mirrored, as it is called at the source; nobody has made it yet."""
+    direct: str
+    """The topic that is not."""
+
+    @property
+    def copy(self) -> str:
+        """The name of the mirrored topic at the target."""
+        return target_topic(self.mirror, self.mirrored)
+
+    @property
+    def mirror_client(self) -> str:
+        """By which the link tells the mirror from others."""
+        return f"KafkaMirrorMaker2/{self.mirror.name}"
+
+    def at_home(self, region: str) -> Connection:
+        """A region's way into its own cluster."""
+        return self.lab.region(region).connection(ADMINISTRATOR)
+
+    def across(self, into: str, seen_from: str) -> Connection:
+        """One region's way into the other's cluster, through the link.
+
+        Raises:
+            WrongUseError: there is none.
+        """
+        return _across(self.lab, self.home, into, seen_from)
+
+    def link(self, values: dict[str, float] | None = None, action: str | None = None) -> Told:
+        """What the link says of itself, after a change of both directions if there is one.
+
+        Raises:
+            LabError: it does not answer.
+        """
+        wanted = None
+        if values is not None or action is not None:
+            wanted = wanted_change(self.mirror.source, self.mirror.target, values or {}, action, one_way=False)
+        try:
+            return ask(self.folder, wanted)
+        except OSError as error:
+            raise LabError(f"the link does not answer ({error.strerror or error}); ./lab status tells more") from error
+
+
+def choose(lab: Lab, home: Path, source: str | None, target: str | None) -> Ground:
+    """Finds out where an experiment can happen.
+
+    Args:
+        lab: what is set up.
+        home: the lab's home.
+        source: the region that is read; None for that of the first mirror that fits.
+        target: the region that has the copy, likewise.
+
+    Raises:
+        WrongUseError: nowhere.
+        LabError: the link does not answer.
+    """
+    if lab.platform != LOCAL:
+        raise WrongUseError(
+            f"on {lab.platform} the links between regions are the cluster's business, not the kit's: experiments need "
+            "the local platform"
+        )
+    for region in filter(None, (source, target)):
+        lab.region(region)
+    number = secrets.token_hex(4)
+    mirrored, direct = _MIRRORED + number, _DIRECT + number
+    fit = [
+        mirror
+        for mirror in lab.mirrors
+        if {mirror.source, mirror.target} <= lab.clusters.keys()
+        and mirror.region == mirror.target
+        and mirror.state == "running"
+        and not mirror.transforms
+        and selected_topics(mirror, [mirrored])
+        and not any(selected_topics(other, [direct]) for other in lab.mirrors)
+    ]
+    chosen = [m for m in fit if source in (None, m.source) and target in (None, m.target)]
+    if not chosen:
+        pairs = ", ".join(f"--source {m.source} --target {m.target}" for m in fit)
+        where = f" from {source or 'anywhere'} to {target or 'anywhere'}" if source or target else ""
+        advice = f"try {pairs}" if pairs else "./lab scenarios shows which scenarios mirror"
+        raise WrongUseError(
+            f"{lab.scenario} has no mirror{where} for an experiment, which has to run beside its target and to copy "
+            f"topics whose names begin with LH.; {advice}"
+        )
+    mirror = chosen[0]
+    pair = {mirror.source, mirror.target}
+    folder = next((folder for ends, folder in relay_folders(home).items() if set(ends) == pair), None)
+    abroad = _across(lab, home, mirror.source, mirror.target)
+    if folder is None:
+        raise _no_link(mirror.source, mirror.target)
+    ground = Ground(lab, home, mirror, folder, abroad, mirrored, direct)
+    if (state := link_state(ground.link())) != OPEN:
+        raise WrongUseError(
+            f"the link is {state}; ./lab link {mirror.source} {mirror.target} --heal, then run the experiment"
+        )
+    return ground
+
+
+def _across(lab: Lab, home: Path, into: str, seen_from: str) -> Connection:
+    connection = lab.region(into).connection(ADMINISTRATOR)
+    ways = [
+        service.addresses(seen_from)
+        for name, service in offers(home).items()
+        if name.split(":")[0].endswith(f".{into}.svc") and service.here == list(connection.bootstrap_servers)
+    ]
+    if not ways:
+        raise _no_link(into, seen_from)
+    return replace(connection, bootstrap_servers=tuple(ways[0]))
+
+
+def _no_link(into: str, seen_from: str) -> WrongUseError:
+    return WrongUseError(f"there is no link between {into} and {seen_from}; run the set-up again")
+
+
+def is_own(topic: str) -> bool:
+    """Whether an experiment has made this topic, or a mirror as its copy."""
+    return _OWN.fullmatch(topic) is not None
+
+
+@contextlib.contextmanager
+def prepared(ground: Ground) -> Iterator[None]:
+    """Makes the topics, and afterwards leaves everything as it was before, whatever happens in between.
+
+    Raises:
+        WrongUseError: another experiment is running.
+        LabError: a cluster or the link does not answer.
+    """
+    with (ground.home / "access" / "experiment.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise WrongUseError("another experiment is running on this lab; wait for its end") from error
+        before = ground.link()
+        try:
+            _delete_topics(ground)  # what a killed experiment left
+            with administration(ground, ground.mirror.source) as admin:
+                admin.create_topics([NewTopic(name, 1, -1) for name in (ground.mirrored, ground.direct)])
+            with administration(ground, ground.mirror.target) as admin:
+                wait_for(
+                    lambda: None if ground.copy in admin.list_topics() else "it is not there",
+                    _CREATED_S,
+                    f"{ground.mirror.target}: {ground.copy}, which the mirror makes",
+                )
+            yield
+        finally:
+            with uninterrupted():
+                try:
+                    put_back(ground, before)
+                finally:
+                    _delete_topics(ground)
+
+
+def put_back(ground: Ground, before: Told) -> None:
+    """Gives the link the settings that it had."""
+
+    def refused() -> str | None:
+        try:
+            for way in before["directions"]:
+                values = {name: way[name] for name in ("delay", "jitter", "rate")}
+                ask(ground.folder, wanted_change(way["from"], way["to"], values, "heal", one_way=True))
+        except OSError as error:
+            return f"it does not answer ({error.strerror or error})"
+        return None
+
+    wait_for(refused, _LINK_S, "the link's settings of before")
+
+
+def _delete_topics(ground: Ground) -> None:
+    """Deletes every topic that an experiment made, the source's first: mirrors would make the copies again."""
+    regions = [ground.mirror.source, *(name for name in ground.lab.clusters if name != ground.mirror.source)]
+    for region in regions:
+        with administration(ground, region) as admin:
+            own = [name for name in admin.list_topics() if is_own(name)]
+            for name in own:
+                # Another one is only written by mirrors, and what they have read before they still write.
+                if region != ground.mirror.source:
+                    _wait_until_at_rest(admin, name)
+                with contextlib.suppress(UnknownTopicOrPartitionError):
+                    admin.delete_topics([name])
+    for region in regions:
+        with administration(ground, region) as admin:
+
+            def there(admin: KafkaAdminClient = admin) -> str | None:
+                return ", ".join(name for name in admin.list_topics() if is_own(name)) or None
+
+            wait_for(there, _DELETED_S, f"{region}: deleting topics")
+
+
+def _wait_until_at_rest(admin: KafkaAdminClient, topic: str) -> None:
+    sizes: list[int] = []
+
+    def growing() -> str | None:
+        sizes.append(stored(admin, topic))
+        return None if len(sizes) > 3 and len(set(sizes[-3:])) == 1 else "mirrors still write"
+
+    with contextlib.suppress(LabError):  # Then it is deleted all the same.
+        wait_for(growing, 10, topic)
+
+
+def stored(admin: KafkaAdminClient, topic: str) -> int:
+    """The bytes that a topic takes on a broker's disk: on the fullest, since each replica has them."""
+    return max(
+        sum(
+            int(partition["partition_size"])
+            for folder in broker["log_dirs"]
+            for found in folder["topics"]
+            if found["name"] == topic
+            for partition in found["partitions"]
+        )
+        for broker in admin.describe_log_dirs()
+    )
+
+
+@contextlib.contextmanager
+def administration(ground: Ground, region: str) -> Iterator[KafkaAdminClient]:
+    """A client that may do everything in a region.
+
+    Raises:
+        LabError: its cluster does not answer, or refuses.
+    """
+    try:
+        client = KafkaAdminClient(**ground.at_home(region).kafka_python(), bootstrap_timeout_ms=10000)
+    except (KafkaError, OSError) as error:
+        raise LabError(f"{region}: the cluster does not answer; see ./lab status") from error
+    try:
+        yield client
+    except KafkaError as error:
+        raise LabError(f"{region}: {type(error).__name__}: {error}") from error
+    finally:
+        client.close()
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Leaves no room for a second Ctrl-C: what happens here is bounded."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,219 @@
+"""``write-where``: a producer writes at home, and is mirrored, or across the ocean; and then the ocean is silent."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from loosehanger.experiments.clients import ClientProcess, access
+from loosehanger.experiments.measures import Spread, milliseconds, quantile
+from loosehanger.experiments.progress import Telling
+from loosehanger.experiments.site import Ground
+from loosehanger.lab.link_settings import time_text
+
+HOME, ABROAD = "at home", "across"
+RATE, SIZE, SECONDS = 50, 1000, 4
+"""Records a second, bytes of a record, and seconds of a step."""
+BEFORE_CUT_S, AFTER_CUT_S, CUT_DELAY = 3, 4, 0.04
+STEP_S, BEFORE_S, BOUND_S = 10, 20, 150
+RESULTS = 2
+"""Of each step: one for each producer."""
+FULL, QUICK = ((0.0, 0.04, 0.12), 30.0), ((0.0, 0.04), 10.0)
+"""Delays, and seconds of silence."""
+Step = tuple[int, float, float]
+"""Round, delay, and the seconds for which the link is silent."""
+
+
+def sweep(rounds: int, *, quick: bool) -> list[Step]:
+    """Every step; in each, both producers write at the same time."""
+    delays, cut = QUICK if quick else FULL
+    return [
+        step
+        for number in range(rounds)
+        for step in (*((number, delay, 0.0) for delay in delays), (number, CUT_DELAY, cut))
+    ]
+
+
+@dataclass(frozen=True)
+class WriteStep:
+    """One producer in one step."""
+
+    round: int
+    delay: float
+    cut: float
+    """Seconds of silence; 0 for none."""
+    mode: str
+    records: int
+    """As many as were sent while the link was silent; all, where it was not."""
+    p50_ms: float
+    """Of those: from sending to the acknowledgement. What was never acknowledged counts as the longest."""
+    p99_ms: float
+    most_ms: float
+    unacknowledged: int
+    late_s: float
+    """Seconds from the healing to the last of their acknowledgements; 0 where it came before."""
+    copy_ms: float | None
+    """The longest time to the copy, of all records of the step; None where there is no copy."""
+
+
+def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[WriteStep, None, None]:
+    """Measures; tells what it has found step by step.
+
+    Raises:
+        LabError: something does not answer, or records do not arrive.
+    """
+    home = access(ground.at_home(ground.mirror.source))
+    ways = {HOME: (home, ground.mirrored), ABROAD: (access(ground.abroad), ground.direct)}
+    copies = {"access": access(ground.at_home(ground.mirror.target)), "topic": ground.copy, "consumers": 1}
+    with ClientProcess() as at_home, ClientProcess() as across, ClientProcess() as reader:
+        writers = {HOME: at_home, ABROAD: across}
+        for mode, (way, topic) in ways.items():
+            writers[mode].ask("open_writer", access=way, topic=topic, name=mode)
+        reader.ask("open_readers", **copies, beginning=True)
+        reader.tell("read", records=1, mark="first", bound=BOUND_S)
+        reader.answer(BOUND_S + 10)
+        for number, delay, cut in steps:
+            telling.step(f"{time_text(delay)} one way{f', silent for {cut:.0f} s' if cut else ''}")
+            ground.link({"delay": delay, "jitter": 0, "rate": 0})
+            mark = f"{number}-{delay}-{cut}"
+            records = round(RATE * (BEFORE_CUT_S + cut + AFTER_CUT_S if cut else SECONDS))
+            reader.tell("read", records=records, mark=mark, bound=BOUND_S)
+            for mode, (_, topic) in ways.items():
+                writers[mode].tell(
+                    "write", name=mode, topic=topic, mark=mark, records=records, rate=RATE, size=SIZE, bound=BOUND_S
+                )  # fmt: skip
+            silence = _silence(ground, cut) if cut else None
+            written = {mode: writer.answer(BOUND_S + cut + 30) for mode, writer in writers.items()}
+            arrived = reader.answer(BOUND_S + 10)
+            for mode, told in written.items():
+                longest = max(arrived["latencies"]) if mode == HOME else None
+                yield judged((number, delay, cut), mode, told, silence, longest)
+
+
+def _silence(ground: Ground, seconds: float) -> tuple[float, float]:
+    """Has the link silent for a time; returns when that began and ended."""
+    measured = threading.Event()  # Nobody sets it: what is measured is a time.
+    measured.wait(BEFORE_CUT_S)
+    ground.link(action="silent")
+    began = time.time()
+    measured.wait(seconds)
+    ground.link(action="heal")
+    return began, time.time()
+
+
+def judged(
+    step: Step, mode: str, told: dict[str, Any], silence: tuple[float, float] | None, longest_copy: float | None
+) -> WriteStep:
+    """What a step was for one producer.
+
+    Args:
+        step: which.
+        mode: where it writes.
+        told: ``sent``, the time of each record, and ``acknowledged``, its milliseconds or None.
+        silence: from when to when the link was silent; None where it was not.
+        longest_copy: the longest time to the copy.
+    """
+    pairs = [
+        (sent, ack)
+        for sent, ack in zip(told["sent"], told["acknowledged"], strict=True)
+        if silence is None or silence[0] <= sent < silence[1]
+    ]
+    acks = [ack for _, ack in pairs if ack is not None]
+    most = max(acks, default=0.0)
+    counted = [most if ack is None else ack for _, ack in pairs]
+    last = max((sent + ack / 1000 for sent, ack in pairs if ack is not None), default=0.0)
+    return WriteStep(
+        *step,
+        mode=mode,
+        records=len(pairs),
+        p50_ms=quantile(counted, 0.5),
+        p99_ms=quantile(counted, 0.99),
+        most_ms=most,
+        unacknowledged=len(pairs) - len(acks),
+        late_s=max(0.0, last - silence[1]) if silence else 0.0,
+        copy_ms=longest_copy,
+    )
+
+
+def result(writings: Sequence[WriteStep], source: str, target: str) -> dict[str, Any]:
+    """What was found: the sentence, tables and charts, and every step."""
+    delays = sorted({writing.delay for writing in writings if not writing.cut})
+    (cut,) = {writing.cut for writing in writings if writing.cut}
+
+    def spread(value: Callable[[WriteStep], float], mode: str, delay: float) -> Spread:
+        return Spread.of(value(w) for w in writings if (w.mode, w.delay, w.cut) == (mode, delay, 0))
+
+    def when_silent(value: Callable[[WriteStep], float], mode: str) -> Spread:
+        return Spread.of(value(w) for w in writings if w.mode == mode and w.cut)
+
+    def p50(writing: WriteStep) -> float:
+        return writing.p50_ms
+
+    def p99(writing: WriteStep) -> float:
+        return writing.p99_ms
+
+    def most(writing: WriteStep) -> float:
+        return writing.most_ms
+
+    rows = [
+        [
+            time_text(delay),
+            mode,
+            spread(p50, mode, delay).text(milliseconds),
+            spread(p99, mode, delay).text(milliseconds),
+        ]
+        for delay in delays
+        for mode in (HOME, ABROAD)
+    ]
+    copied = Spread.of(w.copy_ms for w in writings if w.cut and w.copy_ms is not None)
+    silent = [
+        [
+            mode,
+            when_silent(p50, mode).text(milliseconds),
+            when_silent(most, mode).text(milliseconds),
+            when_silent(lambda w: w.unacknowledged, mode).text(lambda n: f"{n:.0f}"),
+            when_silent(lambda w: w.late_s, mode).text(lambda s: f"{s:.1f} s"),
+            copied.text(milliseconds) if mode == HOME else "–",
+        ]
+        for mode in (HOME, ABROAD)
+    ]
+    near, far = delays[0], delays[-1]
+    finding = (
+        f"A producer that writes at home in {source} has half of its acknowledgements within "
+        f"{spread(p50, HOME, far).text(milliseconds)} at {time_text(far)}, one that writes there from {target} within "
+        f"{spread(p50, ABROAD, far).text(milliseconds)}, and at {time_text(near)} within "
+        f"{spread(p50, ABROAD, near).text(milliseconds)}; while the link was silent for {cut:.0f} s the first waited "
+        f"{when_silent(most, HOME).text(milliseconds)} at most and its copies came up to {copied.text(milliseconds)} "
+        f"late, the other waited up to {when_silent(most, ABROAD).text(milliseconds)}."
+    )
+    groups = {
+        time_text(delay): [round(spread(p50, mode, delay).median, 1) for mode in (HOME, ABROAD)] for delay in delays
+    }
+    waits = {f"silent for {cut:.0f} s": [round(when_silent(most, mode).median, 1) for mode in (HOME, ABROAD)]}
+    unit, series = "milliseconds", [HOME, ABROAD]
+    return {
+        "finding": finding,
+        "tables": [
+            {"title": "From sending to the acknowledgement", "head": ["delay", "writes", "p50", "p99"], "rows": rows},
+            {
+                "title": f"What is sent while the link is silent for {cut:.0f} s, at {time_text(CUT_DELAY)}",
+                "head": ["writes", "p50", "longest wait", "never acknowledged", "last, after healing", "oldest copy"],
+                "rows": silent,
+            },
+        ],
+        "charts": [
+            {"title": "Acknowledgement (p50), by delay", "unit": unit, "series": series, "groups": groups},
+            {"title": "Longest wait for an acknowledgement", "unit": unit, "series": series, "groups": waits},
+        ],
+        "notes": [
+            f"Each step: {RATE} records a second of {SIZE:,} bytes from each producer, acknowledged by all replicas; "
+            "both write at the same time, from a process of their own.",
+            "The producers are kafka-python's, idempotent, with its time-outs: a request that has no answer for 30 s "
+            "is sent again on a new connection. Another client's times after a cut are others.",
+            "The oldest copy is the longest time from sending to the arrival of the copy, of what was written at home.",
+        ],
+        "steps": [asdict(writing) for writing in writings],
+    }

@@ -1,0 +1,1 @@
+"""The Spark jobs: what ``spark-jobs/`` submits."""

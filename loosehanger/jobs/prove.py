@@ -1,0 +1,169 @@
+"""Proves that what had to be mirrored was mirrored: an ordinary Spark application, see README.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+import traceback
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+try:
+    from pyspark.sql import SparkSession
+
+    from loosehanger.errors import ExitCode, LabError, WrongUseError, nobody_reads, run_command
+    from loosehanger.lab import job_options
+    from loosehanger.lab.record import Lab, load_lab
+    from loosehanger.proof import inconclusive
+    from loosehanger.proof.proof import Proof
+    from loosehanger.proof.read.external import EXTERNAL, two_clusters
+    from loosehanger.proof.report import files, output
+    from loosehanger.proof.report.junit import junit
+    from loosehanger.proof.report.tables import console, show_proof
+    from loosehanger.proof.session import start_session
+    from loosehanger.proof.verdict import EXIT_CODES, judge
+    from loosehanger.sales.sales import sum_up
+except Exception as error:
+    if __name__ != "__main__":
+        raise
+    # A package that is missing, or a Python that is too old: found by spark-submit on a machine without the kit.
+    _reason = f"the proof cannot start with {sys.executable}: {type(error).__name__}: {error}"
+    if "--json" in sys.argv:
+        _totals = (
+            "source_records target_records after_cut missing never_mirrored duplicates reordered unexpected altered "
+            "moved expired source_gaps config_differences"
+        )
+        _document = {
+            "scenario": "",
+            "verdict": "inconclusive",
+            "reasons": [_reason],
+            "claims": [],
+            "cut": {},
+            "flows": [],
+            "only_at_target": [],
+            "notes": [],
+            "totals": dict.fromkeys(_totals.split(), 0),
+            "seconds": 0.0,
+            "records_per_second": None,
+        }
+        print(json.dumps(_document, indent=2, ensure_ascii=False))
+    else:
+        print(f"error: {_reason}; spark-jobs/README.md lists the packages", file=sys.stderr)
+    # What 1 says of a proof is that something was disproved.
+    sys.exit(4)
+
+_PRODUCTS = 10
+_REPORT = "loosehanger.proof.report.page"
+"""Loaded only where it is wanted."""
+
+
+def main() -> int:
+    """Runs the proof.
+
+    Returns:
+        The exit code.
+    """
+    started = time.monotonic()
+    options = job_options.parser("prove").parse_args()
+    job_options.check_prove(options)
+    lab = _two_clusters(options) or load_lab()
+    if options.report:
+        # Its charts take a while to load, and until they are wanted Python mostly waits for Java.
+        threading.Thread(target=import_module, args=(_REPORT,), daemon=True).start()
+    try:
+        proof = Proof(
+            lab,
+            partial(_start_spark, silent_s=options.timeout),
+            options.timeout,
+            options.examples,
+            _report,
+            options.since,
+            while_moving=options.while_moving,
+            configs=options.configs,
+            allow_same_cluster=options.allow_same_cluster,
+        )
+        evidence = proof.run()
+        document = judge(evidence, lab.scenario, time.monotonic() - started)
+    except WrongUseError:
+        raise
+    except Exception as error:
+        _report(traceback.format_exc().rstrip())
+        document = inconclusive.document(_broken_off(error), lab.scenario, time.monotonic() - started, lab.claims)
+    written = _write_files(options, document, lab)
+    try:
+        if options.json:
+            written = output.print_proof(document) and written
+        else:
+            show_proof(document, console())
+            sys.stdout.flush()
+    except BrokenPipeError:
+        nobody_reads()
+    except OSError as error:
+        _report(f"error: standard output: cannot be written: {error.strerror}")
+        nobody_reads()
+        written = False
+    code = EXIT_CODES[document["verdict"]]
+    return int(code if written or code != ExitCode.DONE else ExitCode.INCONCLUSIVE)
+
+
+def _start_spark(records: int | None, silent_s: float | None = None) -> SparkSession:
+    return start_session("prove", records=records, silent_s=silent_s)
+
+
+def _write_files(options: argparse.Namespace, document: dict[str, Any], lab: Lab) -> bool:
+    """Writes what was asked for beside the output; what cannot be written does not keep the verdict from being told."""
+    written = True
+    for path, make in ((options.report, partial(_page, lab=lab)), (options.junit, junit)):
+        try:
+            if path:
+                files.write(path, make(document))
+        except LabError as error:
+            _report(f"error: {error}")
+            written = False
+        except Exception as error:
+            _report(f"{traceback.format_exc()}error: {path}: could not be made: {error!r}")
+            written = False
+    return written
+
+
+def _page(document: dict[str, Any], lab: Lab) -> str:
+    page: str = import_module(_REPORT).render(document, _aggregates(lab))
+    return page
+
+
+def _broken_off(error: Exception) -> str:
+    return f"the proof broke off: {error if isinstance(error, LabError) else f'{type(error).__name__}: {error}'}"
+
+
+def _two_clusters(options: argparse.Namespace) -> Lab | None:
+    if not job_options.are_two_clusters(options):
+        return None
+    return two_clusters(
+        options.source_config, options.target_config, options.topics, options.policy or "identity",
+        options.source_alias or "source", _report,
+    )  # fmt: skip
+
+
+def _aggregates(lab: Lab) -> dict[str, Any]:
+    """What was sold; nothing where that is not known, for a report of a proof does not fail for it."""
+    if lab.platform == EXTERNAL:
+        return {}
+    try:
+        return sum_up(_start_spark, lab, _PRODUCTS, _report)
+    except Exception as error:
+        _report(f"the report has no aggregates: {error}")
+        return {}
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    output.separate_streams(sys.argv)
+    # What 1 says of a proof is that something was disproved.
+    sys.exit(run_command(main, failed=ExitCode.INCONCLUSIVE))

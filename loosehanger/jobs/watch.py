@@ -1,0 +1,95 @@
+"""Shows what happens in all regions while it happens: an ordinary Spark application, see README.md."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import NoReturn
+
+from loosehanger.audit.display import display
+from loosehanger.audit.loop import Options, Watch, publisher, survey
+from loosehanger.audit.state import Folder
+from loosehanger.errors import run_command
+from loosehanger.kafka.retention_risk import WARN_S
+from loosehanger.lab import job_options
+from loosehanger.lab.record import load_lab
+from loosehanger.paths import lab_home
+from loosehanger.proof.report import output
+from loosehanger.proof.session import start_session
+
+_PATIENCE_S = 1.5
+
+
+def main() -> int:
+    """Watches until it is told to end.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        LabError: a region cannot be read.
+    """
+    given = job_options.parser("watch").parse_args()
+    options = Options(
+        every_s=given.every,
+        late_after_s=given.late_after,
+        lateness_s=given.lateness,
+        kept_s=given.keep * 3600,
+        minutes=given.minutes,
+        products=given.products,
+        warn_s=given.warn or WARN_S,
+        topic_in=given.topic_in or "",
+        canary_s=given.canary,
+    )
+    lab = load_lab()
+    if options.topic_in:
+        publisher(lab, options.topic_in)
+    ended = threading.Event()
+    folder = Folder(lab_home() / "watch")
+    with folder.locked():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: _leave())
+        # Before Spark starts, which takes seconds: whether there is anything to watch.
+        scope = survey(lab)
+        watch = Watch(start_session("watch"), lab, scope, options, folder, _report)
+        # Spark's session has a handler of its own, which would break a round off in the middle.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: _end(ended))
+        if vars(given)["for"] is not None:
+            timer = threading.Timer(vars(given)["for"], ended.set)
+            timer.daemon = True
+            timer.start()
+        with watch:
+            display(watch.updates(ended), as_json=given.json)
+    return 0
+
+
+def _end(ended: threading.Event) -> None:
+    """Ends the watch after this round; on a terminal in the middle of it, if that takes longer than people wait.
+
+    A watch that is killed loses nothing either: the next one continues from what the last round stored.
+    """
+    ended.set()
+    if not sys.stdout.isatty():
+        return
+    timer = threading.Timer(_PATIENCE_S, _leave)
+    timer.daemon = True
+    timer.start()
+
+
+def _leave() -> NoReturn:
+    if sys.stdout.isatty():
+        # The display hides the cursor.
+        os.write(sys.stdout.fileno(), b"\x1b[?25h\n")
+    os._exit(0)
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    output.separate_streams(sys.argv)
+    sys.exit(run_command(main))

@@ -1,0 +1,295 @@
+"""How a client reaches a Kafka cluster: read from Java properties or the environment, given to kafka-python or Spark.
+
+The properties file is the one that Kafka's own command line tools take (``--command-config``), so one file serves
+every client. SCRAM and PLAIN, with TLS or without, TLS alone and plaintext are understood: what the kit's clusters and
+the usual real ones offer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loosehanger.errors import WrongUseError
+from loosehanger.kafka.properties import (
+    PLAIN_LOGIN_MODULE,
+    LoginModule,
+    certificates,
+    format_jaas,
+    parse_jaas,
+    read_properties,
+    resolve,
+    unknown_properties,
+)
+from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE as SCRAM_LOGIN_MODULE
+from loosehanger.kafka.properties import format_properties as format_properties
+from loosehanger.kafka.properties import parse_properties as parse_properties
+from loosehanger.paths import caller_path
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_SCRAM = ("SCRAM-SHA-512", "SCRAM-SHA-256")
+_MECHANISMS = (*_SCRAM, "PLAIN")
+_KEY_STORE = ("ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key")
+_MSK_IAM = "software.amazon.msk.auth.iam."
+_NOT_YET = {
+    "GSSAPI": "GSSAPI (Kerberos)",
+    "OAUTHBEARER": "OAUTHBEARER (OAuth 2.0 tokens)",
+    "AWS_MSK_IAM": "AWS_MSK_IAM (IAM of Amazon MSK)",
+}
+
+
+@dataclass(frozen=True)
+class Connection:
+    """One user's way into one cluster. ``password`` never shows in ``repr``."""
+
+    bootstrap_servers: tuple[str, ...]
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str | None = None
+    username: str | None = None
+    password: str | None = None
+    ca_file: Path | None = None
+    ca_certificates: str | None = None
+    """Certificate authorities in PEM, in place of a file."""
+    check_host: bool = True
+    """Whether the broker's certificate must be for the name that it was reached by."""
+
+    def __repr__(self) -> str:
+        return f"Connection({','.join(self.bootstrap_servers)} as {self.username or 'anonymous'})"
+
+    @classmethod
+    def from_properties(
+        cls,
+        path: Path,
+        environment: Mapping[str, str] | None = None,
+        warn: Callable[[str], object] | None = None,
+    ) -> Connection:
+        """Reads a client properties file.
+
+        Args:
+            path: the file.
+            environment: the variables that placeholders may name. None for a file of the kit's own, which has no
+                placeholders, and whose trust store is the kit's.
+            warn: takes a line about each property that has no effect.
+
+        Raises:
+            WrongUseError: the file or its trust store is missing, or has a setting that cannot be used.
+        """
+        properties = read_properties(path)
+        if environment is None:
+            return cls.of_properties(properties, str(path))
+        properties = resolve(properties, environment, str(path))
+        connection = cls.of_properties(properties, str(path))
+        try:
+            connection.trust()
+        except ssl.SSLError as error:
+            raise WrongUseError(f"{path}: the trust store has no certificate in PEM that can be read") from error
+        except OSError as error:
+            raise WrongUseError(
+                f"{path}: ssl.truststore.location: {connection.ca_file} cannot be read ({error.strerror})"
+            ) from error
+        for said in (*unknown_properties(properties), *_without_effect(properties)) if warn else ():
+            warn(f"warning: {path}: {said}")  # type: ignore[misc]
+        return connection
+
+    @classmethod
+    def parse(cls, text: str, path: str) -> Connection:
+        """Understands client properties.
+
+        Args:
+            text: the properties.
+            path: where they stand, for messages.
+
+        Raises:
+            WrongUseError: a setting cannot be used.
+        """
+        return cls.of_properties(parse_properties(text, path), path)
+
+    @classmethod
+    def of_properties(cls, properties: Mapping[str, str], path: str) -> Connection:
+        """Understands client properties that have been read, as ``parse``."""
+        servers = tuple(filter(None, (part.strip() for part in properties.get("bootstrap.servers", "").split(","))))
+        if not servers:
+            raise WrongUseError(
+                f"{path}: bootstrap.servers is missing; Kafka's tools take it as an option, here it is in the file"
+            )
+        for server in servers:
+            if not re.search(r":[0-9]{1,5}$", server):
+                raise WrongUseError(f"{path}: bootstrap.servers: '{server}' is not HOST:PORT")
+        protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
+        if protocol not in _PROTOCOLS:
+            raise WrongUseError(
+                f"{path}: security.protocol: '{protocol}' is not one that Kafka knows ({', '.join(_PROTOCOLS)})"
+            )
+        mechanism = username = password = ca_file = ca_certificates = None
+        check_host = True
+        if protocol.startswith("SASL"):
+            mechanism = _mechanism(properties, path)
+            username, password = _user(properties, path)
+        if protocol.endswith("SSL"):
+            ca_file, ca_certificates = _trust_store(properties, path)
+            # Kafka has it so: an empty algorithm turns the verification of the broker's name off.
+            check_host = properties.get("ssl.endpoint.identification.algorithm", "https").strip() != ""
+        return cls(
+            bootstrap_servers=servers,
+            security_protocol=protocol,
+            sasl_mechanism=mechanism,
+            username=username,
+            password=password,
+            ca_file=ca_file,
+            ca_certificates=ca_certificates,
+            check_host=check_host,
+        )
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Connection:
+        """Reads the environment that a Deployment of the kit gets.
+
+        The variables are KAFKA_BOOTSTRAP_SERVERS, KAFKA_USERNAME, KAFKA_PASSWORD_FILE and KAFKA_CA_FILE.
+
+        Raises:
+            WrongUseError: a variable is missing, or names a file that cannot be read.
+        """
+        values = {}
+        for name in ("KAFKA_BOOTSTRAP_SERVERS", "KAFKA_USERNAME", "KAFKA_PASSWORD_FILE", "KAFKA_CA_FILE"):
+            if not environment.get(name):
+                raise WrongUseError(f"{name} is not set; set it, or give --config FILE.properties")
+            values[name] = environment[name]
+        try:
+            password = Path(values["KAFKA_PASSWORD_FILE"]).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise WrongUseError(
+                f"KAFKA_PASSWORD_FILE: {values['KAFKA_PASSWORD_FILE']} cannot be read ({error.strerror})"
+            ) from error
+        return cls(
+            bootstrap_servers=tuple(values["KAFKA_BOOTSTRAP_SERVERS"].split(",")),
+            security_protocol="SASL_SSL",
+            sasl_mechanism="SCRAM-SHA-512",
+            username=values["KAFKA_USERNAME"],
+            password=password,
+            ca_file=Path(values["KAFKA_CA_FILE"]),
+        )
+
+    def kafka_python(self) -> dict[str, Any]:
+        """The keyword arguments for every kafka-python client, which is repaired by the way."""
+        # Here, for the installation comes by this module before there is any kafka-python.
+        from loosehanger.kafka.patches import repair
+
+        repair()
+        arguments: dict[str, Any] = {
+            "bootstrap_servers": list(self.bootstrap_servers),
+            "security_protocol": self.security_protocol,
+        }
+        if self.security_protocol.endswith("SSL"):
+            arguments["ssl_context"] = self.trust()
+        if self.security_protocol.startswith("SASL"):
+            arguments |= {
+                "sasl_mechanism": self.sasl_mechanism,
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": self.password,
+            }
+        return arguments
+
+    def trust(self) -> ssl.SSLContext | None:
+        """Whom this connection trusts; None without TLS.
+
+        Raises:
+            OSError: the trust store cannot be read; ``ssl.SSLError`` where there is no certificate in it.
+        """
+        if not self.security_protocol.endswith("SSL"):
+            return None
+        context = ssl.create_default_context(
+            cafile=str(self.ca_file) if self.ca_file else None, cadata=self.ca_certificates
+        )
+        context.check_hostname = self.check_host
+        return context
+
+    def java(self) -> dict[str, str]:
+        """The properties for a Java client; Spark wants each with the prefix ``kafka.``."""
+        properties = {
+            "bootstrap.servers": ",".join(self.bootstrap_servers),
+            "security.protocol": self.security_protocol,
+        }
+        if self.sasl_mechanism:
+            module = PLAIN_LOGIN_MODULE if self.sasl_mechanism == "PLAIN" else SCRAM_LOGIN_MODULE
+            user = {"username": self.username or "", "password": self.password or ""}
+            properties["sasl.mechanism"] = self.sasl_mechanism
+            properties["sasl.jaas.config"] = format_jaas(LoginModule(module, user))
+        if self.ca_file:
+            properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca_file)}
+        elif self.ca_certificates:
+            properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": self.ca_certificates}
+        if not self.check_host:
+            properties["ssl.endpoint.identification.algorithm"] = ""
+        return properties
+
+
+def _mechanism(properties: Mapping[str, str], path: str) -> str:
+    mechanism = properties.get("sasl.mechanism", "").strip()
+    handlers = (properties.get(f"sasl.{kind}.callback.handler.class", "") for kind in ("login", "client"))
+    if any(handler.strip().startswith(_MSK_IAM) for handler in handlers):
+        mechanism = "AWS_MSK_IAM"
+    if mechanism in _MECHANISMS:
+        return mechanism
+    instead = f"use a user with {', '.join(_MECHANISMS[:-1])} or {_MECHANISMS[-1]}"
+    if not mechanism:
+        raise WrongUseError(f"{path}: sasl.mechanism is missing, which means GSSAPI (Kerberos) to Kafka; {instead}")
+    if mechanism in _NOT_YET:
+        raise WrongUseError(f"{path}: sasl.mechanism: {_NOT_YET[mechanism]} is not supported yet; {instead}")
+    raise WrongUseError(f"{path}: sasl.mechanism: '{mechanism}' is unknown; {instead}")
+
+
+def _user(properties: Mapping[str, str], path: str) -> tuple[str, str]:
+    jaas, where = properties.get("sasl.jaas.config", ""), f"{path}: sasl.jaas.config"
+    if not jaas.strip():
+        raise WrongUseError(
+            f"{where} is missing; user and password must be in this file, a JAAS file of a JVM's is not read"
+        )
+    options = parse_jaas(jaas, where).options
+    if missing := [name for name in ("username", "password") if name not in options]:
+        raise WrongUseError(f"{where}: {' and '.join(missing)} missing")
+    if options.get("tokenauth", "").lower() == "true":
+        raise WrongUseError(f"{where}: delegation tokens (tokenauth) are not supported yet")
+    return options["username"], options["password"]
+
+
+def _trust_store(properties: Mapping[str, str], path: str) -> tuple[Path | None, str | None]:
+    for name in _KEY_STORE:
+        if properties.get(name, "").strip():
+            raise WrongUseError(
+                f"{path}: {name}: a client certificate (mutual TLS) is not supported yet; "
+                "use a listener with SCRAM or PLAIN, or remove the key store if the broker does not need it"
+            )
+    location, inline = (properties.get(f"ssl.truststore.{name}", "").strip() for name in ("location", "certificates"))
+    if not location and not inline:
+        return None, None
+    if location and inline:
+        raise WrongUseError(f"{path}: ssl.truststore.location and ssl.truststore.certificates exclude each other")
+    kind = properties.get("ssl.truststore.type", "").strip() or "JKS"
+    if kind.upper() != "PEM":
+        if inline:
+            raise WrongUseError(f"{path}: ssl.truststore.certificates needs ssl.truststore.type=PEM")
+        raise WrongUseError(
+            f"{path}: ssl.truststore.type: only PEM can be read, not {kind}; "
+            f"convert the trust store (keytool -list -rfc -keystore {location} > ca.pem), and set the type to PEM"
+        )
+    if inline:
+        return None, certificates(inline, f"{path}: ssl.truststore.certificates")
+    return caller_path(location), None
+
+
+def _without_effect(properties: Mapping[str, str]) -> list[str]:
+    """What the security protocol leaves unused, although it was probably meant to be used."""
+    protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
+    given = "" if properties.get("security.protocol") else ", Kafka's default"
+    unused = []
+    if properties.get("sasl.jaas.config") and not protocol.startswith("SASL"):
+        unused.append("sasl.jaas.config")
+    if not protocol.endswith("SSL"):
+        stores = ("ssl.truststore.location", "ssl.truststore.certificates", *_KEY_STORE)
+        unused += [name for name in stores if properties.get(name)]
+    return [f"{name} has no effect, as security.protocol is {protocol}{given}" for name in unused]

@@ -1,0 +1,96 @@
+"""Whether the members of a consumer group read anything. That their programs run does not tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from loosehanger.errors import LabError
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.patches import explain
+
+ANSWER_S = 5.0
+"""How long a cluster may take to say how a group is."""
+SETTLED = "Stable"
+
+
+@dataclass(frozen=True)
+class Group:
+    """A consumer group, as its coordinator has it."""
+
+    name: str
+    pattern: str
+    """What topics it is to read: a regular expression."""
+    state: str
+    """In Kafka's words: Stable, Empty, PreparingRebalance, …"""
+    members: int
+    partitions: int
+    """How many its members hold together."""
+    topics: int
+    """How many there are to read: those that match, of those that the members' user may see."""
+
+    def lacks(self, members: int) -> str | None:
+        """Why it does not read all that there is to read; None if it does.
+
+        Args:
+            members: how many there should be.
+        """
+        if self.members < members:
+            return f"{self.members} of {members} are in group '{self.name}', which is {self.state}"
+        if self.state != SETTLED:
+            return f"group '{self.name}' is {self.state}"
+        if self.topics and not self.partitions:
+            return f"group '{self.name}' holds no partition of the {self.topics} topics that match {self.pattern}"
+        return None
+
+
+def look(connection: Connection, name: str, pattern: str) -> Group:
+    """Asks a cluster, as the members' own user, how a group is.
+
+    Args:
+        connection: the members' way in.
+        name: the group's.
+        pattern: a regular expression of the topics that it reads.
+
+    Raises:
+        LabError: the cluster does not answer, or refuses.
+    """
+    client: KafkaAdminClient | None = None
+    bound_ms = round(ANSWER_S * 1000)
+    try:
+        client = KafkaAdminClient(
+            **connection.kafka_python(), bootstrap_timeout_ms=bound_ms, request_timeout_ms=bound_ms
+        )
+        found = client.describe_groups([name])[name]
+        topics = [topic["name"] for topic in client.describe_topics()]
+    except (KafkaError, OSError) as error:
+        where = ",".join(connection.bootstrap_servers)
+        raise LabError(f"{where} {explain(error, connection.username)}") from error
+    finally:
+        if client:
+            client.close()
+    if found["error"]:
+        raise LabError(f"group '{name}' cannot be described: {found['error']}")
+    return Group(
+        name=name,
+        pattern=pattern,
+        state=found["group_state"],
+        members=len(found["members"]),
+        partitions=sum(partitions_held(member) for member in found["members"]),
+        topics=sum(bool(re.match(pattern, topic)) for topic in topics),
+    )
+
+
+def partitions_held(member: Mapping[str, Any]) -> int:
+    """How many partitions a member of a group holds, as kafka-python describes it.
+
+    While a group is rebalancing its members have no assignments, and those of other protocols are not decoded.
+    """
+    assignment = member["member_assignment"]
+    assigned = assignment["assigned_partitions"] if isinstance(assignment, dict) else ()
+    return sum(len(topic["partitions"]) for topic in assigned if isinstance(topic, dict))

@@ -1,0 +1,1 @@
+"""Claims: what a lab promises, and whether a scenario can promise it."""

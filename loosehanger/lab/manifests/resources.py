@@ -1,0 +1,744 @@
+"""The fields of each kind that the local platform carries out, and those that have no meaning here, with the reason.
+
+A field that is in neither list is refused. Kinds and fields are those of Kubernetes and of Strimzi's API v1.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic.alias_generators import to_camel
+
+from loosehanger.lab.manifests import connect_settings
+from loosehanger.lab.manifests.validation import FieldError
+
+KAFKA_VERSION: Final = "4.3.1"
+
+
+@dataclass(frozen=True)
+class WithoutMeaning:
+    """Marks a field that is accepted and does nothing here, and says why."""
+
+    reason: str
+
+
+class ResourceModel(BaseModel):
+    """A part of a manifest; fields that are not listed are refused."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+Scalar = str | bool | int | float
+SECRET_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
+_LONGEST_KEY: Final = 253
+Pods = Annotated[Any, WithoutMeaning("shapes pods, and there are none here")]
+Cpu = Annotated[Any, WithoutMeaning("processes share this machine; its memory is checked before anything starts")]
+Volumes = Annotated[Any, WithoutMeaning("data lies in the region's folder")]
+Probes = Annotated[Any, WithoutMeaning("the process manager restarts what ends, and status asks every service itself")]
+Metrics = Annotated[Any, WithoutMeaning("nothing scrapes metrics here")]
+
+
+def decode(value: str) -> bytes:
+    """Decodes a value of a Secret's ``data``.
+
+    Raises:
+        ValueError: it is not base64.
+    """
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise ValueError("is not base64") from error
+
+
+def as_text(value: Scalar) -> str:
+    """A setting as a properties file has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _base64(value: str) -> str:
+    decode(value)
+    return value
+
+
+def _keys(data: dict[str, str]) -> dict[str, str]:
+    """Refuses the keys that Kubernetes refuses: each becomes the name of a file."""
+    for key in data:
+        if not SECRET_KEY.fullmatch(key) or len(key) > _LONGEST_KEY or key == "." or key.startswith(".."):
+            raise ValueError(f"'{key}' is not a key: letters, digits, '-', '_' and '.'")
+    return data
+
+
+def _printable(config: dict[str, Scalar]) -> dict[str, Scalar]:
+    """Refuses control characters: a line break would make one setting of a properties file into two."""
+    for key, value in config.items():
+        if any(ord(char) < ord(" ") or char in "\x7f\x85\u2028\u2029" for char in f"{key}{as_text(value)}"):
+            raise ValueError(f"{key!r} has a line break or another control character")
+    return config
+
+
+Config = Annotated[dict[str, Scalar], AfterValidator(_printable)]
+
+
+def _without(*prefixes: str) -> AfterValidator:
+    def check(key: str, _: Scalar) -> None:
+        if key.startswith(prefixes):
+            raise ValueError(f"'{key}' is not for a manifest to set: the platform does")
+
+    return _each(check)
+
+
+def _known(names: frozenset[str], prefixes: tuple[str, ...]) -> AfterValidator:
+    def check(key: str, value: Scalar) -> None:
+        connect_settings.check_known(key, names, prefixes)
+        connect_settings.check_value(key, as_text(value))
+
+    return _each(check)
+
+
+def _each(check: Callable[[str, Scalar], None]) -> AfterValidator:
+    """Checks every setting; each that is refused is named at its own line."""
+
+    def check_all(config: Config) -> Config:
+        refused = []
+        for key, value in config.items():
+            try:
+                check(key, value)
+            except ValueError as error:
+                refused.append(((key,), str(error)))
+        if refused:
+            raise FieldError(refused)
+        return config
+
+    return AfterValidator(check_all)
+
+
+class Metadata(ResourceModel):
+    """Name, namespace and labels."""
+
+    name: Name
+    namespace: Name | None = None
+    labels: dict[str, str] = {}
+    annotations: Annotated[dict[str, str], WithoutMeaning("no operator reads them here")] = {}
+
+
+class Resource(ResourceModel):
+    """What every manifest has."""
+
+    api_version: str
+    kind: str
+    metadata: Metadata
+
+    @property
+    def reference(self) -> str:
+        """``Kind/name``, for messages."""
+        return f"{self.kind}/{self.metadata.name}"
+
+
+class Namespace(Resource):
+    """A region's folder."""
+
+    api_version: Literal["v1"]
+    kind: Literal["Namespace"]
+
+
+class Secret(Resource):
+    """Files that only their owner can read."""
+
+    api_version: Literal["v1"]
+    kind: Literal["Secret"]
+    type: Annotated[str, WithoutMeaning("all secrets are files alike")] = "Opaque"
+    data: Annotated[dict[str, Annotated[str, AfterValidator(_base64)]], AfterValidator(_keys)] = {}
+    string_data: Annotated[dict[str, str], AfterValidator(_keys)] = {}
+
+    def values(self) -> dict[str, bytes]:
+        """The decoded values; ``stringData`` wins over ``data``, as in Kubernetes."""
+        return {key: decode(value) for key, value in self.data.items()} | {
+            key: value.encode() for key, value in self.string_data.items()
+        }
+
+
+class ConfigMap(Resource):
+    """Settings that a mirror's pods read."""
+
+    api_version: Literal["v1"]
+    kind: Literal["ConfigMap"]
+    data: Annotated[dict[str, str], WithoutMeaning("only settings of metrics and logs of pods refer to it")] = {}
+    binary_data: Annotated[dict[str, str], WithoutMeaning("only settings of metrics and logs of pods refer to it")] = {}
+    immutable: Annotated[bool, WithoutMeaning("nothing reads it here")] = False
+
+
+INITIAL_HEAP = "128m"
+"""What a Java process without sizes of its own begins with: it takes more when it needs it, and not all at once."""
+
+
+class JvmOptions(ResourceModel):
+    """Heap and flags of a Java process."""
+
+    xms: Annotated[str | None, Field(alias="-Xms", pattern=r"^[0-9]+[mMgG]$")] = None
+    xmx: Annotated[str | None, Field(alias="-Xmx", pattern=r"^[0-9]+[mMgG]$")] = None
+    xx: Annotated[dict[str, Scalar], Field(alias="-XX")] = {}
+
+    def arguments(self, default_heap: str) -> list[str]:
+        """The arguments for ``java``."""
+        arguments = [f"-Xmx{self.xmx or default_heap}"]
+        if self.xms:
+            arguments.append(f"-Xms{self.xms}")
+        elif not self.xmx:
+            arguments.append(f"-Xms{INITIAL_HEAP}")
+        for name, value in self.xx.items():
+            text = as_text(value)
+            switch = {"true": f"+{name}", "false": f"-{name}"}.get(text, f"{name}={text}")
+            arguments.append(f"-XX:{switch}")
+        return arguments
+
+
+class ScramAuthentication(ResourceModel):
+    """A listener that asks for SCRAM-SHA-512."""
+
+    type: Literal["scram-sha-512"]
+
+
+class Listener(ResourceModel):
+    """Where clients connect. There is no plaintext and no anonymous access here."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,11}$")]
+    port: Annotated[int, Field(ge=9092, le=65535)]
+    type: Literal["internal"]
+    tls: Literal[True]
+    authentication: ScramAuthentication
+
+
+class SimpleAuthorization(ResourceModel):
+    """Kafka's own access control lists."""
+
+    type: Literal["simple"]
+    super_users: list[str] = []
+
+
+class EntityOperator(ResourceModel):
+    """KafkaTopic and KafkaUser are carried out by the platform itself."""
+
+    topic_operator: Annotated[dict[str, Any], WithoutMeaning("the platform carries out KafkaTopic itself")] = {}
+    user_operator: Annotated[dict[str, Any], WithoutMeaning("the platform carries out KafkaUser itself")] = {}
+    template: Pods = None
+
+
+class CertificateAuthority(ResourceModel):
+    """The cluster's own certificate authority."""
+
+    generate_certificate_authority: bool = True
+    generate_secret_owner_reference: Annotated[bool, WithoutMeaning("no secret has an owner here")] = True
+    validity_days: Annotated[int, Field(ge=1, le=36500)] = 365
+    renewal_days: Annotated[int, Field(ge=1, le=36500)] = 30
+
+
+class KafkaCluster(ResourceModel):
+    """Brokers' common connect_settings."""
+
+    version: Literal["4.3.1"] = KAFKA_VERSION
+    metadata_version: Annotated[str, StringConstraints(pattern=r"^4\.[0-3](-IV[0-9]+)?$")] | None = None
+    listeners: Annotated[list[Listener], Field(min_length=1, max_length=6)]
+    config: Annotated[
+        Config,
+        _without(
+            "listeners",
+            "advertised.",
+            "broker.",
+            "listener.",
+            "host.name",
+            "port",
+            "inter.broker.listener.name",
+            "sasl.",
+            "ssl.",
+            "security.",
+            "password.",
+            "log.dir",
+            "zookeeper.",
+            "authorizer.",
+            "super.user",
+            "node.id",
+            "process.roles",
+            "controller",
+            "metadata.log.dir",
+        ),
+    ] = {}
+    authorization: SimpleAuthorization
+    resources: Cpu = None
+    template: Pods = None
+    liveness_probe: Probes = None
+    readiness_probe: Probes = None
+    metrics_config: Metrics = None
+    jvm_options: JvmOptions = JvmOptions()
+
+
+class KafkaSpec(ResourceModel):
+    """See Kafka."""
+
+    kafka: KafkaCluster
+    entity_operator: EntityOperator | None = None
+    cluster_ca: CertificateAuthority = CertificateAuthority()
+    clients_ca: Annotated[CertificateAuthority, WithoutMeaning("users have passwords, not certificates")] = (
+        CertificateAuthority()
+    )
+
+
+class Kafka(Resource):
+    """A KRaft cluster; its nodes come from its KafkaNodePools."""
+
+    api_version: Literal["kafka.strimzi.io/v1"]
+    kind: Literal["Kafka"]
+    spec: KafkaSpec
+
+
+class KafkaNodePoolSpec(ResourceModel):
+    """See KafkaNodePool."""
+
+    replicas: Annotated[int, Field(ge=1, le=5)]
+    roles: Annotated[list[Literal["controller", "broker"]], Field(min_length=2, max_length=2)]
+    storage: Volumes
+    resources: Cpu = None
+    template: Pods = None
+    jvm_options: JvmOptions = JvmOptions()
+
+    @model_validator(mode="after")
+    def _both_roles(self) -> KafkaNodePoolSpec:
+        if set(self.roles) != {"controller", "broker"}:
+            raise ValueError("roles: the local platform runs nodes that are controller and broker at once")
+        return self
+
+
+class PersistentVolumeClaim(Resource):
+    """A folder that outlives the program that writes to it."""
+
+    api_version: Literal["v1"]
+    kind: Literal["PersistentVolumeClaim"]
+    spec: Annotated[Any, WithoutMeaning("it is a folder of the region, on this machine's disk")] = None
+
+
+class OfCluster(Resource):
+    """A resource that names its cluster by a label."""
+
+    @property
+    def cluster(self) -> str:
+        """The name of the Kafka cluster it belongs to."""
+        return self.metadata.labels["strimzi.io/cluster"]
+
+    @model_validator(mode="after")
+    def _labelled(self) -> OfCluster:
+        if "strimzi.io/cluster" not in self.metadata.labels:
+            raise FieldError([(("metadata", "labels"), "the label 'strimzi.io/cluster' must name the Kafka cluster")])
+        return self
+
+
+class KafkaNodePool(OfCluster):
+    """Nodes of a cluster."""
+
+    api_version: Literal["kafka.strimzi.io/v1"]
+    kind: Literal["KafkaNodePool"]
+    spec: KafkaNodePoolSpec
+
+
+class KafkaTopicSpec(ResourceModel):
+    """See KafkaTopic."""
+
+    topic_name: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,249}$")] | None = None
+    partitions: Annotated[int, Field(ge=1)] | None = None
+    replicas: Annotated[int, Field(ge=1, le=32767)] | None = None
+    config: Config = {}
+
+
+class KafkaTopic(OfCluster):
+    """A topic; without ``replicas`` or ``partitions`` the cluster's defaults hold."""
+
+    api_version: Literal["kafka.strimzi.io/v1"]
+    kind: Literal["KafkaTopic"]
+    spec: KafkaTopicSpec
+
+    @property
+    def topic(self) -> str:
+        """The topic's name in Kafka."""
+        return self.spec.topic_name or self.metadata.name
+
+
+class SecretKey(ResourceModel):
+    """One key of a secret."""
+
+    name: Name
+    key: str
+
+
+class PasswordSource(ResourceModel):
+    """Where a user's password comes from, when it is not generated."""
+
+    secret_key_ref: SecretKey
+
+
+class Password(ResourceModel):
+    """See PasswordSource."""
+
+    value_from: PasswordSource
+
+
+class UserAuthentication(ResourceModel):
+    """A user with a password; it is generated unless a secret holds it."""
+
+    type: Literal["scram-sha-512"]
+    password: Password | None = None
+
+
+class AclResource(ResourceModel):
+    """What a rule is about."""
+
+    type: Literal["topic", "group", "cluster", "transactionalId"]
+    name: str | None = None
+    pattern_type: Literal["literal", "prefix"] = "literal"
+
+    @model_validator(mode="after")
+    def _named(self) -> AclResource:
+        if (self.name is None) != (self.type == "cluster"):
+            raise ValueError("name: a cluster has none, everything else needs one")
+        return self
+
+
+class Acl(ResourceModel):
+    """One rule."""
+
+    type: Literal["allow", "deny"] = "allow"
+    resource: AclResource
+    operations: Annotated[
+        list[
+            Literal[
+                "Read",
+                "Write",
+                "Create",
+                "Delete",
+                "Alter",
+                "Describe",
+                "ClusterAction",
+                "AlterConfigs",
+                "DescribeConfigs",
+                "IdempotentWrite",
+                "All",
+            ]
+        ],
+        Field(min_length=1),
+    ]
+    host: str = "*"
+
+
+class UserAuthorization(ResourceModel):
+    """What the user may do: exactly this."""
+
+    type: Literal["simple"]
+    acls: list[Acl]
+
+
+class KafkaUserSpec(ResourceModel):
+    """See KafkaUser."""
+
+    authentication: UserAuthentication
+    authorization: UserAuthorization | None = None
+
+
+class KafkaUser(OfCluster):
+    """A user, its password in a secret of its name, and its access control list."""
+
+    api_version: Literal["kafka.strimzi.io/v1"]
+    kind: Literal["KafkaUser"]
+    spec: KafkaUserSpec
+
+
+class TrustedCertificate(ResourceModel):
+    """Certificates to trust, from a secret."""
+
+    secret_name: Name
+    certificate: str | None = None
+    pattern: str | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> TrustedCertificate:
+        if (self.certificate is None) == (self.pattern is None):
+            raise ValueError("give either 'certificate' or 'pattern'")
+        return self
+
+
+class Tls(ResourceModel):
+    """A connection over TLS."""
+
+    trusted_certificates: Annotated[list[TrustedCertificate], Field(min_length=1)]
+
+
+class PasswordSecret(ResourceModel):
+    """The key of a secret that holds a password."""
+
+    secret_name: Name
+    password: str
+
+
+class ClientAuthentication(ResourceModel):
+    """How a mirror signs in."""
+
+    type: Literal["scram-sha-512"]
+    username: str
+    password_secret: PasswordSecret
+
+
+_NOT_FOR_CONNECT = (
+    "ssl.", "sasl.", "security.", "listeners", "plugin.path", "rest.", "bootstrap.servers", "group.id",
+    "config.storage.topic", "offset.storage.topic", "status.storage.topic", "config.providers",
+)  # fmt: skip
+_NOT_FOR_A_CONNECTOR = ("name", "connector.class", "tasks.max", "connector.plugin.version")
+
+
+class MirrorSource(ResourceModel):
+    """The cluster that is read."""
+
+    alias: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
+    bootstrap_servers: str
+    tls: Tls
+    authentication: ClientAuthentication
+    config: Annotated[Config, _without("ssl.", "sasl.", "security.", "bootstrap.servers")] = {}
+
+
+class MirrorTarget(MirrorSource):
+    """The cluster that is written, and that keeps the worker group's state."""
+
+    group_id: str
+    config_storage_topic: str
+    offset_storage_topic: str
+    status_storage_topic: str
+    config: Annotated[
+        Config, _without(*_NOT_FOR_CONNECT), _known(connect_settings.WORKER, connect_settings.WORKER_PREFIXES)
+    ] = {}
+
+
+class AutoRestart(ResourceModel):
+    """Whether failed connectors and tasks are started again."""
+
+    enabled: bool = True
+    max_restarts: Annotated[int, Field(ge=0)] | None = None
+
+
+class MirrorConnector(ResourceModel):
+    """One connector of a mirror."""
+
+    tasks_max: Annotated[int, Field(ge=1)] | None = None
+    state: Literal["running", "paused", "stopped"] = "running"
+    auto_restart: AutoRestart | None = None
+
+
+class SourceConnector(MirrorConnector):
+    """Copies records, topics and their configurations."""
+
+    config: Annotated[
+        Config,
+        _without(*_NOT_FOR_A_CONNECTOR),
+        _known(connect_settings.SOURCE_CONNECTOR, connect_settings.CONNECTOR_PREFIXES),
+    ] = {}
+
+
+class CheckpointConnector(MirrorConnector):
+    """Translates consumer groups' offsets."""
+
+    config: Annotated[
+        Config,
+        _without(*_NOT_FOR_A_CONNECTOR),
+        _known(connect_settings.CHECKPOINT_CONNECTOR, connect_settings.CONNECTOR_PREFIXES),
+    ] = {}
+
+
+class MirrorEntry(ResourceModel):
+    """What is copied from one source."""
+
+    source: MirrorSource
+    source_connector: SourceConnector | None = None
+    checkpoint_connector: CheckpointConnector | None = None
+    topics_pattern: str = ".*"
+    topics_exclude_pattern: str | None = None
+    groups_pattern: str | None = None
+    groups_exclude_pattern: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> MirrorEntry:
+        if self.source_connector and self.checkpoint_connector:
+            for setting, default in connect_settings.SHARED_BY_CONNECTORS.items():
+                source = self.source_connector.config.get(setting, default)
+                checkpoint = self.checkpoint_connector.config.get(setting, default)
+                if source != checkpoint:
+                    raise FieldError(
+                        [
+                            (
+                                ("checkpointConnector", "config", setting),
+                                f"'{checkpoint}' differs from the source connector's '{source}': "
+                                "checkpoints would look in the wrong place; give both the same",
+                            )
+                        ]
+                    )
+        return self
+
+
+class KafkaMirrorMaker2Spec(ResourceModel):
+    """See KafkaMirrorMaker2."""
+
+    version: Literal["4.3.1"] = KAFKA_VERSION
+    replicas: Annotated[int, Field(ge=0, le=5)]
+    target: MirrorTarget
+    mirrors: Annotated[list[MirrorEntry], Field(min_length=1)]
+    resources: Cpu = None
+    template: Pods = None
+    liveness_probe: Probes = None
+    readiness_probe: Probes = None
+    metrics_config: Metrics = None
+    logging: Annotated[Any, WithoutMeaning("logs are files of the region, and the platform sets them up")] = None
+    jvm_options: JvmOptions = JvmOptions()
+
+    @model_validator(mode="after")
+    def _overrides(self) -> KafkaMirrorMaker2Spec:
+        config = {key: as_text(value) for key, value in self.target.config.items()}
+        refused = [
+            (("mirrors", index, kind, "config", key), f"'{key}' is refused by the workers: {reason}")
+            for index, mirror in enumerate(self.mirrors)
+            for kind, connector in (
+                ("sourceConnector", mirror.source_connector),
+                ("checkpointConnector", mirror.checkpoint_connector),
+            )
+            for key in (connector.config if connector else ())
+            if (reason := connect_settings.override_refused(key, config))
+        ]
+        if refused:
+            raise FieldError(refused)
+        return self
+
+
+class KafkaMirrorMaker2(Resource):
+    """A group of Connect workers beside the target, with the mirror's connectors."""
+
+    api_version: Literal["kafka.strimzi.io/v1"]
+    kind: Literal["KafkaMirrorMaker2"]
+    spec: KafkaMirrorMaker2Spec
+
+
+def _one_line(value: str) -> str:
+    if '"' in value or "\n" in value:
+        raise ValueError("a quotation mark or a line break cannot be given to a program here")
+    return value
+
+
+class EnvironmentVariable(ResourceModel):
+    """A name and a value."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    value: Annotated[str, AfterValidator(_one_line)] = ""
+
+
+class VolumeMount(ResourceModel):
+    """Where a volume's files appear to the program; here its path is replaced in arguments and environment."""
+
+    name: str
+    mount_path: Annotated[str, StringConstraints(pattern=r"^/.+")]
+    read_only: Annotated[bool, WithoutMeaning("programs write where they have a claim, and to no secret")] = False
+
+
+class ContainerPort(ResourceModel):
+    """Where a program listens."""
+
+    container_port: Annotated[int, Field(ge=1, le=65535)]
+    name: Pods = None
+
+
+class Container(ResourceModel):
+    """A program."""
+
+    name: Name
+    image: Annotated[str, WithoutMeaning("the program of the checkout runs, with the lab's own Python")]
+    image_pull_policy: Pods = None
+    command: Annotated[list[str], Field(min_length=1)]
+    args: list[str] = []
+    env: list[EnvironmentVariable] = []
+    ports: list[ContainerPort] = []
+    volume_mounts: list[VolumeMount] = []
+    resources: Cpu = None
+    security_context: Pods = None
+    liveness_probe: Probes = None
+    readiness_probe: Probes = None
+    startup_probe: Probes = None
+
+
+class SecretVolume(ResourceModel):
+    """See Volume."""
+
+    secret_name: Name
+    default_mode: Annotated[int, WithoutMeaning("secrets are readable by their owner only")] = 0o400
+
+
+class ClaimVolume(ResourceModel):
+    """See Volume."""
+
+    claim_name: Name
+
+
+class Volume(ResourceModel):
+    """Files of a secret, or a folder to write to that outlives the program."""
+
+    name: str
+    secret: SecretVolume | None = None
+    persistent_volume_claim: ClaimVolume | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Volume:
+        if (self.secret is None) == (self.persistent_volume_claim is None):
+            raise ValueError("give either 'secret' or 'persistentVolumeClaim'")
+        return self
+
+
+class PodSpec(ResourceModel):
+    """See Deployment."""
+
+    containers: Annotated[list[Container], Field(min_length=1, max_length=1)]
+    volumes: list[Volume] = []
+    termination_grace_period_seconds: Annotated[int, Field(ge=1, le=300)] = 30
+    security_context: Pods = None
+    service_account_name: Pods = None
+    automount_service_account_token: Pods = None
+    image_pull_secrets: Pods = None
+
+
+class PodTemplate(ResourceModel):
+    """See Deployment."""
+
+    metadata: Pods = None
+    spec: PodSpec
+
+
+class DeploymentSpec(ResourceModel):
+    """See Deployment."""
+
+    replicas: Annotated[int, Field(ge=0, le=20)] = 1
+    selector: Pods = None
+    strategy: Pods = None
+    template: PodTemplate
+
+
+class Deployment(Resource):
+    """A program that is kept running."""
+
+    api_version: Literal["apps/v1"]
+    kind: Literal["Deployment"]
+    spec: DeploymentSpec
+
+
+KINDS: dict[str, type[Resource]] = {
+    kind.__name__: kind
+    for kind in (
+        Namespace, ConfigMap, Secret, PersistentVolumeClaim, KafkaNodePool, Kafka, KafkaTopic, KafkaUser,
+        KafkaMirrorMaker2, Deployment,
+    )
+}  # fmt: skip
+"""The kinds, in the order in which they are applied; they are deleted the other way round."""

@@ -1,0 +1,76 @@
+"""Checking a YAML document against a model, with errors that name file, line, resource and field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from loosehanger.errors import WrongUseError
+from loosehanger.lab.manifests.documents import Document
+
+Checked = TypeVar("Checked", bound=BaseModel)
+
+
+_SCALARS = ("str", "bool", "int", "float")
+"""The members of a setting's type, as pydantic puts them into its path."""
+
+
+class FieldError(ValueError):
+    """What is wrong in a part of a document: the way to each field, from that part on, and what is wrong with it."""
+
+    def __init__(self, problems: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
+        super().__init__("; ".join(text for _, text in problems))
+        self.problems = problems
+
+
+class Entry(BaseModel):
+    """A part of ``scenario.yaml``: nothing that it does not know is passed over."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def validated(model: type[Checked], document: Document, *, unknown: str = "unknown field") -> Checked:
+    """What a document says, as the model has it.
+
+    Args:
+        model: what it must fit.
+        document: what was written.
+        unknown: what to say of a field that the model does not have.
+
+    Raises:
+        WrongUseError: it does not fit; the message has every problem.
+    """
+    try:
+        return model.model_validate(document.content)
+    except ValidationError as error:
+        problems = sorted({text for problem in error.errors() for text in _problems(document, problem, unknown)})
+        raise WrongUseError("; ".join(problems)) from error
+
+
+def _problems(document: Document, problem: Any, unknown: str) -> list[str]:
+    path, error = problem["loc"], (problem.get("ctx") or {}).get("error")
+    if isinstance(error, FieldError):
+        return [f"{document.where(*path, *way)}: {text}" for way, text in error.problems]
+    if path and path[-1] in _SCALARS and problem["type"].endswith(("_type", "_parsing")):
+        return [f"{document.where(*path[:-1])}: expected one text, one number, or true or false"]
+    return [_problem(document, problem, unknown)]
+
+
+def _problem(document: Document, problem: Any, unknown: str) -> str:
+    match problem["type"]:
+        case "extra_forbidden":
+            text = unknown
+        case "missing":
+            text = "is missing"
+        case "literal_error":
+            text = f"'{problem['input']}' is not possible here; expected {problem['ctx']['expected']}"
+        case "value_error":
+            text = str(problem["ctx"]["error"])
+        case _:
+            text = f"{problem['msg'][0].lower()}{problem['msg'][1:]}"
+            if isinstance(problem["input"], str | int | float):
+                text += f" (it is '{problem['input']}')"
+    # The names of union members stand in pydantic's path too; those that are no part of the document are left out.
+    return f"{document.where(*problem['loc'])}: {text}"

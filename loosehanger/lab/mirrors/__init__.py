@@ -1,0 +1,1 @@
+"""Mirrors: what one copies, under which names and rights, and how mirrors form chains."""

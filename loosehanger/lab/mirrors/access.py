@@ -1,0 +1,97 @@
+"""What the users of a mirror must be allowed at its source and at its target, and what to say of what they lack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from loosehanger.acls import NeededRight
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import offset_syncs, target_topic
+
+_NAMED = 3
+_USER = re.compile(r"""\busername\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;]+))""")
+
+
+def user_of(config: Mapping[str, str], end: str) -> str:
+    """The user that a connector signs in as; empty where its configuration does not say.
+
+    Args:
+        config: the connector's.
+        end: ``source`` or ``target``.
+    """
+    found = _USER.search(config.get(f"{end}.cluster.sasl.jaas.config", ""))
+    return next(filter(None, found.groups()), "") if found else ""
+
+
+def at_source(mirror: Mirror, topics: Iterable[str], config: Mapping[str, str]) -> list[NeededRight]:
+    """What the mirror needs where it reads.
+
+    Args:
+        mirror: which.
+        topics: the source's topics that it copies.
+        config: its source connector's configuration.
+    """
+    needed = [NeededRight("TOPIC", topic, "READ") for topic in topics]
+    if config.get("sync.topic.configs.enabled", "true").lower() == "true":
+        needed += [NeededRight("TOPIC", topic, "DESCRIBE_CONFIGS") for topic in topics]
+    return needed + _syncs(mirror, "source")
+
+
+def at_target(mirror: Mirror, topics: Iterable[str], config: Mapping[str, str]) -> list[NeededRight]:
+    """What the mirror needs where it writes; the arguments are those of ``at_source``."""
+    copies = [target_topic(mirror, topic) for topic in topics]
+    needed = [NeededRight("TOPIC", copy, "WRITE") for copy in copies]
+    if config.get("sync.topic.configs.enabled", "true").lower() == "true":
+        needed += [NeededRight("TOPIC", copy, "ALTER_CONFIGS") for copy in copies]
+    return needed + _syncs(mirror, "target")
+
+
+def of_workers(target: Mapping[str, object], connectors: Iterable[str]) -> list[NeededRight]:
+    """What the mirror's workers need at the target.
+
+    Args:
+        target: ``spec.target`` of its manifest.
+        connectors: the names of its connectors.
+    """
+    group = str(target["groupId"])
+    needed = [NeededRight("GROUP", group, "READ")]
+    for kind in ("config", "offset", "status"):
+        topic = str(target[f"{kind}StorageTopic"])
+        needed += [NeededRight("TOPIC", topic, operation) for operation in ("READ", "WRITE")]
+    settings = target.get("config")
+    if isinstance(settings, dict) and settings.get("exactly.once.source.support") == "enabled":
+        ids = [f"connect-cluster-{group}", *(f"{group}-{connector}-0" for connector in connectors)]
+        needed += [NeededRight("TRANSACTIONAL_ID", name, "WRITE") for name in ids]
+    return needed
+
+
+def told(region: str, user: str, lacking: Sequence[NeededRight]) -> str:
+    """What a user lacks, in a sentence; empty for nothing.
+
+    Args:
+        region: where.
+        user: whose rights they are.
+        lacking: what is missing.
+    """
+    if not lacking:
+        return ""
+    more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+    return f"user {user} lacks in {region}: {', '.join(right.text for right in lacking[:_NAMED])}{more}"
+
+
+def judged_topics(selected: Collection[str], copied: Collection[str]) -> list[str]:
+    """The topics whose rights count: those that the mirror has copied, or all of its pattern where there are none.
+
+    A right that was never given keeps a topic where it belongs.
+    """
+    return sorted(set(copied) & set(selected) or set(selected))
+
+
+def _syncs(mirror: Mirror, end: str) -> list[NeededRight]:
+    region, topic = offset_syncs(mirror)
+    return (
+        [NeededRight("TOPIC", topic, "WRITE")]
+        if region == (mirror.source if end == "source" else mirror.target)
+        else []
+    )

@@ -1,0 +1,157 @@
+"""Which topics a mirror copies, what they are called at its target, and which groups it translates: MM2's rules, once.
+
+From Kafka 4.3.1: ``DefaultTopicFilter``, ``DefaultGroupFilter``, ``MirrorSourceConnector.shouldReplicateTopic`` and
+``ReplicationPolicy``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from loosehanger.errors import WrongUseError
+from loosehanger.lab.mirrors.mirror import Mirror
+
+IDENTITY_POLICY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+DEFAULT_EXCLUDED = r"mm2.*\.internal, .*\.replica, __.*"
+"""MM2's ``topics.exclude``, which holds where a mirror says nothing else."""
+SYNCHRONISED, UNSYNCHRONISED = "sync.topic.configs.enabled", "config.properties.exclude"
+SYNCHRONISATION = (SYNCHRONISED, UNSYNCHRONISED)
+"""The settings of a source connector that say which settings of topics it copies."""
+NOT_SYNCHRONISED = frozenset(
+    {
+        # MM2 4.3.1's config.properties.exclude.
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "message.timestamp.difference.max.ms",
+        "log.message.timestamp.before.max.ms",
+        "log.message.timestamp.after.max.ms",
+        "message.timestamp.type",
+        "unclean.leader.election.enable",
+        "min.insync.replicas",
+    }
+)
+"""The settings of topics that a mirror does not copy, where it says nothing else."""
+DEFAULT_GROUPS_EXCLUDED = r"console-consumer-.*, connect-.*, __.*"
+"""MM2's ``groups.exclude``, likewise."""
+_NAME = re.compile(r"(?:[\w.-]|\\\.)+")
+
+
+def selected_topics(mirror: Mirror, topics: Iterable[str]) -> list[str]:
+    """The topics of a source that the mirror copies, in alphabetical order.
+
+    A list of regular expressions of which one matches the whole name, none of the excluded ones does, and neither
+    internal topics nor those that came from the target. MM2's own heartbeats are left out.
+
+    Raises:
+        WrongUseError: a pattern is not a regular expression.
+    """
+    wanted, excluded = _pattern(mirror, mirror.topics), _pattern(mirror, mirror.topics_exclude or DEFAULT_EXCLUDED)
+    return sorted(
+        topic
+        for topic in topics
+        if wanted.fullmatch(topic)
+        and not excluded.fullmatch(topic)
+        and not is_internal(topic)
+        and not _came_from_target(mirror, topic)
+    )
+
+
+def target_topic(mirror: Mirror, topic: str) -> str:
+    """The name that the mirror's policy gives a topic at the target."""
+    return topic if mirror.policy == "identity" else f"{mirror.source_alias}{mirror.separator}{topic}"
+
+
+def synchronises(mirror: Mirror, setting: str) -> bool:
+    """Whether a mirror gives the copies of a topic that setting of the topic's."""
+    if mirror.synchronisation.get(SYNCHRONISED, "true").strip().lower() == "false":
+        return False
+    if UNSYNCHRONISED not in mirror.synchronisation:
+        return setting not in NOT_SYNCHRONISED
+    return not _pattern(mirror, mirror.synchronisation[UNSYNCHRONISED]).fullmatch(setting)
+
+
+def named_topics(mirror: Mirror, found: Iterable[str] = ()) -> set[str]:
+    """The topics that the mirror's patterns name one by one, without any sign of a regular expression but the dot.
+
+    Args:
+        mirror: whose patterns.
+        found: names whose pattern matches one of these topics are left out: ``a.b`` matches ``a-b`` too.
+    """
+    known = list(found)
+    patterns = [pattern.strip() for pattern in mirror.topics.split(",")]
+    return {
+        pattern.replace("\\.", ".")
+        for pattern in patterns
+        if _NAME.fullmatch(pattern) and not any(re.fullmatch(pattern, topic) for topic in known)
+    }
+
+
+def idle_patterns(mirror: Mirror, topics: Iterable[str]) -> list[str]:
+    """The regular expressions of the mirror that match none of the topics, without those that only name one topic."""
+    known = list(topics)
+    patterns = dict.fromkeys(pattern.strip() for pattern in mirror.topics.split(","))
+    return [
+        pattern
+        for pattern in patterns
+        if not _NAME.fullmatch(pattern) and not any(re.fullmatch(pattern, topic) for topic in known)
+    ]
+
+
+def source_topic(mirror: Mirror, topic: str) -> str | None:
+    """The name at the source of a topic that the mirror has made at the target; None if no copy has such a name."""
+    if mirror.policy == "identity":
+        return topic
+    prefix = f"{mirror.source_alias}{mirror.separator}"
+    return topic.removeprefix(prefix) if topic.startswith(prefix) else None
+
+
+def is_copy(mirror: Mirror, topic: str) -> bool:
+    """Whether a topic at the target has the name of something that the mirror copies."""
+    name = source_topic(mirror, topic)
+    return name is not None and bool(selected_topics(mirror, [name]))
+
+
+def offset_syncs(mirror: Mirror) -> tuple[str, str]:
+    """The region and the name of the topic that has a mirror's map of offsets."""
+    at_source = mirror.offset_syncs == "source"
+    alias = mirror.target_alias if at_source else mirror.source_alias
+    return (mirror.source if at_source else mirror.target), mirror.separator.join(
+        ("mm2-offset-syncs", alias, "internal")
+    )
+
+
+def checkpoints(mirror: Mirror) -> str:
+    """The name of the topic, at the target, that has what a mirror has translated groups' offsets to."""
+    return f"{mirror.source_alias}{mirror.separator}checkpoints.internal"
+
+
+def selected_groups(mirror: Mirror, groups: Iterable[str]) -> list[str]:
+    """The consumer groups that the mirror translates, in alphabetical order; none without a checkpoint connector.
+
+    Raises:
+        WrongUseError: a pattern is not a regular expression.
+    """
+    if not mirror.groups:
+        return []
+    wanted = _pattern(mirror, mirror.groups)
+    excluded = _pattern(mirror, mirror.groups_exclude or DEFAULT_GROUPS_EXCLUDED)
+    return sorted(group for group in groups if wanted.fullmatch(group) and not excluded.fullmatch(group))
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic is Kafka's or Connect's own, which no mirror copies."""
+    return topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal"))
+
+
+def _pattern(mirror: Mirror, patterns: str) -> re.Pattern[str]:
+    try:
+        return re.compile("|".join(f"(?:{pattern.strip()})" for pattern in patterns.split(",")))
+    except re.error as error:
+        raise WrongUseError(
+            f"mirror {mirror.name}: '{patterns}' is not a list of regular expressions: {error}"
+        ) from error
+
+
+def _came_from_target(mirror: Mirror, topic: str) -> bool:
+    return mirror.policy != "identity" and mirror.target_alias in topic.split(mirror.separator)[:-1]

@@ -1,0 +1,442 @@
+"""Who mirrors what to where, with which users and secrets: read from the manifests, and from nothing else.
+
+The documents are what the roles describe before a set-up, and afterwards what the record has of them. So whoever asks
+gets one answer, and an edited file that nobody has applied misleads nobody.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from loosehanger.errors import WrongUseError
+from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import (
+    DEFAULT_EXCLUDED,
+    IDENTITY_POLICY,
+    SYNCHRONISATION,
+    selected_topics,
+    target_topic,
+)
+from loosehanger.lab.scenario import MIRROR, CopiedSecret
+
+SOURCE_CONNECTOR = "MirrorSourceConnector"
+CHECKPOINT_CONNECTOR = "MirrorCheckpointConnector"
+SERVICE = re.compile(
+    r"\b(?P<cluster>[a-z0-9][a-z0-9-]*)-kafka-bootstrap\.(?P<region>[a-z0-9][a-z0-9-]*)"
+    r"\.svc(?:\.cluster\.local)?:(?P<port>\d+)\b"
+)
+"""The address of a Kafka cluster, as manifests have it."""
+_STATE = ("configStorageTopic", "offsetStorageTopic", "statusStorageTopic")
+
+
+class Address(NamedTuple):
+    """What a client needs to reach a cluster by name."""
+
+    region: str
+    cluster: str
+
+
+@dataclass(frozen=True)
+class SecretCopy:
+    """A secret that one region needs from another."""
+
+    origin: str
+    name: str
+    region: str
+    """The region that needs it."""
+    as_name: str
+    """Its name there."""
+    maker: str
+    """The kind of the resource that makes it, such as ``KafkaUser``."""
+
+    @property
+    def source(self) -> str:
+        """What a copy bears, to be known by: ``region/name``."""
+        return f"{self.origin}/{self.name}"
+
+
+class Topology:
+    """What a lab's documents say."""
+
+    def __init__(self, documents: Iterable[Document], secrets: Sequence[CopiedSecret] = ()) -> None:
+        self._documents = tuple(documents)
+        self._declared_secrets = tuple(secrets)
+        self._addresses = dict(self._offered())
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Every region that has anything."""
+        return tuple(dict.fromkeys(document.namespace for document in self._documents))
+
+    @property
+    def mirrors(self) -> tuple[Mirror, ...]:
+        """Every source of every mirror that has a source connector."""
+        return tuple(mirror for document in self.of_kind(MIRROR) for _, mirror in self._mirrors_of(document))
+
+    def where(self, mirror: Mirror) -> str:
+        """Where a manifest has this source of a mirror: file, line, resource and field, for messages."""
+        return next(
+            document.where("spec", "mirrors", index)
+            for document in self.of_kind(MIRROR)
+            for index, found in self._mirrors_of(document)
+            if found.id == mirror.id
+        )
+
+    @property
+    def declared_topics(self) -> tuple[tuple[str, str], ...]:
+        """Region and name of every topic that a manifest declares."""
+        return tuple(
+            (document.namespace, str((document.content.get("spec") or {}).get("topicName") or document.name))
+            for document in self.of_kind("KafkaTopic")
+        )
+
+    def of_kind(self, kind: str, region: str | None = None) -> list[Document]:
+        """Every resource of a kind, in one region or in all."""
+        return [
+            document for document in self._documents if document.kind == kind and region in (None, document.namespace)
+        ]
+
+    def clusters(self, region: str) -> tuple[str, ...]:
+        """The names of a region's Kafka clusters."""
+        return tuple(document.name for document in self.of_kind("Kafka", region))
+
+    def users(self, region: str) -> tuple[str, ...]:
+        """The names of a region's users."""
+        return tuple(document.name for document in self.of_kind("KafkaUser", region))
+
+    def address(self, text: str, where: str) -> Address:
+        """The cluster that an address belongs to.
+
+        Args:
+            text: such as ``west-kafka-bootstrap.west.svc:9098``.
+            where: what names it, for the message.
+
+        Raises:
+            WrongUseError: no Kafka of the scenario offers it.
+        """
+        name = text.strip().replace(".svc.cluster.local:", ".svc:")
+        if name not in self._addresses:
+            raise WrongUseError(
+                f"{where}: no Kafka of this scenario has the address '{text}'; "
+                f"the addresses are: {', '.join(sorted(self._addresses)) or 'none'}"
+            )
+        return self._addresses[name]
+
+    def connected(self) -> Topology:
+        """The same without mirrors that have an end in no Kafka of it, such as one that is wiped to be made again."""
+        kept = (document for document in self._documents if document.kind != MIRROR or self._is_connected(document))
+        return Topology(kept, self._declared_secrets)
+
+    @property
+    def crossings(self) -> tuple[tuple[str, str], ...]:
+        """Which region's applications use services of which other region, each pair once."""
+        found: dict[tuple[str, str], None] = {}
+        for document in self._documents:
+            for text in _texts(document.content):
+                for match in _ANY_SERVICE.finditer(text):
+                    if match[1] != document.namespace and match[1] in self.regions:
+                        found[document.namespace, match[1]] = None
+        return tuple(found)
+
+    def secret_copies(self) -> tuple[SecretCopy, ...]:
+        """The secrets that each region needs from another, each once.
+
+        What a mirror names for one of its ends is that end's region's. What a program mounts is its own region's if
+        that has it, else that of a region whose address the program is given.
+
+        Raises:
+            WrongUseError: nobody makes a secret that is named, or its name is taken where it is needed.
+        """
+        copies = {
+            **dict.fromkeys(self._copies_of_mirrors()),
+            **dict.fromkeys(self._copies_of_programs()),
+            **dict.fromkeys(self._copies_declared()),
+        }
+        places: dict[tuple[str, str], SecretCopy] = {}
+        for copy in copies:
+            other = places.setdefault((copy.region, copy.as_name), copy)
+            if other != copy:
+                raise WrongUseError(
+                    f"{copy.region}: the secret '{copy.as_name}' would be that of {copy.origin} and that of "
+                    f"{other.origin}; give the users different names"
+                )
+        return tuple(copies)
+
+    def check(self) -> None:
+        """Checks how everything fits together.
+
+        Raises:
+            WrongUseError: an address that nobody offers, an alias of two regions, two mirrors that share a group or a
+                topic for their state, mirrors that keep topic names and form a loop, or a secret that nobody makes.
+        """
+        self._check_aliases()
+        self._check_state()
+        self._check_loops()
+        self.secret_copies()
+
+    # What the documents say.
+
+    def _offered(self) -> Iterator[tuple[str, Address]]:
+        for kafka in self.of_kind("Kafka"):
+            listeners = ((kafka.content.get("spec") or {}).get("kafka") or {}).get("listeners") or ()
+            for listener in listeners:
+                address = f"{kafka.name}-kafka-bootstrap.{kafka.namespace}.svc:{listener.get('port')}"
+                yield address, Address(kafka.namespace, kafka.name)
+
+    def _ends(self, document: Document) -> Iterator[tuple[Mapping[str, Any], str, tuple[str | int, ...]]]:
+        """Target and sources of a mirror: what its manifest says, the region, and where it says it."""
+        spec = document.content.get("spec") or {}
+        paths: list[tuple[Mapping[str, Any], tuple[str | int, ...]]] = [(spec.get("target") or {}, ("spec", "target"))]
+        paths += [
+            (mirror.get("source") or {}, ("spec", "mirrors", index, "source"))
+            for index, mirror in enumerate(spec.get("mirrors") or ())
+        ]
+        for end, path in paths:
+            where = document.where(*path, "bootstrapServers")
+            yield end, self.address(str(end.get("bootstrapServers", "")), where).region, path
+
+    def _is_connected(self, document: Document) -> bool:
+        try:
+            return bool(list(self._ends(document)))
+        except WrongUseError:
+            return False
+
+    def _mirrors_of(self, document: Document) -> Iterator[tuple[int, Mirror]]:
+        """The sources of a mirror, each with its place in ``spec.mirrors``."""
+        (target_end, target, _), *sources = self._ends(document)
+        mirrors = document.content["spec"].get("mirrors") or ()
+        for index, ((end, source, _), mirror) in enumerate(zip(sources, mirrors, strict=True)):
+            if "sourceConnector" not in mirror:
+                continue
+            connector = mirror["sourceConnector"] or {}
+            config = connector.get("config") or {}
+            pair = f"{end.get('alias')}->{target_end.get('alias')}"
+            checkpoints = "checkpointConnector" in mirror
+            found = Mirror(
+                name=document.name,
+                source_alias=str(end.get("alias")),
+                target_alias=str(target_end.get("alias")),
+                source=source,
+                target=target,
+                policy="identity" if config.get("replication.policy.class") == IDENTITY_POLICY else "default",
+                separator=str(config.get("replication.policy.separator", ".")),
+                topics=mirror.get("topicsPattern") or ".*",
+                topics_exclude=mirror.get("topicsExcludePattern") or DEFAULT_EXCLUDED,
+                connector=f"{pair}.{SOURCE_CONNECTOR}",
+                region=document.namespace,
+                groups=(mirror.get("groupsPattern") or ".*") if checkpoints else "",
+                groups_exclude=mirror.get("groupsExcludePattern") or "" if checkpoints else "",
+                checkpoint_connector=f"{pair}.{CHECKPOINT_CONNECTOR}" if checkpoints else "",
+                offset_syncs=str(config.get("offset-syncs.topic.location", "source")),
+                state=connector.get("state") or "running",
+                transforms=bool(config.get("transforms")),
+                checkpoint_state=(mirror.get("checkpointConnector") or {}).get("state") or "running",
+                synchronisation={name: str(config[name]) for name in SYNCHRONISATION if name in config},
+            )
+            yield index, found
+
+    # Secrets.
+
+    def _made(self, region: str) -> dict[str, Document]:
+        """The names of the secrets that a region makes itself, and which resource makes each."""
+        made: dict[str, Document] = {}
+        for document in self._documents:
+            if document.namespace == region:
+                made |= dict.fromkeys(secrets_of(document), document)
+        return made
+
+    def _copies_of_mirrors(self) -> Iterator[SecretCopy]:
+        for document in self.of_kind(MIRROR):
+            for end, region, path in self._ends(document):
+                for name, place in _named_by_end(end):
+                    yield from self._needed(document, name, region, document.where(*path, *place))
+
+    def _copies_of_programs(self) -> Iterator[SecretCopy]:
+        for document in self.of_kind("Deployment"):
+            pod = ((document.content.get("spec") or {}).get("template") or {}).get("spec") or {}
+            values = list(_environment(document).values())
+            addresses = [match for value in values for match in SERVICE.finditer(value)]
+            regions = dict.fromkeys(self.address(match[0], document.where()).region for match in addresses)
+            # Of other regions' services, Connect's interface among them, the name tells the region.
+            regions |= dict.fromkeys(
+                match[1] for value in values for match in _ANY_SERVICE.finditer(value) if match[1] in self.regions
+            )
+            for volume in pod.get("volumes") or ():
+                name = (volume.get("secret") or {}).get("secretName")
+                if (
+                    name is None
+                    or name in self._made(document.namespace)
+                    or self._is_declared(name, document.namespace)
+                ):
+                    continue
+                owners = [region for region in regions if name in self._made(region)]
+                if len(owners) != 1:
+                    reason = f"both {' and '.join(owners)} make it" if owners else "nobody makes it"
+                    raise WrongUseError(f"{document.where()}: the secret '{name}': {reason}")
+                yield SecretCopy(owners[0], name, document.namespace, name, self._made(owners[0])[name].kind)
+
+    def _copies_declared(self) -> Iterator[SecretCopy]:
+        for secret in self._declared_secrets:
+            if secret.from_ not in self.regions:
+                continue  # It has gone, and what it had was copied while it was there.
+            if secret.name not in self._made(secret.from_):
+                raise WrongUseError(f"scenario.yaml: secrets: nobody makes '{secret.name}' in {secret.from_}")
+            maker = self._made(secret.from_)[secret.name].kind
+            yield SecretCopy(secret.from_, secret.name, secret.to, secret.as_ or secret.name, maker)
+
+    def _is_declared(self, name: str, region: str) -> bool:
+        return any((secret.as_ or secret.name, secret.to) == (name, region) for secret in self._declared_secrets)
+
+    def _needed(self, document: Document, name: str, owner: str, where: str) -> Iterator[SecretCopy]:
+        here = document.namespace
+        if self._is_declared(name, here):
+            return
+        if name not in self._made(owner):
+            raise WrongUseError(
+                f"{where}: nobody makes the secret '{name}' in {owner}: is there a KafkaUser of that name?"
+            )
+        if owner == here:
+            return
+        if maker := self._made(here).get(name):
+            raise WrongUseError(
+                f"{where}: the secret '{name}' of {owner} would overwrite the one that {here} has by {maker.where()}; "
+                "give one of them another name"
+            )
+        yield SecretCopy(owner, name, here, name, self._made(owner)[name].kind)
+
+    # How mirrors fit together.
+
+    def _check_aliases(self) -> None:
+        known: dict[str, tuple[str, str]] = {}
+        for document in self.of_kind(MIRROR):
+            for end, region, path in self._ends(document):
+                where = document.where(*path, "alias")
+                other, first = known.setdefault(str(end.get("alias")), (region, where))
+                if other != region:
+                    raise WrongUseError(
+                        f"{where}: '{end.get('alias')}' is {region} here and {other} elsewhere ({first}); "
+                        "give each region an alias of its own"
+                    )
+
+    def _check_state(self) -> None:
+        taken: dict[tuple[str, str, str], str] = {}
+        for document in self.of_kind(MIRROR):
+            end, target, _ = next(self._ends(document))
+            for name in ("groupId", *_STATE):
+                use = (target, "group" if name == "groupId" else "topic", str(end.get(name)))
+                if other := taken.get(use):
+                    raise WrongUseError(
+                        f"{document.where('spec', 'target', name)}: '{use[2]}' is also {other} on the same target "
+                        "cluster; they would overwrite each other's state: give each its own"
+                    )
+                taken[use] = f"{name} of {document.reference} ({document.source})"
+
+    def _check_loops(self) -> None:
+        flows: dict[str, dict[str, str]] = {}
+        for document in self.of_kind(MIRROR):
+            for _, mirror in self._mirrors_of(document):
+                if mirror.policy == "identity" and mirror.state == "running":
+                    flows.setdefault(mirror.source, {})[mirror.target] = f"{document.source}: {document.reference}"
+        for start in flows:
+            if loop := _loop(flows, start, [start]):
+                names = [flows[a][b] for a, b in itertools.pairwise(loop)]
+                raise WrongUseError(
+                    f"{'; '.join(names)}: with IdentityReplicationPolicy these mirrors form a loop "
+                    f"({' -> '.join(loop)}), in which records go round for ever; "
+                    "take one out, or use DefaultReplicationPolicy"
+                )
+        running = [mirror for mirror in self.mirrors if mirror.state == "running"]
+        for region, topic in self.declared_topics:
+            if ring := _ring(running, [], region, topic):
+                names = [self.where(mirror) for mirror, _ in ring]
+                raise WrongUseError(
+                    f"{'; '.join(names)}: {region}'s {topic} would come back to where it was copied from, and go "
+                    f"round for ever under longer and longer names ({' -> '.join(name for _, name in ring)}): a mirror "
+                    "with IdentityReplicationPolicy adds no mark by which its source would know its own; narrow "
+                    "topicsPattern, or use DefaultReplicationPolicy throughout"
+                )
+
+
+OF_IDENTITY = ("Kafka", "KafkaUser")
+"""The kinds that come with secrets by which clients and a cluster know each other."""
+_CLUSTER_SECRETS = ("cluster-ca-cert", "cluster-ca", "clients-ca-cert", "clients-ca")
+_ANY_SERVICE = re.compile(r"\b[a-z0-9][a-z0-9-]*\.([a-z0-9][a-z0-9-]*)\.svc(?:\.cluster\.local)?:\d+\b")
+
+
+def _texts(content: object) -> Iterator[str]:
+    """Every text in a resource."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, Mapping):
+        for value in content.values():
+            yield from _texts(value)
+    elif isinstance(content, Sequence):
+        for value in content:
+            yield from _texts(value)
+
+
+def _environment(document: Document) -> dict[str, str]:
+    """The environment of a Deployment's program."""
+    pod = ((document.content.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return {
+        str(variable.get("name")): str(variable.get("value", ""))
+        for container in pod.get("containers") or ()
+        for variable in container.get("env") or ()
+    }
+
+
+def secrets_of(document: Document) -> Sequence[str]:
+    """The names of the secrets that come with a resource, by the operators' rules."""
+    match document.kind:
+        case "Secret" | "KafkaUser":
+            return (document.name,)
+        case "Kafka":
+            return [f"{document.name}-{part}" for part in _CLUSTER_SECRETS]
+        case "KafkaMirrorMaker2":
+            # Only where Connect's interface has a password.
+            return [f"{document.name}-connect", f"{document.name}-connect-cluster-ca-cert"]
+        case _:
+            return ()
+
+
+def identity_of(document: Document) -> Sequence[str]:
+    """The names of the secrets by which clients and a cluster know each other, of those that come with a resource."""
+    return secrets_of(document) if document.kind in OF_IDENTITY else ()
+
+
+def _named_by_end(end: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+    """The secrets that an end of a mirror names, and where."""
+    for index, certificate in enumerate((end.get("tls") or {}).get("trustedCertificates") or ()):
+        yield str(certificate.get("secretName")), ("tls", "trustedCertificates", index, "secretName")
+    password = (end.get("authentication") or {}).get("passwordSecret") or {}
+    if "secretName" in password:
+        yield str(password["secretName"]), ("authentication", "passwordSecret", "secretName")
+
+
+def _loop(flows: dict[str, dict[str, str]], start: str, path: list[str]) -> list[str] | None:
+    for end in flows.get(path[-1], {}):
+        if end == start:
+            return [*path, end]
+        if end not in path and (loop := _loop(flows, start, [*path, end])):
+            return loop
+    return None
+
+
+def _ring(
+    mirrors: Sequence[Mirror], path: list[tuple[Mirror, str]], region: str, topic: str
+) -> list[tuple[Mirror, str]]:
+    """The way of a topic from a mirror back to the same one, each hop with the name that it gives; empty for none."""
+    for mirror in mirrors:
+        if mirror.source == region and selected_topics(mirror, [topic]):
+            before = [known.id for known, _ in path]
+            further = [*path, (mirror, target_topic(mirror, topic))]
+            if mirror.id in before:
+                return further[before.index(mirror.id) :]
+            if ring := _ring(mirrors, further, mirror.target, further[-1][1]):
+                return ring
+    return []

@@ -1,0 +1,96 @@
+"""One step of a plan on Kubernetes: secrets, resources, and the record of them."""
+
+from __future__ import annotations
+
+from loosehanger.lab.plan import Part, Plan
+from loosehanger.lab.record import recorded_documents
+from loosehanger.platforms.kubernetes import access
+from loosehanger.platforms.kubernetes.apply import RegionNamespace, apply, delete
+from loosehanger.platforms.kubernetes.console_facts import with_facts
+from loosehanger.platforms.kubernetes.copied_secrets import copy_secrets, delete_copies
+from loosehanger.platforms.kubernetes.event_streams import EventStreams
+from loosehanger.platforms.kubernetes.region_failure import revived
+from loosehanger.platforms.kubernetes.resources import check_documents
+from loosehanger.platforms.outcome import Outcome
+
+
+def carry_out(
+    region: RegionNamespace,
+    plan: Plan,
+    part: Part,
+    clients: access.Clients,
+    event_streams: EventStreams | None,
+    *,
+    ready_seconds: float,
+    delete_seconds: float,
+    dry_run: bool,
+) -> Outcome:
+    """Carries out one step of what a region shall have, waits until it is ready, and keeps what was done.
+
+    Args:
+        region: where.
+        plan: what it shall have.
+        part: the step.
+        clients: where the kit's clients run, and where their record is kept.
+        event_streams: converts resources for IBM Event Streams; None leaves Strimzi's as they stand.
+        ready_seconds: how long all of them together may take to get ready.
+        delete_seconds: how long what leaves may take to go.
+        dry_run: only tell what would change.
+
+    Raises:
+        WrongUseError: a resource cannot be carried out.
+        LabError: carrying it out failed.
+    """
+    gone = check_documents(plan.deletes(part), region.name, event_streams)
+    deleted = delete(region, gone, bound=delete_seconds, dry_run=dry_run)
+    # Connect's interface has no password here, so that mirrors make no secrets.
+    copies = plan.copies if part is Part.FLOWS else ()
+    copied = [f"Secret/{name}" for name in copy_secrets(region, copies, dry_run=dry_run)]
+    if part is Part.CONSOLES:
+        deleted += [f"Secret/{name}" for name in delete_copies(region, plan.leftovers, dry_run=dry_run)]
+    wanted = plan.part(part)
+    outcome = Outcome()
+    if wanted:
+        manifests = revived(region, check_documents(wanted, region.name, event_streams))
+        if part is Part.CONSOLES:
+            manifests = with_facts(region, clients.home, manifests, dry_run=dry_run)
+        outcome = apply(region, manifests, ready_seconds=ready_seconds, dry_run=dry_run)
+    outcome.changed = [*deleted, *copied, *outcome.changed]
+    documents = plan.carried_out(part, recorded_documents(clients.home, region.name))
+    if not dry_run and access.record(region, clients, documents, deleted=plan.deleted) and not outcome.changed:
+        outcome.changed.append(f"the record of {region.name}")
+    return outcome
+
+
+def delete_described(
+    region: RegionNamespace,
+    plan: Plan,
+    clients: access.Clients,
+    event_streams: EventStreams | None,
+    *,
+    delete_seconds: float,
+    dry_run: bool,
+) -> list[str]:
+    """Deletes what was described, and forgets it; returns the references of what was there. The region itself stays.
+
+    Args:
+        region: where.
+        plan: made of what was described.
+        clients: where the kit's clients run, and where their record is kept.
+        event_streams: converts resources for IBM Event Streams; None leaves Strimzi's as they stand.
+        delete_seconds: how long all of it may take to go.
+        dry_run: only tell what would be deleted.
+
+    Raises:
+        WrongUseError: a resource cannot be carried out.
+        LabError: deleting failed.
+    """
+    wanted = [document for document in plan.changes if document.kind != "Namespace"]
+    manifests = check_documents(wanted, region.name, event_streams)
+    deleted = delete(region, manifests, bound=delete_seconds, dry_run=dry_run)
+    before = recorded_documents(clients.home, region.name)
+    if before and not dry_run:
+        gone = {document.reference for document in wanted}
+        kept = [document for document in before if document.reference not in gone]
+        access.record(region, clients, kept)
+    return deleted

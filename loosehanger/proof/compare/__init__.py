@@ -1,0 +1,1 @@
+"""Pure comparison of two sides: records, settings, retention, groups."""

@@ -1,0 +1,529 @@
+"""Finds every difference between both sides of the flows, up to frozen offsets: outlines first, then what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from typing import Any
+
+from kafka import TopicPartition
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from loosehanger.proof.compare import differences, fingerprints
+from loosehanger.proof.flows import Flow, FlowId, MirrorId
+from loosehanger.proof.read import records
+from loosehanger.proof.read.batches import Ranges, no_records, read_regions
+from loosehanger.proof.read.clusters import number_of
+from loosehanger.proof.read.mirrors import MirrorProgress
+from loosehanger.proof.read.records import FLOW, FLOW_PARTITION, PLACE
+from loosehanger.proof.report.record_times import iso
+from loosehanger.proof.session import fit, small_frame
+from loosehanger.proof.snapshot import Cut, Frozen, is_compacted
+
+# What a record adds on disk to key, value and headers; rather too much than too little.
+_RECORD_OVERHEAD = 100
+_LONGEST_KEY = 64
+_FLOWS = "flow int, source string, topic string, target string, target_topic string, slot int"
+_CUTS = "flow int, partition int, until long"
+_PARTITIONS = "flow int, partition int"
+_BOUNDS = (
+    "flow int, partition int, source_start long, target_deleted long, "
+    "first_source long, first_target long, expire_before long, size_retained boolean"
+)
+
+Spans = dict[TopicPartition, tuple[int, int]]
+Read = Callable[[str, Ranges], DataFrame]
+"""Reads these offsets in a region: a frame of ``records.RECORD_SCHEMA``, each task a part of one partition in order."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A flow's partition whose target holds records that the source has not, from before everything else there."""
+
+    partition: int
+    source_start: int
+    source_end: int
+    source_first: int | None
+    """Offset of the first record that the source has left."""
+    source_left: int
+    """How many it has left."""
+    target_start: int
+    target_end: int
+    first_copy: int | None
+    """Offset of the first copy of what the source has left."""
+    held: int
+    """What the target holds before it."""
+    never_mirrored: int
+    """Records on neither side, by the producer's sequence numbers."""
+    archive: int = 0
+    """Offset of the target at which copies of this source begin."""
+
+
+@dataclass
+class Counts:
+    """What the comparison found in one flow."""
+
+    source_records: int = 0
+    target_records: int = 0
+    after_cut: int = 0
+    missing: int = 0
+    duplicates: int = 0
+    reordered: int = 0
+    unexpected: int = 0
+    altered: int = 0
+    moved: int = 0
+    expired: int = 0
+    never_mirrored: int = 0
+    """Records that the source deleted before the mirror had copied them."""
+    source_gaps: int = 0
+    buckets: int = 0
+    """Buckets of time that were compared by their outlines."""
+    opened: int = 0
+    """Those of them that were compared record by record."""
+    truncated: dict[int, int] = field(default_factory=dict)
+    """Target partitions with missing records whose log has lost its beginning, and the offsets where they begin."""
+    by_partition: list[dict[str, int]] = field(default_factory=list)
+    """Partition, source_records and target_records of each."""
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    beginnings: list[Beginning] = field(default_factory=list)
+    """Partitions whose source has let go of what the target still holds."""
+
+
+@dataclass
+class _Partition:
+    """What is known of a flow's partition: from the buckets that agree, and from those that were opened."""
+
+    outline: Row
+    pairs: Row | None = None
+
+    @property
+    def flow(self) -> int:
+        """The number of its flow."""
+        return int(self.outline.flow)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Flow and partition."""
+        return self.outline.flow, self.outline.partition
+
+    def number(self, name: str) -> int:
+        """A number of the pairs; 0 if nothing was opened."""
+        return int(self.pairs[name]) if self.pairs else 0
+
+    def first(self, name: str) -> int | None:
+        """The offset where the matched records begin, on one side."""
+        found = [row[name] for row in (self.outline, self.pairs) if row and row[name] is not None]
+        return min(found, default=None)
+
+
+class Comparison:
+    """One comparison of all flows, which have numbers here: their places among ``flows``.
+
+    A flow whose mirror is behind is judged as far as the mirror has come.
+
+    Args:
+        spark: the session.
+        flows: what to compare.
+        cuts: by source region.
+        progress: how far each mirror has come.
+        frozen: what to read.
+        read: reads it.
+        windows: for flows that are judged in part only, the end of each partition at the source.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        flows: Sequence[Flow],
+        cuts: Mapping[str, Cut],
+        progress: Mapping[MirrorId, MirrorProgress],
+        frozen: Frozen,
+        read: Read,
+        windows: Mapping[FlowId, Mapping[int, int]] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._cuts = cuts
+        self._frozen = frozen
+        self._read_region = read
+        self._numbered = list(flows)
+        slots = _slots(flows)
+        self._slots = max(slots, default=-1) + 1
+        rows = [
+            (number, flow.source, flow.topic, flow.target, flow.target_topic, slots[number])
+            for number, flow in enumerate(flows)
+        ]
+        self._flows = F.broadcast(small_frame(spark, rows, _FLOWS))
+        self._until = list(_judged(flows, cuts, progress, windows or {}))
+        self._until_frame = small_frame(spark, self._until, _CUTS)
+        self._slot_of = slots
+        self._compacted = {number for number, flow in enumerate(flows) if is_compacted(flow, cuts)}
+        self._counts = [Counts() for _ in flows]
+
+    def run(self, example_count: int) -> dict[FlowId, Counts]:
+        """Carries it out.
+
+        Args:
+            example_count: how many differences of each kind and flow to show.
+        """
+        tallied = self._tally_sources().persist()
+        target = fingerprints.outline(fingerprints.tally(self._read(self._frozen.targets)))
+        compared = fingerprints.compare(self._source_outlines(tallied), self._of_target(target)).persist()
+        sequences = (
+            fingerprints.sequences(tallied)
+            .withColumnRenamed("region", "source")
+            .join(self._flows.select("flow", "source", "topic"), ["source", "topic"])
+        )
+        partitions = self._partitions(compared)
+        for row in sequences.groupBy(*FLOW).agg(F.sum("gaps").alias("gaps")).collect():
+            self._counts[row.flow].source_gaps = row.gaps
+        named, behind = None, self._behind(partitions)
+        partitions = [known for known in partitions if known.place not in behind]
+        if any(known.outline.opened or known.outline.shifted for known in partitions):
+            rest = compared
+            if behind:
+                places = small_frame(self._spark, list(behind), _PARTITIONS)
+                rest = compared.join(F.broadcast(places), [*FLOW_PARTITION], "left_anti")
+            named = self._open(rest, partitions)
+        for known in [*partitions, *behind.values()]:
+            self._count(known)
+        if named:
+            self._name(named.persist(), sequences, partitions, example_count)
+            named.unpersist()
+        for frame in (tallied, compared):
+            frame.unpersist()
+        return {flow.id: count for flow, count in zip(self._numbered, self._counts, strict=True)}
+
+    def _read(self, ranges: Mapping[str, Ranges]) -> DataFrame:
+        frames = read_regions(self._read_region, ranges, "region")
+        nothing = no_records(self._spark).withColumn("region", F.lit(""))
+        return reduce(DataFrame.unionByName, frames or [nothing])
+
+    def _tally_sources(self) -> DataFrame:
+        until: dict[tuple[str, str, int], list[int]] = {}
+        for number, partition, end in self._until:
+            flow = self._numbered[number]
+            ends = until.setdefault((flow.source, flow.topic, partition), [0] * self._slots)
+            ends[self._slot_of[number]] = end
+        names = [f"until_{slot}" for slot in range(self._slots)]
+        frame = small_frame(
+            self._spark,
+            [(*place, *ends) for place, ends in until.items()],
+            ", ".join(["region string", "topic string", "partition int", *(f"{name} long" for name in names)]),
+        )
+        sources = self._read(self._frozen.sources).join(F.broadcast(frame), [*PLACE])
+        return fingerprints.tally(sources, names, runs=True)
+
+    def _source_outlines(self, tallied: DataFrame) -> DataFrame:
+        outline = fingerprints.outline(tallied, self._slots).withColumnRenamed("region", "source")
+        of_flows = outline.join(self._flows.drop("target", "target_topic"), ["source", "topic"])
+        return of_flows.withColumn("in_cut", F.get("below", "slot")).drop("source", "topic", "slot", "below")
+
+    def _of_source(self, ranges: Mapping[str, Ranges]) -> DataFrame:
+        """The records at the sources, for each flow that they belong to."""
+        here = records.contents(self._read(ranges)).withColumnRenamed("region", "source")
+        of_flows = here.join(self._flows.drop("target", "target_topic"), ["source", "topic"])
+        return of_flows.drop("source", "topic", "slot")
+
+    def _of_target(self, frame: DataFrame) -> DataFrame:
+        there = frame.withColumnsRenamed({"region": "target", "topic": "target_topic"})
+        of_flows = there.join(self._flows.drop("source", "topic"), ["target", "target_topic"])
+        return of_flows.drop("target", "target_topic", "slot")
+
+    def _partitions(self, compared: DataFrame) -> list[_Partition]:
+        agrees = ~F.col("differs")
+        rows = compared.groupBy(*FLOW_PARTITION).agg(
+            F.count("*").alias("buckets"),
+            F.count_if("differs").alias("opened"),
+            F.count_if(agrees & (F.col("shift") != 0)).alias("shifted"),
+            *(
+                F.coalesce(F.sum(F.when(condition, F.col(column))), F.lit(0)).alias(name)
+                for name, condition, column in (
+                    ("in_cut", agrees, "here.in_cut"),
+                    ("at_source", agrees, "here.records"),
+                    ("opened_in_cut", F.col("differs"), "here.in_cut"),
+                    ("opened_at_target", F.col("differs"), "there.records"),
+                )
+            ),
+            F.coalesce(F.sum("here.records"), F.lit(0)).alias("source_left"),
+            F.min("here.first_offset").alias("source_first"),
+            F.min(F.when(agrees, F.col("here.first_offset"))).alias("first_source"),
+            F.min(F.when(agrees, F.col("there.first_offset"))).alias("first_target"),
+            *(
+                function(F.when(F.col("differs"), F.col(f"{side}.{end}_offset"))).alias(f"{side}_{end}")
+                for side in ("here", "there")
+                for end, function in (("first", F.min), ("last", F.max))
+            ),
+        )
+        return [_Partition(row) for row in rows.collect()]
+
+    def _behind(self, partitions: Iterable[_Partition]) -> dict[tuple[int, int], _Partition]:
+        """Those that differ only in what has been written since the cut and is still on its way.
+
+        There always is such a record where somebody writes. Few records are at hand, so that nothing has to be opened
+        for it: the target has just the first of the source's, and of those of the cut it has all.
+        """
+        until = {(flow, partition): end for flow, partition, end in self._until}
+        found = {}
+        for known in partitions:
+            row, flow, (here, there) = known.outline, self._numbered[known.flow], self._sides(known)
+            source = self._frozen.at_hand(flow.source, here, _range(self._frozen.sources[flow.source], here))
+            target = self._frozen.at_hand(flow.target, there, _range(self._frozen.targets[flow.target], there))
+            if not row.opened or source is None or target is None:
+                continue
+            rest = source[len(target) :]
+            copied = all(record.content == copy.content for record, copy in zip(source, target, strict=False))
+            if copied and len(target) <= len(source) and not (rest and rest[0].offset < until.get(known.place, 0)):
+                agreed = {"opened": 0, "in_cut": row.in_cut + row.opened_in_cut, "at_source": len(target)}
+                nothing = {"opened_in_cut": 0, "opened_at_target": 0}
+                found[known.place] = _Partition(Row(**row.asDict() | agreed | nothing))
+        return found
+
+    def _open(self, compared: DataFrame, partitions: list[_Partition]) -> DataFrame | None:
+        """Compares what differs record by record; notes what it finds in ``partitions``, and names the differences."""
+        latest = self._open_compacted(partitions)
+        ordinary = compared
+        if self._compacted:
+            keys = small_frame(self._spark, [(number,) for number in sorted(self._compacted)], "flow int")
+            ordinary = compared.join(F.broadcast(keys), [*FLOW], "left_anti")
+        marked = self._match(ordinary, partitions).persist()
+        unclear = fingerprints.displaced(ordinary, differences.lone_offsets(marked)).unionByName(
+            marked.where("reordered").select(*FLOW_PARTITION)
+        )
+        whole = {tuple(row) for row in unclear.distinct().collect()}
+        if any(known.place in whole and known.outline.at_source for known in partitions):
+            marked.unpersist()
+            entire = small_frame(self._spark, sorted(whole), _PARTITIONS).withColumn("entire", F.lit(True))
+            ordinary = (
+                ordinary.join(F.broadcast(entire), [*FLOW_PARTITION], "left")
+                .withColumn("differs", F.col("differs") | F.coalesce("entire", F.lit(False)))
+                .drop("entire")
+            )
+            others = [known for known in partitions if known.flow in self._compacted]
+            partitions[:] = [*self._partitions(ordinary), *others]
+            marked = self._match(ordinary, partitions).persist()
+        rows = {(row.flow, row.partition): row for row in differences.summarise(marked).collect()}
+        for known in partitions:
+            known.pairs = rows.get(known.place)
+        faults = ("source_only", "target_only", "reordered")
+        named = [latest] if latest else []
+        if any(known.number(name) for known in partitions for name in faults):
+            named.append(differences.name_differences(marked))
+        bounds = small_frame(self._spark, [self._bounds(known) for known in partitions], _BOUNDS)
+        return differences.name_expired(reduce(DataFrame.unionByName, named), bounds) if named else None
+
+    def _match(self, compared: DataFrame, partitions: Iterable[_Partition]) -> DataFrame:
+        """The records of the buckets that differ, matched. Of a partition, what lies between them is read as well."""
+        source: dict[str, Spans] = {}
+        target: dict[str, Spans] = {}
+        for known in partitions:
+            row = known.outline
+            if row.opened and known.flow not in self._compacted:
+                flow, (here, there) = self._numbered[known.flow], self._sides(known)
+                _widen(source.setdefault(flow.source, {}), here, row.here_first, row.here_last)
+                _widen(target.setdefault(flow.target, {}), there, row.there_first, row.there_last)
+        opened = compared.where("differs").select(*fingerprints.BUCKET)
+        at_target = self._of_target(records.contents(self._read(target)))
+        pairs = differences.match_copies(
+            self._of_source(source).join(opened, [*fingerprints.BUCKET], "left_semi"),
+            at_target.join(opened, [*fingerprints.BUCKET], "left_semi"),
+            self._until_frame,
+        )
+        return differences.mark_reordered(pairs)
+
+    def _open_compacted(self, partitions: Iterable[_Partition]) -> DataFrame | None:
+        """Compares the latest values of compacted topics, whole partitions at a time."""
+        source: dict[str, Spans] = {}
+        target: dict[str, Spans] = {}
+        differing = [
+            known
+            for known in partitions
+            # Of equal records in another order, another one may be the latest of its key.
+            if (known.outline.opened or known.outline.shifted) and known.flow in self._compacted
+        ]
+        if not differing:
+            return None
+        for known in differing:
+            flow, (here, there) = self._numbered[known.flow], self._sides(known)
+            source.setdefault(flow.source, {})[here] = _range(self._frozen.sources[flow.source], here)
+            target.setdefault(flow.target, {})[there] = _range(self._frozen.targets[flow.target], there)
+        # Of one source's flows some may differ and others not, and of those that do not the other side is not read.
+        opened = F.broadcast(small_frame(self._spark, [known.place for known in differing], _PARTITIONS))
+        at_target = self._of_target(records.contents(self._read(target)))
+        return differences.compare_latest(
+            self._of_source(source).join(opened, [*FLOW_PARTITION], "left_semi"),
+            at_target.join(opened, [*FLOW_PARTITION], "left_semi"),
+            self._until_frame,
+        )
+
+    def _sides(self, known: _Partition) -> tuple[TopicPartition, TopicPartition]:
+        """The partition at the source and at the target."""
+        flow, number = self._numbered[known.flow], known.outline.partition
+        return TopicPartition(flow.topic, number), TopicPartition(flow.target_topic, number)
+
+    def _count(self, known: _Partition) -> None:
+        row, count = known.outline, self._counts[known.flow]
+        here, there = row.in_cut, row.in_cut
+        if known.flow in self._compacted:
+            here, there = here + row.opened_in_cut, there + row.opened_at_target
+        here += known.number("source_records")
+        there += known.number("matched") + known.number("target_only")
+        count.source_records += here
+        count.target_records += there
+        count.after_cut += row.at_source - row.in_cut + known.number("after_cut")
+        count.buckets += row.buckets
+        count.opened += row.opened
+        count.by_partition.append({"partition": row.partition, "source_records": here, "target_records": there})
+        target, there = self._numbered[known.flow].target, self._sides(known)[1]
+        if known.number("source_only") and self._frozen.deleted(target, there):
+            count.truncated[row.partition], _ = _range(self._frozen.targets[target], there)
+
+    def _name(
+        self, named: DataFrame, sequences: DataFrame, partitions: Iterable[_Partition], example_count: int
+    ) -> None:
+        held: dict[tuple[int, int], int] = {}
+        counted = F.count("*").alias("records"), F.count_if(F.col("source_record").isNull()).alias("at_target")
+        for row in named.groupBy(*FLOW_PARTITION, "kind").agg(*counted).collect():
+            count = self._counts[row.flow]
+            setattr(count, row.kind, getattr(count, row.kind) + row.records)
+            if row.kind == "expired":
+                held[row.flow, row.partition] = row.at_target
+        if held:
+            found = differences.never_mirrored(named, sequences).collect()
+            lost = {(row.flow, row.partition): row.never_mirrored for row in found}
+            for known in partitions:
+                count = self._counts[known.flow]
+                count.never_mirrored += lost.get(known.place, 0)
+                if held.get(known.place) and known.flow not in self._compacted:
+                    count.beginnings.append(self._beginning(known, held[known.place], lost.get(known.place, 0)))
+        if example_count:
+            for row in differences.examples(named, example_count).collect():
+                self._counts[row.flow].examples.append(example(row))
+
+    def _beginning(self, known: _Partition, held: int, never_mirrored: int) -> Beginning:
+        row, flow, (here, there) = known.outline, self._numbered[known.flow], self._sides(known)
+        return Beginning(
+            row.partition,
+            *_range(self._frozen.sources[flow.source], here),
+            row.source_first,
+            row.source_left,
+            *_range(self._frozen.targets[flow.target], there),
+            known.first("first_target"),
+            held,
+            never_mirrored,
+            self._frozen.archive(flow.target, there),
+        )
+
+    def _bounds(self, known: _Partition) -> tuple[Any, ...]:
+        """What retention may have removed of a flow's partition, for ``differences.name_expired``."""
+        flow, (here, there) = self._numbered[known.flow], self._sides(known)
+        source_start, _ = _range(self._frozen.sources[flow.source], here)
+        deleted = self._frozen.deleted(flow.target, there)
+        # What may not be described may have any retention: whoever judges has to say so.
+        told = there.topic in self._frozen.target_configs[flow.target]
+        configs = self._frozen.target_configs[flow.target].get(there.topic, {})
+        retention_ms, retention_bytes = (number_of(configs, name) for name in ("retention.ms", "retention.bytes"))
+        # Since the cut retention has gone on deleting.
+        frozen_ms = int(self._frozen.at.timestamp() * 1000)
+        expire_before = frozen_ms - retention_ms if retention_ms >= 0 else None
+        long_enough = (
+            known.number("source_only") > 0
+            and deleted > 0
+            and retention_bytes >= 0
+            and self._size(flow.target, there) >= retention_bytes
+        )
+        firsts = known.first("first_source"), known.first("first_target")
+        size_retained = long_enough or not told
+        return (*known.place, source_start, deleted, *firsts, expire_before, size_retained)
+
+    def _size(self, region: str, partition: TopicPartition) -> int:
+        """About how many bytes a target partition's log has, rather more than less."""
+        log = self._read_region(region, {partition: self._frozen.targets[region][partition]})
+        payload = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
+        headers = F.coalesce(F.octet_length(F.to_json("headers")), F.lit(0))
+        (row,) = log.agg(F.sum(payload + headers + _RECORD_OVERHEAD).alias("size")).collect()
+        return int(row["size"] or 0)
+
+
+def compare(
+    spark: SparkSession,
+    flows: Sequence[Flow],
+    cuts: Mapping[str, Cut],
+    progress: Mapping[MirrorId, MirrorProgress],
+    frozen: Frozen,
+    example_count: int,
+    windows: Mapping[FlowId, Mapping[int, int]] | None = None,
+) -> dict[FlowId, Counts]:
+    """Reads both sides and compares them: their outlines first, then the buckets that differ record by record.
+
+    Returns:
+        What was found in each flow.
+    """
+    fit(spark, frozen.records)
+    comparison = Comparison(spark, flows, cuts, progress, frozen, partial(frozen.read, spark), windows)
+    return comparison.run(example_count)
+
+
+def _slots(flows: Iterable[Flow]) -> list[int]:
+    """For each flow its place among those of the same source topic: each may be judged up to another offset."""
+    taken: dict[tuple[str, str], int] = {}
+    slots = []
+    for flow in flows:
+        slots.append(taken.get((flow.source, flow.topic), 0))
+        taken[flow.source, flow.topic] = slots[-1] + 1
+    return slots
+
+
+def _judged(
+    flows: Iterable[Flow],
+    cuts: Mapping[str, Cut],
+    progress: Mapping[MirrorId, MirrorProgress],
+    windows: Mapping[FlowId, Mapping[int, int]],
+) -> Iterator[tuple[int, int, int]]:
+    """The number of each flow, each of its partitions, and the source offset below which it is judged."""
+    for number, flow in enumerate(flows):
+        cut, mirror = cuts[flow.source], progress[flow.mirror.id]
+        behind = mirror.behind(cut.last_records)
+        for partition, (_, end) in cut.ranges.items():
+            if partition.topic == flow.topic:
+                until = mirror.positions.get(partition, -1) + 1 if partition in behind else end
+                window = windows.get(flow.id)
+                within = until if window is None else min(until, window.get(partition.partition, 0))
+                yield number, partition.partition, within
+
+
+def example(row: Row) -> dict[str, Any]:
+    """A difference as documents have it."""
+    source, target = row.source_record, row.target_record
+    record = source or target
+    return {
+        "kind": row.kind,
+        "partition": row.partition,
+        "source_offset": source.offset if source else None,
+        "target_offset": target.offset if target else None,
+        **({"target_partition": target.partition} if row.kind == "moved" else {}),
+        "key": _readable(record.key),
+        "timestamp": iso(record.timestamp),
+    }
+
+
+def _readable(key: bytearray | None) -> str | None:
+    if key is None:
+        return None
+    try:
+        text = key.decode("utf-8")
+    except UnicodeDecodeError:
+        text = ""
+    shown = text if text.isprintable() and (text or not key) else f"0x{key.hex()}"
+    return shown if len(shown) <= _LONGEST_KEY else f"{shown[:_LONGEST_KEY]}…"
+
+
+def _range(ranges: Ranges, partition: TopicPartition) -> tuple[int, int]:
+    return ranges.get(partition, (0, 0))
+
+
+def _widen(spans: Spans, partition: TopicPartition, first: int | None, last: int | None) -> None:
+    if first is not None and last is not None:
+        start, end = spans.get(partition, (first, last + 1))
+        spans[partition] = (min(start, first), max(end, last + 1))

@@ -1,0 +1,1 @@
+"""What a proof found, before it is judged."""

@@ -1,0 +1,274 @@
+"""What is found out about a switch: ledgers and marks are read, groups waited for, and the clusters that live read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kafka import TopicPartition
+from pyspark.sql import SparkSession
+
+from loosehanger.errors import LabError
+from loosehanger.kafka.offsets import Looker
+from loosehanger.kafka.transactions import Held
+from loosehanger.lab.claims.claims import Claim
+from loosehanger.lab.mirrors.lineage import event_topic
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.record import PROVER, Lab
+from loosehanger.lab.recovery import Recovery, recovery
+from loosehanger.lab.snapshots import Fence, Marks, last_wipe_ms, mark_of_group, read_marks
+from loosehanger.ledger import LedgerEntry, ledger_files, read_entries
+from loosehanger.proof.compare.switches import Island, Kept, Moved, count, is_behind, islands, kept, moved
+from loosehanger.proof.read.batches import Ranges, read_records
+from loosehanger.proof.read.clusters import Cluster, number_of
+from loosehanger.proof.session import fit
+from loosehanger.proof.snapshot import settle
+
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What was found out about a stage's switch."""
+
+    kept: Mapping[str, Kept] = field(default_factory=dict)
+    """By the producer that keeps the ledger."""
+    groups: Mapping[str, Moved] = field(default_factory=dict)
+    """By group."""
+    recovery: Recovery | None = None
+    """How long it took; None where nothing was switched."""
+    death_ms: int | None = None
+    """When the first region died, in milliseconds since the epoch; None where none did."""
+    untold: Mapping[str, str] = field(default_factory=dict)
+    """By claim, why nothing can be found out about it."""
+
+
+def look(
+    lab: Lab, home: Path, claims: Sequence[Claim], spark: SparkSession, timeout_s: float, report: Callable[[str], None]
+) -> Switch:
+    """Finds out what claims about ledgers need to know.
+
+    Args:
+        lab: what is set up.
+        home: its home, with the marks.
+        claims: of the kinds ``kept`` and ``groups``.
+        spark: the session.
+        timeout_s: how long a group may take to pass what was there when the mirror was held.
+        report: takes a line that says what is being waited for.
+
+    Raises:
+        LabError: a ledger cannot be read.
+        UnreachableError: a cluster that should live does not answer.
+    """
+    stage = lab.unfinished or lab.stage
+    marks = read_marks(home, stage)
+    folders = {name: folder for region in lab.regions.values() for name, folder in region.ledgers.items()}
+    groups: dict[str, Fence] = {}
+    producers: dict[str, list[str]] = {}
+    untold: dict[str, str] = {}
+    for claim in claims:
+        try:
+            if claim.kind == "groups":
+                groups[claim.subject["group"]] = _fence(claim, read_marks(home, claim.subject.get("since", stage)))
+            else:
+                producers[claim.subject["producer"]] = _counted(lab, claim, folders)
+        except LabError as error:
+            untold[claim.id] = str(error)
+    passed = {group: _wait_until_passed(lab, group, fence, timeout_s, report) for group, fence in groups.items()}
+    # What is in the ledgers by now is in the clusters by now, whatever comes after.
+    read = {name: list(read_entries(ledger_files(folder))) for name, folder in folders.items()}
+
+    def named_as_events(entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
+        """The same with topics' names where applications write them."""
+        return [replace(entry, topic=event_topic(lab.mirrors, entry.topic)) for entry in entries]
+
+    ledgers = {name: named_as_events(entries) for name, entries in read.items()}
+    every = [entry for entries in ledgers.values() for entry in entries]
+    report("reading what the ledgers speak of")
+    found = {
+        region: _read(
+            spark,
+            Cluster.of(lab.region(region)),
+            lab.mirrors,
+            every,
+            [fence for fence in groups.values() if fence.target == region],
+            time.monotonic() + timeout_s,
+            report,
+        )
+        for region in lab.clusters
+    }
+    processed = [entry for entry in every if entry.kind == "processed"]
+    alive = {region.cluster_id for region in found.values()}
+    wiped_ms = last_wipe_ms(home)
+
+    def given_up(entry: LedgerEntry) -> bool:
+        return wiped_ms is not None and entry.until <= wiped_ms and entry.cluster not in alive
+
+    of_producers = {
+        name: kept(
+            [*ledgers[name], *processed],
+            [island for region in regions for island in found[region].islands],
+            _latest(found[region].beginnings for region in regions),
+            given_up,
+        )
+        for name, regions in producers.items()
+    }
+    for claim in claims:
+        name = claim.subject.get("producer", "")
+        gone = {(key.topic, key.partition) for key in of_producers[name].lost} if name in of_producers else set()
+        held = [
+            f"{region}: {one}"
+            for region in producers.get(name, ())
+            for one in found[region].held
+            if (event_topic(lab.mirrors, one.topic), one.partition) in gone
+        ]
+        if held:
+            lost = sum(map(count, of_producers[name].lost.values()))
+            untold[claim.id] = f"{lost:,} acknowledged records cannot be read anywhere, and may be in {held[0]}"
+    return Switch(
+        kept=of_producers,
+        groups={
+            group: moved(
+                every,
+                group,
+                fence.cluster,
+                fence.held_ms,
+                found[fence.target].by_group[group],
+                set(
+                    named_as_events(entry for entries in read.values() for entry in entries if is_behind(entry, fence))
+                ),
+                passed=passed[group],
+            )
+            for group, fence in groups.items()
+        },
+        untold=untold,
+        recovery=recovery(marks, every),
+        death_ms=min((loss.died_ms for loss in marks.losses), default=None),
+    )
+
+
+@dataclass(frozen=True)
+class _Read:
+    """The records of one cluster that ledgers speak of."""
+
+    cluster_id: str
+    islands: list[Island]
+    by_group: Mapping[str, list[Island]]
+    """The same, each with its place for the group."""
+    beginnings: Mapping[tuple[str, int], int]
+    """As the function of that name has them."""
+    held: tuple[Held, ...] = ()
+    """What open transactions hold back: it is there, and cannot be read."""
+
+
+def _read(
+    spark: SparkSession,
+    cluster: Cluster,
+    mirrors: Sequence[Mirror],
+    entries: Sequence[LedgerEntry],
+    fences: Sequence[Fence],
+    deadline: float,
+    report: Callable[[str], None],
+) -> _Read:
+    try:
+        wanted = {entry.topic for entry in entries}
+        topics = [topic for topic in cluster.topics() if event_topic(mirrors, topic) in wanted]
+        ranges, held = settle(cluster, topics, deadline, report)
+        fit(spark, sum(end - start for start, end in ranges.values()))
+        cluster_id = cluster.id()
+        records = read_records(spark, cluster.connection, ranges)
+        by_group = {
+            group: _of_events(mirrors, islands(records, starts, fence.ends))
+            for fence in fences
+            for group, starts in fence.groups.items()
+        }
+        plain = next(iter(by_group.values()), None)
+        everything = _of_events(mirrors, islands(records)) if plain is None else plain
+        return _Read(cluster_id, everything, by_group, beginnings(cluster, mirrors, ranges), tuple(held))
+    finally:
+        cluster.close()
+
+
+def _counted(lab: Lab, claim: Claim, ledgers: Container[str]) -> list[str]:
+    """The regions of which one must have what a producer was told is written."""
+    if claim.subject["producer"] not in ledgers:
+        raise LabError(f"'{claim.subject['producer']}' keeps no ledger that can be read from here")
+    named, left_out = (claim.subject[key].split(",") for key in ("regions", "not_in"))
+    regions = named if named != [""] else [region for region in lab.clusters if region not in left_out]
+    if away := [region for region in regions if region not in lab.clusters]:
+        raise LabError(f"{away[0]} has no cluster that lives, and records are to be there")
+    return regions
+
+
+def _of_events(mirrors: Sequence[Mirror], found: Iterable[Island]) -> list[Island]:
+    """The same with topics' names where applications write them."""
+    return [replace(one, key=one.key._replace(topic=event_topic(mirrors, one.key.topic))) for one in found]
+
+
+def beginnings(cluster: Cluster, mirrors: Sequence[Mirror], ranges: Ranges) -> dict[tuple[str, int], int]:
+    """The times of what logs begin with that do not begin with their first record any more, in epoch milliseconds.
+
+    Args:
+        cluster: where they are.
+        mirrors: those that there are, which may have given topics another name.
+        ranges: where each partition begins and ends.
+
+    Raises:
+        UnreachableError: the cluster does not answer.
+    """
+    shortened = [place for place, (start, _) in ranges.items() if start]
+    times = {place: time_ms for place, (_, time_ms) in cluster.first_since(shortened, 0).items()}
+    # Of an empty log the last record has become too old as well.
+    configs = cluster.configs({place.topic for place in shortened if place not in times})
+    now_ms = round(time.time() * 1000)
+    for place in shortened:
+        retention_ms = number_of(configs.get(place.topic, {}), "retention.ms")
+        if place not in times and retention_ms >= 0:
+            times[place] = now_ms - retention_ms
+    return _latest({(event_topic(mirrors, topic), number): time_ms} for (topic, number), time_ms in times.items())
+
+
+def _latest(found: Iterable[Mapping[tuple[str, int], int]]) -> dict[tuple[str, int], int]:
+    times: dict[tuple[str, int], int] = {}
+    for of_some in found:
+        for place, time_ms in of_some.items():
+            times[place] = max(time_ms, times.get(place, 0))
+    return times
+
+
+def _fence(claim: Claim, marks: Marks) -> Fence:
+    group, mirror = claim.subject["group"], claim.subject["mirror"]
+    for fence in marks.fences:
+        if fence.mirror == mark_of_group(group) if not mirror else fence.mirror.split("/")[0] == mirror:
+            # A group that had committed nothing begins with the first record.
+            return fence if group in fence.groups else Fence(**{**vars(fence), "groups": {**fence.groups, group: {}}})
+    moment = f"mirror {mirror} was held" if mirror else "its offsets were set"
+    raise LabError(f"no mark tells where {group} was when {moment}; run the stage again")
+
+
+def _wait_until_passed(lab: Lab, group: str, fence: Fence, timeout_s: float, report: Callable[[str], None]) -> bool:
+    """Waits until a group has read what was there when the mirror was held; False when it has not."""
+    ends = {TopicPartition(topic, part): end for topic, of in fence.ends.items() for part, end in of.items()}
+    cluster = Cluster.of(lab.region(fence.target))
+    try:
+        starts = cluster.start_offsets(ends)
+        ranges = {part: (starts[part], end) for part, end in ends.items() if starts[part] < end}
+        last, _ = cluster.last_records(ranges, timeout_s)
+    finally:
+        cluster.close()
+    deadline = time.monotonic() + timeout_s
+    told = False
+    with Looker(fence.target, lab.region(fence.target).connection(PROVER)) as looker:
+        while True:
+            committed = looker.committed(group, fence.ends)
+            left = sum(max(0, offset + 1 - committed.get(part, starts[part])) for part, offset in last.items())
+            if not left:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            if not told:
+                report(f"waiting: {group} has {left:,} records to read in {fence.target}")
+                told = True
+            time.sleep(_LOOK_S)

@@ -1,0 +1,39 @@
+"""A proof that came to nothing: its document, so that whoever reads JSON gets one however the proof ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loosehanger.errors import InconclusiveError, LabError
+from loosehanger.lab.claims.claims import Claim
+from loosehanger.proof.evidence.evidence import Evidence
+from loosehanger.proof.report.output import print_proof
+from loosehanger.proof.verdict import judge
+
+
+def document(reason: str, scenario: str = "", seconds: float = 0.0, claims: Sequence[Claim] = ()) -> dict[str, Any]:
+    """The document of a proof that found out nothing.
+
+    Args:
+        reason: why not.
+        scenario: what is set up, where that is known.
+        seconds: how long it took.
+        claims: what was to be proved, where that is known.
+    """
+    evidence = Evidence(claims=tuple(claims))
+    evidence.tell("undecided", None, {"reason": reason})
+    return judge(evidence, scenario, seconds)
+
+
+def give_up(error: Exception, arguments: Sequence[str]) -> InconclusiveError:
+    """What to raise in place of a failure before the proof, whose exit code would say that something was disproved.
+
+    Args:
+        error: the failure.
+        arguments: of the command; with ``--json`` the document is printed.
+    """
+    reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+    if "--json" in arguments and not (isinstance(error, LabError) and error.shown):
+        print_proof(document(reason))
+    return InconclusiveError(reason)

@@ -1,0 +1,678 @@
+"""The proof, step by step: freeze a cut, wait for the mirrors to pass it, read both sides, compare."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from datetime import UTC, datetime
+
+from kafka import TopicPartition
+from pyspark.sql import SparkSession
+
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.kafka.transactions import Held
+from loosehanger.lab.access import readers_from
+from loosehanger.lab.claims.claims import OF_LEDGERS, Forbidden
+from loosehanger.lab.mirrors.chain import begins_with, stations
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import idle_patterns, named_topics, selected_topics, source_topic, target_topic
+from loosehanger.lab.record import Lab
+from loosehanger.paths import lab_home
+from loosehanger.proof.compare.comparison import compare
+from loosehanger.proof.compare.configurations import Handling, Settings, config_differences, considered
+from loosehanger.proof.compare.isolation import Present, named_like, scan, to_scan
+from loosehanger.proof.compare.retention_gaps import shortfalls
+from loosehanger.proof.evidence.evidence import Evidence
+from loosehanger.proof.evidence.findings import Finding, Weight
+from loosehanger.proof.evidence.latency import LatencySampler
+from loosehanger.proof.evidence.switch_evidence import look
+from loosehanger.proof.flows import Flow, FlowId, MirrorId
+from loosehanger.proof.read.batches import Ranges, read_records
+from loosehanger.proof.read.clusters import Cluster, NoAnswerError, some_of
+from loosehanger.proof.read.external import EXTERNAL, other_name, wait_for_arrival
+from loosehanger.proof.read.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress, standing, wait_for_mirror
+from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
+from loosehanger.proof.snapshot import Cut, Frozen, freeze, is_compacted, settle
+from pipeline.spark_progress import reported
+
+_CONFIG_TIMEOUT_S = 15.0
+_ATTEMPTS = 3
+_LOOK_S = 1.0
+_MOST_FAILURES = 20
+"""So often flows that cannot be read together are tried apart: enough for several such flows among hundreds."""
+
+Report = Callable[[str], None]
+
+
+class Proof:
+    """One run of the proof over everything that the lab's mirrors copy.
+
+    Args:
+        lab: what is set up.
+        start_spark: makes the session, given whether there are few records; it is called in a thread, since starting
+            takes seconds that can be used.
+        timeout_s: bound of the wait for the mirrors, in seconds.
+        examples: how many differences of each kind and flow to show.
+        report: takes a line that says what is being done.
+        since: records older than this are left out.
+        while_moving: the bound begins anew whenever a mirror has come closer.
+        configs: what a difference in topics' settings means; by default it is judged in a lab, and reported between two
+            clusters of the user's own, where providers set what they like.
+        allow_same_cluster: two clusters of the user's own may have the same id.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        start_spark: Callable[[int | None], SparkSession],
+        timeout_s: float,
+        examples: int,
+        report: Report,
+        since: datetime | None = None,
+        *,
+        while_moving: bool = False,
+        configs: Handling | None = None,
+        allow_same_cluster: bool = False,
+    ) -> None:
+        self._lab = lab
+        self._allow_same_cluster = allow_same_cluster
+        self._while_moving = while_moving
+        self._since = since
+        self._timeout_s = timeout_s
+        self._left_s = timeout_s
+        """What is left of it for mirrors, once the topics of chains have been waited for."""
+        self._deadline = 0.0
+        """When the bound has passed, by the monotonic clock; known once the cuts are frozen."""
+        self._examples = examples
+        self._report = report
+        self._clusters = {name: Cluster.of(region) for name, region in lab.clusters.items()}
+        self._samplers: dict[str, LatencySampler] = {}
+        self._hidden: set[FlowId] = set()
+        """The flows whose target topic may be there or not, or under another name."""
+        self._reached: list[Mirror] = []
+        """The mirrors whose source and target answered."""
+        self._threads = ThreadPoolExecutor(max_workers=16)
+        self._start_spark = start_spark
+        default: Handling = "report" if lab.platform == EXTERNAL else "judge"
+        self._found = Evidence(claims=lab.claims, since=since, handling=configs or default)
+
+    def run(self) -> Evidence:
+        """Carries the proof out, in the order of its argument.
+
+        Raises:
+            WrongUseError: two clusters of the user's own are one and the same.
+        """
+        try:
+            self._refuse_the_same_cluster()
+            self._find_flows()
+            self._find_other_names()
+            self._spark: Future[SparkSession] = self._threads.submit(self._start_spark, self._records())
+            self._start_sampling()
+            self._freeze_cuts()
+            configs = self._start_comparing_configs()
+            self._wait_for_mirrors()
+            self._find_what_is_hidden()
+            self._find_what_is_only_at_a_target()
+            self._compare_all()
+            self._look_for_what_is_forbidden()
+            self._look_at_ledgers()
+            self._collect_configs(configs)
+            self._finish_sampling()
+        except LabError:
+            raise
+        except Exception as error:
+            # What was found until then still holds.
+            self._found.tell("broke_off", None, {"reason": self._defect(error)})
+        finally:
+            for cluster in self._clusters.values():
+                cluster.close()
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        return self._found
+
+    def _look_for_what_is_forbidden(self) -> None:
+        """Looks in regions for what must not be there, and for who could read it elsewhere."""
+        for claim in self._lab.claims:
+            if claim.forbidden is None:
+                continue
+            region = claim.subject["region"]
+            reason = self._found.away.get(region)
+            try:
+                if not reason:
+                    self._found.present[claim.id] = self._present(claim.id, region, claim.forbidden)
+            except (NoAnswerError, SparkEndedError) as error:
+                reason = str(error)
+            except ERRORS as error:
+                reason = cause(error)
+            if reason:
+                self._found.findings.append(Finding("undecided", "undecides", claim.id, details={"reason": reason}))
+
+    def _present(self, claim: str, region: str, forbidden: Forbidden) -> Present:
+        cluster = self._clusters[region]
+        there = cluster.topics()
+        self._report(f"looking for what must not be in {region}")
+        spark = self._spark.result()
+        ranges, held = settle(cluster, to_scan(there), self._deadline, self._report)
+        if held:
+            reason = f"{region} cannot be looked through as a whole: {held[0]}"
+            self._found.findings.append(Finding("undecided", "undecides", claim, details={"reason": reason}))
+        fit(spark, sum(end - start for start, end in ranges.values()))
+        rows = scan(read_records(spark, cluster.connection, ranges).persist(), forbidden).collect()
+        return Present(
+            named_like(there, forbidden.topics),
+            tuple(
+                {"origin": reader.region, "user": reader.user, "rule": reader.rule, "topic": topic}
+                for topic in forbidden.topics
+                for reader in readers_from(self._lab.topology, region, topic)
+            ),
+            tuple(row.asDict() for row in rows),
+        )
+
+    def _look_at_ledgers(self) -> None:
+        """Finds out what a switch has cost, where something is claimed of that."""
+        claims = [claim for claim in self._lab.claims if claim.kind in OF_LEDGERS]
+        if not claims:
+            return
+        try:
+            spark = self._spark.result()
+            self._found.switch = look(self._lab, lab_home(), claims, spark, self._timeout_s, self._report)
+        except SparkEndedError as error:
+            self._found.tell("no_spark", None, {"reason": str(error)})
+        except (LabError, NoAnswerError) as error:
+            for claim in claims:
+                self._found.findings.append(Finding("undecided", "undecides", claim.id, details={"reason": str(error)}))
+
+    def _records(self) -> int | None:
+        """About how many records mirrors have brought that are compared; None where a cluster does not say."""
+        regions = sorted({flow.source for flow in self._found.flows})
+        try:
+            frozen = [freeze(self._clusters[region], self._topics_of(region)) for region in regions]
+        except NoAnswerError:
+            return None  # It has just answered. What follows says so if it does no more.
+        records = sum(end - start for ranges in frozen for start, end in ranges.values())
+        return records * (1 + len(self._mirrors()))
+
+    def _topics_of(self, region: str) -> list[str]:
+        return sorted({flow.topic for flow in self._found.flows if flow.source == region})
+
+    def _refuse_the_same_cluster(self) -> None:
+        """Refuses to compare topics with themselves, which proves nothing."""
+        for mirror in self._lab.mirrors:
+            if mirror.name != EXTERNAL or target_topic(mirror, "x") != "x" or self._allow_same_cluster:
+                continue
+            try:
+                source, target = (self._clusters[name].id() for name in (mirror.source, mirror.target))
+            except NoAnswerError:
+                continue  # What follows says so.
+            if source and source == target:
+                raise WrongUseError(
+                    f"source and target are the same cluster (id {source}), so each topic would be compared with "
+                    "itself; give the client properties of two clusters. --policy default with --source-alias compares "
+                    "topics with their copies in one cluster; --allow-same-cluster is for two clusters with equal ids"
+                )
+
+    def _find_flows(self) -> None:
+        self._found.away |= {name: f"{name} is lost, as the stage wants it" for name in self._lab.lost}
+        for name, cluster in self._clusters.items():
+            try:
+                self._found.topics[name] = cluster.topics()
+            except NoAnswerError as error:
+                self._found.away[name] = str(error)
+        self._wait_for_stations()
+        for mirror in self._lab.mirrors:
+            if not self._found.claim_of(mirror):
+                self._found.tell("not_claimed", mirror, {"mirror": mirror.name}, "informs")
+                continue
+            ends = (mirror.source, mirror.target)
+            gone = [reason for name, reason in self._found.away.items() if name in ends]
+            for reason in gone:
+                self._found.tell("unreachable", mirror, {"reason": reason})
+            if gone:
+                continue
+            self._reached.append(mirror)
+            selected = selected_topics(mirror, self._found.topics[mirror.source])
+            if not selected:
+                user = self._clusters[mirror.source].connection.username or "anonymous"
+                details = {"mirror": mirror.name, "source": mirror.source, "user": user}
+                details |= {"pattern": mirror.topics, "exclude": mirror.topics_exclude}
+                self._found.tell("no_topics", mirror, details)
+            self._found.flows += [Flow(mirror, topic, target_topic(mirror, topic)) for topic in selected]
+        self._find_chains()
+
+    def _find_other_names(self) -> None:
+        """Leaves out topics whose copies have a name that the given policy or alias does not make."""
+        for mirror in (mirror for mirror in self._reached if mirror.name == EXTERNAL):
+            there = self._found.topics[mirror.target]
+            absent = [flow for flow in self._found.flows if flow.target_topic not in there]
+            # Copies of other topics; and under the identity policy every name is that of its source.
+            taken = {flow.target_topic for flow in self._found.flows}
+            taken |= set(self._found.topics[mirror.source]) if mirror.policy == "identity" else set()
+            named = {flow.id: other_name(mirror, flow.topic, set(there) - taken) for flow in absent}
+            try:
+                hidden = self._clusters[mirror.target].hidden({flow.target_topic for flow in absent if named[flow.id]})
+            except NoAnswerError:
+                continue  # What follows says so.
+            for flow in absent:
+                if named[flow.id] and flow.target_topic not in hidden:
+                    reason = f"{flow.target} has no topic {flow.target_topic}, but it has {named[flow.id]}"
+                    self._found.cannot_tell(flow, f"not compared: {reason}")
+                    self._hidden.add(flow.id)
+
+    def _wait_for_stations(self) -> None:
+        """Waits until what chains carry has a topic at each hop.
+
+        A mirror makes a topic some seconds after it was made at the source, and only then is there anything that the
+        next mirror can take.
+        """
+        wanted: dict[str, set[str]] = {}
+        for chain in self._lab.chains:
+            hops = self._hops(chain)
+            if chain.state == "running" and chain.source not in self._found.away:
+                for topic in begins_with(self._lab.mirrors, hops, self._found.topics[chain.source]):
+                    for place in [*stations(hops, topic)][1 : len(hops)]:
+                        wanted.setdefault(place.region, set()).add(place.topic)
+        began, told = time.monotonic(), ""
+        while absent := self._absent(wanted):
+            self._left_s = max(0.0, began + self._timeout_s - time.monotonic())
+            if not self._left_s:
+                return  # The claims about chains say what that means.
+            if told != (told := f"waiting until {', '.join(absent)}"):
+                self._report(told)
+            time.sleep(_LOOK_S)
+
+    def _absent(self, wanted: Mapping[str, set[str]]) -> list[str]:
+        """Where topics are not there yet; takes note of those that are."""
+        absent = []
+        for region in sorted(wanted.keys() - self._found.away.keys()):
+            cluster = self._clusters[region]
+            try:
+                there = self._found.topics[region] = cluster.topics()
+                hidden = cluster.hidden(wanted[region] - there.keys())
+            except NoAnswerError as error:
+                self._found.away[region] = str(error)
+                continue
+            if left := wanted[region] - there.keys() - hidden:
+                absent.append(f"{region} has {some_of(sorted(left))}")
+        return absent
+
+    def _hops(self, chain: Mirror) -> list[Mirror]:
+        known = {mirror.id: mirror for mirror in self._lab.mirrors}
+        return [known[name] for name in chain.hops]
+
+    def _find_chains(self) -> None:
+        """Adds what goes through chains of mirrors, from end to end."""
+        for chain in self._lab.chains:
+            hops = self._hops(chain)
+            regions = dict.fromkeys([chain.source, *(hop.target for hop in hops)])
+            gone = [self._found.away[name] for name in regions if name in self._found.away]
+            for reason in gone:
+                self._found.tell("unreachable", chain, {"reason": reason})
+            if not gone:
+                topics = begins_with(self._lab.mirrors, hops, self._found.topics[chain.source])
+                self._found.flows += [Flow(chain, topic, target_topic(chain, topic)) for topic in topics]
+
+    def _start_sampling(self) -> None:
+        for region in sorted({flow.target for flow in self._found.flows}):
+            wanted = {flow.target_topic for flow in self._found.flows if flow.target == region}
+            try:
+                there = {name: count for name, count in self._clusters[region].topics().items() if name in wanted}
+            except NoAnswerError:
+                continue  # It has just answered. If it is away for longer, what follows will say so.
+            self._samplers[region] = LatencySampler(self._clusters[region].connection, there)
+            self._samplers[region].start()
+
+    def _freeze_cuts(self) -> None:
+        regions = sorted({flow.source for flow in self._found.flows})
+        deadline, at = time.monotonic() + self._left_s, datetime.now(UTC)
+        settling = {region: self._threads.submit(self._settle, region, deadline) for region in regions}
+        wait(settling.values())
+        self._left_s = max(0.0, deadline - time.monotonic())
+        for region in regions:
+            cluster = self._clusters[region]
+            flows = [flow for flow in self._found.flows if flow.source == region]
+            topics = self._topics_of(region)
+            try:
+                ranges, held = settling[region].result()
+                for flow in flows:
+                    self._found.hold(flow, region, held)
+                last_records, unread = cluster.last_records(ranges, self._timeout_s)
+                configs = cluster.configs(topics)
+                self._found.cuts[region] = Cut(at, ranges, last_records, configs)
+                for flow in flows:
+                    if flow.topic not in configs:
+                        lacks = cluster.lacks("DescribeConfigs", flow.topic)
+                        reason = f"not compared, for nobody says whether it is compacted: {lacks}"
+                        self._found.cannot_tell(flow, reason)
+                    for partition in sorted(unread):
+                        if partition.topic == flow.topic:
+                            place = f"partition {partition.partition} at the source"
+                            reason = f"the last record of {place} could not be read: {unread[partition]}"
+                            self._found.cannot_tell(flow, reason)
+            except NoAnswerError as error:
+                for flow in flows:
+                    self._found.tell("unreachable", flow.mirror, {"reason": str(error)})
+                self._found.flows = [flow for flow in self._found.flows if flow.source != region]
+
+    def _settle(self, region: str, deadline: float) -> tuple[Ranges, list[Held]]:
+        return settle(self._clusters[region], self._topics_of(region), deadline, self._report)
+
+    def _find_what_is_hidden(self) -> None:
+        """Finds the topics that may be there or not, because the right to see them is missing."""
+        for mirror in list(self._reached):
+            source, target = self._clusters[mirror.source], self._clusters[mirror.target]
+            flows = [flow for flow in self._found.flows if flow.mirror == mirror]
+            try:
+                absent = named_topics(mirror, (flow.topic for flow in flows))
+                unseen = {flow.target_topic for flow in flows} - target.topics().keys() if flows else set()
+                hidden_here, hidden_there = source.hidden(absent), target.hidden(unseen)
+            except NoAnswerError as error:
+                self._reached.remove(mirror)
+                self._found.tell("unreachable", mirror, {"reason": str(error)})
+                continue
+            for topic in sorted(absent):
+                if topic in hidden_here:
+                    lacks = source.lacks("Describe", topic)
+                    self._found.tell("right_missing", mirror, {"mirror": mirror.name, "lacks": lacks})
+                elif flows:
+                    self._tell_of_absent(mirror, topic)
+            for pattern in idle_patterns(mirror, self._found.topics[mirror.source]) if flows else ():
+                details = {"source": mirror.source, "pattern": pattern, "mirror": mirror.name}
+                self._found.tell("pattern_matches_nothing", mirror, details, "informs")
+            for flow in flows:
+                if flow.target_topic in hidden_there:
+                    lacks = target.lacks("Describe", flow.target_topic)
+                    self._found.cannot_tell(flow, f"nobody says whether there is a copy: {lacks}")
+                    self._hidden.add(flow.id)
+
+    def _tell_of_absent(self, mirror: Mirror, topic: str) -> None:
+        """Says that a topic which a mirror names one by one was not compared."""
+        details = {"source": mirror.source, "topic": topic, "mirror": mirror.name}
+        # Of this topic alone, so that the verdicts of the others are their own.
+        flow = Flow(mirror, topic, target_topic(mirror, topic))
+        if topic not in self._found.topics[mirror.source]:
+            self._found.tell("named_topic_absent", flow, details)
+        else:
+            # A manifest may leave out what it names, on purpose; someone who asks about a topic wants an answer.
+            weight: Weight = "undecides" if mirror.name == EXTERNAL else "informs"
+            self._found.tell("named_topic_left_out", flow, details, weight)
+
+    def _find_what_is_only_at_a_target(self) -> None:
+        """Finds topics at the targets that a mirror's pattern covers, and whose source is gone."""
+        mirrored = {(flow.target, flow.target_topic) for flow in self._found.flows}
+        for mirror in self._reached:
+            try:
+                alone = self._alone(mirror, mirrored)
+                hidden = self._clusters[mirror.source].hidden({flow.topic for flow in alone})
+            except NoAnswerError as error:
+                self._found.tell("unreachable", mirror, {"reason": str(error)})
+                continue
+            if not alone:
+                continue
+            progress = self._found.progress.get(mirror.id)
+            if progress is None:
+                progress = Connect(mirror).progress() if mirror.connect else MirrorProgress(UNKNOWN)
+            copied = {partition.topic for partition in progress.positions}
+            for flow in alone:
+                certain = flow.topic in copied or flow.target_topic != flow.topic
+                if certain or progress.state in NOT_ASKED:
+                    self._found.only_at_target.append(flow)
+                    lacks = self._clusters[mirror.source].lacks("Describe", flow.topic) if flow.topic in hidden else ""
+                    copy = {"topic": flow.target_topic, "source": flow.source, "certain": certain, "lacks": lacks}
+                    self._found.tell("only_at_target", flow, copy)
+                else:
+                    details = {"source": flow.source, "target": flow.target, "mirror": mirror.name}
+                    self._found.tell("own_topic", mirror, details | {"target_topic": flow.target_topic}, "informs")
+
+    def _alone(self, mirror: Mirror, mirrored: set[tuple[str, str]]) -> list[Flow]:
+        there = {topic for topic in self._clusters[mirror.target].topics() if (mirror.target, topic) not in mirrored}
+        names = {name: topic for topic in there if (name := source_topic(mirror, topic)) is not None}
+        covered = selected_topics(mirror, names)
+        here = self._clusters[mirror.source].topics() if covered else {}
+        return [Flow(mirror, name, names[name]) for name in covered if name not in here]
+
+    def _wait_for_mirrors(self) -> None:
+        self._deadline = time.monotonic() + self._left_s
+        waiting = {key: self._threads.submit(self._wait_for, mirror) for key, mirror in self._mirrors().items()}
+        for key, mirror in self._mirrors().items():
+            try:
+                progress = self._found.progress[key] = waiting[key].result()
+            except NoAnswerError as error:
+                self._found.tell("unreachable", mirror, {"reason": str(error)})
+                progress = self._found.progress[key] = MirrorProgress(UNKNOWN)
+                continue
+            except Exception as error:
+                self._found.tell("failed", mirror, {"mirror": mirror.name, "reason": self._defect(error)})
+                progress = self._found.progress[key] = MirrorProgress(UNKNOWN)
+                continue
+            last_records = self._last_records(mirror)
+            if progress.behind(last_records):
+                self._found.tell("mirror_behind", mirror, standing(mirror, progress, last_records))
+
+    def _wait_for(self, mirror: Mirror) -> MirrorProgress:
+        last_records = self._last_records(mirror)
+        if mirror.connect:
+            return wait_for_mirror(mirror, last_records, self._left_s, self._report, while_moving=self._while_moving)
+        try:
+            return wait_for_arrival(
+                mirror, self._clusters, last_records, self._left_s, self._report, while_moving=self._while_moving
+            )
+        except NoAnswerError as error:
+            return self._wait_apart(mirror, last_records, error)
+
+    def _wait_apart(
+        self, mirror: Mirror, last_records: Mapping[TopicPartition, int], error: Exception
+    ) -> MirrorProgress:
+        """Looks topic by topic what has arrived, where it cannot be told of all of them at once.
+
+        Raises:
+            NoAnswerError: it cannot be told of any.
+        """
+        topics = sorted({partition.topic for partition in last_records})
+        for region in (mirror.source, mirror.target):
+            # A client of its own, for this is a thread. Where a cluster does not answer, each topic would wait for it.
+            with closing(Cluster.of(self._lab.region(region))) as alone:
+                alone.topics()
+        deadline = time.monotonic() + self._timeout_s
+        positions: dict[TopicPartition, int] = {}
+        untold: dict[str, str] = {}
+        for topic in topics:
+            wanted = {partition: last for partition, last in last_records.items() if partition.topic == topic}
+            try:
+                if time.monotonic() > deadline:
+                    raise error
+                positions |= wait_for_arrival(mirror, self._clusters, wanted, 0, self._report).positions
+            except NoAnswerError as reason:
+                untold[topic] = str(reason)
+        if untold.keys() == set(topics):
+            raise error
+        for flow in self._found.flows:
+            if flow.mirror == mirror and flow.topic in untold:
+                self._found.cannot_tell(flow, untold[flow.topic])
+        return MirrorProgress(UNKNOWN, positions)
+
+    def _mirrors(self) -> dict[MirrorId, Mirror]:
+        return {flow.mirror.id: flow.mirror for flow in self._found.flows}
+
+    def _last_records(self, mirror: Mirror) -> dict[TopicPartition, int]:
+        told = (flow for flow in self._found.flows if flow.id not in self._found.untold)
+        windows = {flow.topic: self._found.window_of(flow) for flow in told if flow.mirror == mirror}
+        wanted = {}
+        for place, last in self._found.cuts[mirror.source].last_records.items():
+            if place.topic in windows:
+                window = windows[place.topic]
+                end = last + 1 if window is None else min(last + 1, window.get(place.partition, 0))
+                if end:
+                    wanted[place] = end - 1
+        return wanted
+
+    def _compare_all(self) -> None:
+        """Compares all flows at once; if that fails, as many of them as can be compared."""
+        flows = [flow for flow in self._found.flows if flow.id not in self._found.untold]
+        if not any(cut.last_records for cut in self._found.cuts.values()):
+            return
+        # Spark is still starting: what it is going to compare can be read meanwhile.
+        first: Future[Frozen] | None = self._threads.submit(self._freeze, flows)
+        try:
+            spark = self._spark.result()
+        except SparkEndedError as error:
+            self._found.tell("no_spark", None, {"reason": str(error)})
+            return
+        groups, failures = [flows] if flows else [], 0
+        while groups:
+            group = groups.pop()
+            try:
+                reason, first = self._compare_with_retries(spark, group, first), None
+            except SparkEndedError as error:
+                self._found.tell("no_spark", None, {"reason": str(error)})
+                return
+            if not reason:
+                continue
+            failures += 1
+            if away := self._away(group):
+                rest = [flow for flow in group if not away & {flow.source, flow.target}]
+                groups += [rest] if rest else []
+            elif len(group) == 1 or failures > _MOST_FAILURES:
+                for flow in group:
+                    self._found.cannot_tell(flow, reason)
+            else:
+                middle = len(group) // 2
+                groups += [group[middle:], group[:middle]]
+
+    def _away(self, flows: Sequence[Flow]) -> set[str]:
+        """Those of the flows' regions that do not answer; each is an undecided matter of its own."""
+        away = set()
+        for region in sorted({name for flow in flows for name in (flow.source, flow.target)}):
+            try:
+                self._clusters[region].topics()
+            except NoAnswerError as error:
+                away.add(region)
+                for flow in flows:
+                    if region in (flow.source, flow.target):
+                        self._found.tell("unreachable", flow.mirror, {"reason": str(error)})
+        return away
+
+    def _freeze(self, flows: Sequence[Flow]) -> Frozen:
+        for region in sorted({flow.target for flow in flows}):
+            # Records that a mirror committed behind another producer's open transaction cannot be read yet.
+            own = [flow for flow in flows if flow.target == region]
+            topics = {flow.target_topic for flow in own}
+            _, held = settle(self._clusters[region], topics, self._deadline, self._report)
+            for flow in own:
+                self._found.hold(flow, region, held)
+        return Frozen.freeze(flows, self._clusters, self._since, self._found.archives()).fetch()
+
+    def _compare_with_retries(
+        self, spark: SparkSession, flows: Sequence[Flow], frozen_already: Future[Frozen] | None
+    ) -> str:
+        """Compares these flows; returns why that could not be done, empty if it was.
+
+        Args:
+            spark: the session.
+            flows: which.
+            frozen_already: what is read of them at the first attempt; None if that is still to be frozen.
+
+        Raises:
+            SparkEndedError: there is no Spark any more.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                ahead, frozen_already = frozen_already, None
+                frozen = ahead.result() if ahead else self._freeze(flows)
+                comparing = f"reading and comparing {frozen.records:,} records of {len(flows):,} flows"
+                self._report(comparing)
+                cuts, progress = self._found.cuts, self._found.progress
+                windows = {flow.id: found for flow in flows if (found := self._found.window_of(flow)) is not None}
+                with reported(spark, comparing, self._report):
+                    self._found.counts |= compare(spark, flows, cuts, progress, frozen, self._examples, windows)
+                self._found.append_time |= {flow.id for flow in flows if frozen.has_append_time(flow)}
+                self._look_at_offsets(spark, flows, frozen)
+            except NoAnswerError as error:
+                return str(error)
+            except Exception as error:
+                if not is_alive(spark):
+                    raise SparkEndedError(ended(error)) from error
+                spark.catalog.clearCache()
+                if not isinstance(error, ERRORS):
+                    return f"the records could not be compared: {self._defect(error)}"
+                # A log may lose its beginning while it is read: then everything is read anew, from where it begins now.
+                if attempt < _ATTEMPTS and (moved := _moved(frozen)):
+                    self._report(f"retention removed records of {moved} while they were read; reading again")
+                    continue
+                return f"the records could not be read: {cause(error)}"
+            return ""
+        return ""
+
+    def _defect(self, error: Exception) -> str:
+        """What to say of an error that nobody has thought of; its traceback is told where the progress is."""
+        self._report("".join(traceback.format_exception(error)).rstrip())
+        return f"{type(error).__name__}: {error}"
+
+    def _look_at_offsets(self, spark: SparkSession, flows: Sequence[Flow], frozen: Frozen) -> None:
+        """Looks for what neither side has any more, and what tells it."""
+        # Of a chain, what was deleted before it was copied is its hops' matter.
+        ordinary = [flow for flow in flows if not is_compacted(flow, self._found.cuts) and not flow.mirror.hops]
+        counts, cuts, progress = self._found.counts, self._found.cuts, self._found.progress
+        try:
+            self._found.histories |= shortfalls(spark, ordinary, counts, cuts, progress, frozen)
+        except Exception as error:
+            # Of the comparison that went before it, nothing is lost.
+            if not is_alive(spark):
+                raise
+            for flow in ordinary:
+                if counts[flow.id].beginnings:
+                    self._found.cannot_tell(flow, f"what was deleted at the source cannot be found out: {cause(error)}")
+
+    def _start_comparing_configs(self) -> dict[MirrorId, Future[Settings]]:
+        # What is not judged need not become equal.
+        timeout_s = min(self._timeout_s, _CONFIG_TIMEOUT_S) if self._found.handling == "judge" else 0.0
+        return {
+            key: self._threads.submit(self._compare_configs, mirror, timeout_s)
+            for key, mirror in self._mirrors().items()
+            if not mirror.hops  # what its hops have alike, the ends have alike
+        }
+
+    def _compare_configs(self, mirror: Mirror, timeout_s: float) -> Settings:
+        topics = {flow.topic: flow.target_topic for flow in self._found.flows if flow.mirror == mirror}
+        # Clients of their own: kafka-python's are for one thread each.
+        source, target = (Cluster.of(self._lab.region(name)) for name in (mirror.source, mirror.target))
+        try:
+            return config_differences(source, target, topics, timeout_s)
+        finally:
+            source.close()
+            target.close()
+
+    def _collect_configs(self, comparing: Mapping[MirrorId, Future[Settings]]) -> None:
+        for key, mirror in self._mirrors().items():
+            if key not in comparing:
+                continue
+            try:
+                different, unknown = comparing[key].result()
+            except NoAnswerError as error:
+                self._found.tell("unreachable", mirror, {"reason": str(error)})
+                continue
+            except Exception as error:
+                reason = f"the settings could not be compared: {self._defect(error)}"
+                self._found.tell("failed", mirror, {"mirror": mirror.name, "reason": reason})
+                continue
+            for flow in self._found.flows:
+                if flow.mirror != mirror:
+                    continue
+                # Of a topic that cannot be seen, the only difference would be that it is not there.
+                if flow.topic in different and flow.id not in self._hidden:
+                    self._found.configs[flow.id] = considered(different[flow.topic], self._found.handling)
+                if flow.topic in unknown and flow.id not in self._found.untold:
+                    self._found.tell("settings_unknown", flow, {"lacks": unknown[flow.topic]})
+
+    def _finish_sampling(self) -> None:
+        for region, sampler in self._samplers.items():
+            for topic, samples in sampler.finish().items():
+                self._found.latencies[region, topic] = samples
+
+
+def _moved(frozen: Frozen) -> str:
+    try:
+        return frozen.moved()
+    except NoAnswerError:
+        return ""

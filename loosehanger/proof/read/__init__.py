@@ -1,0 +1,1 @@
+"""Where records and positions come into the proof."""

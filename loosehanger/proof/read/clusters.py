@@ -1,0 +1,461 @@
+"""What the proof asks of a cluster besides its records: topics, offsets, configurations. Only reads, no group."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, OffsetSpec, TopicPartition
+from kafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.patches import UnreadableError, cause_of, explain, topic_configs
+from loosehanger.kafka.transactions import Held, held_back
+from loosehanger.lab.record import Region
+
+USER = "prover"
+_BOOTSTRAP_MS = 10_000
+_REQUEST_MS = 15_000
+_HURRIED_MS = 4_000
+"""How long a cluster may take to answer that has just not answered."""
+_FIRST_STEP = 16
+"""How many offsets from a partition's end are looked at first for its last record."""
+_STEPS_GROW = 16
+_AT_ONCE = 70
+"""How many partitions one consumer reads at a time: what it does for each of them in turn costs time for all."""
+_MOST_NAMES = 10
+
+# What goes wrong comes as an exception; the clients' own warnings on standard error only repeat it.
+logging.getLogger("kafka").addHandler(logging.NullHandler())
+logging.getLogger("kafka").propagate = False
+
+
+class NoAnswerError(Exception):
+    """Something that the proof needs does not answer: the message says what, and why."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """One configuration of a topic."""
+
+    value: str | None
+    override: bool
+    """Set for this topic, not inherited."""
+    mirrored: bool
+    """Of a kind that MM2 synchronises: dynamic, and nothing that only the cluster's file says."""
+
+
+class Cluster:
+    """A region's cluster, seen by a user who may only read."""
+
+    def __init__(self, region: str, connection: Connection) -> None:
+        self.region = region
+        self.connection = connection
+        self._admin: Any = None
+        self._hurried = False
+        """It has not answered the last time: it is not waited for as long again."""
+
+    @classmethod
+    def of(cls, region: Region) -> Cluster:
+        """The region's cluster as the prover sees it."""
+        return cls(region.name, region.connection(USER))
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._admin:
+            self._admin.close()
+
+    def topics(self) -> dict[str, int]:
+        """The topics that may be read, with their number of partitions.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        with self.reaching():
+            topics = self._client().describe_topics()
+        return {topic["name"]: len(topic["partitions"]) for topic in topics if not topic["error_code"]}
+
+    def hidden(self, topics: Collection[str]) -> set[str]:
+        """Those of the topics that may be there or not: Kafka shows none where the right Describe is missing.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        if not topics:
+            return set()
+        with self.reaching():
+            found = self._client().describe_topics(sorted(topics))
+        return {topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno}
+
+    def id(self) -> str:
+        """The cluster's id: another one, when it was made anew. Empty where the service does not say.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        with self.reaching():
+            return str(self._client().describe_cluster()["cluster_id"] or "")
+
+    def inventory(self) -> dict[str, tuple[str, int]]:
+        """The id (another one, when it was made anew) and number of partitions of each topic that may be read.
+
+        Raises:
+            UnreachableError: the cluster does not answer.
+        """
+        with self.reaching():
+            topics = self._client().describe_topics()
+        return {
+            topic["name"]: (str(topic["topic_id"]), len(topic["partitions"]))
+            for topic in topics
+            if not topic["error_code"]
+        }
+
+    def start_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each partition's log begins.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        return self._offsets(partitions, OffsetSpec.EARLIEST)
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each partition's committed records end: its last stable offset.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        return self._offsets(partitions, OffsetSpec.LATEST)
+
+    def written_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each partition ends, with the records of transactions that are still open.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        return self._offsets(partitions, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
+
+    def held_back(self, ends: Mapping[TopicPartition, int]) -> list[Held]:
+        """The partitions whose last stable offset is before these offsets, and the transactions that hold them.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        with self.reaching():
+            return held_back(self._client(), ends, self.connection.username, ends)
+
+    def offsets_since(self, partitions: Iterable[TopicPartition], since: datetime) -> dict[TopicPartition, int]:
+        """Where each partition's first record of that time or later is; its end where there is none.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        return self.offsets_from(partitions, int(since.timestamp() * 1000))
+
+    def offsets_from(self, partitions: Iterable[TopicPartition], since_ms: int) -> dict[TopicPartition, int]:
+        """As ``offsets_since``, of a time in epoch milliseconds.
+
+        Raises:
+            UnreachableError: the cluster does not answer.
+        """
+        wanted = list(partitions)
+        # Below 0 are no times but Kafka's own words for a partition's end and beginning.
+        since_ms = max(since_ms, 0)
+        ends, found = self.end_offsets(wanted), self._offsets(wanted, since_ms)
+        return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
+
+    def first_since(self, partitions: Iterable[TopicPartition], since_ms: int) -> dict[TopicPartition, tuple[int, int]]:
+        """Offset and timestamp of each partition's first record of that time (epoch ms) or later, if it has one.
+
+        Raises:
+            UnreachableError: the cluster does not answer.
+        """
+        specs = dict.fromkeys(partitions, max(since_ms, 0))
+        if not specs:
+            return {}
+        with self.reaching():
+            found = self._client().list_partition_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED)
+        return {place: (told.offset, told.timestamp) for place, told in found.items() if told.offset >= 0}
+
+    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where each partition's first record of its time (epoch milliseconds) or later is; -1 where there is none.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        specs = {partition: max(since_ms, 0) for partition, since_ms in times.items()}
+        if not specs:
+            return {}
+        with self.reaching():
+            found = self._client().list_partition_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED)
+        return {partition: place.offset for partition, place in found.items()}
+
+    def configs(self, topics: Collection[str]) -> dict[str, dict[str, Config]]:
+        """The configurations of each topic by name, without the topics where the right DescribeConfigs is missing.
+
+        Raises:
+            NoAnswerError: the cluster does not answer.
+        """
+        with self.reaching():
+            described, errors = topic_configs(self._client(), topics)
+        for topic, error in errors.items():
+            if isinstance(error, UnknownTopicOrPartitionError):
+                described[topic] = {}  # Deleted in the meantime.
+            elif not isinstance(error, TopicAuthorizationFailedError):
+                raise NoAnswerError(f"{self.region}: the settings of {topic} cannot be read: {error}") from error
+        return {
+            topic: {
+                name: Config(
+                    entry["value"],
+                    override=entry["config_source"] == "DYNAMIC_TOPIC_CONFIG",
+                    mirrored=entry["config_source"].startswith("DYNAMIC_")
+                    and not (entry["read_only"] or entry["is_sensitive"]),
+                )
+                for name, entry in entries.items()
+            }
+            for topic, entries in described.items()
+        }
+
+    def lacks(self, right: str, topic: str) -> str:
+        """Says that the user lacks a right."""
+        return f"user '{self.connection.username or 'ANONYMOUS'}' lacks {right} on topic {topic} in {self.region}"
+
+    def explained(self, partition: TopicPartition, reason: str) -> str:
+        """Why a partition cannot be read: the reason of ``read_from_ends``, or the right that is missing."""
+        refused = reason.startswith(TopicAuthorizationFailedError.__name__)
+        return self.lacks("Read", partition.topic) if refused else reason
+
+    def transactional(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those partitions of which the brokers know a producer that writes in transactions.
+
+        Brokers forget a producer that has been silent for a day (``producer.id.expiration.ms``), and those before
+        Kafka 2.8 do not tell.
+        """
+        if not partitions:
+            return set()
+        try:
+            found = self._client().describe_producers(partitions)
+        except (KafkaError, OSError):
+            return set()
+        return {
+            partition
+            for partition, state in found.items()
+            if any(
+                producer.coordinator_epoch >= 0 or producer.current_transaction_start_offset >= 0
+                for producer in state.active_producers
+            )
+        }
+
+    def last_records(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], timeout_s: float
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+        """The offset of each partition's last committed record, found from the end without reading the partition.
+
+        Transaction markers, aborted records and what compaction removed take offsets too, and are not records.
+
+        Args:
+            ranges: first offset and end of each partition.
+            timeout_s: bound, in seconds.
+
+        Returns:
+            The partitions that have a record; and those of which that cannot be told, with the reason.
+
+        Raises:
+            NoAnswerError: the cluster does not answer, or has not given a single record within the bound.
+        """
+        deadline = time.monotonic() + timeout_s
+        wanted = {partition: (start, end) for partition, (start, end) in ranges.items() if start < end}
+        found: dict[TopicPartition, int] = {}
+
+        def take(place: TopicPartition, batch: Collection[Any]) -> None:
+            found[place] = max([found.get(place, -1), *(one.offset for one in batch if one.offset < wanted[place][1])])
+
+        with self.reaching(), self._consumer() as consumer:
+            unread = read_from_ends(
+                consumer, wanted, deadline, take, lambda place, whole: whole and found.get(place, -1) >= 0
+            )
+        untold = {
+            partition: self.explained(partition, reason) or f"not within {timeout_s:.0f} s"
+            for partition, reason in unread.items()
+        }
+        if wanted and untold.keys() == wanted.keys() and not any(unread.values()):
+            raise NoAnswerError(f"{self.region}: {named(untold)} could not be read in {timeout_s:.0f} s")
+        return {place: last for place, last in found.items() if last >= 0 and place not in unread}, untold
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Any]:
+        consumer = KafkaConsumer(**consumer_settings(self.connection))
+        try:
+            yield consumer
+        finally:
+            consumer.close(autocommit=False)
+
+    def _offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        spec: OffsetSpec | int,
+        level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[TopicPartition, int]:
+        specs = dict.fromkeys(partitions, spec)
+        if not specs:
+            return {}
+        with self.reaching():
+            offsets = self._client().list_partition_offsets(specs, isolation_level=level)
+        return {partition: found.offset for partition, found in offsets.items()}
+
+    def _client(self) -> Any:
+        bound_ms = _HURRIED_MS if self._hurried else _REQUEST_MS
+        if self._admin and self._admin.config["request_timeout_ms"] != bound_ms:
+            admin, self._admin = self._admin, None
+            admin.close()
+        if self._admin is None:
+            self._admin = KafkaAdminClient(
+                **self.connection.kafka_python(),
+                bootstrap_timeout_ms=min(_BOOTSTRAP_MS, bound_ms),
+                request_timeout_ms=bound_ms,
+            )
+        return self._admin
+
+    @contextmanager
+    def reaching(self) -> Iterator[None]:
+        """Around whatever asks the cluster something.
+
+        Raises:
+            NoAnswerError: in place of what the client raises.
+        """
+        try:
+            yield
+            self._hurried = False
+        except TopicAuthorizationFailedError as error:
+            topics = some_of(sorted(map(str, error.args[0]))) if error.args and error.args[0] else "a topic"
+            raise NoAnswerError(f"{self.region}: {self.lacks('Read', topics)}") from error
+        except (KafkaError, OSError) as error:
+            said = explain(cause_of(error, self._admin), self.connection.username)
+            # Only of a silent one: a broker that restarts hangs up, and is back in a moment.
+            self._hurried = self._hurried or isinstance(error, (KafkaTimeoutError, RequestTimedOutError, TimeoutError))
+            raise NoAnswerError(f"{self.region}: the cluster {said}") from error
+
+
+def consumer_settings(connection: Connection) -> dict[str, Any]:
+    """The settings of a consumer that reads committed records of partitions it is given, and belongs to no group."""
+    return connection.kafka_python() | {
+        "bootstrap_timeout_ms": _BOOTSTRAP_MS,
+        "request_timeout_ms": _REQUEST_MS,
+        "group_id": None,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+        "isolation_level": "read_committed",
+        "allow_auto_create_topics": False,
+    }
+
+
+def number_of(configs: Mapping[str, Config], name: str) -> int:
+    """A topic's setting; -1, which is no bound, where it is not known."""
+    value = configs[name].value if name in configs else None
+    return int(value) if value is not None else -1
+
+
+def partitions_of(topics: Mapping[str, int]) -> list[TopicPartition]:
+    """Every partition of the topics, given the number of each."""
+    return [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
+
+
+def read_from_ends(
+    consumer: Any,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    deadline: float,
+    take: Callable[[TopicPartition, Collection[Any]], None],
+    enough: Callable[[TopicPartition, bool], bool],
+    first_step: int = _FIRST_STEP,
+) -> dict[TopicPartition, str]:
+    """Reads partitions from their ends in ever larger steps, until enough was read of each, or all of it.
+
+    Args:
+        consumer: the consumer; its assignment is changed.
+        ranges: first offset and end of each partition.
+        deadline: of the monotonic clock.
+        take: takes the records as they come; of a batch, the last ones may be beyond the end.
+        enough: whether enough was read of a partition. The second argument says whether a step is complete.
+        first_step: how many offsets from the end are read at first.
+
+    Returns:
+        The partitions of which that cannot be said, with the reason; empty where it took too long.
+    """
+    unread: dict[TopicPartition, str] = {}
+    places = list(ranges)
+    for first in range(0, len(places), _AT_ONCE):
+        chunk = {place: ranges[place] for place in places[first : first + _AT_ONCE]}
+        unread |= _read_chunk(consumer, chunk, deadline, take, enough, first_step)
+    return unread
+
+
+def _read_chunk(
+    consumer: Any,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    deadline: float,
+    take: Callable[[TopicPartition, Collection[Any]], None],
+    enough: Callable[[TopicPartition, bool], bool],
+    first_step: int,
+) -> dict[TopicPartition, str]:
+    unread: dict[TopicPartition, str] = {}
+    # What is being read of each partition.
+    reading = {place: (max(start, end - first_step), end) for place, (start, end) in ranges.items() if start < end}
+    try:
+        consumer.assign(list(reading))
+        # One that was assigned before and paused stays so.
+        consumer.resume(*reading)
+        for place, (begin, _) in reading.items():
+            consumer.seek(place, begin)
+        while reading and time.monotonic() < deadline:
+            try:
+                for place, batch in consumer.poll(timeout_ms=200).items():
+                    take(place, batch)
+            except UnreadableError as error:
+                # The others of the consumer can be read as before.
+                unread[error.place] = str(error)
+                reading.pop(error.place, None)
+                consumer.pause(error.place)
+            for place, (begin, until) in list(reading.items()):
+                position = consumer.position(place, timeout_ms=_left_ms(deadline))
+                whole = position is not None and position >= until
+                start, end = ranges[place]
+                if enough(place, whole) or (whole and begin <= start):
+                    del reading[place]
+                    consumer.pause(place)
+                elif whole:
+                    reading[place] = (max(start, end - (end - begin) * _STEPS_GROW), begin)
+                    consumer.seek(place, reading[place][0])
+    except (KafkaError, ValueError) as error:
+        if len(ranges) == 1:
+            return {place: f"{type(error).__name__}: {error}" for place in ranges}
+        # The client does not say which of them it cannot read.
+        for place, span in ranges.items():
+            unread |= _read_chunk(consumer, {place: span}, deadline, take, enough, first_step)
+        return unread
+    return unread | dict.fromkeys(reading, "")
+
+
+def _left_ms(deadline: float) -> int:
+    return max(1, min(_REQUEST_MS, round((deadline - time.monotonic()) * 1000)))
+
+
+def named(partitions: Iterable[TopicPartition]) -> str:
+    """Names partitions in a message: ten of them, and how many more."""
+    return some_of(f"{place.topic}-{place.partition}" for place in sorted(partitions))
+
+
+def some_of(names: Iterable[str]) -> str:
+    """The first ten names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - _MOST_NAMES:,} more" if len(listed) > _MOST_NAMES else ""
+    return ", ".join(listed[:_MOST_NAMES]) + more

@@ -1,0 +1,244 @@
+"""Two clusters of anybody's, compared as if a mirror of the lab stood between them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+
+from loosehanger.kafka.connection import Connection
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import selected_topics, target_topic
+from loosehanger.lab.record import Lab, Region
+from loosehanger.proof.read.clusters import (
+    USER,
+    Cluster,
+    NoAnswerError,
+    consumer_settings,
+    named,
+    read_from_ends,
+    some_of,
+)
+from loosehanger.proof.read.copier import OBSERVED_S, Copier
+from loosehanger.proof.read.mirrors import GROWING, UNKNOWN, MirrorProgress
+from pipeline.pace import Pace
+
+EXTERNAL = "external"
+"""The platform of such a lab."""
+_LOOK_S = 1.0
+# Even a bound of nothing leaves time to look once.
+_GRACE_S = 15.0
+_FIRST_STEP = 1000
+"""How many offsets from a partition's end are looked at first."""
+_REPORT_S = 5.0
+_MOST_OPTIONS = 3
+_LOG_APPEND_TIME = 1
+"""The type of a record's timestamp that its broker has set."""
+
+
+@dataclass(frozen=True)
+class _Side(Region):
+    """A cluster of the user's own, whose client properties may have placeholders."""
+
+    def connection(self, user: str) -> Connection:
+        return Connection.from_properties(self.clients[user], os.environ)
+
+
+def two_clusters(
+    source: Path,
+    target: Path,
+    topics: str,
+    policy: str = "identity",
+    source_alias: str = "source",
+    report: Callable[[str], object] | None = None,
+) -> Lab:
+    """A lab of two regions, ``source`` and ``target``, and one mirror that nothing is known of.
+
+    Args:
+        source: client properties of a user who may read the topics at the source.
+        target: likewise at the target.
+        topics: which topics, by their names at the source: a list of regular expressions, as MM2 has it.
+        policy: ``identity``, or ``default`` where the target's names have the source's alias before them.
+        source_alias: that alias.
+        report: takes warnings about what has no effect in the files.
+
+    Raises:
+        WrongUseError: a file or a setting that cannot be used.
+    """
+    for path in (source, target):
+        Connection.from_properties(path, os.environ, report)
+    mirror = Mirror(
+        *(EXTERNAL, source_alias, "target", "source", "target", policy, "."),
+        topics=topics,
+        topics_exclude="",
+        connector="",
+        connect={},
+    )
+    selected_topics(mirror, ())  # refuses what is no list of regular expressions
+    regions: dict[str, Region] = {
+        name: _Side(name, name, {USER: path}, {}, (mirror,) if name == "target" else ())
+        for name, path in (("source", source), ("target", target))
+    }
+    return Lab(f"{source.stem} → {target.stem}", EXTERNAL, "", regions)
+
+
+def other_name(mirror: Mirror, topic: str, there: Collection[str]) -> str:
+    """Names a topic at the target that has another policy's name for the copy, and the options; empty for none.
+
+    Args:
+        mirror: whose policy it is not.
+        topic: its name at the source.
+        there: the topics at the target that are no copies of others.
+    """
+    if copies := sorted(name for name in there if name.endswith(f".{topic}")):
+        options = (f"--policy default --source-alias {copy.removesuffix(f'.{topic}')}" for copy in copies)
+        return f"{some_of(copies)}; if that is the copy, give {' or '.join([*options][:_MOST_OPTIONS])}"
+    if mirror.policy != "identity" and topic in there:
+        return f"{topic}; if that is the copy, leave out --policy and --source-alias"
+    return ""
+
+
+def wait_for_arrival(
+    mirror: Mirror,
+    clusters: Mapping[str, Cluster],
+    last_records: Mapping[TopicPartition, int],
+    timeout_s: float,
+    report: Callable[[str], None],
+    *,
+    while_moving: bool = False,
+) -> MirrorProgress:
+    """Waits until the last record of every source partition is at the target, or the bound has passed.
+
+    Without Connect's interface nothing says how far a mirror has come; but it copies a partition in order, so where the
+    last record is, the others are or never will be. Between foreign clusters, what has not come by then is judged all
+    the same, unless the copies still grow: then each partition is judged as far as it has come. Of the lab's own
+    mirrors it stays open.
+
+    Args:
+        mirror: from where to where.
+        clusters: by region.
+        last_records: the source offsets to reach.
+        timeout_s: bound, in seconds.
+        report: takes a line that says what is being waited for.
+        while_moving: the bound begins anew whenever the copies have come closer.
+
+    Returns:
+        What is to be judged as copied.
+
+    Raises:
+        NoAnswerError: a cluster does not answer, or the source does not give its last records within the bound.
+    """
+    source, target = clusters[mirror.source], clusters[mirror.target]
+    deadline, next_report, pace = time.monotonic() + timeout_s, 0.0, Pace()
+    with source.reaching():
+        wanted = _contents(source, last_records, deadline)
+    reached: dict[TopicPartition, int] = {}
+    with (
+        target.reaching(),
+        Copier.observed(mirror, source, target, last_records, _contents) as copier,
+        KafkaConsumer(**consumer_settings(target.connection)) as consumer,
+    ):
+        observed, least = None, 0
+        while True:
+            there = _arrived(consumer, target, mirror, wanted, deadline) if wanted else set()
+            wanted = {place: content for place, content in wanted.items() if place not in there}
+            now = time.monotonic()
+            if not wanted:
+                break
+            if observed is None:
+                copier.look()
+                observed = now + OBSERVED_S
+                least = _lag(last_records, copier.reached(wanted)) if while_moving else 0
+            if now >= max(deadline, observed):
+                copier.look()
+                reached = copier.reached(wanted)
+                left = _lag(last_records, reached)
+                if not while_moving or left >= least:
+                    break
+                least, deadline = left, now + timeout_s
+            if now >= next_report:
+                copier.look()
+                left_s = pace.remaining(len(wanted))
+                report(f"waiting: the target has not yet the last record of {len(wanted)} partitions{left_s}")
+                next_report = now + _REPORT_S
+            time.sleep(min(_LOOK_S, max(deadline, observed) - now))
+    if wanted:
+        report(f"after {timeout_s:.0f} s the last record of {named(wanted)} was not found at the target")
+    if mirror.name != EXTERNAL:
+        return MirrorProgress(UNKNOWN, {place: last_records[place] for place in last_records.keys() - wanted.keys()})
+    # A record that later ones have passed is not on its way; nor is any, once the copies do not grow.
+    late = wanted if copier.still_grows else ()
+    behind = {place: reached[place] for place in late if reached[place] < last_records[place]}
+    return MirrorProgress(GROWING if behind else UNKNOWN, {**last_records, **behind})
+
+
+def _lag(last_records: Mapping[TopicPartition, int], reached: Mapping[TopicPartition, int]) -> int:
+    return sum(last_records[place] - offset for place, offset in reached.items())
+
+
+def _contents(cluster: Cluster, offsets: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, Any]:
+    found: dict[TopicPartition, Any] = {}
+
+    def take(place: TopicPartition, batch: Collection[Any]) -> None:
+        found.update((place, record) for record in batch if record.offset == offsets[place])
+
+    # What compaction or retention took away in the meantime is not waited for.
+    ranges = {place: (offset, offset + 1) for place, offset in offsets.items()}
+    with KafkaConsumer(**consumer_settings(cluster.connection)) as consumer:
+        unread = read_from_ends(consumer, ranges, deadline + _GRACE_S, take, lambda place, _: place in found)
+    if unread:
+        raise NoAnswerError(_cannot_be_read(cluster, unread))
+    return found
+
+
+def _arrived(
+    consumer: Any, target: Cluster, mirror: Mirror, wanted: Mapping[TopicPartition, Any], deadline: float
+) -> set[TopicPartition]:
+    """Those partitions of the source whose wanted record the target has: all are asked for with one request."""
+    copies = {TopicPartition(target_topic(mirror, place.topic), place.partition): place for place in wanted}
+    names = consumer.topics()
+    there = {name: consumer.partitions_for_topic(name) for name in {copy.topic for copy in copies} & names}
+    sources = {copy: place for copy, place in copies.items() if copy.partition in there.get(copy.topic, ())}
+    times = {copy: max(0, wanted[place].timestamp) for copy, place in sources.items()}
+    starts = consumer.offsets_for_times(times, _left_ms(deadline)) if times else {}
+    begun = [copy for copy, start in starts.items() if start is not None]
+    ends = consumer.end_offsets(begun, _left_ms(deadline)) if begun else {}
+    arrived: set[TopicPartition] = set()
+
+    def take(copy: TopicPartition, batch: Collection[Any]) -> None:
+        content = wanted[sources[copy]]
+        if any(_is_copy(one, content) for one in batch):
+            arrived.add(sources[copy])
+
+    # From the end, in ever larger steps: records are seldom far from where their place in time is, but timestamps need
+    # not be in order, and then what is no older than the wanted one may be most of the partition.
+    ranges = {copy: (starts[copy].offset, end) for copy, end in ends.items()}
+    unread = read_from_ends(
+        consumer, ranges, deadline + _GRACE_S, take, lambda copy, _: sources[copy] in arrived, first_step=_FIRST_STEP
+    )
+    # What took too long is looked for again, or has not arrived.
+    if failed := {copy: reason for copy, reason in unread.items() if reason}:
+        raise NoAnswerError(_cannot_be_read(target, failed))
+    return arrived
+
+
+def _cannot_be_read(cluster: Cluster, unread: Mapping[TopicPartition, str]) -> str:
+    reasons = {cluster.explained(place, reason) for place, reason in unread.items() if reason}
+    which = f"{cluster.region}: the last record of {named(unread)} cannot be read"
+    return f"{which}: {some_of(sorted(reasons))}" if reasons else f"{which} in time"
+
+
+def _is_copy(record: Any, wanted: Any) -> bool:
+    """Whether it is a copy. With LogAppendTime the time is that of its arrival, whatever it was at the source."""
+    return (record.key, record.value) == (wanted.key, wanted.value) and (
+        record.timestamp == wanted.timestamp or record.timestamp_type == _LOG_APPEND_TIME
+    )
+
+
+def _left_ms(deadline: float) -> int:
+    return max(1, round((deadline + _GRACE_S - time.monotonic()) * 1000))

@@ -1,0 +1,49 @@
+"""What an experiment found as one HTML page, which looks like the proof's report and needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from loosehanger.proof.difference import printable
+from loosehanger.proof.report.charts import side_by_side
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """Makes the page.
+
+    Args:
+        document: what was found, as ``./lab experiment NAME --json`` prints it.
+
+    Returns:
+        HTML. The same input gives the same page, as long as Matplotlib is the same.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["visible"] = printable
+    charts = [_chart(place, chart) for place, chart in enumerate(document["charts"], 1)]
+    return environment.get_template("experiment.html.j2").render(document=document, charts=charts)
+
+
+def _chart(place: int, chart: Mapping[str, Any]) -> dict[str, Any]:
+    said = (
+        f"{chart['title']}, in {chart['unit']}: one bar for each of {', '.join(chart['series'])}. The tables have more."
+    )
+    groups = {
+        label: [None if value is None else Decimal(str(value)) for value in values]
+        for label, values in chart["groups"].items()
+    }
+    drawn = side_by_side(f"chart-{place}", chart["title"], said, groups)
+    return {**chart, "drawn": Markup(drawn)}  # noqa: S704 - drawn, and escaped, by Matplotlib and ElementTree

@@ -1,0 +1,143 @@
+"""Starts a job with Spark as this machine has it: ``python -m loosehanger.proof.submit prove [options]``.
+
+The jobs themselves are ordinary ``spark-submit`` applications; this only spares their user the Java runtime, the
+connector's jars and the settings. It replaces its own process, so the job's exit code and signals are the caller's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
+from loosehanger.lab import job_options
+from loosehanger.paths import lab_home
+from loosehanger.proof import scratch
+
+JOBS = Path(__file__).resolve().parents[1]
+NAMES = ("prove", "aggregate", "watch", "clear")
+# What a job wants besides conf/; --conf beats it.
+_CONF = {
+    "watch": (
+        # A consumer that finds no room here is made anew for each round: connection, handshake and sign-in.
+        "spark.kafka.consumer.cache.capacity=1000",
+        # Spark remembers what it has done, for a page that nobody looks at; a watch does the same for days.
+        "spark.ui.retainedJobs=10",
+        "spark.ui.retainedStages=10",
+        "spark.ui.retainedTasks=100",
+        "spark.sql.ui.retainedExecutions=10",
+        # A round is small: planning it anew after each stage, or for many partitions, costs more than it.
+        "spark.sql.adaptive.enabled=false",
+        "spark.sql.shuffle.partitions=1",
+    ),
+    "clear": (
+        # As for a watch: small rounds, for days.
+        "spark.ui.retainedJobs=10",
+        "spark.ui.retainedStages=10",
+        "spark.ui.retainedTasks=100",
+        "spark.sql.ui.retainedExecutions=10",
+        "spark.sql.streaming.ui.enabled=false",
+        "spark.sql.adaptive.enabled=false",
+        "spark.sql.shuffle.partitions=1",
+        "spark.sql.codegen.wholeStage=false",
+        "spark.sql.codegen.factoryMode=NO_CODEGEN",
+        # Rounds that have come and gone tell nothing any more.
+        "spark.sql.streaming.minBatchesToRetain=10",
+    ),
+}
+# Plans of many flows are deep, and so is what walks through them. Unused, it costs nothing.
+_JAVA_OPTIONS = "-Xss64m"
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The launcher's own part of the command line; what it does not know is the job's."""
+    parser = argparse.ArgumentParser(prog="submit", add_help=False, allow_abbrev=False)
+    parser.add_argument("job", choices=NAMES)
+    job_options.spark(parser)
+    return parser
+
+
+def environment(
+    home: Path, master: str, driver_memory: str, conf: list[str], work: Path | None = None
+) -> dict[str, str]:
+    """The environment in which a plain Python process finds Spark.
+
+    Args:
+        home: the folder with the installed parts.
+        master: Spark's master.
+        driver_memory: heap of the driver, in Spark's notation.
+        conf: further settings, ``name=value``. No secret belongs here: the list shows in the process table.
+        work: the folder to write in; None for the home.
+
+    Raises:
+        WrongUseError: a part is not installed, or a setting is none.
+    """
+    # By their own paths, for which the archive of Spark's classes was made.
+    java, jars = (home / "java-spark").resolve(), sorted((home / "jars" / "spark").resolve().glob("*.jar"))
+    if not (java / "bin" / "java").exists() or not jars:
+        raise WrongUseError(f"{home}: Spark's Java runtime or jars are missing; run the set-up, it installs them")
+    if wrong := [setting for setting in conf if "=" not in setting]:
+        raise WrongUseError(f"--conf {wrong[0]}: expected NAME=VALUE")
+    work = work or home
+    own = scratch.make(work)
+    options = ["--master", master, "--driver-memory", driver_memory]
+    options += ["--properties-file", str(JOBS / "conf" / "spark-defaults.conf")]
+    if master.startswith("local"):
+        # Without a secret Spark hands out its blocks to anybody on this machine. It makes one itself and keeps it in
+        # memory, which it does for no other master.
+        options += ["--conf", "spark.authenticate=true", "--conf", f"spark.local.dir={own}"]
+    for setting in conf:
+        options += ["--conf", setting]
+    # -UsePerfData: Java keeps counters, and the command that it was started with, in /tmp.
+    java_options = f'-XX:-UsePerfData "-Djava.io.tmpdir={own}"'
+    logging = f'"-Dlog4j2.configurationFile={JOBS / "conf" / "log4j2.properties"}"'
+    if master.startswith("local"):
+        # On this machine the jars need not be copied to executors; and nothing listens beyond it.
+        options += ["--driver-class-path", ":".join(map(str, jars))]
+        options += ["--conf", "spark.driver.bindAddress=127.0.0.1"]
+        java_options += f" {_JAVA_OPTIONS}"
+    else:
+        options += ["--jars", ",".join(map(str, jars))]
+    options += ["--driver-java-options", f"{java_options} {logging}"]
+    logs = work / "logs"
+    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    added = {
+        "JAVA_HOME": str(java),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"]),
+        "SPARK_CONF_DIR": str(java / "empty"),
+        "LAB_SPARK_LOG": str(logs / "spark.log"),
+        "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
+        "TMPDIR": str(own),
+        scratch.VARIABLE: str(own),
+    }
+    if master.startswith("local"):
+        added["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return os.environ | added
+
+
+def main() -> int:
+    """Becomes the job."""
+    own, rest = arguments().parse_known_args()
+    job = [sys.executable, str(JOBS / f"{own.job}.py"), *rest]
+    if "--help" in rest or "-h" in rest:
+        os.execv(job[0], job)  # noqa: S606 - help needs no Spark
+    conf = [*_CONF.get(own.job, ()), *own.conf]
+    try:
+        given = environment(lab_home(), own.master, own.driver_memory, conf, own.work)
+        os.execve(job[0], job, given)  # noqa: S606
+    except OSError as error:
+        failure = LabError(f"{error.filename or job[0]}: {error.strerror}")
+        if own.job == "prove":
+            from loosehanger.proof.inconclusive import give_up
+
+            raise give_up(failure, rest) from error
+        raise failure from error
+
+
+if __name__ == "__main__":
+    # What 1 says of a proof is that something was disproved.
+    sys.exit(run_command(main, failed=ExitCode.INCONCLUSIVE if sys.argv[1:2] == ["prove"] else ExitCode.FAILED))

@@ -1,0 +1,181 @@
+"""Records without what must not leave: named fields of JSON values, at any depth, and named headers.
+
+What cannot be cleared is not passed on: anything might be in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from pyspark.sql.streaming.query import StreamingQuery
+
+from loosehanger.errors import WrongUseError
+from loosehanger.kafka.connection import Connection
+from loosehanger.proof.compare.isolation import has_field
+
+DEPTH = 4
+"""How many objects and arrays within each other are looked into, the value itself among them."""
+MOST_RECORDS = 20_000
+"""How many are cleared at a time, so that a stream that is far behind needs no more memory than others."""
+_EVERY = "1 second"
+
+
+@dataclass(frozen=True)
+class Clearing:
+    """What a stream does."""
+
+    source: str
+    """The topic that it reads."""
+    target: str
+    """The topic that it writes, in the same cluster."""
+    fields: tuple[str, ...]
+    """Names of the fields that it drops, on any level of a value."""
+    headers: tuple[str, ...]
+    """Names of the headers that it drops."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What became of some records."""
+
+    read: int
+    withheld: int
+    example: str
+    """The first one that was withheld of the lowest partition, and why; empty for none."""
+
+
+def cleared(records: DataFrame, fields: Sequence[str], headers: Sequence[str]) -> DataFrame:
+    """Clears records.
+
+    A value is a JSON object and comes out as one: without the fields, and with the same meaning otherwise, though not
+    letter for letter (names are sorted, 20.0 becomes 20). A record without a value stays one: it says that its key is
+    deleted. Keys stay as they are.
+
+    Args:
+        records: with the columns ``value`` and ``headers`` of Spark's Kafka source, and any others.
+        fields: the names to drop, of fields on any level of a value.
+        headers: the names to drop, of headers.
+
+    Returns:
+        The same columns, and ``withheld``: why a record must not be passed on; null if it may.
+    """
+    parsed = F.when(F.is_valid_utf8("value"), F.try_parse_json(F.col("value").cast("string")))
+    is_object = F.coalesce(_is(F.col("parsed"), "OBJECT"), F.lit(False))
+    text = F.when(is_object, F.to_json(_without(F.col("parsed"), fields, DEPTH)))
+    # Deeper than is looked, or JSON as the text of a field: whoever reads it would find the field all the same.
+    remains = has_field(F.col("text"), fields) if fields else F.lit(False)
+    # A number can be too large for what reads JSON here.
+    is_readable = F.try_parse_json("text").isNotNull()
+    withheld = (
+        F.when(F.col("value").isNull(), None)
+        .when(F.col("text").isNull(), "its value is no JSON object")
+        .when(~is_readable, "it has a number that is out of range")
+        .when(remains, "it has such a field where none can be taken out")
+    )
+    kept = F.filter("headers", lambda header: ~header["key"].isin(*headers)) if headers else F.col("headers")
+    return (
+        records.withColumn("parsed", parsed)
+        .withColumn("text", text)
+        .withColumns({"withheld": withheld, "value": F.encode("text", "UTF-8"), "headers": kept})
+        .drop("parsed", "text")
+    )
+
+
+def _without(value: Column, fields: Sequence[str], depth: int) -> Column:
+    """A variant without these fields, down to a depth."""
+    if not depth or not fields:
+        return value
+
+    def inner(part: Column) -> Column:
+        return _without(part, fields, depth - 1)
+
+    members = F.map_filter(value.cast("map<string, variant>"), lambda name, _: ~name.isin(*fields))
+    return (
+        F.when(_is(value, "OBJECT"), F.to_variant_object(F.transform_values(members, lambda _, part: inner(part))))
+        .when(_is(value, "ARRAY"), F.to_variant_object(F.transform(value.cast("array<variant>"), inner)))
+        .otherwise(value)
+    )
+
+
+def _is(value: Column, kind: str) -> Column:
+    return F.schema_of_variant(value).startswith(kind)
+
+
+def check_partitions(clearing: Clearing, topics: dict[str, int]) -> str:
+    """What of a stream's topics is still missing; empty for nothing.
+
+    Args:
+        clearing: the stream.
+        topics: the topics that its user sees, with their number of partitions.
+
+    Raises:
+        WrongUseError: records cannot keep their partitions.
+    """
+    if missing := [topic for topic in (clearing.source, clearing.target) if topic not in topics]:
+        return f"there is no topic {missing[0]}, or its user may not see it"
+    if topics[clearing.target] < topics[clearing.source]:
+        raise WrongUseError(
+            f"{clearing.target} has {topics[clearing.target]} partitions and {clearing.source} has "
+            f"{topics[clearing.source]}: a record keeps its partition; give {clearing.target} as many"
+        )
+    return ""
+
+
+def start(
+    spark: SparkSession, connection: Connection, clearing: Clearing, checkpoint: Path, tell: Callable[[Batch], None]
+) -> StreamingQuery:
+    """Starts a stream that goes on where the last one with this checkpoint ended, or at the source's beginning.
+
+    Each record arrives in the partition and the order that it has at the source. What was on its way when a stream was
+    killed is written once more by the next one.
+
+    Args:
+        spark: the session.
+        connection: the way into the cluster, for both topics.
+        clearing: what to do.
+        checkpoint: the folder in which it keeps how far it is.
+        tell: takes what became of each batch, when it is written.
+    """
+    client = {f"kafka.{name}": value for name, value in connection.java().items()}
+    source = (
+        spark.readStream.format("kafka")
+        .options(**client)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", clearing.source)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .option("maxOffsetsPerTrigger", str(MOST_RECORDS))
+        .load()
+        .select("key", "value", "partition", "offset", "headers")
+    )
+
+    def write(records: DataFrame, _number: int) -> None:
+        first = F.min(F.when(F.col("withheld").isNotNull(), F.struct("partition", "offset", "withheld")))
+        # Kept, for it is needed twice: what is counted is what is written.
+        records.persist()
+        counted = records.agg(F.count("*").alias("read"), F.count("withheld").alias("withheld"), first.alias("first"))
+        (row,) = counted.select("read", "withheld", "first.*").toDF("read", "withheld", "at", "offset", "why").collect()
+        (
+            records.where(F.col("withheld").isNull())
+            .select("key", "value", "partition", "headers")
+            .write.format("kafka")
+            .options(**client)
+            .option("topic", clearing.target)
+            .option("includeHeaders", "true")
+            .save()
+        )
+        records.unpersist()
+        example = f"{clearing.source}-{row['at']} at {row['offset']}: {row['why']}" if row["withheld"] else ""
+        tell(Batch(row["read"], row["withheld"], example))
+
+    return (
+        cleared(source, clearing.fields, clearing.headers)
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(processingTime=_EVERY)
+        .start()
+    )

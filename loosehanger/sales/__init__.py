@@ -1,0 +1,1 @@
+"""What the shop sold, by product, region and time."""

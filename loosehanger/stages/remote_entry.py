@@ -1,0 +1,55 @@
+"""``python -m loosehanger.stages.remote_entry``: takes a step of a switch in a pod.
+
+The step lies beside the lab's record, and so do the marks that were kept so far. What it returns, or why it failed, and
+the files that it wrote go to its caller as one document.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.files import write_file
+from loosehanger.lab.record import load_lab
+from loosehanger.lab.snapshots import mark_files
+from loosehanger.paths import lab_home
+from loosehanger.platforms.kubernetes.pod_entry import FILES
+from loosehanger.stages.steps import STEPS
+
+ANSWER, STEP_FILE = "answer.json", "step"
+_RESCUED = "rescued"
+
+
+def main() -> int:
+    """Takes the step; returns 0 if there is an answer, be it that it failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        answer = _taken(home, lab_home() / "access")
+    write_file(FILES / ANSWER, json.dumps(answer))
+    return 0
+
+
+def _taken(home: Path, record: Path) -> dict[str, Any]:
+    """The answer: ``value`` or ``error``, and ``files``, what was written below ``home``."""
+    # The record itself cannot be written to. What it names of clients, it names by where it is.
+    before = mark_files(record.parent)
+    described = {path.name: path.read_text(encoding="utf-8") for path in record.glob("*.json")}
+    for name, text in {**described, **before}.items():
+        write_file(home / "access" / name, text)
+    step = STEPS.validate_json((record / STEP_FILE).read_text(encoding="utf-8"))
+    answer: dict[str, Any] = {"home": str(home)}
+    try:
+        answer["value"] = step.take(load_lab(home), home)
+    except LabError as error:
+        answer |= {"error": str(error), "wrong_use": isinstance(error, WrongUseError)}
+    files = {f"access/{name}": text for name, text in mark_files(home).items() if before.get(name) != text}
+    rescued = {str(path.relative_to(home)): path.read_text(encoding="utf-8") for path in home.glob(f"{_RESCUED}/*")}
+    return {**answer, "files": {**rescued, **files}}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

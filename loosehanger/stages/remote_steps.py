@@ -1,0 +1,71 @@
+"""Having a step of a switch taken in a pod, and keeping what it kept there."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.files import write_file
+from loosehanger.lab.record import Lab, Pod
+from loosehanger.platforms.kubernetes import pods
+from loosehanger.platforms.kubernetes.pod_entry import STEP
+from loosehanger.stages.remote_entry import ANSWER, STEP_FILE
+from loosehanger.stages.steps import SwitchStep
+
+_NAME: Final = r"[A-Za-z0-9][\w.-]*"
+_KEPT: Final = re.compile(
+    # The id of a consumer group, in the name of a fence, may have nearly any character.
+    rf"access/marks/{_NAME}/(loss|fence|silence|wipe|ending|rearmed|rescue)\.[^/\x00-\x1f]+\.json"
+    rf"|rescued/{_NAME}\.jsonl",
+    re.ASCII,
+)
+"""What a step may keep: marks, and rescued records. A pod is not trusted with the rest of the lab's home."""
+
+
+def take(lab: Lab, pod: Pod, home: Path, step: SwitchStep) -> Any:
+    """Takes a step in a pod; returns what it returns.
+
+    Args:
+        lab: what is set up.
+        pod: where pods run.
+        home: the lab's home on this machine: the marks in it go along, and new ones are kept in it.
+        step: which.
+
+    Raises:
+        LabError: what the step raises; or the pod does not start, ends without an answer, or would write what no step
+            keeps.
+    """
+    if step.changes:
+        pods.end_all(pod, STEP)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / ANSWER
+        brought = {STEP_FILE: step.model_dump_json()}
+        code = pods.run(lab, pod, STEP, [], home=home, brought=brought, back={ANSWER: path})
+        if not path.exists():
+            raise LabError(f"{pod.namespace}: the step '{step.kind}' ended with exit code {code}, and no answer")
+        answer: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    for path, text in _kept(pod, home, step, answer["files"]).items():
+        # A mark that names a file names it as it is here.
+        write_file(path, text.replace(answer["home"], str(home)))
+    if "error" in answer:
+        raise (WrongUseError if answer["wrong_use"] else LabError)(answer["error"])
+    return answer["value"]
+
+
+def _kept(pod: Pod, home: Path, step: SwitchStep, files: Mapping[str, str]) -> dict[Path, str]:
+    """The files that a step kept, by where they belong; all of them are checked before one is written."""
+    found = {}
+    for name, text in files.items():
+        path = (home / name).resolve()
+        if not path.is_relative_to(home.resolve()):
+            raise LabError(f"{pod.namespace}: the step '{step.kind}' would write {name}, outside the lab's home")
+        if not _KEPT.fullmatch(name) or path != home.resolve() / name:
+            what = f"{name}, which is neither a mark nor a rescued file"
+            raise LabError(f"{pod.namespace}: the step '{step.kind}' would write {what}")
+        found[path] = text
+    return found

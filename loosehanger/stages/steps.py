@@ -1,0 +1,313 @@
+"""What a switch does with clusters, step by step, each in a form that can be sent to where the clusters answer.
+
+Locally they answer here. On Kubernetes their addresses mean something only in pods, so that a step goes there as JSON,
+beside the marks that were kept so far; what it finds out, and the marks that it keeps, come back.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, TypeAdapter
+
+from loosehanger.errors import LabError
+from loosehanger.lab import snapshots
+from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.manifests.validation import Entry
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.programs import Consumer
+from loosehanger.lab.record import Lab
+from loosehanger.lab.recovery import Leg, Recovery, recovery
+from loosehanger.lab.scenario import COPYING, DROPPED, HELD, REARMED, Scenario
+from loosehanger.lab.snapshots import mark_of_group, read_marks
+from loosehanger.ledger import ledger_files, read_entries
+from loosehanger.stages import switching
+from loosehanger.stages.salvage import rescue
+from loosehanger.stages.switching import Condition
+
+DRAIN_SECONDS = 60
+"""How long what is on its way may take to arrive, once producers are stopped."""
+
+
+class _Step(Entry):
+    changes: ClassVar[bool] = True
+    """Whether the lab is another one afterwards: then no other step may be under way."""
+    stage: str
+    """Which is carried out, or shown: whose marks are read and kept."""
+
+    @abstractmethod
+    def take(self, lab: Lab, home: Path) -> Any:
+        """Takes the step, where the clusters answer; what is returned can be written as JSON.
+
+        Raises:
+            LabError: a cluster or Connect does not answer, or what is waited for does not come.
+        """
+
+
+class Gate(_Step):
+    """What must hold before a stage, beside its place among the stages; its answer has the conditions."""
+
+    changes: ClassVar[bool] = False
+    kind: Literal["gate"] = "gate"
+    begun: bool
+    """Whether the stage was begun and interrupted."""
+    moves: tuple[str, ...]
+    """The ids of the mirrors that have to be in step, since they are going to be held."""
+    still: tuple[str, ...]
+    """The ids of those that have to be stopped already."""
+    rearms: tuple[str, ...]
+    """The ids of those that are going to be re-armed."""
+    starts: tuple[str, ...]
+    """The consumers that change over to another cluster, by their Deployments' names."""
+    fences: tuple[tuple[str, str], ...]
+    """The regions in which nobody may write, and the stage that saw to that; that stage may be this one."""
+    going: tuple[str, ...]
+    """The regions that go, where nobody may read."""
+
+    def take(self, lab: Lab, home: Path) -> list[dict[str, Any]]:
+        """See ``_Step``."""
+        found: list[Condition] = []
+        for region, fenced in self.fences:
+            kept = read_marks(home, fenced).silences
+            since = next((silence for silence in kept if silence.region == region), None)
+            found += switching.fence_conditions(lab, region, since)
+        found += [switching.use_condition(lab, region) for region in self.going]
+        found += switching.conditions(lab, _recorded(lab, self.moves), begun=self.begun)
+        found += switching.standstill(lab, _recorded(lab, self.still))
+        found += switching.archive_conditions(lab, _recorded(lab, self.rearms), self.starts)
+        return [asdict(condition) for condition in found]
+
+
+class Arrival(_Step):
+    """What is on its way arrives."""
+
+    kind: Literal["arrival"] = "arrival"
+    drains: tuple[str, ...]
+    """The ids of the mirrors that everything has to get through."""
+    settles: tuple[str, ...]
+    """The ids of those whose groups' offsets have to settle."""
+
+    def take(self, lab: Lab, home: Path) -> None:  # noqa: ARG002 - as every step
+        """See ``_Step``."""
+        # As they are recorded, which is how they were before the stage changes them.
+        switching.settle(lab, _recorded(lab, self.settles), DRAIN_SECONDS)
+        switching.drain(lab, _recorded(lab, self.drains), DRAIN_SECONDS)
+
+
+class KeepSilence(_Step):
+    """Nobody may write any more in a region: how far it is is kept."""
+
+    kind: Literal["silence"] = "silence"
+    region: str
+
+    def take(self, lab: Lab, home: Path) -> None:
+        """See ``_Step``."""
+        switching.keep_silence(lab, home, self.stage, self.region)
+
+
+class KeepMarks(_Step):
+    """Mirrors have been held: how far everything is is kept."""
+
+    kind: Literal["hold"] = "hold"
+    mirrors: tuple[Mirror, ...]
+
+    def take(self, lab: Lab, home: Path) -> None:
+        """See ``_Step``."""
+        switching.keep_marks(lab, home, self.stage, self.mirrors)
+
+
+class StartGroups(_Step):
+    """Groups get the offsets at which they go on, each once in a stage: when members run, it would set them back."""
+
+    kind: Literal["start"] = "start"
+    region: str
+    """That of the members, and of their ledgers."""
+    stays: tuple[Consumer, ...]
+    """Members of groups that need not change over."""
+    starts: tuple[Consumer, ...]
+    """Members of groups that do, as they shall be."""
+    translated: bool
+    """Whether a mirror has translated how far groups are."""
+
+    def take(self, lab: Lab, home: Path) -> bool:
+        """See ``_Step``; whether there was a group to start."""
+        kept = {fence.mirror for fence in read_marks(home, self.stage).fences}
+        for consumer in self.stays:
+            if mark_of_group(consumer.group) not in kept:
+                switching.stay_group(lab, home, self.stage, consumer)
+        wanted = [consumer for consumer in self.starts if mark_of_group(consumer.group) not in kept]
+        for consumer in wanted:
+            folder = lab.region(self.region).ledgers.get(consumer.name)
+            if folder is None:
+                raise LabError(f"{self.region}: '{consumer.name}' keeps no ledger that can be read from here")
+            switching.await_arrival(lab, consumer.group, consumer.cluster_region, DRAIN_SECONDS)
+            entries = read_entries(ledger_files(folder))
+            switching.start_group(lab, home, self.stage, consumer, entries, translated=self.translated)
+        return bool(wanted)
+
+
+class RearmMirrors(_Step):
+    """Mirrors are re-armed, each once in a stage: when producers write again, it would pass over records."""
+
+    kind: Literal["rearm"] = "rearm"
+    mirrors: tuple[Mirror, ...]
+
+    def take(self, lab: Lab, home: Path) -> bool:
+        """See ``_Step``; whether there was a mirror to re-arm."""
+        wanted = [mirror for mirror in self.mirrors if not snapshots.is_rearmed(home, self.stage, mirror)]
+        for mirror in wanted:
+            for done in switching.rearm(lab, [mirror], DRAIN_SECONDS):
+                snapshots.keep_rearmed(home, self.stage, done)
+        return bool(wanted)
+
+
+class RescueRecords(_Step):
+    """What the sources of mirrors have beyond them is rescued."""
+
+    kind: Literal["rescue"] = "rescue"
+    mirrors: tuple[Mirror, ...]
+    write: bool
+    """Whether it is written to the targets as well."""
+
+    def take(self, lab: Lab, home: Path) -> bool:
+        """See ``_Step``; True, for what was rescued is told."""
+        for mirror in self.mirrors:
+            fence = snapshots.last_fence(home, mirror)
+            if fence is None:
+                raise LabError(f"no mark tells where everything was when mirror {mirror.name} was held")
+            snapshots.keep_rescue(home, self.stage, rescue(lab, home, mirror, fence, write=self.write))
+        return True
+
+
+class ForgetTopics(_Step):
+    """The topics go that mirrors had for themselves."""
+
+    kind: Literal["forget"] = "forget"
+    topics: dict[str, tuple[str, ...]]
+    """By the region that has them."""
+
+    def take(self, lab: Lab, home: Path) -> None:  # noqa: ARG002 - as every step
+        """See ``_Step``."""
+        for region, names in self.topics.items():
+            switching.delete_topics(lab, region, names)
+
+
+class Legs(_Step):
+    """How long a switch took is read; its answer is the recovery, or None."""
+
+    changes: ClassVar[bool] = False
+    kind: Literal["legs"] = "legs"
+
+    def take(self, lab: Lab, home: Path) -> dict[str, Any] | None:
+        """See ``_Step``."""
+        entries = read_entries(file for folder in lab.ledgers for file in ledger_files(folder))
+        found = recovery(read_marks(home, self.stage), entries)
+        return None if found is None else asdict(found)
+
+
+SwitchStep = Gate | Arrival | KeepSilence | KeepMarks | StartGroups | RearmMirrors | RescueRecords | ForgetTopics | Legs
+STEPS: TypeAdapter[SwitchStep] = TypeAdapter(Annotated[SwitchStep, Field(discriminator="kind")])
+"""Reads a step from JSON."""
+
+
+def ask(lab: Lab, home: Path, step: SwitchStep) -> Any:
+    """Has a step taken where the lab's clusters answer; returns what it returns.
+
+    Args:
+        lab: what is set up.
+        home: its home, where marks are kept.
+        step: which.
+
+    Raises:
+        LabError: see ``_Step.take``; or the pod does not start.
+    """
+    if lab.pod is None:
+        return step.take(lab, home)
+    from loosehanger.stages import remote_steps  # what it needs takes a while to load
+
+    return remote_steps.take(lab, lab.pod, home, step)
+
+
+def conditions(lab: Lab, home: Path, scenario: Scenario, stage: str) -> list[Condition]:
+    """Everything that must hold before a stage, beside its place among the stages, and whether it does.
+
+    Raises:
+        LabError: a cluster or Connect does not answer.
+    """
+    gate = _gate(lab, home, scenario, stage)
+    if not (gate.moves or gate.still or gate.fences or gate.going):
+        return []
+    return [Condition(**found) for found in ask(lab, home, gate)]
+
+
+def legs(lab: Lab, home: Path, stage: str) -> Recovery | None:
+    """How long a switch took; None where nothing was switched.
+
+    Raises:
+        LabError: what tells cannot be reached.
+    """
+    found = ask(lab, home, Legs(stage=stage))
+    if found is None:
+        return None
+    return Recovery(found["begins"], tuple(Leg(**leg) for leg in found["legs"]))
+
+
+def forget_mirrors(lab: Lab, stage: str, mirrors: Iterable[Document]) -> ForgetTopics:
+    """The step that deletes what mirrors have for themselves at their targets: workers' state, and what they know.
+
+    Args:
+        lab: what is set up, with the mirrors.
+        stage: in which they go.
+        mirrors: which.
+    """
+    topics: dict[str, dict[str, None]] = {}
+    for mirror in mirrors:
+        for region, names in switching.own_topics(lab, mirror).items():
+            topics.setdefault(region, {}).update(dict.fromkeys(names))
+    return ForgetTopics(stage=stage, topics={region: tuple(names) for region, names in topics.items()})
+
+
+def _gate(lab: Lab, home: Path, scenario: Scenario, stage: str) -> Gate:
+    at = scenario.stage(stage)
+    begun = stage == lab.unfinished
+    gate = Gate(stage=stage, begun=begun, moves=(), still=(), rearms=(), starts=at.starts, fences=(), going=())
+    if at.lost:
+        return gate
+    moves = [
+        mirror.id
+        for mirror in lab.mirrors
+        for life in [at.mirrors.get(mirror.name)]
+        if mirror.state == "running" and ((life in HELD and life != DROPPED) or (life == COPYING and mirror.translates))
+    ]
+    # A stage that was interrupted while a region went finds it dead, or half gone: it has held until then.
+    ended = [region for region in at.gone if begun and snapshots.is_ending(home, stage, region)]
+    going = [region for region in at.gone if region in lab.regions and region not in ended]
+    fences = [
+        (region, fenced)
+        for region in at.fenced
+        if region in going or region not in at.gone
+        if (fenced := scenario.fence_of(stage, region)) != stage
+    ]
+    # Of a stage that begins anew, what an earlier run has kept does not count.
+    again = stage in (lab.stage, lab.unfinished)
+    wiped = [region for region in at.rebuilt if not (again and snapshots.is_wiped(home, stage, region))]
+    rearms = tuple(
+        mirror.id
+        for mirror in lab.mirrors
+        if at.mirrors.get(mirror.name) in REARMED
+        and mirror.state != "running"
+        # The run that was interrupted may have started it, and not come to the record of that.
+        and not (again and snapshots.is_rearmed(home, stage, mirror))
+    )
+    still = (*(mirror.id for mirror in lab.mirrors if mirror.source in wiped and mirror.id not in rearms), *rearms)
+    found: Mapping[str, Any] = {"moves": tuple(moves), "still": still, "rearms": rearms, "fences": tuple(fences)}
+    return gate.model_copy(update={**found, "going": tuple(going)})
+
+
+def _recorded(lab: Lab, ids: Iterable[str]) -> list[Mirror]:
+    wanted = set(ids)
+    return [mirror for mirror in lab.mirrors if mirror.id in wanted]
