@@ -324,7 +324,7 @@ def main() -> int:
         use_index_of_pip()
         install_environment(lock)
         jars = subprocess.run(
-            [VENV / "bin/python", "-B", ROOT / "scripts/fetch_jars.py", ROOT / "jars.lock", HOME / "jars"]
+            [VENV / "bin/python", "-B", "-P", "-m", "scripts.fetch_jars", ROOT / "jars.lock", HOME / "jars"]
         )
         if jars.returncode:
             return jars.returncode

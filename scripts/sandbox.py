@@ -47,14 +47,13 @@ class Kit:
 
     def variables(self) -> dict[str, str]:
         """The environment of its commands."""
-        paths = [self.root, self.root / "scripts", self.root / "spark-jobs"]
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         return {
             **inherited,
             "PYTHONPYCACHEPREFIX": str(lab_home() / "cache"),
             "LAB_HOME": str(self.home),
             "LAB_PORT_BASE": str(self.port_base),
-            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "PYTHONPATH": str(self.root),
             "NO_COLOR": "1",
             **self.environment,
         }

@@ -1,6 +1,6 @@
 """Fetches what the consoles' pages have from others, into ``console/static/vendor``, as ``web.lock`` pins it.
 
-    .lab/venv/bin/python -P scripts/vendor_web.py
+    .lab/venv/bin/python -P -m scripts.vendor_web
 
 A maintainer's tool, for another version: set it below, run this, and commit what it made. It needs the npm client. The
 files are served as they are, so nobody who uses the kit needs it.
@@ -24,7 +24,7 @@ from loosehanger.errors import LabError, run_command
 from loosehanger.paths import ROOT
 
 WANTED = {"idiomorph": "0.8.0", "uplot": "1.6.32", "world-atlas": "2.0.2"}
-VENDOR = ROOT / "console" / "static" / "vendor"
+VENDOR = ROOT / "loosehanger" / "console" / "static" / "vendor"
 LOCK = ROOT / "web.lock"
 _DECIMALS = 1
 

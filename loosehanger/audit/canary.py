@@ -15,6 +15,7 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from loosehanger.audit.topic_writer import BLOCK_MS, open_topic
+from loosehanger.kafka.connection import connection_for
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
 from loosehanger.lab.record import ADMINISTRATOR, Lab
@@ -49,7 +50,7 @@ class Canary:
         """
         for region in sources(self._lab.mirrors):
             if region in self._lab.clusters:
-                connection = self._lab.region(region).connection(ADMINISTRATOR)
+                connection = connection_for(self._lab.region(region), ADMINISTRATOR)
                 self._producers[region] = open_topic(connection, TOPIC, _SETTINGS)
 
     def send(self) -> None:

@@ -47,7 +47,7 @@ from loosehanger.audit.table import AuditTable
 from loosehanger.audit.topic import AuditTopic
 from loosehanger.audit.warming import warm_up
 from loosehanger.errors import LabError
-from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.retention_risk import WARN_S, by_topic
 from loosehanger.lab.mirrors.lineage import counted
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -292,7 +292,7 @@ class Watch:
         self._readers = {name: RegionReader(spark, lab.region(name)) for name in scope.clusters}
         self._positions = Positions(
             [mirror for mirror in lab.mirrors if mirror.source in scope.clusters],
-            lambda mirror: lab.region(mirror.source).connection(USER),
+            lambda mirror: connection_for(lab.region(mirror.source), USER),
             self._copied_by,
         )
         self._books = Books()
@@ -873,7 +873,7 @@ def publisher(lab: Lab, region: str) -> Connection:
     Raises:
         WrongUseError: there is no such region, or nobody here may write there.
     """
-    return lab.region(region).connection(ADMINISTRATOR)
+    return connection_for(lab.region(region), ADMINISTRATOR)
 
 
 def survey(lab: Lab) -> Scope:

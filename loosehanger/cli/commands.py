@@ -28,7 +28,7 @@ from loosehanger.cli.next_steps import next_steps
 from loosehanger.cli.playbook import run_playbook
 from loosehanger.cli.variables import checked_variables
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
-from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.links import CLIENT
 from loosehanger.lab.programs import consumers
 from loosehanger.lab.progress import Progress, required_progress
@@ -487,7 +487,7 @@ def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:
 
 def _connection(region: Region, user: str) -> Connection:
     if region.pod is None:
-        return region.connection(user)
+        return connection_for(region, user)
     from loosehanger.platforms.kubernetes import pods
 
     return pods.connection(region.pod, user)

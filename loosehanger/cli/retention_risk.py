@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from loosehanger.acls import missing
 from loosehanger.errors import LabError
 from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.offsets import Looker, mirror_positions
 from loosehanger.kafka.retention_risk import Danger, LossWatch, by_topic
 from loosehanger.kafka.stalled import FLUSH_S, SILENT_S, Stands, bound_s, cause, cut_off, drops, found_s, runs
@@ -114,10 +115,10 @@ def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
         rest = Rest.of(mirror.connect, rebalance_s=0, timeout_s=_ANSWER_S)
         copied = {place.topic for place in mirror_positions(rest, mirror.connector, mirror.source_alias)}
     try:
-        with Looker(mirror.source, lab.region(mirror.source).connection(ADMINISTRATOR)) as looker:
+        with Looker(mirror.source, connection_for(lab.region(mirror.source), ADMINISTRATOR)) as looker:
             topics = judged_topics(selected_topics(mirror, looker.topics()), copied)
             rules = {"source": looker.rules()}
-        with Looker(mirror.target, lab.region(mirror.target).connection(ADMINISTRATOR)) as looker:
+        with Looker(mirror.target, connection_for(lab.region(mirror.target), ADMINISTRATOR)) as looker:
             rules["target"] = looker.rules()
     except (LabError, OSError):
         return []
@@ -140,7 +141,7 @@ class _Looks:
         self._rests = rests
         self.number = 0
         self._mirror = mirror
-        self._connection = lab.region(mirror.source).connection(PROVER)
+        self._connection = connection_for(lab.region(mirror.source), PROVER)
         self._source = LossWatch(self._connection)
         self._stands = Stands()
         self._rest = Rest.of(mirror.connect, rebalance_s=0)

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from loosehanger.cli.command_line import COMMANDS
 from loosehanger.errors import ExitCode, LabError, WrongUseError
+from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.patches import alter_topic, check_settings, explain, topic_configs
 from loosehanger.lab.mirrors.lineage import Place, side_by_side
 from loosehanger.lab.mirrors.replication import (
@@ -247,7 +248,7 @@ def _wait_for_all(copies: Sequence[_Copy], started: float, report: Callable[[_Co
 
 @contextmanager
 def _admin(region: Region) -> Iterator[KafkaAdminClient]:
-    connection = region.connection(ADMINISTRATOR)
+    connection = connection_for(region, ADMINISTRATOR)
     try:
         client = KafkaAdminClient(**connection.kafka_python(), bootstrap_timeout_ms=10000)
     except (KafkaError, OSError) as error:

@@ -1,4 +1,4 @@
-"""``python -m console``: the web console of a region, or with CONSOLE_CONTROL_ROOM=true the control room."""
+"""``python -m loosehanger.console``: the web console of a region, or with CONSOLE_CONTROL_ROOM=true the control room."""
 
 from __future__ import annotations
 

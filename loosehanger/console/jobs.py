@@ -16,8 +16,8 @@ from pathlib import Path
 from loosehanger.console.models import JobState, PastProof, Step, VerdictOfClaim
 from loosehanger.errors import WrongUseError
 from loosehanger.files import write_file
+from loosehanger.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 MOST_LINES = 30
 MOST_PROOFS = 100
 """Past proofs that are told of."""
@@ -173,11 +173,10 @@ class Jobs:
 
     async def _child(self, arguments: Sequence[str]) -> tuple[int, bytes]:
         assert self.home is not None
-        folders = [ROOT, ROOT / "scripts", ROOT / "spark-jobs"]
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "loosehanger.cli", *arguments,
             cwd=ROOT,
-            env={**os.environ, "LAB_HOME": str(self.home), "PYTHONPATH": os.pathsep.join(map(str, folders))},
+            env={**os.environ, "LAB_HOME": str(self.home), "PYTHONPATH": str(ROOT)},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from pathlib import Path
 
 from loosehanger.console.models import Exercise, Manifest, Scenario
+from loosehanger.paths import ROOT
 
-PLAYBOOKS = Path(__file__).resolve().parents[1] / "playbooks"
+PLAYBOOKS = ROOT / "playbooks"
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""``python -m loosehanger.events.follow LOGFILE``: the end of a deployment's log, and what is written to it from then on."""
+"""``python -m loosehanger.events.follow LOGFILE``: the end of a log, and what is added to it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders, wanted_change
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
@@ -69,7 +69,7 @@ class Ground:
 
     def at_home(self, region: str) -> Connection:
         """A region's way into its own cluster."""
-        return self.lab.region(region).connection(ADMINISTRATOR)
+        return connection_for(self.lab.region(region), ADMINISTRATOR)
 
     def across(self, into: str, seen_from: str) -> Connection:
         """One region's way into the other's cluster, through the link.
@@ -150,7 +150,7 @@ def choose(lab: Lab, home: Path, source: str | None, target: str | None) -> Grou
 
 
 def _across(lab: Lab, home: Path, into: str, seen_from: str) -> Connection:
-    connection = lab.region(into).connection(ADMINISTRATOR)
+    connection = connection_for(lab.region(into), ADMINISTRATOR)
     ways = [
         service.addresses(seen_from)
         for name, service in offers(home).items()

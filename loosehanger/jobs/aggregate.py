@@ -1,4 +1,4 @@
-"""What was sold, region by region, from the events that can be read there: an ordinary Spark application."""
+"""What was sold, region by region, from the events that can be read there."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-if __name__ == "__main__":
+def run() -> int:
+    """Runs the job as a program of its own; returns its exit code."""
     output.separate_streams(sys.argv)
-    sys.exit(run_command(main))
+    return run_command(main)

@@ -1,11 +1,10 @@
-"""Writes a topic without what must not leave into another one: an ordinary Spark application, see README.md."""
+"""Writes a topic without what must not leave into another one."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import signal
-import sys
 import threading
 import time
 from datetime import datetime
@@ -139,5 +138,6 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-if __name__ == "__main__":
-    sys.exit(run_command(main))
+def run() -> int:
+    """Runs the job as a program of its own; returns its exit code."""
+    return run_command(main)

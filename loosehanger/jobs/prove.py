@@ -1,9 +1,8 @@
-"""Proves that what had to be mirrored was mirrored: an ordinary Spark application, see README.md."""
+"""Proves that what had to be mirrored was mirrored."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import threading
 import time
@@ -12,49 +11,20 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-try:
-    from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession
 
-    from loosehanger.errors import ExitCode, LabError, WrongUseError, nobody_reads, run_command
-    from loosehanger.lab import job_options
-    from loosehanger.lab.record import Lab, load_lab
-    from loosehanger.proof import inconclusive
-    from loosehanger.proof.proof import Proof
-    from loosehanger.proof.read.external import EXTERNAL, two_clusters
-    from loosehanger.proof.report import files, output
-    from loosehanger.proof.report.junit import junit
-    from loosehanger.proof.report.tables import console, show_proof
-    from loosehanger.proof.session import start_session
-    from loosehanger.proof.verdict import EXIT_CODES, judge
-    from loosehanger.sales.sales import sum_up
-except Exception as error:
-    if __name__ != "__main__":
-        raise
-    # A package that is missing, or a Python that is too old: found by spark-submit on a machine without the kit.
-    _reason = f"the proof cannot start with {sys.executable}: {type(error).__name__}: {error}"
-    if "--json" in sys.argv:
-        _totals = (
-            "source_records target_records after_cut missing never_mirrored duplicates reordered unexpected altered "
-            "moved expired source_gaps config_differences"
-        )
-        _document = {
-            "scenario": "",
-            "verdict": "inconclusive",
-            "reasons": [_reason],
-            "claims": [],
-            "cut": {},
-            "flows": [],
-            "only_at_target": [],
-            "notes": [],
-            "totals": dict.fromkeys(_totals.split(), 0),
-            "seconds": 0.0,
-            "records_per_second": None,
-        }
-        print(json.dumps(_document, indent=2, ensure_ascii=False))
-    else:
-        print(f"error: {_reason}; spark-jobs/README.md lists the packages", file=sys.stderr)
-    # What 1 says of a proof is that something was disproved.
-    sys.exit(4)
+from loosehanger.errors import ExitCode, LabError, WrongUseError, nobody_reads, run_command
+from loosehanger.lab import job_options
+from loosehanger.lab.record import Lab, load_lab
+from loosehanger.proof import inconclusive
+from loosehanger.proof.proof import Proof
+from loosehanger.proof.read.external import EXTERNAL, two_clusters
+from loosehanger.proof.report import files, output
+from loosehanger.proof.report.junit import junit
+from loosehanger.proof.report.tables import console, show_proof
+from loosehanger.proof.session import start_session
+from loosehanger.proof.verdict import EXIT_CODES, judge
+from loosehanger.sales.sales import sum_up
 
 _PRODUCTS = 10
 _REPORT = "loosehanger.proof.report.page"
@@ -163,7 +133,8 @@ def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-if __name__ == "__main__":
+def run() -> int:
+    """Runs the job as a program of its own; returns its exit code."""
     output.separate_streams(sys.argv)
     # What 1 says of a proof is that something was disproved.
-    sys.exit(run_command(main, failed=ExitCode.INCONCLUSIVE))
+    return run_command(main, failed=ExitCode.INCONCLUSIVE)

@@ -1,4 +1,4 @@
-"""Shows what happens in all regions while it happens: an ordinary Spark application, see README.md."""
+"""Shows what happens in all regions while it happens."""
 
 from __future__ import annotations
 
@@ -90,6 +90,7 @@ def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-if __name__ == "__main__":
+def run() -> int:
+    """Runs the job as a program of its own; returns its exit code."""
     output.separate_streams(sys.argv)
-    sys.exit(run_command(main))
+    return run_command(main)

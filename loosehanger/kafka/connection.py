@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka.properties import (
@@ -41,6 +41,13 @@ _NOT_YET = {
     "OAUTHBEARER": "OAUTHBEARER (OAuth 2.0 tokens)",
     "AWS_MSK_IAM": "AWS_MSK_IAM (IAM of Amazon MSK)",
 }
+
+
+class HasClientFiles(Protocol):
+    """What knows the client properties of users: a region of the lab's record."""
+
+    def client_file(self, user: str) -> Path:
+        """The file of a user."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +233,15 @@ class Connection:
         if not self.check_host:
             properties["ssl.endpoint.identification.algorithm"] = ""
         return properties
+
+
+def connection_for(region: HasClientFiles, user: str) -> Connection:
+    """A user's way into a region's cluster.
+
+    Raises:
+        WrongUseError: the region has no such user, or its properties cannot be used.
+    """
+    return Connection.from_properties(region.client_file(user))
 
 
 def _mechanism(properties: Mapping[str, str], path: str) -> str:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from loosehanger.errors import WrongUseError
-from loosehanger.kafka.connection import Connection
 from loosehanger.lab.claims.claims import Claim, DeclaredClaim, Window, chains_of, claims_of, from_record
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -86,15 +85,15 @@ class Region:
     ledgers: dict[str, Path] = field(default_factory=dict)
     """The folder with the ledger of each program that keeps one, where the platform has it as files."""
 
-    def connection(self, user: str) -> Connection:
-        """The user's way into this region's cluster.
+    def client_file(self, user: str) -> Path:
+        """The file with the properties by which a user connects to this region's cluster.
 
         Raises:
             WrongUseError: no such user here.
         """
         if user not in self.clients:
             raise WrongUseError(f"{self.name}: no client configuration for user '{user}'; run the set-up again")
-        return Connection.from_properties(self.clients[user])
+        return self.clients[user]
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
 from loosehanger.lab import job_options
-from loosehanger.paths import lab_home
+from loosehanger.paths import ROOT, lab_home
 from loosehanger.proof import scratch
 
-JOBS = Path(__file__).resolve().parents[1]
+JOBS = ROOT / "spark-jobs"
 NAMES = ("prove", "aggregate", "watch", "clear")
 # What a job wants besides conf/; --conf beats it.
 _CONF = {

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+from pipeline.spark_progress import reported
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from loosehanger.errors import LabError
@@ -18,7 +19,6 @@ from loosehanger.proof.report.record_times import iso
 from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
 from loosehanger.proof.snapshot import freeze
 from loosehanger.sales import aggregates
-from pipeline.spark_progress import reported
 
 
 def sum_up(

@@ -17,7 +17,7 @@ from kafka import KafkaProducer
 
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
-from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.offsets import Looker
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import target_topic
@@ -49,7 +49,7 @@ def rescue(lab: Lab, home: Path, mirror: Mirror, fence: Fence, *, write: bool) -
     Raises:
         LabError: a cluster or Connect does not answer.
     """
-    connection = lab.region(mirror.target).connection(ADMINISTRATOR)
+    connection = connection_for(lab.region(mirror.target), ADMINISTRATOR)
     marks, sent_again = _there(connection, mirror, fence)
     found = [
         _described(record)

@@ -18,6 +18,7 @@ from kafka import TopicPartition
 
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.offsets import Looker, Positions, connector_states, mirror_positions
 from loosehanger.lab import snapshots
 from loosehanger.lab.manifests.documents import Document
@@ -621,7 +622,7 @@ def _resting(every: Iterable[Consumer], mirror: Mirror) -> set[str]:
 
 
 def _looker(lab: Lab, region: str) -> Looker:
-    return Looker(region, lab.region(region).connection(ADMINISTRATOR))
+    return Looker(region, connection_for(lab.region(region), ADMINISTRATOR))
 
 
 def _rest(lab: Lab, mirror: Mirror) -> Rest:

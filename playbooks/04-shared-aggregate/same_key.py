@@ -14,6 +14,7 @@ import uuid
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from loosehanger.errors import ExitCode, LabError, run_command
+from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.patches import prepare
 from loosehanger.lab.mirrors.lineage import Place, copies
 from loosehanger.lab.programs import consumers
@@ -46,7 +47,7 @@ class Listener(threading.Thread):
                 if copy.region == region:
                     self._origins[copy.topic] = other
         self._consumer = KafkaConsumer(
-            **lab.region(region).connection(user).kafka_python(),
+            **connection_for(lab.region(region), user).kafka_python(),
             group_id=None,
             enable_auto_commit=False,
             isolation_level="read_committed",
@@ -90,7 +91,7 @@ def main() -> int:
     listeners = [Listener(lab, one.region, one.user, key) for one in consumers(lab.topology)]
     producers = {}
     for listener in listeners:
-        settings = lab.region(listener.region).connection("producer").kafka_python()
+        settings = connection_for(lab.region(listener.region), "producer").kafka_python()
         producers[listener.region] = KafkaProducer(**settings, acks="all", allow_auto_create_topics=False)
         producers[listener.region].partitions_for(TOPIC)  # So that all are ready to send.
     for listener in listeners:

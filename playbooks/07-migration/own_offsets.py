@@ -17,6 +17,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
 from loosehanger.files import write_file
+from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.patches import cluster_id, prepare
 from loosehanger.lab.record import load_lab
 
@@ -115,7 +116,7 @@ def main() -> int:
         except ValueError as error:
             raise WrongUseError(f"{file} was not written by this program; delete it") from error
     consumer = KafkaConsumer(
-        **region.connection(USER).kafka_python(),
+        **connection_for(region, USER).kafka_python(),
         group_id=None,
         enable_auto_commit=False,
         isolation_level="read_committed",

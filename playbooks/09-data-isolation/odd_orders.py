@@ -14,6 +14,7 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from loosehanger.errors import ExitCode, LabError, run_command
+from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.patches import prepare
 from loosehanger.lab.record import Lab, load_lab
 
@@ -42,7 +43,7 @@ def main() -> int:
     key = str(uuid.uuid4()).encode()
     values = (json.dumps(ORDER).encode(), b"customer=Iris Visser", None)
     consumer, partition = _listener(lab)
-    producer = KafkaProducer(**lab.region(SOURCE).connection("producer").kafka_python(), acks="all")
+    producer = KafkaProducer(**connection_for(lab.region(SOURCE), "producer").kafka_python(), acks="all")
     for value in values:
         # All in one partition: once the last one has arrived, so has everything before it that was to.
         producer.send(TOPIC, key=key, value=value, partition=partition.partition, headers=list(HEADERS))
@@ -62,7 +63,7 @@ def main() -> int:
 
 def _listener(lab: Lab) -> tuple[Any, TopicPartition]:
     consumer = KafkaConsumer(
-        **lab.region(TARGET).connection("consumer-northamerica").kafka_python(),
+        **connection_for(lab.region(TARGET), "consumer-northamerica").kafka_python(),
         group_id=None,
         enable_auto_commit=False,
         isolation_level="read_committed",

@@ -12,6 +12,7 @@ import time
 from kafka import KafkaConsumer, TopicPartition
 
 from loosehanger.errors import ExitCode, LabError, run_command
+from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.patches import prepare
 from loosehanger.lab.record import load_lab
 from loosehanger.waiting import wait_for
@@ -32,7 +33,7 @@ def main() -> int:
     parser.add_argument("--until", default="", metavar="NAME", help="wait until they have this one")
     wanted = parser.parse_args().until
     prepare(lambda line: print(line, file=sys.stderr))
-    settings = load_lab().region(REGION).connection(USER).kafka_python()
+    settings = connection_for(load_lab().region(REGION), USER).kafka_python()
     consumer = KafkaConsumer(
         **settings,
         group_id=None,

@@ -19,6 +19,7 @@ from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 
 from loosehanger.errors import LabError
+from loosehanger.kafka.connection import connection_for
 from loosehanger.paths import lab_home
 from scripts.sandbox import Kit, copy_kit, forget_bytecode
 
@@ -140,7 +141,7 @@ def processes(kit: Kit) -> Iterator[psutil.Process]:
 
 def admin(kit: Kit, region: str) -> KafkaAdminClient:
     """A client that may do everything in a region."""
-    return KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
+    return KafkaAdminClient(**connection_for(kit.lab.region(region), "admin").kafka_python())
 
 
 def kafka_tool(kit: Kit, region: str, main_class: str, *arguments: str) -> subprocess.Popen[str]:

@@ -40,7 +40,7 @@ WARM_UP_S = 15
 KINDS = {
     "brokers": "kafka.Kafka",
     "mirrors": "org.apache.kafka.connect.cli.ConnectDistributed",
-    "consoles": "-m console",
+    "consoles": "-m loosehanger.console",
 }
 
 

@@ -26,6 +26,7 @@ import psutil
 from kafka import KafkaProducer
 
 from loosehanger.errors import LabError
+from loosehanger.kafka.connection import connection_for
 from loosehanger.waiting import wait_for
 from scripts.bench.common import TARGETS, admin, finished, machine, processes, produce, sandbox, succeed, table
 from scripts.bench.console import KINDS, usage
@@ -227,7 +228,7 @@ def write_late(kit: Kit) -> None:
 
 def write(kit: Kit, partitions: int, timestamp: int | None = None) -> None:
     """Writes some records to each partition of the topic that grows."""
-    with KafkaProducer(**kit.lab.region("europe").connection("admin").kafka_python()) as producer:
+    with KafkaProducer(**connection_for(kit.lab.region("europe"), "admin").kafka_python()) as producer:
         for number in range(RECORDS):
             producer.send(GROWING, b"%d" % number, partition=number % partitions, timestamp_ms=timestamp)
 

@@ -15,6 +15,7 @@ import time
 
 from kafka import KafkaConsumer, TopicPartition
 
+from loosehanger.kafka.connection import connection_for
 from scripts.bench.common import (
     TARGETS,
     configure,
@@ -77,7 +78,7 @@ def run(kit: Kit, topic: str, rate: int, seconds: int) -> dict[str, list[float]]
 def watch(kit: Kit, region: str, topic: str, latencies: list[float], ending: threading.Event) -> None:
     """Reads a topic from its appearance on, and notes how old each record is."""
     # Unlike the prover's, the administrator's way into a region does not lead through a link.
-    arguments = kit.lab.region(region).connection("admin").kafka_python()
+    arguments = connection_for(kit.lab.region(region), "admin").kafka_python()
     with KafkaConsumer(
         **arguments, isolation_level="read_committed", auto_offset_reset="earliest", metadata_max_age_ms=1000
     ) as consumer:

@@ -27,6 +27,7 @@ from urllib.parse import quote
 import psutil
 import requests
 
+from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.links import ask, relay_folders
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.waiting import wait_for
@@ -168,7 +169,7 @@ def turns(rounds: int) -> Iterator[str]:
 def route(kit: Kit, way: str) -> None:
     """Has every mirror read its source through its link, or directly."""
     for mirror in kit.lab.mirrors:
-        direct = ",".join(kit.lab.region(mirror.source).connection("admin").bootstrap_servers)
+        direct = ",".join(connection_for(kit.lab.region(mirror.source), "admin").bootstrap_servers)
         config = connector_config(mirror)
         through = config.setdefault(THROUGH, config[ADDRESS])
         connector_config(mirror, {**config, ADDRESS: through if way == LINK else direct})

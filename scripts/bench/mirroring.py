@@ -26,6 +26,7 @@ from kafka.admin import KafkaAdminClient
 
 from loosehanger.experiments.client import value
 from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.connection import connection_for
 from scripts.bench.common import (
     TARGETS,
     admin,
@@ -127,7 +128,7 @@ def baselines(kit: Kit, records: int) -> dict[str, float]:
     for mirror in kit.lab.mirrors:
         Rest.of(mirror.connect).act(mirror.connector, "pause")
     written = rate_in(finished(produce(kit, "LH.BASE", records, SIZE)))
-    servers = kit.lab.region("europe").connection("admin").bootstrap_servers
+    servers = connection_for(kit.lab.region("europe"), "admin").bootstrap_servers
     output = finished(
         kafka_tool(
             kit, "europe", "ConsumerPerformance", "--bootstrap-server", servers[0],
@@ -244,7 +245,7 @@ def copy(kit: Kit, target: str, topic: str, records: int) -> float:
 
 def librdkafka(kit: Kit, region: str) -> dict[str, Any]:
     """librdkafka's configuration for a region's administrator."""
-    connection = kit.lab.region(region).connection("admin")
+    connection = connection_for(kit.lab.region(region), "admin")
     return {
         "bootstrap.servers": ",".join(connection.bootstrap_servers),
         "security.protocol": connection.security_protocol,

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from kafka import KafkaConsumer, TopicPartition
 
 from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.connection import connection_for
 from scripts.bench.common import (
     admin,
     configure,
@@ -152,7 +153,7 @@ def prove(kit: Kit, topic: str, command: Sequence[str] = PROVE) -> tuple[float, 
 
 def read(kit: Kit, region: str, topic: str, records: int) -> float:
     """Seconds that ConsumerPerformance needs for a topic."""
-    servers = kit.lab.region(region).connection("admin").bootstrap_servers
+    servers = connection_for(kit.lab.region(region), "admin").bootstrap_servers
     output = finished(
         kafka_tool(
             kit, region, "ConsumerPerformance", "--bootstrap-server", servers[0],
@@ -167,7 +168,7 @@ def in_python(kit: Kit, topic: str) -> float:
     started = time.monotonic()
     found: Counter[tuple[int, bytes]] = Counter()
     for region, sign in (("europe", 1), (TARGET, -1)):
-        arguments = kit.lab.region(region).connection("prover").kafka_python()
+        arguments = connection_for(kit.lab.region(region), "prover").kafka_python()
         with KafkaConsumer(**arguments, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
             partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
             consumer.assign(partitions)

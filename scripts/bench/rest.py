@@ -22,7 +22,7 @@ KINDS = {
     "ConnectDistributed": "workers",
     "-m consumers": "consumers",
     "-m producer": "producers",
-    "-m console": "consoles",
+    "-m loosehanger.console": "consoles",
     "local.relay": "relays",
     "supervisord": "process managers",
     "auto_restart": "process managers",

@@ -13,6 +13,7 @@ import requests
 
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
+from loosehanger.kafka.connection import connection_for
 from loosehanger.lab.record import WebConsole
 from scripts.sandbox import Kit
 
@@ -31,7 +32,7 @@ def signed_in(kit: Kit, name: str) -> tuple[requests.Session, WebConsole]:
     )
     browser = requests.Session()
     browser.trust_env = False
-    form = {"username": console.username, "password": region.connection(console.username).password}
+    form = {"username": console.username, "password": connection_for(region, console.username).password}
     browser.post(f"{console.url}/sign-in", data=form, timeout=30, allow_redirects=False).raise_for_status()
     return browser, console
 

@@ -27,6 +27,7 @@ from typing import Any
 import psutil
 from kafka import KafkaConsumer, TopicPartition
 
+from loosehanger.kafka.connection import connection_for
 from producer.shop import Shop
 from scripts.bench.common import configure, finished, kafka_tool, machine, percentiles, sandbox, table
 from scripts.sandbox import Kit
@@ -162,7 +163,7 @@ def wait_until_counted(shown: Shown, orders: int) -> None:
 def timestamps(kit: Kit, since: float) -> list[int]:
     """When the orders were written, in epoch milliseconds, oldest first."""
     found: list[int] = []
-    with KafkaConsumer(**kit.lab.region("europe").connection("prover").kafka_python()) as consumer:
+    with KafkaConsumer(**connection_for(kit.lab.region("europe"), "prover").kafka_python()) as consumer:
         partitions = [TopicPartition(TOPIC, number) for number in consumer.partitions_for_topic(TOPIC) or ()]
         consumer.assign(partitions)
         consumer.seek_to_beginning()

@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pyspark.sql import SparkSession
-
 from pipeline.pace import Pace
+from pyspark.sql import SparkSession
 
 _REPORT_S = 5.0
 

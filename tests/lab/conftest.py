@@ -11,6 +11,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
+from loosehanger.kafka.connection import connection_for
 from scripts.sandbox import Kit, copy_kit
 from tests.unit.conftest import spark  # noqa: F401 - for proofs in the tests' own process
 
@@ -58,7 +59,7 @@ def batches(consumer: Any, ends: Mapping[TopicPartition, int]) -> Iterator[Seque
 
 def admin(kit: Kit, region: str) -> KafkaAdminClient:
     """A client that may do everything in a region."""
-    return KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
+    return KafkaAdminClient(**connection_for(kit.lab.region(region), "admin").kafka_python())
 
 
 def processes(kit: Kit, region: str, what: str) -> list[psutil.Process]:

@@ -10,6 +10,7 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from loosehanger.kafka.connection import connection_for
 from scripts.sandbox import Kit
 
 from .conftest import admin, batches
@@ -33,7 +34,7 @@ def write(
     kit: Kit, region: str, topic: str, records: Sequence[tuple[bytes, bytes, int]], partition: int = 0, run: str = ""
 ) -> None:
     """Writes records (key, value, timestamp in ms) to a partition; with a run, the key is their sequence number."""
-    with KafkaProducer(**kit.lab.region(region).connection("admin").kafka_python()) as producer:
+    with KafkaProducer(**connection_for(kit.lab.region(region), "admin").kafka_python()) as producer:
         for key, value, timestamp in records:
             headers = [("lh-run", run.encode()), ("lh-seq", key)] if run else None
             sent = producer.send(topic, value, key=key, partition=partition, timestamp_ms=timestamp, headers=headers)
@@ -43,7 +44,7 @@ def write(
 def count(kit: Kit, region: str, topic: str) -> int:
     """How many committed records a region's copy of a topic has."""
     with KafkaConsumer(
-        **kit.lab.region(region).connection("prover").kafka_python(), isolation_level="read_committed"
+        **connection_for(kit.lab.region(region), "prover").kafka_python(), isolation_level="read_committed"
     ) as consumer:
         partition = TopicPartition(topic, 0)
         if partition.partition not in (consumer.partitions_for_topic(topic) or ()):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
+from loosehanger.kafka.connection import connection_for
 from scripts.sandbox import Kit, copy_kit
 from tests.three_files import NAME, write_scenario
 
@@ -57,7 +58,7 @@ def test_a_megabyte_that_is_packed_into_a_kilobyte_is_copied(one: Kit) -> None:
     source = admin(one, "europe")
     source.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}})
     source.close()
-    connection = one.lab.region("europe").connection("producer").kafka_python()
+    connection = connection_for(one.lab.region("europe"), "producer").kafka_python()
     packed = {"compression_type": "gzip", "max_request_size": 2_000_000, "enable_idempotence": False}
     with KafkaProducer(**connection, **packed) as producer:
         producer.send(topic, value, partition=0).get(timeout=120)
@@ -71,7 +72,7 @@ def test_a_mirror_that_waits_for_a_topic_it_cannot_make_is_not_running(one: Kit)
     topic = {"num_partitions": 1, "replication_factor": 1}
     target.create_topics({"europe.LH.met_ric": topic})
     source.create_topics({"LH.met.ric": topic})
-    with KafkaProducer(**one.lab.region("europe").connection("admin").kafka_python()) as producer:
+    with KafkaProducer(**connection_for(one.lab.region("europe"), "admin").kafka_python()) as producer:
         producer.send("LH.met.ric", b"21.5").get(timeout=60)
 
     def stalled() -> bool:

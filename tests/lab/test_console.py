@@ -11,6 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from loosehanger.kafka.connection import connection_for
 from scripts.sandbox import Kit
 from tests.consoles import Browser
 
@@ -165,7 +166,7 @@ def test_a_killed_broker_is_explained_and_comes_back(kit: Kit) -> None:
 
 def test_the_consoles_users_can_do_no_more_than_they_must(kit: Kit) -> None:
     for region in kit.lab.regions.values():
-        connection = region.connection(f"console-{region.name}")
+        connection = connection_for(region, f"console-{region.name}")
         assert not can_write(connection)
         admin = KafkaAdminClient(**connection.kafka_python())
         try:
@@ -175,7 +176,7 @@ def test_the_consoles_users_can_do_no_more_than_they_must(kit: Kit) -> None:
                 admin.delete_topics(["LH.DOORS"])
         finally:
             admin.close()
-        with KafkaConsumer(**region.connection("operator").kafka_python()) as consumer:
+        with KafkaConsumer(**connection_for(region, "operator").kafka_python()) as consumer:
             assert consumer.topics() == set()
         with KafkaConsumer(**connection.kafka_python()) as consumer:
             assert consumer.end_offsets([TopicPartition("LH.ORDERS", 0)])
@@ -186,7 +187,7 @@ def test_while_nobody_looks_the_consoles_cost_next_to_nothing(kit: Kit) -> None:
     for process in psutil.process_iter():
         try:
             ours = process.environ().get("LAB_REGION_FOLDER", "").startswith(str(kit.home))
-            if ours and process.cmdline()[-2:] == ["-m", "console"]:
+            if ours and process.cmdline()[-2:] == ["-m", "loosehanger.console"]:
                 consoles.append(process)
         except psutil.Error:
             continue

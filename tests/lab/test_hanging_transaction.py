@@ -18,7 +18,7 @@ from kafka.admin import (
     ResourceType,
 )
 
-from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.connection import Connection, connection_for
 from scripts.sandbox import Kit
 
 from .conftest import admin, wait_until
@@ -38,7 +38,7 @@ HELD = (
 @pytest.fixture
 def connection(kit: Kit) -> Iterator[Connection]:
     """The administrator of Europe, who may write in transactions, and a topic with one record that is mirrored."""
-    connection = kit.lab.region("europe").connection("admin")
+    connection = connection_for(kit.lab.region("europe"), "admin")
     client = admin(kit, "europe")
     pattern = ResourcePattern(ResourceType.TRANSACTIONAL_ID, NAME)
     rights = [

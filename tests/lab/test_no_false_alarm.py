@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
+from loosehanger.kafka.connection import connection_for
 from scripts.sandbox import Kit
 
 from .conftest import admin, processes, wait_until
@@ -55,7 +56,7 @@ def grow(kit: Kit) -> None:
     client = admin(kit, "europe")
     client.create_partitions({TOPIC: count})
     client.close()
-    with KafkaProducer(**kit.lab.region("europe").connection("admin").kafka_python()) as producer:
+    with KafkaProducer(**connection_for(kit.lab.region("europe"), "admin").kafka_python()) as producer:
         for number in range(RECORDS):
             producer.send(TOPIC, b"event %d" % number, key=b"%d" % number, partition=number % count)
 

@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
 from loosehanger.events.render import Line
-from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.connection import Connection, connection_for
 from scripts.sandbox import Kit
 from tests.batches import Odd
 from tests.odd_records import ODD_VALUES
@@ -46,7 +46,7 @@ def fill(connection: Connection) -> None:
 @pytest.fixture(scope="module")
 def connection(kit: Kit) -> Iterator[Connection]:
     """The region's administrator, once the topic is full of odd records in two partitions."""
-    connection = kit.lab.region(REGION).connection("admin")
+    connection = connection_for(kit.lab.region(REGION), "admin")
     client = admin(kit, REGION)
     configs = {"message.timestamp.after.max.ms": str(2**63 - 1)}
     client.create_topics([NewTopic(TOPIC, 2, 1, topic_configs=configs)])

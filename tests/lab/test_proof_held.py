@@ -13,7 +13,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from loosehanger.kafka.connection import parse_properties
+from loosehanger.kafka.connection import connection_for, parse_properties
 from scripts.sandbox import Kit
 
 from .conftest import admin, batches, wait_until
@@ -111,7 +111,7 @@ def cases(now_ms: int) -> dict[str, Case]:
 
 def arguments(kit: Kit, region: str) -> dict[str, Any]:
     """A client that may do everything in a region."""
-    return kit.lab.region(region).connection("admin").kafka_python()
+    return connection_for(kit.lab.region(region), "admin").kafka_python()
 
 
 def platform(kit: Kit, region: str) -> dict[str, Any]:
@@ -320,7 +320,7 @@ def test_what_one_region_compacted_is_no_fault_of_it_or_of_another(
 
 def test_a_wrong_password_says_so(kit: Kit, tmp_path: Path) -> None:
     files = {region: kit.lab.region(region).clients["admin"] for region in ("europe", "south-america")}
-    password = kit.lab.region("europe").connection("admin").password
+    password = connection_for(kit.lab.region("europe"), "admin").password
     assert password
     right = files["europe"].read_text(encoding="utf-8")
     wrong = tmp_path / "wrong.properties"

@@ -16,6 +16,7 @@ import requests
 from confluent_kafka import Producer
 from kafka.admin import KafkaAdminClient
 
+from loosehanger.kafka.connection import connection_for
 from loosehanger.proof.submit import environment
 from scripts.bench.mirroring import librdkafka
 from scripts.sandbox import Kit
@@ -92,7 +93,7 @@ def bulk(kit: Kit) -> Iterator[tuple[str, ...]]:
     """A topic on both sides; the arguments that compare them."""
     begin = int(time.time() * 1000) - RECORDS * STEP_MS
     for region in ("europe", "north-america"):
-        admin = KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
+        admin = KafkaAdminClient(**connection_for(kit.lab.region(region), "admin").kafka_python())
         admin.create_topics({TOPIC: {"num_partitions": PARTITIONS, "replication_factor": 1}})
         admin.close()
     produce(kit, "europe", originals(), begin)
@@ -100,7 +101,7 @@ def bulk(kit: Kit) -> Iterator[tuple[str, ...]]:
     files = [str(kit.lab.region(region).clients["admin"]) for region in ("europe", "north-america")]
     yield "--source-config", files[0], "--target-config", files[1], "--topics", TOPIC, "--timeout", "2"
     for region in ("europe", "north-america"):
-        admin = KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
+        admin = KafkaAdminClient(**connection_for(kit.lab.region(region), "admin").kafka_python())
         admin.delete_topics([TOPIC])
         admin.close()
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
+from loosehanger.kafka.connection import connection_for
 from scripts.sandbox import Kit
 
 from .conftest import admin, processes, wait_until
@@ -126,7 +127,7 @@ def test_a_record_that_the_mirrors_refuse_is_told_as_long_as_they_try(kit: Kit) 
     try:
         configuration = {"num_partitions": 1, "replication_factor": 1, "configs": {"max.message.bytes": "20000000"}}
         clients["europe"].create_topics({topic: configuration})
-        connection = kit.lab.region("europe").connection("producer").kafka_python()
+        connection = connection_for(kit.lab.region("europe"), "producer").kafka_python()
         producer = KafkaProducer(**connection, max_request_size=20_000_000, enable_idempotence=False)
         producer.send(topic, bytes(10_000_000)).get(timeout=60)
         producer.close(timeout=5)

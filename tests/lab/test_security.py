@@ -20,7 +20,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.platforms.local import certificates
 from loosehanger.platforms.local.region import LocalRegion
 from scripts.sandbox import Kit
@@ -55,30 +55,30 @@ def can_write(connection: Connection, topic: str = "LH.ORDERS") -> bool:
 def test_a_client_with_its_own_credentials_is_let_in(kit: Kit) -> None:
     for region in kit.lab.regions.values():
         user = next(user for user in region.clients if user.startswith("consumer-"))
-        assert can_read(region.connection(user))
+        assert can_read(connection_for(region, user))
 
 
 def test_a_client_without_credentials_is_refused(kit: Kit) -> None:
     for region in kit.lab.regions.values():
-        connection = region.connection("prover")
+        connection = connection_for(region, "prover")
         assert not can_read(connection, security_protocol="SSL")
         assert not can_read(connection, security_protocol="PLAINTEXT")
         assert not can_read(connection, security_protocol="SASL_PLAINTEXT")
 
 
 def test_a_wrong_password_is_refused(kit: Kit) -> None:
-    connection = dataclasses.replace(kit.lab.region("europe").connection("prover"), password="wrong")
+    connection = dataclasses.replace(connection_for(kit.lab.region("europe"), "prover"), password="wrong")
     assert not can_read(connection)
 
 
 def test_another_regions_password_is_refused(kit: Kit) -> None:
-    europe, america = (kit.lab.region(name).connection("prover") for name in ("europe", "north-america"))
+    europe, america = (connection_for(kit.lab.region(name), "prover") for name in ("europe", "north-america"))
     assert can_read(america)
     assert not can_read(dataclasses.replace(europe, password=america.password))
 
 
 def test_a_foreign_certificate_authority_is_refused(kit: Kit) -> None:
-    europe, america = (kit.lab.region(name).connection("prover") for name in ("europe", "north-america"))
+    europe, america = (connection_for(kit.lab.region(name), "prover") for name in ("europe", "north-america"))
     assert not can_read(dataclasses.replace(europe, ca_file=america.ca_file))
 
 
@@ -108,18 +108,18 @@ def test_the_nodes_own_listeners_refuse_certificates_of_another_cluster(kit: Kit
 
 def test_a_consumer_cannot_write(kit: Kit) -> None:
     america = kit.lab.region("north-america")
-    assert not can_write(america.connection("consumer-northamerica"))
+    assert not can_write(connection_for(america, "consumer-northamerica"))
 
 
 def test_a_consumer_cannot_read_other_topics(kit: Kit) -> None:
     america = kit.lab.region("north-america")
-    with KafkaConsumer(**america.connection("consumer-northamerica").kafka_python()) as consumer:
+    with KafkaConsumer(**connection_for(america, "consumer-northamerica").kafka_python()) as consumer:
         assert consumer.topics() == {topic for topic in consumer.topics() if topic.startswith("LH.")}
 
 
 def test_a_mirror_can_change_nothing_in_europe(kit: Kit) -> None:
     europe = kit.lab.region("europe")
-    connection = europe.connection("mm2-europe")
+    connection = connection_for(europe, "mm2-europe")
     assert can_read(connection)
     assert not can_write(connection)
     admin = KafkaAdminClient(**connection.kafka_python())
@@ -134,7 +134,7 @@ def test_a_mirror_can_change_nothing_in_europe(kit: Kit) -> None:
 
 
 def test_the_producer_can_write_and_cannot_read(kit: Kit) -> None:
-    europe = kit.lab.region("europe").connection("producer")
+    europe = connection_for(kit.lab.region("europe"), "producer")
     assert not can_write(europe, "OTHER.TOPIC")
     with KafkaConsumer(**europe.kafka_python()) as consumer:
         consumer.assign([TopicPartition("LH.ORDERS", 0)])
@@ -187,7 +187,7 @@ def test_connect_reads_nothing_but_its_own_passwords(kit: Kit) -> None:
 
 def test_certificates_near_their_end_are_renewed_and_clients_keep_trusting(kit: Kit, tmp_path: Path) -> None:
     europe, america = (LocalRegion(kit.home, kit.root, name, 0) for name in ("europe", "north-america"))
-    broker = int(kit.lab.region("europe").connection("prover").bootstrap_servers[0].rpartition(":")[2])
+    broker = int(connection_for(kit.lab.region("europe"), "prover").bootstrap_servers[0].rpartition(":")[2])
     rest = int(kit.lab.mirrors[0].connect["url"].rpartition(":")[2])
     assert kit.lab.mirrors[0].target == "north-america"
     served = {
@@ -214,7 +214,7 @@ def test_certificates_near_their_end_are_renewed_and_clients_keep_trusting(kit: 
                 certificate = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
             left = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
             assert left > datetime.timedelta(days=360)
-    assert can_read(dataclasses.replace(kit.lab.region("europe").connection("prover"), ca_file=old[broker]))
+    assert can_read(dataclasses.replace(connection_for(kit.lab.region("europe"), "prover"), ca_file=old[broker]))
     status = kit.run("status")
     assert status.returncode == 0, status.stdout
 

@@ -22,6 +22,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from loosehanger.audit import canary
 from loosehanger.audit.balance import KINDS
 from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.connection import connection_for
 from scripts.sandbox import Kit
 
 from .conftest import admin, wait_until
@@ -120,7 +121,7 @@ def watched_topic(kit: Kit) -> Any:
         wait_until(lambda r=region: TOPIC in topics(kit, r), 90, f"{TOPIC} in {region}")  # type: ignore[misc]
     yield TOPIC
     for region in kit.lab.regions:
-        client = KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
+        client = KafkaAdminClient(**connection_for(kit.lab.region(region), "admin").kafka_python())
         client.delete_topics([TOPIC])
         client.close()
     # The next watch would go on where this one was, and count what this topic had.
@@ -129,7 +130,7 @@ def watched_topic(kit: Kit) -> Any:
 
 def topics(kit: Kit, region: str) -> set[str]:
     """The topics of a region."""
-    client = KafkaAdminClient(**kit.lab.region(region).connection("admin").kafka_python())
+    client = KafkaAdminClient(**connection_for(kit.lab.region(region), "admin").kafka_python())
     try:
         return set(client.list_topics())
     finally:
@@ -145,7 +146,7 @@ def make(kit: Kit) -> None:
 
 def put(kit: Kit, region: str, *keys: str, value: str = "", timestamp: int | None = None, partition: int = 0) -> None:
     """Writes a record for each key."""
-    with KafkaProducer(**kit.lab.region(region).connection("admin").kafka_python()) as producer:
+    with KafkaProducer(**connection_for(kit.lab.region(region), "admin").kafka_python()) as producer:
         for key in keys:
             content = (value or key).encode()
             sent = producer.send(TOPIC, content, key=key.encode(), partition=partition, timestamp_ms=timestamp)
@@ -167,7 +168,7 @@ def moved_position(kit: Kit, to: int | None = None, topic: str = TOPIC) -> Itera
     wait_until(lambda: state() == "STOPPED", 60, "the mirror has stopped")
     yield
     if to is None:
-        with KafkaConsumer(**kit.lab.region(mirror.source).connection("admin").kafka_python()) as consumer:
+        with KafkaConsumer(**connection_for(kit.lab.region(mirror.source), "admin").kafka_python()) as consumer:
             (end,) = consumer.end_offsets([TopicPartition(topic, 0)]).values()
         # It goes on with the offset after it; beyond the end it would begin anew.
         to = end - 1
@@ -179,7 +180,7 @@ def moved_position(kit: Kit, to: int | None = None, topic: str = TOPIC) -> Itera
 
 def write(kit: Kit, region: str, values: str) -> None:
     """Writes a record for each letter."""
-    with KafkaProducer(**kit.lab.region(region).connection("admin").kafka_python()) as producer:
+    with KafkaProducer(**connection_for(kit.lab.region(region), "admin").kafka_python()) as producer:
         for value in values:
             producer.send(TOPIC, value.encode(), partition=0).get(timeout=30)
 

@@ -108,7 +108,13 @@ DESCRIBED = {
     "asia": [
         document("Kafka", "asia", "asia", {"kafka": {"listeners": [{"port": 9098}]}}),
         program("reader-a", "asia", ["python", "-m", "consumers"], KAFKA_BOOTSTRAP_SERVERS=ADDRESS, KAFKA_USERNAME="a"),
-        program("room", "asia", ["python", "-m", "console"], CONSOLE_CONTROL_ROOM="true", CONSOLE_NAME="the room"),
+        program(
+            "room",
+            "asia",
+            ["python", "-m", "loosehanger.console"],
+            CONSOLE_CONTROL_ROOM="true",
+            CONSOLE_NAME="the room",
+        ),
     ],
     "africa": [
         program(

@@ -14,7 +14,7 @@ import yaml
 from loosehanger.lab.scenario import scenario_names
 from loosehanger.paths import ROOT
 
-FOLDERS = ("loosehanger", "console", "consumers", "producer", "spark-jobs", "scripts", "roles")
+FOLDERS = ("loosehanger", "consumers", "producer", "spark-jobs", "scripts", "roles")
 SHORTCUT = "consumer-*.sh"
 """Its name says which region it is for."""
 STILL = {

@@ -219,7 +219,7 @@ def test_ten_connections_together_get_the_rate_and_equal_shares(made: Callable[.
         until(lambda: time.monotonic() - started > 4, "four seconds")
         seconds, after = time.monotonic() - started, dict(taken)
         together = (sum(after.values()) - sum(before.values())) / seconds / MB
-        # How near it comes is measured by scripts.bench.links: a machine that is busy makes it slower, and nothing faster.
+        # scripts.bench.links measures how near it comes: a busy machine makes it slower, and nothing faster.
         assert 5 < together < 10.5
         for number, bytes_ in after.items():
             assert (bytes_ - before.get(number, 0)) / seconds / MB == pytest.approx(together / 10, rel=0.25)

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pipeline import spark_progress
+from pipeline.pace import Pace
 
 from loosehanger.cli import commands
 from loosehanger.cli.durations import Durations
 from loosehanger.lab.progress import Progress
 from loosehanger.lab.scenario import read_scenario
-from pipeline import spark_progress
-from pipeline.pace import Pace
 
 
 def test_the_pace_until_now_gives_the_rest() -> None:

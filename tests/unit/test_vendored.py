@@ -6,7 +6,7 @@ import hashlib
 
 from loosehanger.paths import ROOT
 
-VENDOR = ROOT / "console" / "static" / "vendor"
+VENDOR = ROOT / "loosehanger" / "console" / "static" / "vendor"
 
 
 def locked(kind: str) -> list[list[str]]:

@@ -24,7 +24,7 @@ from loosehanger.platforms.kubernetes.resources import LABELS, labelled
 SECRETS_ANNOTATION: Final = "loosehanger-lab/secrets"
 CODE: Final = "loosehanger-lab-code"
 """The ConfigMap with the programs' code."""
-_PROGRAMS = ("producer", "consumers", "loosehanger", "loosehanger/clients")
+_PROGRAMS = ("producer", "consumers", "loosehanger", "loosehanger/kafka", "loosehanger/events")
 """Folders whose modules the programs import; not what lies in folders below."""
 _NEEDED = ("kafka-python", "crc32c", "faker", "rich")
 """What the programs import; with what these need in turn, from the lock."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -66,7 +65,7 @@ class LocalRegion:
     @property
     def python_path(self) -> str:
         """Where programs find the kit: the environment that runs them may be another checkout's."""
-        return os.pathsep.join(str(self.checkout / folder) for folder in ("", "spark-jobs"))
+        return str(self.checkout)
 
     def exists(self) -> bool:
         """Whether its namespace was applied."""

@@ -19,7 +19,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.patches import UnreadableError, cause_of, explain, topic_configs
 from loosehanger.kafka.transactions import Held, held_back
 from loosehanger.lab.record import Region
@@ -69,7 +69,7 @@ class Cluster:
     @classmethod
     def of(cls, region: Region) -> Cluster:
         """The region's cluster as the prover sees it."""
-        return cls(region.name, region.connection(USER))
+        return cls(region.name, connection_for(region, USER))
 
     def close(self) -> None:
         """Ends the connection."""

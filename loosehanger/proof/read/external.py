@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
+from pipeline.pace import Pace
 
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -26,7 +27,6 @@ from loosehanger.proof.read.clusters import (
 )
 from loosehanger.proof.read.copier import OBSERVED_S, Copier
 from loosehanger.proof.read.mirrors import GROWING, UNKNOWN, MirrorProgress
-from pipeline.pace import Pace
 
 EXTERNAL = "external"
 """The platform of such a lab."""
