@@ -1,26 +1,10 @@
-"""The rights that a cluster gives, as its authorizer has them."""
+"""Rights on a cluster: those that are needed, and those that an authorizer's rules give."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafka.admin import (
-    ACLFilter,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ResourcePatternFilter,
-    ResourceType,
-)
-
-EVERY_RULE = ACLFilter(
-    principal=None,
-    host=None,
-    operation=ACLOperation.ANY,
-    permission_type=ACLPermissionType.ANY,
-    resource_pattern=ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY),
-)
 _IMPLIES = {
     "DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"},
     "DESCRIBE_CONFIGS": {"ALTER_CONFIGS"},
@@ -61,29 +45,6 @@ class AclRule(NamedTuple):
             return False
         implied = _IMPLIES.get(right.operation, set()) if self.allows else set()
         return self.operation in {"ALL", right.operation, *implied}
-
-
-def read_rules(admin: Any) -> list[AclRule]:
-    """Every rule of a cluster.
-
-    Args:
-        admin: a ``KafkaAdminClient`` of a user with Describe on the cluster.
-
-    Raises:
-        KafkaError: the cluster has no authorizer, does not answer, or refuses.
-    """
-    found, _ = admin.describe_acls(EVERY_RULE)
-    return [
-        AclRule(
-            str(one.principal),
-            one.resource_pattern.resource_type.name,
-            one.resource_pattern.resource_name,
-            one.resource_pattern.pattern_type is ACLResourcePatternType.PREFIXED,
-            one.operation.name,
-            one.permission_type is ACLPermissionType.ALLOW,
-        )
-        for one in found
-    ]
 
 
 def missing(rules: Iterable[AclRule], user: str, needed: Iterable[NeededRight]) -> list[NeededRight]:

@@ -26,7 +26,7 @@ from loosehanger.lab.snapshots import (
     keep_loss,
     keep_wipe,
 )
-from loosehanger.platforms.base import EntryPoints, Parameters, Plans, Result
+from loosehanger.platforms.base import Parameters, Plans, Platform, Result
 from loosehanger.stages import switching
 from loosehanger.stages.gates import prove
 from loosehanger.stages.steps import (
@@ -50,7 +50,7 @@ _SWITCHING = (Part.STARTS, Part.REARMS, Part.RESCUES)
 class PlatformAction(KitAction):
     """Runs one of a platform's entry points for a region."""
 
-    platform: ClassVar[type[EntryPoints]]
+    platform: ClassVar[type[Platform]]
 
     def act(self, parameters: Parameters, variables: Mapping[str, Any]) -> Result:
         """Runs the entry point."""

@@ -38,6 +38,7 @@ from loosehanger.lab.scenario import MIRROR, Scenario, read_scenario
 from loosehanger.lab.scenario_index import SETUP, scenario_names
 from loosehanger.lab.snapshots import read_marks
 from loosehanger.paths import ROOT, caller_path, lab_home
+from loosehanger.platforms import registry
 from loosehanger.times import span
 from loosehanger.waiting import wait_for
 
@@ -267,13 +268,10 @@ def topic(arguments: Sequence[str]) -> int:
     options, lab = topics.parse(arguments), load_lab()
     if lab.pod is None:
         return topics.run(lab, options)
-    from loosehanger.platforms.kubernetes import pods  # what they need takes a while to load
-    from loosehanger.platforms.kubernetes import topics as kubernetes_topics
-
     if options.changes and not options.only_wait:
-        declared = kubernetes_topics.change(lab.region(options.region), options.topic, options.changes)
+        declared = registry.change_declared_topic(lab.region(options.region), options.topic, options.changes)
         arguments = [*arguments, *(["--only-wait"] if declared else [])]
-    return pods.run(lab, lab.pod, "topic", arguments)
+    return registry.run_in_pod(lab, lab.pod, "topic", arguments)
 
 
 def link(arguments: Sequence[str]) -> int:
@@ -336,7 +334,7 @@ def experiment(arguments: Sequence[str]) -> int:
 
 def consume(arguments: Sequence[str]) -> int:
     """Shows the events of a region: ``consume REGION [OPTION …]``."""
-    from consumers.__main__ import main as show_events  # what it needs takes a while to load
+    from loosehanger.events.consume import main as show_events  # what it needs takes a while to load
 
     if wants_help(arguments):
         return show_events(["--help"], prog="lab consume REGION", start=_NOW)
@@ -390,9 +388,7 @@ def _perhaps_in_a_pod(command: str, arguments: Sequence[str]) -> None:
     lab = _lab_or_none()
     if elsewhere or lab is None or lab.pod is None:
         return
-    from loosehanger.platforms.kubernetes import pods
-
-    sys.exit(pods.run(lab, lab.pod, command, arguments))
+    sys.exit(registry.run_in_pod(lab, lab.pod, command, arguments))
 
 
 def _submit(job: str, arguments: Sequence[str]) -> NoReturn:
@@ -488,9 +484,7 @@ def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:
 def _connection(region: Region, user: str) -> Connection:
     if region.pod is None:
         return connection_for(region, user)
-    from loosehanger.platforms.kubernetes import pods
-
-    return pods.connection(region.pod, user)
+    return registry.connection_in_pod(region.pod, user)
 
 
 RUN: Mapping[str, Callable[[Sequence[str]], int]] = {

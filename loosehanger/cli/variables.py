@@ -31,7 +31,7 @@ from loosehanger.suggestions import did_you_mean
 OWN = "my_"
 """What the names of a user's own variables begin with."""
 _OF_ANSIBLE = "ansible_"
-_PROGRAMS = {"producer": "producer.__main__", "consumer": "consumers.__main__"}
+_PROGRAMS = {"producer": "producer.__main__", "consumer": "loosehanger.events.consume"}
 """The roles whose programs judge values themselves: an option of theirs has the variable's name without the role's."""
 _LIKE = {"kafka_replicas": "kafka_cluster_replicas"}
 """Variables without a specification of their own, and the role's variable that takes its value from them."""

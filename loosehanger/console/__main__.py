@@ -1,4 +1,4 @@
-"""``python -m loosehanger.console``: the web console of a region, or with CONSOLE_CONTROL_ROOM=true the control room."""
+"""``python -m loosehanger.console``: the web console of a region, or with CONSOLE_CONTROL_ROOM=true of all."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class ClusterView:
         Raises:
             UnreachableError: no broker answers, or Kafka refuses.
         """
-        from loosehanger.acls import read_rules
+        from loosehanger.kafka.acls import read_rules
 
         return await self._shared("rules", lambda: read_rules(self._admin()))
 

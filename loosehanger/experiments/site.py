@@ -25,7 +25,7 @@ from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders, wanted
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
 from loosehanger.lab.record import ADMINISTRATOR, Lab
-from loosehanger.platforms.local.services import offers
+from loosehanger.platforms.registry import addresses_from
 from loosehanger.waiting import wait_for
 
 LOCAL = "local"
@@ -151,14 +151,10 @@ def choose(lab: Lab, home: Path, source: str | None, target: str | None) -> Grou
 
 def _across(lab: Lab, home: Path, into: str, seen_from: str) -> Connection:
     connection = connection_for(lab.region(into), ADMINISTRATOR)
-    ways = [
-        service.addresses(seen_from)
-        for name, service in offers(home).items()
-        if name.split(":")[0].endswith(f".{into}.svc") and service.here == list(connection.bootstrap_servers)
-    ]
-    if not ways:
+    servers = addresses_from(home, into, connection.bootstrap_servers, seen_from)
+    if servers is None:
         raise _no_link(into, seen_from)
-    return replace(connection, bootstrap_servers=tuple(ways[0]))
+    return replace(connection, bootstrap_servers=tuple(servers))
 
 
 def _no_link(into: str, seen_from: str) -> WrongUseError:

@@ -13,8 +13,9 @@ from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, OffsetSpec, T
 from kafka.errors import GroupIdNotFoundError, KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
-from loosehanger.acls import AclRule, NeededRight, read_rules
+from loosehanger.acls import AclRule, NeededRight
 from loosehanger.errors import LabError
+from loosehanger.kafka.acls import read_rules
 from loosehanger.kafka.connect import Rest, parts
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import explain

@@ -26,7 +26,7 @@ OPTIONS: Mapping[str, Any] = {
 """What every platform's action takes; an argument specification of Ansible."""
 
 
-class EntryPoints(ABC):
+class Platform(ABC):
     """A platform's entry points, for one region.
 
     Args:

@@ -17,10 +17,9 @@ from loosehanger.files import write_file
 from loosehanger.lab.record import load_lab
 from loosehanger.lab.snapshots import mark_files
 from loosehanger.paths import lab_home
-from loosehanger.platforms.kubernetes.pod_entry import FILES
+from loosehanger.platforms.pod_files import ANSWER, FILES, STEP_FILE
 from loosehanger.stages.steps import STEPS
 
-ANSWER, STEP_FILE = "answer.json", "step"
 _RESCUED = "rescued"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +11,7 @@ from typing import Any, Final
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.files import write_file
 from loosehanger.lab.record import Lab, Pod
-from loosehanger.platforms.kubernetes import pods
-from loosehanger.platforms.kubernetes.pod_entry import STEP
-from loosehanger.stages.remote_entry import ANSWER, STEP_FILE
+from loosehanger.platforms import registry
 from loosehanger.stages.steps import SwitchStep
 
 _NAME: Final = r"[A-Za-z0-9][\w.-]*"
@@ -40,15 +37,10 @@ def take(lab: Lab, pod: Pod, home: Path, step: SwitchStep) -> Any:
         LabError: what the step raises; or the pod does not start, ends without an answer, or would write what no step
             keeps.
     """
-    if step.changes:
-        pods.end_all(pod, STEP)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / ANSWER
-        brought = {STEP_FILE: step.model_dump_json()}
-        code = pods.run(lab, pod, STEP, [], home=home, brought=brought, back={ANSWER: path})
-        if not path.exists():
-            raise LabError(f"{pod.namespace}: the step '{step.kind}' ended with exit code {code}, and no answer")
-        answer: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    code, given = registry.run_step_in_pod(lab, pod, home, step.model_dump_json(), exclusive=step.changes)
+    if given is None:
+        raise LabError(f"{pod.namespace}: the step '{step.kind}' ended with exit code {code}, and no answer")
+    answer: dict[str, Any] = json.loads(given)
     for path, text in _kept(pod, home, step, answer["files"]).items():
         # A mark that names a file names it as it is here.
         write_file(path, text.replace(answer["home"], str(home)))

@@ -59,7 +59,7 @@ class Region:
 
 def topics(region: Region) -> dict[str, dict[str, Any]]:
     """Each topic with its partitions, the number of offsets written, and the settings made on it."""
-    connection = connection_for(region, ADMIN).kafka_python()
+    connection = region.connection(ADMIN).kafka_python()
     admin, consumer = KafkaAdminClient(**connection), KafkaConsumer(**connection)
     try:
         found = {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
@@ -83,7 +83,7 @@ def topics(region: Region) -> dict[str, dict[str, Any]]:
 
 def sign_in(region: Region, user: str, password: str = "") -> str:
     """Whether the user gets in, with its own password or another one: ``accepted`` or ``refused``."""
-    connection = connection_for(region, user)
+    connection = region.connection(user)
     KafkaConsumer(**connection.kafka_python()).close()
     if password:
         # A refusal only shows as a closed connection; but the right password has just been accepted.
@@ -99,7 +99,7 @@ def sign_in(region: Region, user: str, password: str = "") -> str:
 def write(region: Region, user: str, topic: str, text: str) -> str:
     """Writes a record as a user: ``done`` or ``refused``."""
     # Without idempotence, which a user without any right to write could not even begin with.
-    producer = KafkaProducer(**connection_for(region, user).kafka_python(), enable_idempotence=False)
+    producer = KafkaProducer(**region.connection(user).kafka_python(), enable_idempotence=False)
     try:
         producer.send(topic, text.encode(), partition=0).get(timeout=BOUND_S)
     except TopicAuthorizationFailedError:
@@ -112,7 +112,7 @@ def write(region: Region, user: str, topic: str, text: str) -> str:
 def read(region: Region, user: str, topic: str, text: str) -> str:
     """Looks in a topic's first partition, as a user, for a record: ``done``, ``refused`` or ``missing``."""
     consumer = KafkaConsumer(
-        **connection_for(region, user).kafka_python(),
+        **region.connection(user).kafka_python(),
         group_id=None,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
@@ -134,7 +134,7 @@ def read(region: Region, user: str, topic: str, text: str) -> str:
 
 def committed(region: Region, group: str) -> dict[str, int]:
     """What a consumer group committed in each topic, summed over its partitions."""
-    admin = KafkaAdminClient(**connection_for(region, ADMIN).kafka_python())
+    admin = KafkaAdminClient(**region.connection(ADMIN).kafka_python())
     sums: dict[str, int] = {}
     try:
         for partition, position in admin.list_group_offsets({group: None})[group].items():

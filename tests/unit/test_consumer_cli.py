@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from consumers.__main__ import read_arguments
 from loosehanger.errors import WrongUseError
+from loosehanger.events.consume import read_arguments
 from loosehanger.events.reader import Selection, Start
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ from kafka import TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import CommitFailedError, UnsupportedCodecError
 
-from consumers import __main__ as command
 from loosehanger.errors import LabError
+from loosehanger.events import consume as command
 from loosehanger.events import reader as module
 from loosehanger.events.reader import BATCH_MOST, Reader, Selection, Start
 from loosehanger.kafka.connection import Connection

@@ -12,7 +12,7 @@ from loosehanger.cli.command_line import COMMANDS
 from loosehanger.paths import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-OF_JOBS = ROOT / "loosehanger" / "model" / "job_options.py"
+OF_JOBS = ROOT / "loosehanger" / "lab" / "job_options.py"
 WRAPPERS = sorted(path.name for path in ROOT.glob("*.sh"))
 
 
@@ -55,11 +55,16 @@ def test_the_readme_names_every_variable_that_a_user_can_set() -> None:
     assert used - {"LAB_OUTCOME", "LAB_SPARK_JAVA"} == set(re.findall(r"\bLAB_[A-Z_]+\b", README))
 
 
-@pytest.mark.parametrize("package", ["producer", "consumers", "spark-jobs"])
-def test_every_option_and_variable_of_a_program_is_documented(package: str) -> None:
-    folder = ROOT / package
-    readme = (folder / "README.md").read_text(encoding="utf-8")
-    sources = [*folder.rglob("*.py"), *([OF_JOBS] if package == "spark-jobs" else [])]
+@pytest.mark.parametrize(
+    ("program", "sources"),
+    [
+        ("producer", [*(ROOT / "producer").glob("*.py")]),
+        ("consumers", [*(ROOT / "loosehanger" / "events").glob("*.py")]),
+        ("spark-jobs", [OF_JOBS, *(ROOT / "loosehanger" / "jobs").glob("*.py")]),
+    ],
+)
+def test_every_option_and_variable_of_a_program_is_documented(program: str, sources: list[Path]) -> None:
+    readme = (ROOT / program / "README.md").read_text(encoding="utf-8")
     text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     options = set(re.findall(r'(?:add_argument|option)\(\s*"(--[a-z][a-z-]+)"', text))
     assert options
@@ -68,10 +73,10 @@ def test_every_option_and_variable_of_a_program_is_documented(package: str) -> N
 
 
 def test_every_variable_of_the_console_is_documented() -> None:
-    readme = (ROOT / "console" / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "loosehanger" / "console" / "README.md").read_text(encoding="utf-8")
     used = {
         name
-        for path in (ROOT / "console").glob("*.py")
+        for path in (ROOT / "loosehanger" / "console").glob("*.py")
         for name in re.findall(r"\bCONSOLE_[A-Z_]+\b", path.read_text(encoding="utf-8"))
     }
     assert used == set(re.findall(r"\bCONSOLE_[A-Z_]+\b", readme))

@@ -28,11 +28,12 @@ from loosehanger.paths import ROOT
 from loosehanger.platforms.kubernetes import access, apply, bundle, pods, preflight, programs, rights, services, topics
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, LogCutError, SilentError
 from loosehanger.platforms.kubernetes.event_streams import V1, V1BETA2, EventStreams
-from loosehanger.platforms.kubernetes.pod_entry import FILES, user_name
+from loosehanger.platforms.kubernetes.pod_entry import user_name
 from loosehanger.platforms.kubernetes.preflight import quantity
 from loosehanger.platforms.kubernetes.readiness import by_reason, pod_problems, waiting_for
 from loosehanger.platforms.kubernetes.resources import ManifestEntry, check_documents
 from loosehanger.platforms.kubernetes.status import cluster_health, mirror_health, program_health, status
+from loosehanger.platforms.pod_files import FILES
 from loosehanger.platforms.redact import scrub
 
 from .. import topologies
@@ -382,7 +383,7 @@ def test_a_bundle_says_where_secrets_may_not_be_read(tmp_path: Path) -> None:
 def test_a_command_in_a_pod_gives_both_streams_and_its_exit_code(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "loosehanger.platforms.kubernetes.pod_entry", "status"],
-        env={"LAB_HOME": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}"},
+        env={"LAB_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

@@ -812,7 +812,7 @@ def test_the_events_of_a_region_may_be_in_anothers_cluster(checkout: Checkout, m
         seen.extend([arguments, prog, start])
         return 0
 
-    monkeypatch.setattr("consumers.__main__.main", show)
+    monkeypatch.setattr("loosehanger.events.consume.main", show)
     assert commands.consume(["africa", "--max", "1"]) == 0
     assert seen == [["--config", str(checkout.root / "asia.properties"), "--max", "1"], "lab consume africa", "latest"]
 

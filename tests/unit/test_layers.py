@@ -15,28 +15,33 @@ from loosehanger.paths import ROOT
 
 PACKAGE = "loosehanger"
 BASE = (
-    "arguments",
-    "errors",
-    "paths",
-    "files",
-    "ledger",
-    "parents",
-    "ports",
-    "suggestions",
-    "times",
-    "traces",
-    "waiting",
-)
-LAYERS = ("cli", "ansible", "experiments", "platforms", "model", "clients", *BASE)
-"""From the top down. A layer may use those below it; the modules of the base may use each other."""
-PROGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-    "producer": ("producer", ("clients", *BASE), ()),
-    "consumers": ("consumers", ("clients", *BASE), ()),
-    "spark-jobs": ("pipeline", ("model", "clients", *BASE), ()),
-    # It shows events as the consumers do, and a report as the proof does.
-    "console": ("console", ("model", "clients", *BASE), ("consumers", "pipeline")),
+    "acls", "arguments", "errors", "files", "ledger", "paths", "ports", "process_lifetime", "stack_traces",
+    "suggestions", "times", "waiting",
+)  # fmt: skip
+"""Python's own library only; they may use each other."""
+PLATFORMS = ("platforms.local", "platforms.kubernetes")
+USES: dict[str, tuple[str, ...]] = {
+    "kafka": (),
+    "lab": (),
+    "events": ("kafka",),
+    "platforms": ("lab", "kafka"),
+    "platforms.local": ("platforms", "lab", "kafka"),
+    "platforms.kubernetes": ("platforms", "lab", "kafka"),
+    "platforms.registry": ("platforms", *PLATFORMS, "lab", "kafka"),
+    "stages": ("platforms", "platforms.registry", "lab", "kafka"),
+    "proof": ("lab", "kafka"),
+    "sales": ("proof", "lab", "kafka"),
+    "redaction": ("proof", "lab", "kafka"),
+    "audit": ("proof", "sales", "lab", "kafka"),
+    "jobs": ("audit", "redaction", "sales", "proof", "lab", "kafka"),
+    "console": ("proof", "audit", "events", "lab", "kafka"),
+    "experiments": ("platforms", "platforms.registry", "lab", "kafka"),
+    "ansible": ("stages", "platforms", "platforms.registry", "lab", "kafka"),
+    "cli": ("stages", "experiments", "proof", "platforms", "platforms.registry", "events", "lab", "kafka"),
 }
-"""By folder: the program's own package, the layers that it uses, and the other programs that it uses."""
+"""What each part may import, beside itself and the base. Every line names only what stands above it."""
+PROGRAMS = {"producer": ("kafka",), "consumers": ("events", "kafka"), "spark-jobs": ("jobs",)}
+"""The programs outside the package, by folder, and what they import of it beside the base."""
 EVERYWHERE = frozenset(sys.stdlib_module_names)
 CHANGED_PATH = re.compile(r"\bsys\.path(\.[a-z]+\(|\[.*\] *=|\s*\+?=(?!=))|\baddsitedir\b")
 OF_CLIENTS = {"kafka"}
@@ -56,15 +61,18 @@ def imported(path: Path, root: Path = ROOT) -> Iterator[str]:
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
-def layer(module: str) -> str | None:
-    """The layer of a module of the package; None for any other, and for the package as such."""
+def part(module: str) -> str | None:
+    """The part of the package that a module belongs to; None for any other module, and for the package as such."""
     parts = module.split(".")
-    return parts[1] if parts[0] == PACKAGE and len(parts) > 1 else None
+    if parts[0] != PACKAGE or len(parts) == 1:
+        return None
+    inner = ".".join(parts[1:3])
+    return inner if inner in USES else parts[1]
 
 
-def below(name: str) -> tuple[str, ...]:
-    """The layers that one may use, its own among them."""
-    return BASE if name in BASE else LAYERS[LAYERS.index(name) :]
+def allowed(name: str) -> set[str]:
+    """What a part may import."""
+    return {*BASE} if name in BASE else {name, *USES[name], *BASE}
 
 
 def sources(folder: str, root: Path = ROOT) -> list[Path]:
@@ -72,74 +80,73 @@ def sources(folder: str, root: Path = ROOT) -> list[Path]:
     return sorted((root / folder).rglob("*.py"))
 
 
-def upward(root: Path = ROOT) -> list[str]:
-    """The imports of the package that lead up."""
+def forbidden(root: Path = ROOT) -> list[str]:
+    """The imports of the package that no line of ``USES`` allows."""
     return [
         f"{path.relative_to(root)}: {module}"
         for path in sources(PACKAGE, root)
-        if (own := layer(".".join(path.relative_to(root).with_suffix("").parts))) != "__init__"
+        if (own := part(".".join(path.relative_to(root).with_suffix("").parts))) not in (None, "__init__")
         for module in imported(path, root)
-        if (other := layer(module)) and other not in below(str(own))
+        if (other := part(module)) and other not in allowed(str(own))
     ]
 
 
-def test_imports_of_the_package_go_down() -> None:
-    assert upward() == []
+def test_imports_go_where_they_may() -> None:
+    assert forbidden() == []
+
+
+def test_no_part_is_above_and_below_another() -> None:
+    names = list(USES)
+    assert not [(name, other) for name in names for other in USES[name] if names.index(other) >= names.index(name)]
 
 
 @pytest.mark.parametrize(
     ("place", "statement"),
     [
-        ("model/record.py", "from loosehanger.platforms.local.region import Region"),
-        ("model/record.py", "def late():\n    from loosehanger.cli import commands"),
-        ("clients/connect.py", "from ..model import documents"),
+        ("lab/record.py", "from loosehanger.platforms.local.region import Region"),
+        ("lab/record.py", "def late():\n    from loosehanger.cli import commands"),
+        ("lab/record.py", "from loosehanger.kafka.connection import Connection"),
+        ("kafka/connect.py", "from ..lab.manifests import documents"),
         ("platforms/local/apply.py", "from loosehanger import ansible"),
+        ("platforms/local/apply.py", "from loosehanger.platforms.kubernetes.apply import apply"),
+        ("platforms/kubernetes/pods.py", "def late():\n    from loosehanger.stages import steps"),
+        ("stages/steps.py", "def late():\n    from loosehanger.platforms.kubernetes import pods"),
+        ("experiments/site.py", "from loosehanger.platforms.local.services import offers"),
+        ("proof/verdict.py", "from loosehanger.cli import commands"),
         ("files.py", "import loosehanger.kafka.connect"),
     ],
 )
-def test_an_import_that_goes_up_is_found(place: str, statement: str, tmp_path: Path) -> None:
+def test_an_import_that_may_not_be_is_found(place: str, statement: str, tmp_path: Path) -> None:
     path = tmp_path / PACKAGE / place
     path.parent.mkdir(parents=True)
     path.write_text(f"from loosehanger.errors import LabError\n{statement}\n", encoding="utf-8")
-    assert upward(tmp_path)
+    assert forbidden(tmp_path)
 
 
-def test_every_module_of_the_package_is_in_a_layer() -> None:
+def test_every_module_of_the_package_belongs_to_a_part() -> None:
     found = {path.relative_to(ROOT / PACKAGE).with_suffix("").parts[0] for path in sources(PACKAGE)}
-    assert found == {"__init__", *LAYERS}
+    assert found == {"__init__", *BASE, *(name.partition(".")[0] for name in USES)}
 
 
-def test_the_platforms_do_not_know_each_other() -> None:
-    for own, other in (("local", "kubernetes"), ("kubernetes", "local")):
-        for path in sources(f"{PACKAGE}/platforms/{own}"):
-            assert not [m for m in imported(path) if m.startswith(f"{PACKAGE}.platforms.{other}")], path
-
-
-def test_clients_and_the_base_use_hardly_anything_else() -> None:
-    for path in [*sources(f"{PACKAGE}/clients"), *(ROOT / PACKAGE / f"{name}.py" for name in BASE)]:
-        in_clients = path.parent.name == "clients"
-        allowed = EVERYWHERE | {PACKAGE} | (OF_CLIENTS if in_clients else set())
-        if in_clients and path.name == "connect.py":
+def test_the_clients_and_the_base_use_hardly_anything_else() -> None:
+    for path in [*sources(f"{PACKAGE}/kafka"), *(ROOT / PACKAGE / f"{name}.py" for name in BASE)]:
+        of_kafka = path.parent.name == "kafka"
+        allowed = EVERYWHERE | {PACKAGE} | (OF_CLIENTS if of_kafka else set())
+        if of_kafka and path.name == "connect.py":
             allowed |= {"requests"}
         assert {module.split(".")[0] for module in imported(path)} <= allowed, path
 
 
 @pytest.mark.parametrize("folder", PROGRAMS)
-def test_a_program_uses_the_layers_that_it_needs(folder: str) -> None:
-    _, layers, others = PROGRAMS[folder]
-    packages = {package for package, _, _ in PROGRAMS.values()}
+def test_a_program_imports_what_it_needs(folder: str) -> None:
     for path in sources(folder):
-        modules = list(imported(path))
-        assert {found for module in modules if (found := layer(module))} <= set(layers), path
-        used = {module.split(".")[0] for module in modules} & packages
-        assert used <= {PROGRAMS[folder][0], *others}, path
+        found = {name for module in imported(path) if (name := part(module))}
+        assert found <= {*PROGRAMS[folder], *BASE}, path
 
 
-def test_only_the_command_knows_programs() -> None:
-    packages = {package for package, _, _ in PROGRAMS.values()}
+def test_the_package_imports_no_program() -> None:
     for path in sources(PACKAGE):
-        if path.relative_to(ROOT / PACKAGE).parts[0] != "cli":
-            assert not {module.split(".")[0] for module in imported(path)} & packages, path
+        assert not {module.split(".")[0] for module in imported(path)} & {"producer", "consumers"}, path
 
 
 def test_what_needs_no_installation_uses_the_standard_library_only() -> None:
@@ -150,11 +157,10 @@ def test_what_needs_no_installation_uses_the_standard_library_only() -> None:
             continue
         seen.add(path)
         for module in imported(path):
-            # Whatever of a program is asked for is looked through likewise.
-            assert module.split(".")[0] in {*EVERYWHERE, PACKAGE, "consumers"}, f"{path}: {module}"
+            assert module.split(".")[0] in {*EVERYWHERE, PACKAGE}, f"{path}: {module}"
             place = ROOT.joinpath(*module.split("."))
             waiting += [found for found in (place.with_suffix(".py"), place / "__init__.py") if found.exists()]
-    assert ROOT / PACKAGE / "model" / "outline.py" in seen
+    assert ROOT / PACKAGE / "lab" / "scenario_index.py" in seen
 
 
 def test_nobody_changes_where_python_looks_for_modules() -> None:
@@ -184,7 +190,6 @@ def test_what_counts_as_a_change(text: str, changes: bool) -> None:
     assert bool(CHANGED_PATH.search(text)) == changes
 
 
-ONE_OF_EACH_PLATFORM = "EntryPoints"
 CALLED_SO_BY_ANSIBLE = "ActionModule"
 DOCUMENTS = "loosehanger/console/models.py"
 """The consoles' interface calls what it returns by the names that its readers know."""
@@ -192,10 +197,10 @@ DOCUMENTS = "loosehanger/console/models.py"
 
 def test_a_name_is_one_class() -> None:
     where: dict[str, list[str]] = {}
-    for folder in ("loosehanger", "console", "consumers", "producer", "spark-jobs", "scripts"):
+    for folder in ("loosehanger", "consumers", "producer", "spark-jobs", "scripts"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 if isinstance(node, ast.ClassDef) and node.name[0] != "_" and str(path.relative_to(ROOT)) != DOCUMENTS:
                     where.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     several = {name: paths for name, paths in where.items() if len(paths) > 1}
-    assert set(several) == {ONE_OF_EACH_PLATFORM, CALLED_SO_BY_ANSIBLE}, several
+    assert set(several) == {CALLED_SO_BY_ANSIBLE}, several

@@ -116,7 +116,7 @@ def test_what_a_job_has_is_its_users_alone_and_nothing_is_left(home: Path, start
     killed.process.wait(timeout=10)
     assert Path(killed.folders[0]).exists()
     # The next start deletes what the dead one left, and nothing else.
-    make = "import pathlib, sys; from pipeline import scratch; print(scratch.make(pathlib.Path(sys.argv[1])))"
+    make = "import pathlib, sys; from loosehanger.proof import scratch; print(scratch.make(pathlib.Path(sys.argv[1])))"
     done = subprocess.run([sys.executable, "-c", make, home], capture_output=True, text=True, check=True)
     assert {path for path in folders.iterdir() if path.is_dir()} == {
         Path(lasting.folders[0]),

@@ -13,7 +13,7 @@ import pytest
 
 from loosehanger.paths import ROOT, lab_home
 from tests.submission import documented
-from tests.unit.test_layers import BASE, PACKAGE, imported, sources
+from tests.unit.test_layers import BASE, PACKAGE, USES, imported, sources
 
 README = (ROOT / "spark-jobs" / "README.md").read_text(encoding="utf-8")
 PROVE = ROOT / "spark-jobs" / "prove.py"
@@ -24,9 +24,9 @@ DISTRIBUTIONS = {"kafka": "kafka-python", "yaml": "pyyaml", "py4j": "pyspark"}
 def test_the_packages_that_a_driver_needs_are_listed() -> None:
     (listed,) = re.findall(r"pip install (.*)", README)
     names = {re.split(r"[=<>\[]", word.strip("'"))[0] for word in listed.split()}
-    own = [*sources("spark-jobs"), *sources(f"{PACKAGE}/model"), *sources(f"{PACKAGE}/clients")]
+    own = [path for part in ("jobs", *USES["jobs"]) for path in sources(f"{PACKAGE}/{part}")]
     own += [ROOT / PACKAGE / f"{name}.py" for name in BASE]
-    modules = {module.partition(".")[0] for path in own for module in imported(path)} - {"", "pipeline", PACKAGE}
+    modules = {module.partition(".")[0] for path in own for module in imported(path)} - {"", PACKAGE}
     assert {DISTRIBUTIONS.get(name, name) for name in modules - sys.stdlib_module_names} == names
 
 

@@ -16,6 +16,7 @@ from loosehanger.lab.progress import Progress
 from loosehanger.lab.record import Lab, Pod, Region, region_record
 from loosehanger.lab.snapshots import Fence, Loss, keep_fence, keep_loss, keep_proof, mark_files, read_marks
 from loosehanger.platforms.kubernetes import pods
+from loosehanger.platforms.pod_files import ANSWER, STEP_FILE
 from loosehanger.stages import remote_entry, remote_steps, steps, switching
 from loosehanger.stages.steps import (
     STEPS,
@@ -79,11 +80,11 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answered(record: Path, step: SwitchStep) -> dict[str, Any]:
-    (record / "access" / remote_entry.STEP_FILE).write_text(step.model_dump_json())
+    (record / "access" / STEP_FILE).write_text(step.model_dump_json())
     before = mark_files(record)
     assert remote_entry.main() == 0
     assert mark_files(record) == before
-    answer: dict[str, Any] = json.loads((record.parent / "files" / remote_entry.ANSWER).read_text())
+    answer: dict[str, Any] = json.loads((record.parent / "files" / ANSWER).read_text())
     return answer
 
 

@@ -23,7 +23,7 @@ from loosehanger.platforms.kubernetes.status import status
 from loosehanger.platforms.outcome import Outcome
 
 
-class EntryPoints(base.EntryPoints):
+class KubernetesPlatform(base.Platform):
     """See the file's description."""
 
     options: ClassVar[Mapping[str, Any]] = {

@@ -18,10 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-FILES = Path("/tmp/files")  # noqa: S108 - in a pod of its own
-"""What a command writes here goes to its caller."""
-STEP = "step"
-"""In place of a command: a step of a switch."""
+from loosehanger.platforms.pod_files import FILES, STEP
+
 _STEP = ["loosehanger.stages.remote_entry"]
 _CHUNK = 6000
 

@@ -29,9 +29,9 @@ from loosehanger.lab.record import ADMINISTRATOR, PROVER, Lab, Pod, Region
 from loosehanger.lab.snapshots import mark_files
 from loosehanger.paths import ROOT, caller_path, lab_home
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, LogCutError, SilentError
-from loosehanger.platforms.kubernetes.pod_entry import FILES, STEP
 from loosehanger.platforms.kubernetes.readiness import pod_problems
 from loosehanger.platforms.kubernetes.resources import ASKS_CONNECT, LABELS, SELECTOR, labelled, reference
+from loosehanger.platforms.pod_files import FILES, STEP
 from loosehanger.waiting import wait_for
 
 HOME = "/opt/lab"

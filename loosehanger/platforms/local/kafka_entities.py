@@ -24,8 +24,8 @@ from kafka.admin import (
 )
 from kafka.errors import KafkaError
 
-from loosehanger.acls import EVERY_RULE
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.kafka.acls import EVERY_RULE
 from loosehanger.kafka.patches import alter_topic
 from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE, LoginModule, format_jaas
 from loosehanger.lab.manifests.resources import Acl, KafkaTopic, KafkaUser, as_text

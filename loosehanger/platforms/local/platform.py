@@ -10,7 +10,7 @@ from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.loader import check_document
 from loosehanger.lab.manifests.resources import KafkaMirrorMaker2
 from loosehanger.lab.plan import Part, Plan
-from loosehanger.platforms import entry_points
+from loosehanger.platforms import base
 from loosehanger.platforms.local.apply import delete_region, erase, wipe
 from loosehanger.platforms.local.bundle import collect, take_secrets_out
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
@@ -23,11 +23,11 @@ from loosehanger.platforms.local.status import status
 from loosehanger.platforms.outcome import Outcome
 
 
-class EntryPoints(entry_points.EntryPoints):
+class LocalPlatform(base.Platform):
     """See the file's description."""
 
     options: ClassVar[Mapping[str, Any]] = {
-        **entry_points.OPTIONS,
+        **base.OPTIONS,
         "port_base": {"type": "int", "required": True},
         "port_bases": {"type": "dict", "default": {}},
         "ready_seconds": {"type": "int", "default": 120},

@@ -32,7 +32,8 @@ def render(document: Mapping[str, Any], aggregates: Mapping[str, Any]) -> str:
 
     Args:
         document: the proof, as from ``loosehanger.proof.verdict.judge``, or as ``./lab prove --json`` prints it.
-        aggregates: what was sold, as from ``loosehanger.sales.sales.sum_up``, or as ``./lab aggregate --json`` prints it; empty if that is not known.
+        aggregates: what was sold, as from ``loosehanger.sales.sales.sum_up``, or as ``./lab aggregate --json`` prints
+            it; empty if that is not known.
 
     Returns:
         HTML. The same input gives the same page, as long as Matplotlib is the same.

@@ -7,11 +7,11 @@ would start a Python of its own for each region and task, and spend more time on
 from __future__ import annotations
 
 from loosehanger.ansible.platform_action import PlatformAction
-from loosehanger.platforms.kubernetes.platform import EntryPoints
+from loosehanger.platforms.kubernetes.platform import KubernetesPlatform
 
 
 class ActionModule(PlatformAction):
     """See the file's description."""
 
-    platform = EntryPoints
-    options = EntryPoints.options
+    platform = KubernetesPlatform
+    options = KubernetesPlatform.options

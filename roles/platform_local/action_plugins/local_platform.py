@@ -6,11 +6,11 @@ A module would start a Python of its own for each region and task, and spend mor
 from __future__ import annotations
 
 from loosehanger.ansible.platform_action import PlatformAction
-from loosehanger.platforms.local.platform import EntryPoints
+from loosehanger.platforms.local.platform import LocalPlatform
 
 
 class ActionModule(PlatformAction):
     """See the file's description."""
 
-    platform = EntryPoints
-    options = EntryPoints.options
+    platform = LocalPlatform
+    options = LocalPlatform.options

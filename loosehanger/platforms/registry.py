@@ -1,0 +1,96 @@
+"""The platforms, for everything above them: only this module imports one, and only when it is needed.
+
+What runs on Kubernetes takes a while to load, and a lab of one machine never needs it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from loosehanger.kafka.connection import Connection
+from loosehanger.lab.record import Lab, Pod, Region
+from loosehanger.platforms.pod_files import ANSWER, STEP, STEP_FILE
+
+
+def run_in_pod(lab: Lab, pod: Pod, command: str, arguments: Sequence[str]) -> int:
+    """Runs a command of the kit in a pod; returns its exit code.
+
+    Raises:
+        LabError: the pod does not start, or the API server does not answer.
+    """
+    from loosehanger.platforms.kubernetes import pods
+
+    return pods.run(lab, pod, command, arguments)
+
+
+def run_step_in_pod(lab: Lab, pod: Pod, home: Path, step: str, *, exclusive: bool) -> tuple[int, str | None]:
+    """Runs a step of a stage in a pod.
+
+    Args:
+        lab: what is set up.
+        pod: where pods run.
+        home: the lab's home on this machine, whose snapshots the step reads.
+        step: the step as JSON.
+        exclusive: whether pods of an earlier step, left by a command that was killed, must end first.
+
+    Returns:
+        The pod's exit code, and its answer as JSON; None if it gave none.
+
+    Raises:
+        LabError: the pod does not start, or the API server does not answer.
+    """
+    from loosehanger.platforms.kubernetes import pods
+
+    if exclusive:
+        pods.end_all(pod, STEP)
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / ANSWER
+        code = pods.run(lab, pod, STEP, [], home=home, brought={STEP_FILE: step}, back={ANSWER: answer})
+        return code, answer.read_text(encoding="utf-8") if answer.exists() else None
+
+
+def connection_in_pod(pod: Pod, user: str) -> Connection:
+    """A user's way into a region's cluster, as the cluster keeps it for the kit's pods.
+
+    Raises:
+        LabError: the API server does not answer, or knows no such user.
+    """
+    from loosehanger.platforms.kubernetes import pods
+
+    return pods.connection(pod, user)
+
+
+def change_declared_topic(region: Region, topic: str, changes: Mapping[str, str | None]) -> bool:
+    """Changes a topic where a resource declares it.
+
+    Returns:
+        Whether there is such a resource.
+
+    Raises:
+        LabError: the API server does not answer, or the operator refuses the change.
+    """
+    from loosehanger.platforms.kubernetes import topics
+
+    return topics.change(region, topic, changes)
+
+
+def addresses_from(home: Path, cluster: str, servers: Sequence[str], seen_from: str) -> list[str] | None:
+    """The addresses by which one region reaches another region's cluster on this machine.
+
+    Args:
+        home: the lab's home.
+        cluster: the region that the cluster belongs to.
+        servers: the cluster's own addresses.
+        seen_from: the region that asks.
+
+    Returns:
+        None where there is no link between them.
+    """
+    from loosehanger.platforms.local.services import offers
+
+    for name, service in offers(home).items():
+        if name.split(":")[0].endswith(f".{cluster}.svc") and service.here == list(servers):
+            return service.addresses(seen_from)
+    return None
