@@ -12,7 +12,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from loosehanger.ansible.described import plans, scenario_of
 from loosehanger.ansible.kit_action import KitAction
 from loosehanger.errors import LabError
-from loosehanger.lab.plan import Part, Plan, steps
+from loosehanger.lab.plan import Plan, Step, steps
 from loosehanger.lab.record import check_stage, load_lab, read_progress
 from loosehanger.lab.scenario import MIRROR
 from loosehanger.lab.snapshots import (
@@ -41,9 +41,9 @@ from loosehanger.stages.steps import (
     forget_mirrors,
 )
 
-_ASKING = (Part.DRAINS, Part.SILENCE, Part.PROOF)
+_ASKING = (Step.DRAIN, Step.FENCE_WRITES, Step.PROOF)
 """The steps in which nothing is applied."""
-_SWITCHING = (Part.STARTS, Part.REARMS, Part.RESCUES)
+_SWITCHING = (Step.SEED_GROUP_OFFSETS, Step.RESET_MIRROR_OFFSETS, Step.SALVAGE)
 """Those in which groups, and mirrors that stand still, are told something."""
 
 
@@ -97,7 +97,7 @@ class PlatformAction(KitAction):
         """Carries out one step; what a switch needs besides is the same on every platform."""
         _, stage = scenario_of(variables)
         every = plans(variables, home)
-        here, part = every.get(parameters["region"]), Part(parameters["part"])
+        here, part = every.get(parameters["region"]), Step(parameters["part"])
         only_told = self._task.check_mode or here is None
         if part in _ASKING:
             if here and not only_told and not _is_true(variables, "carry_out_force"):
@@ -106,52 +106,52 @@ class PlatformAction(KitAction):
         if part in _SWITCHING:
             write = _is_true(variables, "carry_out_write_rescued")
             return self._switch(here, part, home, stage, write=write) if here and not only_told else {"changed": False}
-        if part is Part.WIPES and here and is_wiped(home, stage, here.region):
+        if part is Step.WIPE and here and is_wiped(home, stage, here.region):
             return {"changed": False}
-        leaving = here.leaving if here and part is Part.FLOWS and not only_told else ()
+        leaving = here.leaving if here and part is Step.DATAFLOW and not only_told else ()
         goes = [document for document in leaving if document.kind == MIRROR]
         # Once they are gone, nobody knows what they had.
         forget = forget_mirrors(load_lab(home), stage, goes) if goes else None
-        dies = here is not None and not only_told and part is Part.LOSSES and here.lost
+        dies = here is not None and not only_told and part is Step.KILL and here.lost
         # Whoever is interrupted after it finds nothing that could still be killed.
         first = dies and not is_lost(home, stage, parameters["region"])
         if first:
             keep_loss(home, stage, Loss(parameters["region"], _now_ms()))
-        if part is Part.ENDS and here and here.gone and not only_told:
+        if part is Step.DECOMMISSION and here and here.gone and not only_told:
             keep_ending(home, stage, Ending(here.region, _now_ms()))
         done = self._run(parameters, lambda: every)
         if here and not only_told:
             if forget:
                 ask(load_lab(home), home, forget)
-            if part is Part.WIPES and here.wiped:
+            if part is Step.WIPE and here.wiped:
                 keep_wipe(home, stage, Wipe(here.region, _now_ms()))
             if first and "died_ms" in done:
                 keep_loss(home, stage, Loss(here.region, done["died_ms"]))
-            if part is Part.FENCES and here.mark:
+            if part is Step.FENCE_MIRRORS and here.mark:
                 # Held before, and not marked: the stage was interrupted in between.
                 held = [m for m in here.held if m.name in here.fenced or not is_marked(home, stage, m)]
                 if held:
                     ask(load_lab(home), home, KeepMarks(stage=stage, mirrors=tuple(held)))
         return done
 
-    def _wait(self, here: Plan, part: Part, home: Path, stage: str) -> None:
+    def _wait(self, here: Plan, part: Step, home: Path, stage: str) -> None:
         """What is waited for, or made sure of, and changes nothing."""
-        if part is Part.DRAINS and here.has(part):
+        if part is Step.DRAIN and here.has(part):
             drains, settles = (tuple(mirror.id for mirror in of) for of in (here.drains, here.settles))
             ask(load_lab(home), home, Arrival(stage=stage, drains=drains, settles=settles))
-        if part is Part.SILENCE and here.silence:
+        if part is Step.FENCE_WRITES and here.silence:
             ask(load_lab(home), home, KeepSilence(stage=stage, region=here.region))
-        if part is Part.PROOF and here.proof:
+        if part is Step.PROOF and here.proof:
             prove(home, stage, self._display.display)
 
-    def _switch(self, here: Plan, part: Part, home: Path, stage: str, *, write: bool) -> Result:
+    def _switch(self, here: Plan, part: Step, home: Path, stage: str, *, write: bool) -> Result:
         """What is done to groups and to mirrors that stand still, by asking clusters and Connect."""
         step: StartGroups | RearmMirrors | RescueRecords
         match part:
-            case Part.STARTS:
+            case Step.SEED_GROUP_OFFSETS:
                 starts, stays, translated = here.starts, here.stays, not here.planned
                 step = StartGroups(stage=stage, region=here.region, starts=starts, stays=stays, translated=translated)
-            case Part.REARMS:
+            case Step.RESET_MIRROR_OFFSETS:
                 step = RearmMirrors(stage=stage, mirrors=tuple(here.rearmed))
             case _:
                 step = RescueRecords(stage=stage, mirrors=tuple(here.rescued), write=write)

@@ -25,8 +25,8 @@ from rich.table import Table
 from loosehanger.errors import ExitCode, LabError
 from loosehanger.experiments import compress, mirror_location, read_location, write_location
 from loosehanger.experiments.catalogue import EXPERIMENTS
-from loosehanger.experiments.progress import Telling
-from loosehanger.experiments.site import ENDING, Ground, choose, prepared
+from loosehanger.experiments.progress import Progress
+from loosehanger.experiments.site import ENDING, Site, choose, prepared
 from loosehanger.files import make_folder
 from loosehanger.lab.job_options import check_writable
 from loosehanger.lab.record import Lab
@@ -54,13 +54,13 @@ def run(lab: Lab, options: argparse.Namespace) -> int:
         WrongUseError: the lab, or the folder for what is found, cannot be used.
         LabError: it failed.
     """
-    ground = choose(lab, lab_home(), options.source, options.target)
+    site = choose(lab, lab_home(), options.source, options.target)
     folder = _folder(options.output)
     rounds = options.rounds or (1 if options.quick else ROUNDS)
     for name in (options.name, options.name + _UNFINISHED):
         for file in _files(folder, name).values():
             check_writable(file)
-    found = _Found(ground, options.name, rounds, quick=options.quick)
+    found = _Found(site, options.name, rounds, quick=options.quick)
     try:
         found.measure()
     except (LabError, KeyboardInterrupt):
@@ -113,11 +113,11 @@ class _Found:
         quick: fewer steps.
     """
 
-    def __init__(self, ground: Ground, name: str, rounds: int, *, quick: bool) -> None:
-        self._ground, self._name, self._quick = ground, name, quick
+    def __init__(self, site: Site, name: str, rounds: int, *, quick: bool) -> None:
+        self._ground, self._name, self._quick = site, name, quick
         self._module: Any = _MODULES[name]
         self._sweep = self._module.sweep(rounds, quick=quick)
-        self._telling = Telling(name, len(self._sweep), self._module.STEP_S, self._module.BEFORE_S)
+        self._telling = Progress(name, len(self._sweep), self._module.STEP_S, self._module.BEFORE_S)
         self._started, self._at = time.monotonic(), datetime.now(UTC)
         self.steps: list[Any] = []
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from loosehanger.acls import missing
 from loosehanger.errors import LabError
-from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.connect import ConnectClient
 from loosehanger.kafka.connection import connection_for
-from loosehanger.kafka.offsets import Looker, mirror_positions
+from loosehanger.kafka.offsets import ClusterReader, mirror_positions
 from loosehanger.kafka.retention_risk import Danger, LossWatch, by_topic
 from loosehanger.kafka.stalled import FLUSH_S, SILENT_S, Stands, bound_s, cause, cut_off, drops, found_s, runs
 from loosehanger.kafka.transactions import WARN_S as OPEN_S
@@ -112,13 +112,13 @@ def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
     config = {name: as_text(value) for name, value in (entry["sourceConnector"].get("config") or {}).items()}
     copied: set[str] = set()
     with contextlib.suppress(LabError, OSError):  # Its workers may be down for want of a right.
-        rest = Rest.of(mirror.connect, rebalance_s=0, timeout_s=_ANSWER_S)
+        rest = ConnectClient.of(mirror.connect, rebalance_s=0, timeout_s=_ANSWER_S)
         copied = {place.topic for place in mirror_positions(rest, mirror.connector, mirror.source_alias)}
     try:
-        with Looker(mirror.source, connection_for(lab.region(mirror.source), ADMINISTRATOR)) as looker:
+        with ClusterReader(mirror.source, connection_for(lab.region(mirror.source), ADMINISTRATOR)) as looker:
             topics = judged_topics(selected_topics(mirror, looker.topics()), copied)
             rules = {"source": looker.rules()}
-        with Looker(mirror.target, connection_for(lab.region(mirror.target), ADMINISTRATOR)) as looker:
+        with ClusterReader(mirror.target, connection_for(lab.region(mirror.target), ADMINISTRATOR)) as looker:
             rules["target"] = looker.rules()
     except (LabError, OSError):
         return []
@@ -144,7 +144,7 @@ class _Looks:
         self._connection = connection_for(lab.region(mirror.source), PROVER)
         self._source = LossWatch(self._connection)
         self._stands = Stands()
-        self._rest = Rest.of(mirror.connect, rebalance_s=0)
+        self._rest = ConnectClient.of(mirror.connect, rebalance_s=0)
         self._home = lab_home()
         self._bound = bound_s(self._home, mirror.region, mirror.name)
         self._begin = self._measured = time.monotonic()
@@ -175,7 +175,7 @@ class _Looks:
         connector = self._rest.connectors().get(mirror.connector)
         running = connector is not None and runs(connector["status"])
         try:
-            with Looker(mirror.source, self._connection) as looker:
+            with ClusterReader(mirror.source, self._connection) as looker:
                 there = looker.topics()
             topics = selected_topics(mirror, there)
             wanted = [TopicPartition(topic, number) for topic in topics for number in range(there[topic])]

@@ -12,7 +12,7 @@ from loosehanger.kafka.connector_states import wanted_connectors
 
 
 @dataclass(frozen=True)
-class Life:
+class MirrorState:
     """What a mirror's manifest wants of it."""
 
     replicas: int = 1
@@ -35,31 +35,33 @@ class MirrorManifests:
         self._home = home
         self._region = region
         self._folder = folder
-        self._read: tuple[float, dict[str, Life]] = (0.0, {})
+        self._read: tuple[float, dict[str, MirrorState]] = (0.0, {})
 
-    def life(self, mirror: str) -> Life:
+    def life(self, mirror: str) -> MirrorState:
         """What the manifest of a mirror wants."""
         folder = self._folder or (self._home / "access" if self._home else None)
         if folder is None:
-            return Life()
+            return MirrorState()
         path = folder / f"{self._region}.json"
         try:
             changed = path.stat().st_mtime
             if changed != self._read[0]:
                 self._read = changed, _handed_over(path) if self._folder else self._recorded()
         except (OSError, LabError, KeyError, TypeError, ValueError, AttributeError):
-            return Life()  # It is being written, or another version of the kit has written it.
-        return self._read[1].get(mirror, Life())
+            return MirrorState()  # It is being written, or another version of the kit has written it.
+        return self._read[1].get(mirror, MirrorState())
 
-    def _recorded(self) -> dict[str, Life]:
+    def _recorded(self) -> dict[str, MirrorState]:
         from loosehanger.lab.record import recorded_documents
 
         assert self._home is not None
         documents = recorded_documents(self._home, self._region)
         specs = {one.name: one.content["spec"] for one in documents if one.kind == "KafkaMirrorMaker2"}
-        return {name: Life(spec.get("replicas", 1), wanted_connectors(spec)) for name, spec in specs.items()}
+        return {name: MirrorState(spec.get("replicas", 1), wanted_connectors(spec)) for name, spec in specs.items()}
 
 
-def _handed_over(path: Path) -> dict[str, Life]:
+def _handed_over(path: Path) -> dict[str, MirrorState]:
     found = json.loads(path.read_text(encoding="utf-8"))
-    return {name: Life(one["replicas"], dict(one["connectors"]), one["open"] is True) for name, one in found.items()}
+    return {
+        name: MirrorState(one["replicas"], dict(one["connectors"]), one["open"] is True) for name, one in found.items()
+    }

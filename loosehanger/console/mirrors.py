@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from loosehanger.console.cluster import UnreachableError
-from loosehanger.console.manifests import Life
+from loosehanger.console.manifests import MirrorState
 from loosehanger.console.models import Connector, Health, Mirror, Position, Task
 from loosehanger.console.retention_risk import MirrorReading
 from loosehanger.console.settings import ConnectAccess
@@ -27,7 +27,7 @@ from loosehanger.lab.mirrors.replication import DEFAULT_EXCLUDED, IDENTITY_POLIC
 from loosehanger.stack_traces import innermost_cause
 
 if TYPE_CHECKING:
-    from loosehanger.kafka.connect import Rest
+    from loosehanger.kafka.connect import ConnectClient
 
 Offsets = Callable[[str], Mapping[tuple[str, int], tuple[int, int]]]
 """The first and the end offset of each partition of a region."""
@@ -67,7 +67,7 @@ class MirrorMakerView:
         access: ConnectAccess,
         offsets: Offsets = lambda _: {},
         named: Callable[[str], str] = str,
-        life: Callable[[], Life] = Life,
+        life: Callable[[], MirrorState] = MirrorState,
         home: Path | None = None,
     ) -> None:
         self._home = home
@@ -78,7 +78,7 @@ class MirrorMakerView:
         self._named = named
         self._life = life
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"connect-{access.mirror}")
-        self._rest: Rest | None = None
+        self._rest: ConnectClient | None = None
         self._looked = 0.0
         self._known: Mirror | None = None
         self._look: asyncio.Task[Mirror] | None = None
@@ -277,12 +277,12 @@ class MirrorMakerView:
             )
         self._ask(lambda rest: rest.act(connector, action))
 
-    def _ask(self, question: Callable[[Rest], T]) -> T:
-        from loosehanger.kafka.connect import ConnectError, Rest, SlowError
+    def _ask(self, question: Callable[[ConnectClient], T]) -> T:
+        from loosehanger.kafka.connect import ConnectClient, ConnectError, SlowError
 
         if self._rest is None:
             access = self._access
-            self._rest = Rest(
+            self._rest = ConnectClient(
                 access.urls, access.username, access.password, access.ca_file, timeout_s=TIMEOUT_S, rebalance_s=0
             )
         try:

@@ -14,9 +14,9 @@ from loosehanger.errors import LabError
 from loosehanger.experiments.clients import ClientProcess, access
 from loosehanger.experiments.load_generator import BATCH, DIFFERENT, LINGER_MS, SIZE, produce, write_payload
 from loosehanger.experiments.measures import Spread, carried
-from loosehanger.experiments.progress import Telling
-from loosehanger.experiments.site import Ground, administration, stored, uninterrupted
-from loosehanger.kafka.connect import Rest
+from loosehanger.experiments.progress import Progress
+from loosehanger.experiments.site import Site, administration, stored, uninterrupted
+from loosehanger.kafka.connect import ConnectClient
 from loosehanger.kafka.patches import alter_topic, topic_configs
 from loosehanger.lab.link_settings import size_text
 from loosehanger.waiting import wait_for
@@ -61,82 +61,82 @@ class CompressStep:
     """What the target's broker stored."""
 
 
-def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[CompressStep, None, None]:
+def run(site: Site, steps: Iterable[Step], progress: Progress) -> Generator[CompressStep, None, None]:
     """Measures; tells what it has found step by step.
 
     Raises:
         LabError: something does not answer, or records do not arrive.
     """
-    source, target = ground.mirror.source, ground.mirror.target
+    source, target = site.mirror.source, site.mirror.target
     # The bytes do not depend on how slow they are.
-    ground.link({"delay": 0, "jitter": 0, "rate": 0})
-    copies = {"access": access(ground.at_home(target)), "topic": ground.copy, "consumers": 1}
+    site.link({"delay": 0, "jitter": 0, "rate": 0})
+    copies = {"access": access(site.at_home(target)), "topic": site.copy, "consumers": 1}
     with (
         tempfile.TemporaryDirectory(prefix="lab-") as folder,
         ClientProcess() as reader,
-        administration(ground, source) as at_source,
-        administration(ground, target) as at_target,
+        administration(site, source) as at_source,
+        administration(site, target) as at_target,
         # The mirror's manifest may have it compress; the steps say who does.
-        _mirror(ground, NONE),
+        _mirror(site, NONE),
     ):
         payload = write_payload(Path(folder))
         reader.ask("open_readers", **copies)
-        idle = _idle_rate(ground)
+        idle = _idle_rate(site)
         for number, who, codec in steps:
-            telling.step(f"{codec}, set at the {who}" if codec != NONE else "no compression")
-            with _set(ground, at_source, at_target, who, codec):
-                sizes = stored(at_source, ground.mirrored), stored(at_target, ground.copy)
-                before = carried(ground.link(), ground.mirror_client)
+            progress.step(f"{codec}, set at the {who}" if codec != NONE else "no compression")
+            with _set(site, at_source, at_target, who, codec):
+                sizes = stored(at_source, site.mirrored), stored(at_target, site.copy)
+                before = carried(site.link(), site.mirror_client)
                 reader.tell("read", records=RECORDS, mark=None, bound=BOUND_S)
-                produce(ground, ground.mirrored, payload, RECORDS, codec if who == PRODUCER else NONE)
+                produce(site, site.mirrored, payload, RECORDS, codec if who == PRODUCER else NONE)
                 seconds = reader.answer(BOUND_S + 10)["seconds"]
-                ocean = carried(ground.link(), ground.mirror_client) - before - idle * seconds
+                ocean = carried(site.link(), site.mirror_client) - before - idle * seconds
                 yield CompressStep(
                     number,
                     who,
                     codec,
-                    stored(at_source, ground.mirrored) - sizes[0],
+                    stored(at_source, site.mirrored) - sizes[0],
                     max(0.0, ocean),
-                    stored(at_target, ground.copy) - sizes[1],
+                    stored(at_target, site.copy) - sizes[1],
                 )
 
 
-def _idle_rate(ground: Ground) -> float:
+def _idle_rate(site: Site) -> float:
     """Bytes a second that the mirror carries while nothing is written here."""
-    before = carried(ground.link(), ground.mirror_client)
+    before = carried(site.link(), site.mirror_client)
     threading.Event().wait(_IDLE_S)  # What is measured is a time.
-    return (carried(ground.link(), ground.mirror_client) - before) / _IDLE_S
+    return (carried(site.link(), site.mirror_client) - before) / _IDLE_S
 
 
 @contextlib.contextmanager
-def _set(ground: Ground, at_source: Any, at_target: Any, who: str, codec: str) -> Iterator[None]:
+def _set(site: Site, at_source: Any, at_target: Any, who: str, codec: str) -> Iterator[None]:
     """Has topic or mirror compress for as long as a step takes."""
     if who == TOPIC:
-        with _topic(ground, at_source, at_target, codec):
+        with _topic(site, at_source, at_target, codec):
             yield
     elif who == MIRROR:
-        with _mirror(ground, codec):
+        with _mirror(site, codec):
             yield
     else:
         yield
 
 
 @contextlib.contextmanager
-def _topic(ground: Ground, at_source: Any, at_target: Any, codec: str) -> Iterator[None]:
-    where = f"{ground.mirror.source}: {ground.mirrored}"
+def _topic(site: Site, at_source: Any, at_target: Any, codec: str) -> Iterator[None]:
+    where = f"{site.mirror.source}: {site.mirrored}"
 
     def change(value: str | None) -> None:
-        alter_topic(at_source, ground.mirrored, {SETTING: value}, where)
+        alter_topic(at_source, site.mirrored, {SETTING: value}, where)
 
         def differs() -> str | None:
             # The mirror follows: what the target stores would change at some time in the middle otherwise.
-            for admin, topic in ((at_source, ground.mirrored), (at_target, ground.copy)):
+            for admin, topic in ((at_source, site.mirrored), (at_target, site.copy)):
                 if set_on_topic(admin, topic) != value:
                     return f"{topic} does not have it"
             return None
 
         with contextlib.suppress(LabError):  # A mirror need not synchronise settings.
-            wait_for(differs, _FOLLOW_S, f"{SETTING} of {ground.mirrored}")
+            wait_for(differs, _FOLLOW_S, f"{SETTING} of {site.mirrored}")
 
     change(codec)
     yield
@@ -151,9 +151,9 @@ def set_on_topic(admin: Any, topic: str) -> str | None:
 
 
 @contextlib.contextmanager
-def _mirror(ground: Ground, codec: str) -> Iterator[None]:
+def _mirror(site: Site, codec: str) -> Iterator[None]:
     """Has the mirror's own producer compress: its connector gets another configuration, and then that of before."""
-    rest, connector = Rest.of(ground.mirror.connect), ground.mirror.connector
+    rest, connector = ConnectClient.of(site.mirror.connect), site.mirror.connector
     before = rest.connectors()[connector]["info"]["config"]
     if before.get(MIRROR_SETTING, NONE) == codec:
         yield
@@ -171,7 +171,7 @@ def _mirror(ground: Ground, codec: str) -> Iterator[None]:
             configure(before)
 
 
-def _not_running(rest: Rest, connector: str) -> str | None:
+def _not_running(rest: ConnectClient, connector: str) -> str | None:
     status = rest.status(connector)
     states = [status["connector"]["state"], *(task["state"] for task in status["tasks"])] if status else []
     return (

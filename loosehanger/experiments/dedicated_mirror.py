@@ -24,7 +24,7 @@ from kafka.admin import (
 
 from loosehanger.errors import LabError
 from loosehanger.experiments.clients import NAME
-from loosehanger.experiments.site import Ground, administration, uninterrupted
+from loosehanger.experiments.site import Site, administration, uninterrupted
 from loosehanger.files import write_file
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.links import CLIENT
@@ -53,35 +53,33 @@ class MirrorSettings:
     """The Connect worker's."""
 
 
-def settings_of(ground: Ground) -> MirrorSettings:
+def settings_of(site: Site) -> MirrorSettings:
     """What the manifest of the ground's mirror sets."""
     (document,) = (
         document
-        for document in ground.lab.topology.of_kind(MIRROR, ground.mirror.region)
-        if document.name == ground.mirror.name
+        for document in site.lab.topology.of_kind(MIRROR, site.mirror.region)
+        if document.name == site.mirror.name
     )
     spec = document.content["spec"]
     connector = next(
-        mirror["sourceConnector"]
-        for mirror in spec["mirrors"]
-        if mirror["source"]["alias"] == ground.mirror.source_alias
+        mirror["sourceConnector"] for mirror in spec["mirrors"] if mirror["source"]["alias"] == site.mirror.source_alias
     )
     return MirrorSettings(connector.get("config") or {}, spec["target"].get("config") or {})
 
 
 @contextlib.contextmanager
-def permitted(ground: Ground) -> Iterator[None]:
+def permitted(site: Site) -> Iterator[None]:
     """Lets the target's administrator write in transactions, as mirrors do, under an experiment's names only.
 
     Raises:
         LabError: the cluster does not answer, or refuses.
     """
-    with administration(ground, ground.mirror.target) as admin:
-        principal = f"User:{ground.at_home(ground.mirror.target).username}"
+    with administration(site, site.mirror.target) as admin:
+        principal = f"User:{site.at_home(site.mirror.target).username}"
         rules = [
             ACL(
                 principal, "*", operation, ACLPermissionType.ALLOW,
-                ResourcePattern(ResourceType.TRANSACTIONAL_ID, prefix + ground.direct, ACLResourcePatternType.PREFIXED),
+                ResourcePattern(ResourceType.TRANSACTIONAL_ID, prefix + site.direct, ACLResourcePatternType.PREFIXED),
             )
             # Connect's workers have one for themselves, and one for each task.
             for prefix in ("connect-cluster-", "")
@@ -89,14 +87,14 @@ def permitted(ground: Ground) -> Iterator[None]:
         ]  # fmt: skip
         try:
             if failed := admin.create_acls(rules)["failed"]:
-                raise LabError(f"{ground.mirror.target}: Kafka refuses the experiment's rights: {failed[0]}")
+                raise LabError(f"{site.mirror.target}: Kafka refuses the experiment's rights: {failed[0]}")
             yield
         finally:
             with uninterrupted():
                 admin.delete_acls(rules)
 
 
-class OwnMirror:
+class DedicatedMirror:
     """Copies one topic; leaving it as a context ends it.
 
     It has the rights of the administrator, and keeps what it has to remember in topics that are called by its aliases,
@@ -110,16 +108,16 @@ class OwnMirror:
         settings: how it works.
     """
 
-    def __init__(self, ground: Ground, topic: str, number: int, region: str, settings: MirrorSettings) -> None:
+    def __init__(self, site: Site, topic: str, number: int, region: str, settings: MirrorSettings) -> None:
         self.topic = topic
-        aliases = source, target = f"{ground.direct}-{2 * number}", f"{ground.direct}-{2 * number + 1}"
+        aliases = source, target = f"{site.direct}-{2 * number}", f"{site.direct}-{2 * number + 1}"
         self.copy = f"{source}.{self.topic}"
         self._folder = tempfile.TemporaryDirectory(prefix="lab-")
-        regions = (ground.mirror.source, ground.mirror.target)
-        ends = {alias: _way(ground, into, region) for alias, into in zip(aliases, regions, strict=True)}
+        regions = (site.mirror.source, site.mirror.target)
+        ends = {alias: _way(site, into, region) for alias, into in zip(aliases, regions, strict=True)}
         file, log = (Path(self._folder.name) / name for name in ("mm2.properties", "log"))
         write_file(file, mm2_properties(topic, source, target, ends, settings))
-        java = Java(ground.home)
+        java = Java(site.home)
         command = java.command(
             "org.apache.kafka.connect.mirror.MirrorMaker",
             str(file),
@@ -152,7 +150,7 @@ class OwnMirror:
             raise LabError(f"the experiment's mirror ended: {last or 'it did not say why'}")
         return last
 
-    def __enter__(self) -> OwnMirror:
+    def __enter__(self) -> DedicatedMirror:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -161,10 +159,10 @@ class OwnMirror:
         self._folder.cleanup()
 
 
-def _way(ground: Ground, into: str, region: str) -> tuple[Connection, Path]:
+def _way(site: Site, into: str, region: str) -> tuple[Connection, Path]:
     """How a region is reached from where the mirror runs, and the file with the way of who is at home there."""
-    connection = ground.at_home(into) if into == region else ground.across(into, region)
-    return connection, ground.lab.region(into).clients[ADMINISTRATOR]
+    connection = site.at_home(into) if into == region else site.across(into, region)
+    return connection, site.lab.region(into).clients[ADMINISTRATOR]
 
 
 def mm2_properties(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loosehanger.errors import LabError
 from loosehanger.experiments.client import value
-from loosehanger.experiments.site import Ground
+from loosehanger.experiments.site import Site
 from loosehanger.lab.manifests.resources import JvmOptions
 from loosehanger.lab.record import ADMINISTRATOR
 from loosehanger.platforms.java import Java
@@ -29,7 +29,7 @@ def write_payload(folder: Path) -> Path:
     return file
 
 
-def produce(ground: Ground, topic: str, payload: Path, records: int, codec: str = "none") -> None:
+def produce(site: Site, topic: str, payload: Path, records: int, codec: str = "none") -> None:
     """Writes at home, beside the source's cluster, with Kafka's ProducerPerformance.
 
     Args:
@@ -42,12 +42,12 @@ def produce(ground: Ground, topic: str, payload: Path, records: int, codec: str 
     Raises:
         LabError: it failed, or did not end.
     """
-    java = Java(ground.home)
+    java = Java(site.home)
     command = java.command(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--topic", topic, "--num-records", str(records), "--throughput", "-1"),
         *("--payload-file", str(payload)),
-        *("--command-config", str(ground.lab.region(ground.mirror.source).clients[ADMINISTRATOR])),
+        *("--command-config", str(site.lab.region(site.mirror.source).clients[ADMINISTRATOR])),
         *(
             "--command-property",
             "acks=all",

@@ -12,11 +12,11 @@ from typing import Any
 from kafka.admin import NewTopic
 
 from loosehanger.experiments.clients import ClientProcess, access
-from loosehanger.experiments.dedicated_mirror import MirrorSettings, OwnMirror, permitted, settings_of
+from loosehanger.experiments.dedicated_mirror import DedicatedMirror, MirrorSettings, permitted, settings_of
 from loosehanger.experiments.load_generator import SIZE, produce, write_payload
 from loosehanger.experiments.measures import Spread, milliseconds, quantile, times
-from loosehanger.experiments.progress import Telling
-from loosehanger.experiments.site import Ground, administration
+from loosehanger.experiments.progress import Progress
+from loosehanger.experiments.site import Site, administration
 from loosehanger.lab.link_settings import time_text
 from loosehanger.waiting import wait_for
 
@@ -73,62 +73,62 @@ class MirrorStep:
     """Of a burst, from the first arrivals on."""
 
 
-def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[MirrorStep, None, None]:
+def run(site: Site, steps: Iterable[Step], progress: Progress) -> Generator[MirrorStep, None, None]:
     """Measures; tells what it has found step by step.
 
     Raises:
         LabError: something does not answer, or records do not arrive.
     """
-    known = {KIT: settings_of(ground), DEFAULTS: MirrorSettings(), **ONE_MORE}
-    places = {TARGET: ground.mirror.target, SOURCE: ground.mirror.source}
-    with tempfile.TemporaryDirectory(prefix="lab-") as folder, permitted(ground):
+    known = {KIT: settings_of(site), DEFAULTS: MirrorSettings(), **ONE_MORE}
+    places = {TARGET: site.mirror.target, SOURCE: site.mirror.source}
+    with tempfile.TemporaryDirectory(prefix="lab-") as folder, permitted(site):
         payload = write_payload(Path(folder))
         for mirror_number, (_, of_one) in enumerate(groupby(steps, key=lambda step: step[:3])):
             of_mirror = list(of_one)
             _, place, settings, _ = of_mirror[0]
-            ground.link({"delay": 0, "jitter": 0, "rate": 0})
-            topic = f"{ground.direct}-{mirror_number}"
-            with administration(ground, ground.mirror.source) as admin:
+            site.link({"delay": 0, "jitter": 0, "rate": 0})
+            topic = f"{site.direct}-{mirror_number}"
+            with administration(site, site.mirror.source) as admin:
                 admin.create_topics([NewTopic(topic, 1, -1)])
-            with OwnMirror(ground, topic, mirror_number, places[place], known[settings]) as mirror:
-                _wait_for_the_copy(ground, mirror)
+            with DedicatedMirror(site, topic, mirror_number, places[place], known[settings]) as mirror:
+                _wait_for_the_copy(site, mirror)
                 # Java has compiled by then what it is going to run.
-                _measure(ground, mirror, payload, (*of_mirror[0][:-1], 0.0))
+                _measure(site, mirror, payload, (*of_mirror[0][:-1], 0.0))
                 for step in of_mirror:
-                    telling.step(f"{place}, {settings}, {time_text(step[-1])} one way")
-                    yield _measure(ground, mirror, payload, step)
+                    progress.step(f"{place}, {settings}, {time_text(step[-1])} one way")
+                    yield _measure(site, mirror, payload, step)
 
 
-def _wait_for_the_copy(ground: Ground, mirror: OwnMirror) -> None:
-    with administration(ground, ground.mirror.target) as admin:
+def _wait_for_the_copy(site: Site, mirror: DedicatedMirror) -> None:
+    with administration(site, site.mirror.target) as admin:
 
         def missing() -> str | None:
             last = mirror.said()
             return None if mirror.copy in admin.list_topics() else last or "it is not there"
 
-        wait_for(missing, BOUND_S, f"{ground.mirror.target}: {mirror.copy}, which the experiment's mirror makes")
+        wait_for(missing, BOUND_S, f"{site.mirror.target}: {mirror.copy}, which the experiment's mirror makes")
 
 
-def _measure(ground: Ground, mirror: OwnMirror, payload: Path, step: Step) -> MirrorStep:
+def _measure(site: Site, mirror: DedicatedMirror, payload: Path, step: Step) -> MirrorStep:
     number, place, settings, delay = step
-    home, target = access(ground.at_home(ground.mirror.source)), access(ground.at_home(ground.mirror.target))
+    home, target = access(site.at_home(site.mirror.source)), access(site.at_home(site.mirror.target))
     with ClientProcess() as writer, ClientProcess() as reader:
         # It has begun with the topic when a first record is there, and has nothing else to do then.
         reader.ask("open_readers", access=target, topic=mirror.copy, consumers=1)
         reader.tell("read", records=1, mark="first", bound=BOUND_S)
         writer.ask("open_writer", access=home, topic=mirror.topic, name="writer")
         reader.answer(BOUND_S + 10)
-        ground.link({"delay": delay, "jitter": 0, "rate": 0})
+        site.link({"delay": delay, "jitter": 0, "rate": 0})
         reader.tell("read", records=LIVE, mark="live", bound=BOUND_S)
         writer.ask(
             "write", name="writer", topic=mirror.topic, mark="live", records=LIVE, rate=RATE, size=SIZE, bound=BOUND_S
         )
         live = reader.answer(BOUND_S + 10)["latencies"]
         reader.tell("follow", records=RECORDS, seconds=SECONDS, bound=BOUND_S)
-        produce(ground, mirror.topic, payload, RECORDS)
+        produce(site, mirror.topic, payload, RECORDS)
         came = reader.answer(BOUND_S + 10)
         # The rest need not be waited for at this distance.
-        ground.link({"delay": 0, "jitter": 0, "rate": 0})
+        site.link({"delay": 0, "jitter": 0, "rate": 0})
         reader.tell("read", records=1, mark="last", bound=BOUND_S)
         writer.ask(
             "write", name="writer", topic=mirror.topic, mark="last", records=1, rate=RATE, size=SIZE, bound=BOUND_S

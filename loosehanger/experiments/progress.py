@@ -8,7 +8,7 @@ import time
 from loosehanger.times import span
 
 
-class Telling:
+class Progress:
     """Counts the steps of an experiment, and tells of each on standard error.
 
     Args:

@@ -8,8 +8,8 @@ from typing import Any
 
 from loosehanger.experiments.clients import NAME, ClientProcess, access
 from loosehanger.experiments.measures import Spread, carried, milliseconds, quantile, times
-from loosehanger.experiments.progress import Telling
-from loosehanger.experiments.site import Ground
+from loosehanger.experiments.progress import Progress
+from loosehanger.experiments.site import Site
 from loosehanger.lab.link_settings import size_text, time_text
 
 DIRECT, MIRRORED = "direct", "mirrored"
@@ -79,38 +79,38 @@ class ReadStep:
         return self.consumers * RECORDS * SIZE / self.again_seconds
 
 
-def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[ReadStep, None, None]:
+def run(site: Site, steps: Iterable[Step], progress: Progress) -> Generator[ReadStep, None, None]:
     """Measures; tells what it has found step by step.
 
     Raises:
         LabError: something does not answer, or records do not arrive.
     """
-    home = {region: access(ground.at_home(region)) for region in (ground.mirror.source, ground.mirror.target)}
-    abroad = access(ground.abroad)
+    home = {region: access(site.at_home(region)) for region in (site.mirror.source, site.mirror.target)}
+    abroad = access(site.abroad)
     with ClientProcess() as writer, ClientProcess() as readers:
-        for name, topic in ((DIRECT, ground.direct), (MIRRORED, ground.mirrored)):
-            writer.ask("open_writer", access=home[ground.mirror.source], topic=topic, name=name)
-        _wait_for_the_copy(ground, readers)
+        for name, topic in ((DIRECT, site.direct), (MIRRORED, site.mirrored)):
+            writer.ask("open_writer", access=home[site.mirror.source], topic=topic, name=name)
+        _wait_for_the_copy(site, readers)
         for number, delay, consumers, mode in steps:
-            telling.step(f"{mode}, {consumers} consumer{'s' * (consumers > 1)}, {time_text(delay)} one way")
-            ground.link({"delay": delay, "jitter": 0, "rate": LINK_RATE})
-            topic, way = (ground.direct, abroad) if mode == DIRECT else (ground.copy, home[ground.mirror.target])
-            before = ground.link()
+            progress.step(f"{mode}, {consumers} consumer{'s' * (consumers > 1)}, {time_text(delay)} one way")
+            site.link({"delay": delay, "jitter": 0, "rate": LINK_RATE})
+            topic, way = (site.direct, abroad) if mode == DIRECT else (site.copy, home[site.mirror.target])
+            before = site.link()
             readers.ask("open_readers", access=way, topic=topic, consumers=consumers)
             mark = f"{number}-{delay}-{consumers}-{mode}"
             readers.tell("read", records=RECORDS, mark=mark, bound=BOUND_S)
             writer.ask(
-                "write", name=mode, topic=ground.direct if mode == DIRECT else ground.mirrored, mark=mark,
+                "write", name=mode, topic=site.direct if mode == DIRECT else site.mirrored, mark=mark,
                 records=RECORDS, rate=RATE, size=SIZE, bound=BOUND_S,
             )  # fmt: skip
             live = readers.answer(BOUND_S + 10)
-            between = ground.link()
+            between = site.link()
             readers.tell("read", records=RECORDS, mark=mark, bound=BOUND_S, again=True)
             again = readers.answer(BOUND_S + 10)
-            after = ground.link()
+            after = site.link()
             readers.ask("close_readers")
             own, own_live, own_all = (carried(link, NAME) for link in (before, between, after))
-            mirror, mirror_live, mirror_all = (carried(link, ground.mirror_client) for link in (before, between, after))
+            mirror, mirror_live, mirror_all = (carried(link, site.mirror_client) for link in (before, between, after))
             yield ReadStep(
                 round=number,
                 delay=delay,
@@ -127,10 +127,10 @@ def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[Re
             )
 
 
-def _wait_for_the_copy(ground: Ground, readers: ClientProcess) -> None:
+def _wait_for_the_copy(site: Site, readers: ClientProcess) -> None:
     """The mirror has begun with the topic when its first record is there."""
-    target = access(ground.at_home(ground.mirror.target))
-    readers.ask("open_readers", access=target, topic=ground.copy, consumers=1, beginning=True)
+    target = access(site.at_home(site.mirror.target))
+    readers.ask("open_readers", access=target, topic=site.copy, consumers=1, beginning=True)
     readers.tell("read", records=1, mark="first", bound=BOUND_S)
     readers.answer(BOUND_S + 10)
     readers.ask("close_readers")

@@ -42,7 +42,7 @@ Told = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Ground:
+class Site:
     """Two regions, with what lies between them."""
 
     lab: Lab
@@ -94,7 +94,7 @@ class Ground:
             raise LabError(f"the link does not answer ({error.strerror or error}); ./lab status tells more") from error
 
 
-def choose(lab: Lab, home: Path, source: str | None, target: str | None) -> Ground:
+def choose(lab: Lab, home: Path, source: str | None, target: str | None) -> Site:
     """Finds out where an experiment can happen.
 
     Args:
@@ -141,12 +141,12 @@ def choose(lab: Lab, home: Path, source: str | None, target: str | None) -> Grou
     abroad = _across(lab, home, mirror.source, mirror.target)
     if folder is None:
         raise _no_link(mirror.source, mirror.target)
-    ground = Ground(lab, home, mirror, folder, abroad, mirrored, direct)
-    if (state := link_state(ground.link())) != OPEN:
+    site = Site(lab, home, mirror, folder, abroad, mirrored, direct)
+    if (state := link_state(site.link())) != OPEN:
         raise WrongUseError(
             f"the link is {state}; ./lab link {mirror.source} {mirror.target} --heal, then run the experiment"
         )
-    return ground
+    return site
 
 
 def _across(lab: Lab, home: Path, into: str, seen_from: str) -> Connection:
@@ -167,46 +167,46 @@ def is_own(topic: str) -> bool:
 
 
 @contextlib.contextmanager
-def prepared(ground: Ground) -> Iterator[None]:
+def prepared(site: Site) -> Iterator[None]:
     """Makes the topics, and afterwards leaves everything as it was before, whatever happens in between.
 
     Raises:
         WrongUseError: another experiment is running.
         LabError: a cluster or the link does not answer.
     """
-    with (ground.home / "access" / "experiment.lock").open("w") as lock:
+    with (site.home / "access" / "experiment.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise WrongUseError("another experiment is running on this lab; wait for its end") from error
-        before = ground.link()
+        before = site.link()
         try:
-            _delete_topics(ground)  # what a killed experiment left
-            with administration(ground, ground.mirror.source) as admin:
-                admin.create_topics([NewTopic(name, 1, -1) for name in (ground.mirrored, ground.direct)])
-            with administration(ground, ground.mirror.target) as admin:
+            _delete_topics(site)  # what a killed experiment left
+            with administration(site, site.mirror.source) as admin:
+                admin.create_topics([NewTopic(name, 1, -1) for name in (site.mirrored, site.direct)])
+            with administration(site, site.mirror.target) as admin:
                 wait_for(
-                    lambda: None if ground.copy in admin.list_topics() else "it is not there",
+                    lambda: None if site.copy in admin.list_topics() else "it is not there",
                     _CREATED_S,
-                    f"{ground.mirror.target}: {ground.copy}, which the mirror makes",
+                    f"{site.mirror.target}: {site.copy}, which the mirror makes",
                 )
             yield
         finally:
             with uninterrupted():
                 try:
-                    put_back(ground, before)
+                    put_back(site, before)
                 finally:
-                    _delete_topics(ground)
+                    _delete_topics(site)
 
 
-def put_back(ground: Ground, before: Told) -> None:
+def put_back(site: Site, before: Told) -> None:
     """Gives the link the settings that it had."""
 
     def refused() -> str | None:
         try:
             for way in before["directions"]:
                 values = {name: way[name] for name in ("delay", "jitter", "rate")}
-                ask(ground.folder, wanted_change(way["from"], way["to"], values, "heal", one_way=True))
+                ask(site.folder, wanted_change(way["from"], way["to"], values, "heal", one_way=True))
         except OSError as error:
             return f"it does not answer ({error.strerror or error})"
         return None
@@ -214,20 +214,20 @@ def put_back(ground: Ground, before: Told) -> None:
     wait_for(refused, _LINK_S, "the link's settings of before")
 
 
-def _delete_topics(ground: Ground) -> None:
+def _delete_topics(site: Site) -> None:
     """Deletes every topic that an experiment made, the source's first: mirrors would make the copies again."""
-    regions = [ground.mirror.source, *(name for name in ground.lab.clusters if name != ground.mirror.source)]
+    regions = [site.mirror.source, *(name for name in site.lab.clusters if name != site.mirror.source)]
     for region in regions:
-        with administration(ground, region) as admin:
+        with administration(site, region) as admin:
             own = [name for name in admin.list_topics() if is_own(name)]
             for name in own:
                 # Another one is only written by mirrors, and what they have read before they still write.
-                if region != ground.mirror.source:
+                if region != site.mirror.source:
                     _wait_until_at_rest(admin, name)
                 with contextlib.suppress(UnknownTopicOrPartitionError):
                     admin.delete_topics([name])
     for region in regions:
-        with administration(ground, region) as admin:
+        with administration(site, region) as admin:
 
             def there(admin: KafkaAdminClient = admin) -> str | None:
                 return ", ".join(name for name in admin.list_topics() if is_own(name)) or None
@@ -261,14 +261,14 @@ def stored(admin: KafkaAdminClient, topic: str) -> int:
 
 
 @contextlib.contextmanager
-def administration(ground: Ground, region: str) -> Iterator[KafkaAdminClient]:
+def administration(site: Site, region: str) -> Iterator[KafkaAdminClient]:
     """A client that may do everything in a region.
 
     Raises:
         LabError: its cluster does not answer, or refuses.
     """
     try:
-        client = KafkaAdminClient(**ground.at_home(region).kafka_python(), bootstrap_timeout_ms=10000)
+        client = KafkaAdminClient(**site.at_home(region).kafka_python(), bootstrap_timeout_ms=10000)
     except (KafkaError, OSError) as error:
         raise LabError(f"{region}: the cluster does not answer; see ./lab status") from error
     try:

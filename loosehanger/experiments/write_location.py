@@ -10,8 +10,8 @@ from typing import Any
 
 from loosehanger.experiments.clients import ClientProcess, access
 from loosehanger.experiments.measures import Spread, milliseconds, quantile
-from loosehanger.experiments.progress import Telling
-from loosehanger.experiments.site import Ground
+from loosehanger.experiments.progress import Progress
+from loosehanger.experiments.site import Site
 from loosehanger.lab.link_settings import time_text
 
 HOME, ABROAD = "at home", "across"
@@ -59,15 +59,15 @@ class WriteStep:
     """The longest time to the copy, of all records of the step; None where there is no copy."""
 
 
-def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[WriteStep, None, None]:
+def run(site: Site, steps: Iterable[Step], progress: Progress) -> Generator[WriteStep, None, None]:
     """Measures; tells what it has found step by step.
 
     Raises:
         LabError: something does not answer, or records do not arrive.
     """
-    home = access(ground.at_home(ground.mirror.source))
-    ways = {HOME: (home, ground.mirrored), ABROAD: (access(ground.abroad), ground.direct)}
-    copies = {"access": access(ground.at_home(ground.mirror.target)), "topic": ground.copy, "consumers": 1}
+    home = access(site.at_home(site.mirror.source))
+    ways = {HOME: (home, site.mirrored), ABROAD: (access(site.abroad), site.direct)}
+    copies = {"access": access(site.at_home(site.mirror.target)), "topic": site.copy, "consumers": 1}
     with ClientProcess() as at_home, ClientProcess() as across, ClientProcess() as reader:
         writers = {HOME: at_home, ABROAD: across}
         for mode, (way, topic) in ways.items():
@@ -76,8 +76,8 @@ def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[Wr
         reader.tell("read", records=1, mark="first", bound=BOUND_S)
         reader.answer(BOUND_S + 10)
         for number, delay, cut in steps:
-            telling.step(f"{time_text(delay)} one way{f', silent for {cut:.0f} s' if cut else ''}")
-            ground.link({"delay": delay, "jitter": 0, "rate": 0})
+            progress.step(f"{time_text(delay)} one way{f', silent for {cut:.0f} s' if cut else ''}")
+            site.link({"delay": delay, "jitter": 0, "rate": 0})
             mark = f"{number}-{delay}-{cut}"
             records = round(RATE * (BEFORE_CUT_S + cut + AFTER_CUT_S if cut else SECONDS))
             reader.tell("read", records=records, mark=mark, bound=BOUND_S)
@@ -85,7 +85,7 @@ def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[Wr
                 writers[mode].tell(
                     "write", name=mode, topic=topic, mark=mark, records=records, rate=RATE, size=SIZE, bound=BOUND_S
                 )  # fmt: skip
-            silence = _silence(ground, cut) if cut else None
+            silence = _silence(site, cut) if cut else None
             written = {mode: writer.answer(BOUND_S + cut + 30) for mode, writer in writers.items()}
             arrived = reader.answer(BOUND_S + 10)
             for mode, told in written.items():
@@ -93,14 +93,14 @@ def run(ground: Ground, steps: Iterable[Step], telling: Telling) -> Generator[Wr
                 yield judged((number, delay, cut), mode, told, silence, longest)
 
 
-def _silence(ground: Ground, seconds: float) -> tuple[float, float]:
+def _silence(site: Site, seconds: float) -> tuple[float, float]:
     """Has the link silent for a time; returns when that began and ended."""
     measured = threading.Event()  # Nobody sets it: what is measured is a time.
     measured.wait(BEFORE_CUT_S)
-    ground.link(action="silent")
+    site.link(action="silent")
     began = time.time()
     measured.wait(seconds)
-    ground.link(action="heal")
+    site.link(action="heal")
     return began, time.time()
 
 

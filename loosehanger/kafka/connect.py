@@ -53,7 +53,7 @@ class ConnectorPart(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rest:
+class ConnectClient:
     """Connect's REST interface, with its credentials."""
 
     urls: Sequence[str]
@@ -69,7 +69,7 @@ class Rest:
     """Whether to ask again where an answer takes too long: a worker that has just started has much to do."""
 
     @classmethod
-    def of(cls, access: Mapping[str, str], **options: Any) -> Rest:
+    def of(cls, access: Mapping[str, str], **options: Any) -> ConnectClient:
         """By what a region's record has of a mirror: url, and maybe username, password_file and ca_file.
 
         Args:

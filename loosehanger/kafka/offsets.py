@@ -16,7 +16,7 @@ from kafka.structs import OffsetAndMetadata
 from loosehanger.acls import AclRule, NeededRight
 from loosehanger.errors import LabError
 from loosehanger.kafka.acls import read_rules
-from loosehanger.kafka.connect import Rest, parts
+from loosehanger.kafka.connect import ConnectClient, parts
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import explain
 from loosehanger.ledger import RUN
@@ -29,7 +29,7 @@ ANSWER_MS = 5000
 Positions = dict[TopicPartition, int]
 
 
-class Looker:
+class ClusterReader:
     """A cluster, asked how far things are. Close it."""
 
     def __init__(self, region: str, connection: Connection) -> None:
@@ -41,7 +41,7 @@ class Looker:
                 **connection.kafka_python(), bootstrap_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS
             )
 
-    def __enter__(self) -> Looker:
+    def __enter__(self) -> ClusterReader:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -186,7 +186,7 @@ class Looker:
             raise LabError(f"{self._region}: the cluster {explain(error, self._connection.username)}") from error
 
 
-def connector_states(rest: Rest, connector: str) -> list[str]:
+def connector_states(rest: ConnectClient, connector: str) -> list[str]:
     """The states of a connector and of its tasks.
 
     Raises:
@@ -198,7 +198,7 @@ def connector_states(rest: Rest, connector: str) -> list[str]:
     return [part.state for part in parts(connector, status)]
 
 
-def mirror_positions(rest: Rest, connector: str, alias: str) -> Positions:
+def mirror_positions(rest: ConnectClient, connector: str, alias: str) -> Positions:
     """The offset of the last record that a mirror has copied, for each partition of the source of this alias."""
     found = rest.positions(connector, alias)
     return {TopicPartition(*place): offset for place, offset in found.items()}

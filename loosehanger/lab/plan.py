@@ -22,40 +22,40 @@ from loosehanger.lab.programs import (
     replicas,
     with_replicas,
 )
-from loosehanger.lab.scenario import COPYING, DROPPED, HELD, MIRROR, REARMED, Life, Scenario, Stage, is_held
+from loosehanger.lab.scenario import COPYING, DROPPED, HELD, MIRROR, REARMED, MirrorState, Scenario, Stage, is_held
 from loosehanger.lab.topology import OF_IDENTITY, SecretCopy, Topology, identity_of, secrets_of
 
 
-class Part(StrEnum):
+class Step(StrEnum):
     """The steps of carrying out, in their order: each needs the one before in every region."""
 
-    LOSSES = "losses"
+    KILL = "kill"
     """Regions that die."""
-    WIPES = "wipes"
+    WIPE = "wipe"
     """Regions that are made again: what they had goes, all but what clients know them by."""
-    STOPS = "stops"
+    QUIESCE = "quiesce"
     """Producers that are going to end or to write to another cluster, where nothing is lost: they end first. Where
     none is, consumers that are going to read another one do."""
-    DRAINS = "drains"
+    DRAIN = "drain"
     """What is on its way arrives: the mirrors that are going to be held, and their groups' offsets, catch up. Where a
     mirror is only going to translate no more, the offsets of groups whose members have ended settle."""
-    FENCES = "fences"
+    FENCE_MIRRORS = "fence_mirrors"
     """Mirrors are held, and programs that are going to use another cluster end; how far all are is kept."""
-    STARTS = "starts"
+    SEED_GROUP_OFFSETS = "seed_group_offsets"
     """Groups that change over to another cluster get their offsets there, by the ledgers of their members."""
-    REARMS = "rearms"
+    RESET_MIRROR_OFFSETS = "reset_mirror_offsets"
     """Mirrors that are going to run again, after their source was made again, are told where it ends now."""
     CLUSTERS = "clusters"
     """Kafka clusters, their topics and their users."""
-    FLOWS = "flows"
+    DATAFLOW = "dataflow"
     """Mirrors, producers and consumers."""
-    SILENCE = "silence"
+    FENCE_WRITES = "fence_writes"
     """Nobody may write any more in regions that are fenced: how far they were is kept."""
-    RESCUES = "rescues"
+    SALVAGE = "salvage"
     """What a dead region has, and nobody else, is listed, exported, and maybe written elsewhere."""
     CONSOLES = "consoles"
     """What people look at it with."""
-    ENDS = "ends"
+    DECOMMISSION = "decommission"
     """Regions go that nobody uses any more."""
     PROOF = "proof"
     """What is claimed of the stage is proved."""
@@ -129,13 +129,13 @@ class Plan:
     new_ways: bool = False
     """Whether applications of any region are going to use another region that none of theirs used before."""
 
-    def part(self, part: Part) -> list[Document]:
+    def part(self, part: Step) -> list[Document]:
         """What is applied in one step. Users whose password is another region's wait until that region has made it."""
-        if part is Part.STOPS:
+        if part is Step.QUIESCE:
             first = is_producer if self.producers_leave else bool
             return [document for document in self.leaves if self.planned and first(document)]
         found = [document for document in self.changes if self._part_of(document) is part]
-        return [*found, *self.leaves] if part is Part.FENCES else found
+        return [*found, *self.leaves] if part is Step.FENCE_MIRRORS else found
 
     @property
     def drains(self) -> list[Mirror]:
@@ -187,45 +187,45 @@ class Plan:
     def _sources(self, names: frozenset[str]) -> list[Mirror]:
         return [m for m in self.topology.mirrors if m.region == self.region and m.name in names]
 
-    def has(self, part: Part) -> bool:
+    def has(self, part: Step) -> bool:
         """Whether there is anything to do in a step."""
         match part:
-            case Part.LOSSES:
+            case Step.KILL:
                 return self.lost
-            case Part.WIPES:
+            case Step.WIPE:
                 return self.wiped
-            case Part.ENDS:
+            case Step.DECOMMISSION:
                 return self.gone
-            case Part.STARTS:
+            case Step.SEED_GROUP_OFFSETS:
                 return bool(self.starts or self.stays)
-            case Part.REARMS:
+            case Step.RESET_MIRROR_OFFSETS:
                 return bool(self.rearms)
-            case Part.RESCUES:
+            case Step.SALVAGE:
                 return bool(self.rescues)
-            case Part.DRAINS:
+            case Step.DRAIN:
                 return bool(self.drains or self.settles)
-            case Part.SILENCE:
+            case Step.FENCE_WRITES:
                 return self.silence
-            case Part.PROOF:
+            case Step.PROOF:
                 return self.proof
-            case Part.FENCES:
+            case Step.FENCE_MIRRORS:
                 return bool(self.part(part) or (self.mark and self.holds))
-            case Part.CONSOLES:
+            case Step.CONSOLES:
                 return bool(self.part(part) or self.leftovers)
-            case Part.CLUSTERS:
+            case Step.CLUSTERS:
                 # The region itself is no reason for a step of its own, once it is there.
                 # But a way to another region must be there before programs are sent along it.
                 return self.is_new or self.new_ways or any(document.kind != "Namespace" for document in self.part(part))
-            case Part.FLOWS:
+            case Step.DATAFLOW:
                 return bool(self.part(part) or self.leaving or self.copies)
             case _:
                 return bool(self.part(part))
 
-    def deletes(self, part: Part) -> tuple[Document, ...]:
+    def deletes(self, part: Step) -> tuple[Document, ...]:
         """What goes in one step."""
-        return self.leaving if part is Part.FLOWS else ()
+        return self.leaving if part is Step.DATAFLOW else ()
 
-    def carried_out(self, part: Part, before: Iterable[Document]) -> list[Document]:
+    def carried_out(self, part: Step, before: Iterable[Document]) -> list[Document]:
         """What the region has once a step is carried out, in the plan's own order: a second run records the same.
 
         Args:
@@ -239,15 +239,15 @@ class Plan:
         # What a later step deletes is there still, and comes last.
         return sorted(kept.values(), key=lambda document: order.get(document.reference, len(order)))
 
-    def _part_of(self, document: Document) -> Part:
+    def _part_of(self, document: Document) -> Step:
         if document.kind == MIRROR and document.name in self.fenced:
-            return Part.FENCES
+            return Step.FENCE_MIRRORS
         if document.kind == "Deployment" and is_console(document.content):
-            return Part.CONSOLES
+            return Step.CONSOLES
         copied = {copy.as_name for copy in self.copies}
         if document.kind in _OF_CLUSTERS and not (document.kind == "KafkaUser" and _password_of(document) in copied):
-            return Part.CLUSTERS
-        return Part.FLOWS
+            return Step.CLUSTERS
+        return Step.DATAFLOW
 
 
 def plan_stage(
@@ -394,9 +394,9 @@ def plan_stage(
     }
 
 
-def steps(plans: Mapping[str, Plan]) -> list[Part]:
+def steps(plans: Mapping[str, Plan]) -> list[Step]:
     """The steps that it takes, over all regions, in their order."""
-    return [part for part in Part if any(plan.has(part) for plan in plans.values())]
+    return [part for part in Step if any(plan.has(part) for plan in plans.values())]
 
 
 def _leaving(recorded: Iterable[Document], changes: Mapping[tuple[str, str], Document]) -> tuple[Document, ...]:
@@ -450,7 +450,7 @@ def _leftovers(
     return tuple(dict.fromkeys(secret for secret in made if secret not in used))
 
 
-def _with_life(documents: Iterable[Document], at: Stage | None, wanted: Collection[Life]) -> frozenset[str]:
+def _with_life(documents: Iterable[Document], at: Stage | None, wanted: Collection[MirrorState]) -> frozenset[str]:
     """The mirrors to which the stage's table gives one of these lives."""
     lives = at.mirrors if at else {}
     return frozenset(

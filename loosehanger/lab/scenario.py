@@ -21,7 +21,7 @@ from loosehanger.lab.scenario_index import FILE as FILE
 from loosehanger.lab.scenario_index import PLAYBOOKS, SETUP, one_line, scenario_file
 from loosehanger.lab.scenario_index import scenario_names as scenario_names
 
-Life = Literal["running", "copying", "rearmed", "paused", "stopped", "dropped", "armed", "absent"]
+MirrorState = Literal["running", "copying", "rearmed", "paused", "stopped", "dropped", "armed", "absent"]
 """What a stage does with a mirror: ``running`` is what its manifest says, and ``rearmed`` too, once a mirror that was
 held is told where its source ends now; ``copying`` goes on copying records, and translates no groups any more; the
 others hold or end it: ``stopped`` when everything has arrived, where nothing dies; ``dropped`` at once; and ``armed``
@@ -86,7 +86,7 @@ class Stage(Entry):
 
     after: tuple[str, ...] = ()
     """The stages it may follow; empty for the first one."""
-    mirrors: Annotated[dict[str, Life], Field(default_factory=dict)]
+    mirrors: Annotated[dict[str, MirrorState], Field(default_factory=dict)]
     """What it does with mirrors; those that are not named run as their manifests say."""
     lost: tuple[str, ...] = ()
     """Regions that are dead in it: everything that runs there is killed at once, before anything else happens."""
@@ -253,13 +253,13 @@ MIRROR = "KafkaMirrorMaker2"
 CARRY_OUT = "carry_out"
 """The role that carries out what others describe, in whatever regions they did."""
 CONNECTORS = ("sourceConnector", "checkpointConnector")
-DROPPED: Life = "dropped"
-ARMED: Life = "armed"
-HELD: tuple[Life, ...] = ("stopped", "paused", DROPPED, ARMED)
+DROPPED: MirrorState = "dropped"
+ARMED: MirrorState = "armed"
+HELD: tuple[MirrorState, ...] = ("stopped", "paused", DROPPED, ARMED)
 """The lives in which a mirror is there and copies nothing."""
-COPYING: Life = "copying"
+COPYING: MirrorState = "copying"
 """The life in which its source connector runs, and its checkpoint connector does not."""
-REARMED: tuple[Life, ...] = ("rearmed", ARMED)
+REARMED: tuple[MirrorState, ...] = ("rearmed", ARMED)
 """The lives in which it is told where its source ends."""
 
 
@@ -271,7 +271,7 @@ def _users_of(mirror: Document) -> Iterator[str]:
             yield str(name)
 
 
-def is_held(mirror: Document, life: Life = "stopped") -> bool:
+def is_held(mirror: Document, life: MirrorState = "stopped") -> bool:
     """Whether a resource is a mirror of which every connector is stopped or paused that does not run in a life."""
     held = _held_in(life)
     connectors = [
@@ -283,7 +283,7 @@ def is_held(mirror: Document, life: Life = "stopped") -> bool:
     return bool(connectors) and all(connector.get("state") in HELD for connector in connectors)
 
 
-def with_life(document: Document, life: Life) -> Document:
+def with_life(document: Document, life: MirrorState) -> Document:
     """A mirror's manifest as a stage wants it: with every connector in that state."""
     held = _held_in(life)
     if not held:
@@ -298,7 +298,7 @@ def with_life(document: Document, life: Life) -> Document:
     return replace(document, content=content)
 
 
-def _held_in(life: Life) -> tuple[str, ...]:
+def _held_in(life: MirrorState) -> tuple[str, ...]:
     """The connectors of a mirror that do not run in a life."""
     if life == COPYING:
         return CONNECTORS[1:]

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from loosehanger.lab.plan import Part, Plan
+from loosehanger.lab.plan import Plan, Step
 from loosehanger.platforms.outcome import Outcome
 
 Parameters = Mapping[str, Any]
@@ -20,7 +20,7 @@ OPTIONS: Mapping[str, Any] = {
     "home": {"type": "path", "required": True},
     "checkout": {"type": "path", "required": True},
     "region": {"type": "str", "required": True},
-    "part": {"type": "str", "choices": list(Part)},
+    "part": {"type": "str", "choices": list(Step)},
     "folder": {"type": "path"},
 }
 """What every platform's action takes; an argument specification of Ansible."""
@@ -62,14 +62,14 @@ class Platform(ABC):
                 if plan := self._plan:
                     self.check(plan)
                 return {"changed": False}
-            case "carry_out" if self.parameters["part"] == Part.ENDS:
+            case "carry_out" if self.parameters["part"] == Step.DECOMMISSION:
                 if not (self._plan and self._plan.gone):
                     return {"changed": False}
                 # A Connect worker whose brokers went first hangs on its way out.
                 self.stop_clients()
                 return {"changed": self.delete_region()}
             case "carry_out":
-                outcome = self.carry_out(plan, Part(self.parameters["part"])) if (plan := self._plan) else Outcome()
+                outcome = self.carry_out(plan, Step(self.parameters["part"])) if (plan := self._plan) else Outcome()
                 done = {**_changed(outcome.changed), "diff": {"before": outcome.before, "after": outcome.after}}
                 return done if outcome.died_ms is None else {**done, "died_ms": outcome.died_ms}
             case "delete":
@@ -106,7 +106,7 @@ class Platform(ABC):
         """Makes sure that everything can be carried out."""
 
     @abstractmethod
-    def carry_out(self, plan: Plan, part: Part) -> Outcome:
+    def carry_out(self, plan: Plan, part: Step) -> Outcome:
         """Carries out one step, and waits until it is ready."""
 
     @abstractmethod

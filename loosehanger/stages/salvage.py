@@ -18,7 +18,7 @@ from kafka import KafkaProducer
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
 from loosehanger.kafka.connection import Connection, connection_for
-from loosehanger.kafka.offsets import Looker
+from loosehanger.kafka.offsets import ClusterReader
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import target_topic
 from loosehanger.lab.record import ADMINISTRATOR, Lab
@@ -74,7 +74,7 @@ def _there(connection: Connection, mirror: Mirror, fence: Fence) -> tuple[set[tu
     numbered. A producer that had no answer from the dead cluster has sent the same event there as well.
     """
     marks, numbered = set(), set()
-    with Looker(mirror.target, connection) as target:
+    with ClusterReader(mirror.target, connection) as target:
         starts = fence_ends(fence)
         for record in target.records(starts, target.ends({part.topic for part in starts})):
             if mark := dict(record.headers).get(HEADER):

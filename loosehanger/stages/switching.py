@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from kafka import TopicPartition
 
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.connect import ConnectClient
 from loosehanger.kafka.connection import connection_for
-from loosehanger.kafka.offsets import Looker, Positions, connector_states, mirror_positions
+from loosehanger.kafka.offsets import ClusterReader, Positions, connector_states, mirror_positions
 from loosehanger.lab import snapshots
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.mirrors.lineage import event_topic
@@ -75,9 +75,9 @@ class LiveMirror:
     def __init__(
         self,
         mirror: Mirror,
-        rest: Rest,
-        source: Looker,
-        target: Looker,
+        rest: ConnectClient,
+        source: ClusterReader,
+        target: ClusterReader,
         resting: Collection[str] = (),
         at_home: Collection[str] = (),
     ) -> None:
@@ -529,7 +529,7 @@ def stay_group(lab: Lab, home: Path, stage: str, consumer: Consumer) -> None:
     keep_fence(home, stage, Fence(mark, "", region, cluster, now_ms, {}, groups={consumer.group: {}}))
 
 
-def _topics_of_events(lab: Lab, region: str, looker: Looker) -> list[str]:
+def _topics_of_events(lab: Lab, region: str, looker: ClusterReader) -> list[str]:
     """What mirrors copy from a region, wherever they stand and whether they run."""
     there = looker.topics()
     return sorted(
@@ -602,7 +602,7 @@ def fence_ends(fence: Fence) -> Positions:
     return {TopicPartition(topic, part): end for topic, of in fence.ends.items() for part, end in of.items()}
 
 
-def _records(cluster: Looker, starts: Positions, ends: Positions) -> int:
+def _records(cluster: ClusterReader, starts: Positions, ends: Positions) -> int:
     """How many records lie behind these offsets. Far from the end it is the offsets that are counted."""
     distance = sum(max(0, end - starts.get(part, 0)) for part, end in ends.items())
     return distance if distance > _COUNTED else cluster.records_from(starts, ends)
@@ -621,13 +621,13 @@ def _resting(every: Iterable[Consumer], mirror: Mirror) -> set[str]:
     return {one.group for one in every} - {one.group for one in every if one.cluster_region == mirror.source}
 
 
-def _looker(lab: Lab, region: str) -> Looker:
-    return Looker(region, connection_for(lab.region(region), ADMINISTRATOR))
+def _looker(lab: Lab, region: str) -> ClusterReader:
+    return ClusterReader(region, connection_for(lab.region(region), ADMINISTRATOR))
 
 
-def _rest(lab: Lab, mirror: Mirror) -> Rest:
+def _rest(lab: Lab, mirror: Mirror) -> ConnectClient:
     connect = next(found.connect for found in lab.region(mirror.region).mirrors if found.connector == mirror.connector)
-    return Rest.of(connect)
+    return ConnectClient.of(connect)
 
 
 def _as_offsets(positions: Positions) -> Offsets:

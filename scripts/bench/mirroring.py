@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, Producer
 from kafka.admin import KafkaAdminClient
 
 from loosehanger.experiments.client import value
-from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.connect import ConnectClient
 from loosehanger.kafka.connection import connection_for
 from scripts.bench.common import (
     TARGETS,
@@ -84,7 +84,7 @@ def print_compressions(records: int, rounds: int) -> None:
     spent: dict[str, list[float]] = {}
     with sandbox() as kit:
         configure(kit, {}, {})
-        rests = [(Rest.of(mirror.connect), mirror.connector) for mirror in kit.lab.mirrors]
+        rests = [(ConnectClient.of(mirror.connect), mirror.connector) for mirror in kit.lab.mirrors]
         given = [rest.connectors()[name]["info"]["config"] for rest, name in rests]
         codecs = [given[0][COMPRESSION], "none"]
         payloads, chance = kit.home / "payloads", random.Random(SIZE)  # noqa: S311 - no secret
@@ -126,7 +126,7 @@ def baselines(kit: Kit, records: int) -> dict[str, float]:
     """The records a second that one broker takes and gives, by Kafka's own tools."""
     create(kit, "LH.BASE")
     for mirror in kit.lab.mirrors:
-        Rest.of(mirror.connect).act(mirror.connector, "pause")
+        ConnectClient.of(mirror.connect).act(mirror.connector, "pause")
     written = rate_in(finished(produce(kit, "LH.BASE", records, SIZE)))
     servers = connection_for(kit.lab.region("europe"), "admin").bootstrap_servers
     output = finished(
@@ -137,7 +137,7 @@ def baselines(kit: Kit, records: int) -> dict[str, float]:
     )  # fmt: skip
     read = float(output.strip().splitlines()[-1].split(",")[-1])
     for mirror in kit.lab.mirrors:
-        Rest.of(mirror.connect).act(mirror.connector, "resume")
+        ConnectClient.of(mirror.connect).act(mirror.connector, "resume")
     delete(kit, "LH.BASE")
     return {"ProducerPerformance, one broker": written, "ConsumerPerformance, one broker": read}
 
@@ -146,7 +146,7 @@ def mirrored(kit: Kit, topic: str, records: int, payloads: Path | None = None) -
     """Records a second into each target."""
     mirrors = kit.lab.mirrors
     for mirror in mirrors:
-        Rest.of(mirror.connect).act(mirror.connector, "pause")
+        ConnectClient.of(mirror.connect).act(mirror.connector, "pause")
     create(kit, topic)
     finished(produce(kit, topic, records, SIZE, payloads=payloads))
     rates: dict[str, float] = {}
@@ -155,7 +155,7 @@ def mirrored(kit: Kit, topic: str, records: int, payloads: Path | None = None) -
         for region in TARGETS
     ]
     for mirror in mirrors:
-        Rest.of(mirror.connect).act(mirror.connector, "resume")
+        ConnectClient.of(mirror.connect).act(mirror.connector, "resume")
     for watcher in watchers:
         watcher.start()
     for watcher in watchers:
@@ -193,7 +193,7 @@ def copy_loop(kit: Kit, records: int) -> float:
     """Records a second into each of both targets, by librdkafka and without exactly-once: an ideal."""
     topic = "LH.COPY"
     for mirror in kit.lab.mirrors:
-        Rest.of(mirror.connect).act(mirror.connector, "pause")
+        ConnectClient.of(mirror.connect).act(mirror.connector, "pause")
     for region in ("europe", *TARGETS):
         create(kit, topic, region)
     finished(produce(kit, topic, records, SIZE))

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from kafka import KafkaConsumer, TopicPartition
 
-from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.connect import ConnectClient
 from loosehanger.kafka.connection import connection_for
 from scripts.bench.common import (
     admin,
@@ -60,7 +60,7 @@ def main() -> None:
     with sandbox() as kit:
         configure(kit, {}, {})
         (other,) = kit.lab.region(OTHER).mirrors
-        Rest.of(other.connect).act(other.connector, "stop")
+        ConnectClient.of(other.connect).act(other.connector, "stop")
         for number, records in enumerate(sizes):
             topic = f"LH.PROOF{number}"
             create(kit, topic)

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from loosehanger.console.live import Wanted
 from loosehanger.console.search import Searcher, asked_for
 from loosehanger.events.reader import Reader, Selection, Start
-from loosehanger.kafka.offsets import Looker
+from loosehanger.kafka.offsets import ClusterReader
 from loosehanger.kafka.patches import prepare
 from loosehanger.kafka.retention_risk import LossWatch
 from loosehanger.proof import scratch
@@ -73,7 +73,10 @@ def _write_by_java(broker: Broker, codec: str) -> None:
 
 
 def _copy(broker: Broker) -> None:
-    with Looker("here", broker.connection()) as looker, KafkaProducer(**broker.connection().kafka_python()) as producer:
+    with (
+        ClusterReader("here", broker.connection()) as looker,
+        KafkaProducer(**broker.connection().kafka_python()) as producer,
+    ):
         for record in looker.records({}, looker.ends(TOPICS)):
             producer.send(f"old.{record.topic}", record.value, record.key, partition=0, timestamp_ms=record.timestamp)
         producer.flush(WAIT_S)
@@ -108,7 +111,7 @@ def test_whoever_looks_at_records_sees_them(broker: Broker, topic: str) -> None:
         (exposure,) = watch.look({place: 99})
     assert exposure.behind == RECORDS - 100
     assert exposure.age_s is not None
-    with Looker("here", broker.connection()) as looker:
+    with ClusterReader("here", broker.connection()) as looker:
         assert looker.records_from({place: 100}, {place: RECORDS}) == RECORDS - 100
     with closing(Cluster("here", broker.connection())) as cluster:
         assert cluster.last_records({place: (0, RECORDS)}, WAIT_S) == ({place: RECORDS - 1}, {})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.connect import ConnectClient
 from scripts.sandbox import Kit
 
 from .conftest import admin, processes, wait_until
@@ -28,7 +28,7 @@ OWN = "LH.OWN"
 def switch(kit: Kit, action: str, state: str) -> None:
     """Pauses or resumes North America's mirror, and waits until its tasks are in that state."""
     (mirror,) = kit.lab.region("north-america").mirrors
-    rest = Rest.of(mirror.connect)
+    rest = ConnectClient.of(mirror.connect)
     rest.act(mirror.connector, action)
 
     def tasks() -> set[str]:

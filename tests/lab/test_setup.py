@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.connect import ConnectClient
 from loosehanger.lab.manifests.connect_settings import CHECKPOINT_CONNECTOR, CONNECTOR_PREFIXES, SOURCE_CONNECTOR
 from scripts.sandbox import Kit, copy_kit
 from tests.recap import recap
@@ -185,7 +185,7 @@ def test_status_goes_by_the_manifest_and_names_what_is_not_so(kit: Kit) -> None:
         assert kit.setup().returncode == 0
     # Paused by hand, until the set-up makes everything as the manifests say.
     mirror = next(mirror for mirror in kit.lab.mirrors if mirror.name == "mm2-sa")
-    Rest.of(mirror.connect).act(mirror.connector, "pause")
+    ConnectClient.of(mirror.connect).act(mirror.connector, "pause")
     wait_until(lambda: mirrors()["mm2-sa"] == (False, "Paused"), 60, "the pause")
     assert mirrors()["mm2-na"] == (True, "Running")
     done = kit.run("status")
@@ -275,4 +275,4 @@ def test_clean_up_deletes_only_what_the_lab_made(second_kit: Kit) -> None:
 
 def _connect(kit: Kit, path: str) -> str:
     mirror = next(mirror for mirror in kit.lab.mirrors if mirror.name == "mm2-na")
-    return json.dumps(Rest.of(mirror.connect).call("GET", path))
+    return json.dumps(ConnectClient.of(mirror.connect).call("GET", path))

@@ -21,7 +21,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from loosehanger.audit import canary
 from loosehanger.audit.balance import KINDS
-from loosehanger.kafka.connect import Rest
+from loosehanger.kafka.connect import ConnectClient
 from loosehanger.kafka.connection import connection_for
 from scripts.sandbox import Kit
 
@@ -157,7 +157,7 @@ def put(kit: Kit, region: str, *keys: str, value: str = "", timestamp: int | Non
 def moved_position(kit: Kit, to: int | None = None, topic: str = TOPIC) -> Iterator[None]:
     """Stops North America's mirror, and lets it go on as if it had copied partition 0 up to this offset, or whole."""
     (mirror,) = kit.lab.region("north-america").mirrors
-    rest = Rest.of(mirror.connect)
+    rest = ConnectClient.of(mirror.connect)
     path = f"/connectors/{quote(mirror.connector, safe='')}"
 
     def state() -> str:
@@ -359,7 +359,7 @@ def test_a_loss_is_warned_of_before_and_counted_after_it(kit: Kit, watched_topic
     assert watched_topic
     target = "north-america"
     (mirror,) = kit.lab.region(target).mirrors
-    rest = Rest.of(mirror.connect)
+    rest = ConnectClient.of(mirror.connect)
     watching = Watching(kit, tmp_path / "watch.json")
     try:
         wait_until(lambda: watching.flow(target), UNTIL_SHOWN_S, "the topic in a document")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from loosehanger.kafka.connect import ConnectError, Rest, SlowError
+from loosehanger.kafka.connect import ConnectClient, ConnectError, SlowError
 
 
 class Session(requests.Session):
@@ -25,12 +25,12 @@ class Session(requests.Session):
 
 
 @pytest.fixture
-def rest(monkeypatch: pytest.MonkeyPatch) -> Rest:
+def rest(monkeypatch: pytest.MonkeyPatch) -> ConnectClient:
     monkeypatch.setattr(requests, "Session", Session)
-    return Rest(("https://worker",), "operator", "secret", Path("ca.crt"))
+    return ConnectClient(("https://worker",), "operator", "secret", Path("ca.crt"))
 
 
-def test_a_slow_worker_is_asked_again_by_who_is_patient(rest: Rest) -> None:
+def test_a_slow_worker_is_asked_again_by_who_is_patient(rest: ConnectClient) -> None:
     Session.failures = [requests.ReadTimeout(), requests.ConnectTimeout()]
     assert replace(rest, patient=True).call("GET", "/connectors") == ["GET https://worker/connectors"]
     Session.failures = [requests.ReadTimeout()]
@@ -38,14 +38,14 @@ def test_a_slow_worker_is_asked_again_by_who_is_patient(rest: Rest) -> None:
         rest.call("GET", "/connectors")
 
 
-def test_a_worker_that_is_down_is_told_at_once(rest: Rest) -> None:
+def test_a_worker_that_is_down_is_told_at_once(rest: ConnectClient) -> None:
     Session.failures = [requests.ConnectionError(), requests.ConnectionError()]
     with pytest.raises(ConnectError, match=r"no Connect worker answers at https://worker \(ConnectionError\)"):
         replace(rest, patient=True).call("GET", "/connectors")
     assert len(Session.failures) == 1
 
 
-def test_another_worker_answers_for_one_that_is_down(rest: Rest) -> None:
+def test_another_worker_answers_for_one_that_is_down(rest: ConnectClient) -> None:
     Session.failures = [requests.ConnectionError()]
     found = replace(rest, urls=("https://down", "https://up/")).call("GET", "/connectors")
     assert found == ["GET https://up/connectors"]
@@ -56,7 +56,7 @@ def test_another_worker_answers_for_one_that_is_down(rest: Rest) -> None:
     [("Connector ab already exists", None), ("Cannot complete request momentarily due to rebalance", ConnectError)],
 )
 def test_a_connector_that_was_made_when_it_was_first_asked_for_is_made(
-    said: str, outcome: type[Exception] | None, rest: Rest, monkeypatch: pytest.MonkeyPatch
+    said: str, outcome: type[Exception] | None, rest: ConnectClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
 

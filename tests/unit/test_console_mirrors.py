@@ -20,7 +20,7 @@ from loosehanger.acls import AclRule
 from loosehanger.console import rights
 from loosehanger.console.geography import Coordinates
 from loosehanger.console.jobs import BusyError, Jobs
-from loosehanger.console.manifests import Life, MirrorManifests
+from loosehanger.console.manifests import MirrorManifests, MirrorState
 from loosehanger.console.mirrors import SOURCE_CONNECTOR, MirrorMakerView, explain, judged
 from loosehanger.console.models import Connector, Flow, Mirror, Task
 from loosehanger.console.retention_risk import Losses, MirrorReading
@@ -28,7 +28,7 @@ from loosehanger.console.scenario import read_scenario
 from loosehanger.console.settings import ConnectAccess
 from loosehanger.console.views import LABEL, LABEL_LINE, arc, charts, label, lines, places_of
 from loosehanger.kafka import retention_risk
-from loosehanger.kafka.connect import ConnectError, Rest
+from loosehanger.kafka.connect import ConnectClient, ConnectError
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.retention_risk import Exposure
 from loosehanger.lab.mirrors.replication import IDENTITY_POLICY
@@ -101,19 +101,19 @@ def test_what_a_manifest_wants_is_in_the_record(tmp_path: Path) -> None:
         {"source": {"alias": "eu"}, "sourceConnector": {"state": "stopped"}, "checkpointConnector": {}}]}  # fmt: skip
     content = {"kind": "KafkaMirrorMaker2", "metadata": {"name": "mm2", "namespace": "europe"}, "spec": spec}
     manifests = MirrorManifests(tmp_path, "europe")
-    assert manifests.life("mm2") == Life(), "nothing is set up"
+    assert manifests.life("mm2") == MirrorState(), "nothing is set up"
     record.write_text(json.dumps({"documents": [{"source": "x.yaml", "line": 1, "content": content}]}))
     states = {"eu->na.MirrorSourceConnector": "STOPPED", "eu->na.MirrorCheckpointConnector": "RUNNING"}
-    assert manifests.life("mm2") == Life(1, states)
-    assert manifests.life("other") == Life()
+    assert manifests.life("mm2") == MirrorState(1, states)
+    assert manifests.life("other") == MirrorState()
     spec["replicas"] = 0
     record.write_text(json.dumps({"documents": [{"source": "x.yaml", "line": 1, "content": content}]}))
     os.utime(record, (1, 1))
     assert manifests.life("mm2").replicas == 0
     record.write_text("{")
     os.utime(record, (2, 2))
-    assert manifests.life("mm2") == Life()
-    assert MirrorManifests(None, "europe").life("mm2") == Life()
+    assert manifests.life("mm2") == MirrorState()
+    assert MirrorManifests(None, "europe").life("mm2") == MirrorState()
 
 
 def test_on_kubernetes_a_mirror_is_judged_by_what_the_record_here_wants(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_on_kubernetes_a_mirror_is_judged_by_what_the_record_here_wants(tmp_path
     facts = console_facts.wanted(tmp_path, ["europe", "asia"])
     assert facts["asia"] == {}
     manifests = MirrorManifests(None, "europe", tmp_path)
-    assert manifests.life("mm2") == Life(), "the volume is not there yet"
+    assert manifests.life("mm2") == MirrorState(), "the volume is not there yet"
     for number, is_open in enumerate((False, True)):
         facts["europe"]["mm2"]["open"] = is_open
         (tmp_path / "europe.json").write_text(json.dumps(facts["europe"]))
@@ -145,12 +145,12 @@ def test_on_kubernetes_a_mirror_is_judged_by_what_the_record_here_wants(tmp_path
     found = asyncio.run(view.state())
     assert (found.health, found.state, found.explanation, found.open_to_pods) == ("good", "Stopped", "", True)
     (tmp_path / "europe.json").write_text("[]")
-    assert manifests.life("mm2") == Life(), "another version of the kit has written it"
+    assert manifests.life("mm2") == MirrorState(), "another version of the kit has written it"
 
 
 def test_a_mirror_without_workers_by_its_manifest_is_as_it_should_be() -> None:
     access = ConnectAccess(mirror="mm2", urls=("https://a",), username="", password="", ca_file=None)
-    mirror = MirrorMakerView("europe", access, life=lambda: Life(replicas=0))
+    mirror = MirrorMakerView("europe", access, life=lambda: MirrorState(replicas=0))
     worker = Worker()
     worker.away = True
     mirror._rest = worker  # type: ignore[assignment]
@@ -266,7 +266,7 @@ def test_a_worker_that_is_slow_is_busy_and_one_that_refuses_is_down() -> None:
     url = f"http://127.0.0.1:{server.getsockname()[1]}"
     access = ConnectAccess(mirror="mm2", urls=(url,), username="", password="", ca_file=None)
     mirror = MirrorMakerView("europe", access)
-    mirror._rest = Rest((url,), timeout_s=0.5, rebalance_s=0)
+    mirror._rest = ConnectClient((url,), timeout_s=0.5, rebalance_s=0)
     with server:
         found = asyncio.run(mirror.state())
         assert (found.answers, found.health) == (False, "warning")

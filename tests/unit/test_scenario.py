@@ -14,7 +14,7 @@ import yaml
 from loosehanger.ansible.described import FACT, described
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.link_settings import OneWay
-from loosehanger.lab.plan import Part, Plan, plan_stage, steps, turned_round
+from loosehanger.lab.plan import Plan, Step, plan_stage, steps, turned_round
 from loosehanger.lab.record import Progress, check_stage
 from loosehanger.lab.scenario import Scenario, read_scenario, scenario_names
 from loosehanger.lab.topology import SecretCopy
@@ -238,16 +238,16 @@ def references(documents: object) -> list[str]:
 
 def test_a_stage_changes_what_it_names_and_leaves_the_rest(scenario: Scenario) -> None:
     first = plan(scenario, "setup")
-    assert references(first[B].part(Part.FLOWS)) == ["KafkaMirrorMaker2/ab"]
-    assert "Namespace/region-a" in references(first[A].part(Part.CLUSTERS))
+    assert references(first[B].part(Step.DATAFLOW)) == ["KafkaMirrorMaker2/ab"]
+    assert "Namespace/region-a" in references(first[A].part(Step.CLUSTERS))
     assert {copy.name for copy in first[B].copies} == {"ab-reads-region-a", "region-a-cluster-ca-cert"}
     failed_over = {
         A: (*first[A].documents, *documents(mirror("ba", A, A, B), user(A, "ba-writes"))),
         B: (*first[B].documents, *documents(user(B, "ba-reads-region-b"))),
     }
     second = plan_stage({}, failed_over, scenario, "failover")
-    assert references(second[B].part(Part.FENCES)) == ["KafkaMirrorMaker2/ab"], "held before anything else flows"
-    assert references(second[B].part(Part.FLOWS)) == []
+    assert references(second[B].part(Step.FENCE_MIRRORS)) == ["KafkaMirrorMaker2/ab"], "held before anything else flows"
+    assert references(second[B].part(Step.DATAFLOW)) == []
     assert second[A].changes == ()
     third = plan_stage({}, {name: plan.documents for name, plan in second.items()}, scenario, "failback")
     assert references(third[B].leaving) == ["KafkaMirrorMaker2/ab"]
@@ -302,8 +302,8 @@ def test_a_region_with_applications_only_gets_its_namespace() -> None:
     resources = [*documents(kafka(A), user(A, "reader"))]
     application = documents(program("region-c", A, "reader", "region-a-cluster-ca-cert"))
     found = plan_stage({A: resources, "region-c": application}, {})["region-c"]
-    assert references(found.part(Part.CLUSTERS)) == ["Namespace/region-c"]
-    assert references(found.part(Part.FLOWS)) == ["Deployment/program"]
+    assert references(found.part(Step.CLUSTERS)) == ["Namespace/region-c"]
+    assert references(found.part(Step.DATAFLOW)) == ["Deployment/program"]
     assert {copy.name for copy in found.copies} == {"reader", "region-a-cluster-ca-cert"}
 
 
@@ -340,13 +340,13 @@ def switch(tmp_path: Path, failover: str) -> dict[str, Plan]:
 def test_in_a_planned_switch_producers_end_first_and_consumers_when_all_has_arrived(tmp_path: Path) -> None:
     plans = switch(tmp_path, "mark: true")
     # Among what comes with clusters is the link over which the applications reach the other one.
-    assert steps(plans) == [Part.STOPS, Part.DRAINS, Part.FENCES, Part.CLUSTERS, Part.FLOWS]
+    assert steps(plans) == [Step.QUIESCE, Step.DRAIN, Step.FENCE_MIRRORS, Step.CLUSTERS, Step.DATAFLOW]
     applications = plans["region-c"]
-    (stopped,) = applications.part(Part.STOPS)
+    (stopped,) = applications.part(Step.QUIESCE)
     assert (stopped.name, *address_of(stopped)) == ("producer", address(A), 0)
-    fenced = {d.name: address_of(d) for d in applications.part(Part.FENCES)}
+    fenced = {d.name: address_of(d) for d in applications.part(Step.FENCE_MIRRORS)}
     assert fenced == {"producer": (address(A), 0), "consumers": (address(A), 0)}
-    assert {d.name: address_of(d) for d in applications.part(Part.FLOWS)} == {
+    assert {d.name: address_of(d) for d in applications.part(Step.DATAFLOW)} == {
         "producer": (address(B), 1),
         "consumers": (address(B), 1),
     }
@@ -356,9 +356,9 @@ def test_in_a_planned_switch_producers_end_first_and_consumers_when_all_has_arri
 
 def test_when_a_region_dies_nothing_is_waited_for(tmp_path: Path) -> None:
     plans = switch(tmp_path, f"mark: true, lost: [{A}]")
-    assert steps(plans) == [Part.LOSSES, Part.FENCES, Part.CLUSTERS, Part.FLOWS]
+    assert steps(plans) == [Step.KILL, Step.FENCE_MIRRORS, Step.CLUSTERS, Step.DATAFLOW]
     assert [name for name, plan in plans.items() if plan.lost] == [A]
-    assert {d.name for d in plans["region-c"].part(Part.FENCES)} == {"producer", "consumers"}
+    assert {d.name for d in plans["region-c"].part(Step.FENCE_MIRRORS)} == {"producer", "consumers"}
 
 
 def test_of_a_region_that_is_deleted_nothing_is_copied_any_more(tmp_path: Path) -> None:
@@ -378,8 +378,8 @@ def test_a_switch_that_is_run_again_has_nothing_left_to_stop(tmp_path: Path) -> 
         "failover",
     )
     # Marks are looked at again, since the stage may have been interrupted before it kept them.
-    assert steps(again) == [Part.FENCES, Part.FLOWS]
-    assert again["region-c"].part(Part.FENCES) == []
+    assert steps(again) == [Step.FENCE_MIRRORS, Step.DATAFLOW]
+    assert again["region-c"].part(Step.FENCE_MIRRORS) == []
     assert not again[B].fenced
 
 
@@ -403,11 +403,11 @@ def moving(tmp_path: Path, stage: str, *moved: dict[str, object]) -> dict[str, P
 
 def test_consumers_that_move_while_producers_go_on_end_first_and_their_offsets_settle(tmp_path: Path) -> None:
     plans = moving(tmp_path, "mark: true, mirrors: {ab: copying, ba: stopped}", application(B, "consumers"))
-    assert steps(plans) == [Part.STOPS, Part.DRAINS, Part.FENCES, Part.CLUSTERS, Part.FLOWS]
-    assert references(plans["region-c"].part(Part.STOPS)) == ["Deployment/consumers"]
+    assert steps(plans) == [Step.QUIESCE, Step.DRAIN, Step.FENCE_MIRRORS, Step.CLUSTERS, Step.DATAFLOW]
+    assert references(plans["region-c"].part(Step.QUIESCE)) == ["Deployment/consumers"]
     assert [mirror.name for mirror in plans[B].settles] == ["ab"]
     assert plans[B].drains == []
-    (held,) = plans[B].part(Part.FENCES)
+    (held,) = plans[B].part(Step.FENCE_MIRRORS)
     (connectors,) = held.content["spec"]["mirrors"]
     assert connectors["checkpointConnector"]["state"] == "stopped"
     assert "state" not in connectors["sourceConnector"], "records are copied on"
@@ -417,9 +417,16 @@ def test_a_fence_ends_producers_before_their_right_goes_and_is_kept_at_last(tmp_
     ended = application(A, "producer")
     ended["spec"]["replicas"] = 0  # type: ignore[index]
     plans = moving(tmp_path, f"manifests: fenced, fenced: [{A}], mirrors: {{ba: stopped}}", ended)
-    assert steps(plans) == [Part.STOPS, Part.DRAINS, Part.FENCES, Part.CLUSTERS, Part.FLOWS, Part.SILENCE]
-    assert references(plans["region-c"].part(Part.STOPS)) == ["Deployment/producer"]
-    assert references(plans[A].part(Part.CLUSTERS)) == ["Namespace/region-a", "KafkaUser/writer"]
+    assert steps(plans) == [
+        Step.QUIESCE,
+        Step.DRAIN,
+        Step.FENCE_MIRRORS,
+        Step.CLUSTERS,
+        Step.DATAFLOW,
+        Step.FENCE_WRITES,
+    ]
+    assert references(plans["region-c"].part(Step.QUIESCE)) == ["Deployment/producer"]
+    assert references(plans[A].part(Step.CLUSTERS)) == ["Namespace/region-a", "KafkaUser/writer"]
     assert [name for name, found in plans.items() if found.silence] == [A]
 
 
@@ -430,8 +437,8 @@ def test_a_region_that_goes_needs_nothing_and_goes_last(tmp_path: Path) -> None:
     assert plans[A].documents == ()
     # Until the step that deletes it, what goes is there.
     before = [*plans[B].leaving, *plans[B].documents]
-    assert "KafkaMirrorMaker2/ab" in references(plans[B].carried_out(Part.CLUSTERS, before))
-    assert "KafkaMirrorMaker2/ab" not in references(plans[B].carried_out(Part.FLOWS, before))
+    assert "KafkaMirrorMaker2/ab" in references(plans[B].carried_out(Step.CLUSTERS, before))
+    assert "KafkaMirrorMaker2/ab" not in references(plans[B].carried_out(Step.DATAFLOW, before))
     # With the mirror goes the user that only it needs, and with the region what was copied from it.
     assert sorted(references(plans[B].leaving)) == [
         "KafkaMirrorMaker2/ab",
@@ -440,7 +447,7 @@ def test_a_region_that_goes_needs_nothing_and_goes_last(tmp_path: Path) -> None:
     ]
     assert set(plans[B].leftovers) >= {"ab-reads-region-a", "region-a-cluster-ca-cert"}
     assert not {"region-b-cluster-ca-cert"} & set(plans[B].leftovers)
-    assert steps(plans)[-2:] == [Part.CONSOLES, Part.ENDS]
+    assert steps(plans)[-2:] == [Step.CONSOLES, Step.DECOMMISSION]
     # Each step plans anew, and what has gone by then is missed by nobody.
     written = yaml.safe_dump_all([user(B, "ab-writes")])
     (tmp_path / "99-test" / "manifests" / "users-b.yaml").write_text(written)
@@ -459,7 +466,7 @@ def test_consumers_begin_by_their_ledgers_only_when_they_change_over(tmp_path: P
     (tmp_path / "again").mkdir()
     there = moving(tmp_path / "again", stage, application(A, "consumers"))["region-c"]
     assert (there.starts, [consumer.cluster_region for consumer in there.stays]) == ((), [A])
-    assert there.has(Part.STARTS), "a mark tells that its group goes on where it is"
+    assert there.has(Step.SEED_GROUP_OFFSETS), "a mark tells that its group goes on where it is"
 
 
 def test_a_fence_stands_from_the_first_stage_that_says_so(tmp_path: Path) -> None:
@@ -502,8 +509,8 @@ def test_a_mirror_that_its_manifest_stops_is_not_drained(tmp_path: Path) -> None
     stopped["spec"]["mirrors"][0]["sourceConnector"]["state"] = "stopped"
     path.write_text(yaml.safe_dump_all([stopped, mirror("ba", A, A, B)]))
     second = plan(read_scenario("99-test", tmp_path), "setup", first)
-    assert references(second[B].part(Part.FLOWS)) == ["KafkaMirrorMaker2/ab"]
-    assert steps(second) == [Part.FLOWS]
+    assert references(second[B].part(Step.DATAFLOW)) == ["KafkaMirrorMaker2/ab"]
+    assert steps(second) == [Step.DATAFLOW]
 
 
 def test_a_scenario_prepares_the_regions_that_its_plays_name_and_no_others(tmp_path: Path) -> None:
@@ -535,7 +542,7 @@ def test_a_region_that_is_made_again_begins_with_nothing_but_its_identity(tmp_pa
     held = {name: plan.documents for name, plan in before.items()}
     described = {A: [document for document in DESCRIBED if document.namespace == A]}
     plans = plan_stage(described, held, scenario, "failback")
-    assert steps(plans) == [Part.WIPES, Part.REARMS, Part.CLUSTERS, Part.FLOWS, Part.RESCUES]
+    assert steps(plans) == [Step.WIPE, Step.RESET_MIRROR_OFFSETS, Step.CLUSTERS, Step.DATAFLOW, Step.SALVAGE]
     assert (plans[A].wiped, plans[B].wiped, plans[A].is_new) == (True, False, True)
     assert plans[A].identity == {
         "region-a-cluster-ca", "region-a-cluster-ca-cert", "region-a-clients-ca", "region-a-clients-ca-cert", "writer",
@@ -573,5 +580,5 @@ def test_a_mirror_that_goes_in_a_later_step_is_recorded_until_then(tmp_path: Pat
     recorded[B] += documents(user(B, "ba-reads-region-b"))
     later = plan_stage({}, recorded, scenario, "failback")[B]
     assert [document.name for document in later.leaving] == ["ab"]
-    names = [[document.name for document in later.carried_out(p, recorded[B])] for p in (Part.CLUSTERS, Part.FLOWS)]
+    names = [[document.name for document in later.carried_out(p, recorded[B])] for p in (Step.CLUSTERS, Step.DATAFLOW)]
     assert ["ab" in found for found in names] == [True, False]

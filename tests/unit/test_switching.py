@@ -14,7 +14,7 @@ from kafka import TopicPartition
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.kafka import offsets as positions
 from loosehanger.kafka.connection import Connection
-from loosehanger.kafka.offsets import Looker, Positions
+from loosehanger.kafka.offsets import ClusterReader, Positions
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_groups, target_topic
 from loosehanger.lab.programs import Consumer
@@ -50,7 +50,7 @@ class Record(NamedTuple):
 
 
 class Cluster:
-    """A cluster in the way of ``Looker``, whose transactions leave a marker behind each partition's last record."""
+    """A cluster in the way of ``ClusterReader``, whose transactions leave a marker behind each partition's last record."""
 
     def __init__(self, ends: Positions, committed: dict[str, Positions], members: int = 0, markers: int = 0) -> None:
         self._ends = ends
@@ -432,7 +432,7 @@ def test_a_mirror_that_has_tasks_still_is_not_held(lab: Lab, tmp_path: Path) -> 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:
     with pytest.raises(LabError, match="region-a: the cluster does not answer"):
-        Looker("region-a", Connection(("127.0.0.1:1",)))
+        ClusterReader("region-a", Connection(("127.0.0.1:1",)))
 
 
 def test_a_partition_of_which_nothing_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,7 +442,7 @@ def test_a_partition_of_which_nothing_comes_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(positions, "KafkaAdminClient", lambda **_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(positions, "KafkaConsumer", lambda **_: quiet)
     monkeypatch.setattr(positions, "_SILENT_S", 0.1)
-    with Looker("region-a", Connection(("x:1",))) as looker:
+    with ClusterReader("region-a", Connection(("x:1",))) as looker:
         with pytest.raises(LabError, match=r"region-a: LH\.ORDERS-0: nothing came of it for 0 s, from offset 7 on"):
             list(looker.records({}, {ORDERS: 9}))
         assert list(looker.records({}, {ORDERS: 7})) == []
@@ -456,7 +456,7 @@ def test_the_groups_of_connects_workers_are_no_consumers(monkeypatch: pytest.Mon
     ]
     client = SimpleNamespace(list_groups=lambda: found, close=lambda: None)
     monkeypatch.setattr(positions, "KafkaAdminClient", lambda **_: client)
-    with Looker("region-a", Connection(("x:1",))) as looker:
+    with ClusterReader("region-a", Connection(("x:1",))) as looker:
         assert looker.groups() == ["has only committed", "shop"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from loosehanger.errors import WrongUseError
-from loosehanger.lab.plan import Part, Plan
+from loosehanger.lab.plan import Plan, Step
 from loosehanger.lab.record import recorded_documents
 from loosehanger.platforms import base
 from loosehanger.platforms.kubernetes import access, apply, preflight, region_failure
@@ -85,13 +85,13 @@ class KubernetesPlatform(base.Platform):
         if comes_back and region_failure.is_dead(self.region):
             region_failure.check_data(self.region, [document.content for document in plan.changes])
 
-    def carry_out(self, plan: Plan, part: Part) -> Outcome:
+    def carry_out(self, plan: Plan, part: Step) -> Outcome:
         """Gives manifests to the API server, and waits for its operators; or kills and deletes pods in their stead."""
         bound = self.parameters["delete_seconds"]
-        if part is Part.LOSSES:
+        if part is Step.KILL:
             kills = plan.lost and not self.check_mode
             return region_failure.lose(self.region, deleted=plan.deleted, bound=bound) if kills else Outcome()
-        if part is Part.WIPES:
+        if part is Step.WIPE:
             return self._wipe(plan, bound) if plan.wiped and not self.check_mode else Outcome()
         return carry_out(
             self.region,

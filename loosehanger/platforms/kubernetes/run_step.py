@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loosehanger.lab.plan import Part, Plan
+from loosehanger.lab.plan import Plan, Step
 from loosehanger.lab.record import recorded_documents
 from loosehanger.platforms.kubernetes import access
 from loosehanger.platforms.kubernetes.apply import RegionNamespace, apply, delete
@@ -17,7 +17,7 @@ from loosehanger.platforms.outcome import Outcome
 def carry_out(
     region: RegionNamespace,
     plan: Plan,
-    part: Part,
+    part: Step,
     clients: access.Clients,
     event_streams: EventStreams | None,
     *,
@@ -44,15 +44,15 @@ def carry_out(
     gone = check_documents(plan.deletes(part), region.name, event_streams)
     deleted = delete(region, gone, bound=delete_seconds, dry_run=dry_run)
     # Connect's interface has no password here, so that mirrors make no secrets.
-    copies = plan.copies if part is Part.FLOWS else ()
+    copies = plan.copies if part is Step.DATAFLOW else ()
     copied = [f"Secret/{name}" for name in copy_secrets(region, copies, dry_run=dry_run)]
-    if part is Part.CONSOLES:
+    if part is Step.CONSOLES:
         deleted += [f"Secret/{name}" for name in delete_copies(region, plan.leftovers, dry_run=dry_run)]
     wanted = plan.part(part)
     outcome = Outcome()
     if wanted:
         manifests = revived(region, check_documents(wanted, region.name, event_streams))
-        if part is Part.CONSOLES:
+        if part is Step.CONSOLES:
             manifests = with_facts(region, clients.home, manifests, dry_run=dry_run)
         outcome = apply(region, manifests, ready_seconds=ready_seconds, dry_run=dry_run)
     outcome.changed = [*deleted, *copied, *outcome.changed]

@@ -18,7 +18,7 @@ from typing import Any
 
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
-from loosehanger.kafka.connect import ConnectorPart, Rest, parts
+from loosehanger.kafka.connect import ConnectClient, ConnectorPart, parts
 from loosehanger.kafka.failed_topics import name_topics
 
 LOOK_SECONDS = 2.0
@@ -29,7 +29,7 @@ HEALTHY_SECONDS = 60.0
 def main(settings_file: str) -> int:
     """Looks after the connectors named in the settings until it is told to end."""
     settings: dict[str, Any] = json.loads(Path(settings_file).read_text(encoding="utf-8"))
-    rest = Rest.of(settings["connect"])
+    rest = ConnectClient.of(settings["connect"])
     limits: dict[str, int | None] = settings["connectors"]
     # A lab that an older version has set up does not say where it is.
     home = Path(settings["home"]) if "home" in settings else None

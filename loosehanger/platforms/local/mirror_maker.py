@@ -17,7 +17,7 @@ from typing import Any
 
 from loosehanger.errors import LabError
 from loosehanger.files import make_folder, remove_folder, write_file
-from loosehanger.kafka.connect import REST_USER, Rest
+from loosehanger.kafka.connect import REST_USER, ConnectClient
 from loosehanger.kafka.connector_states import connector_problems
 from loosehanger.kafka.failed_topics import name_topics
 from loosehanger.kafka.links import CLIENT
@@ -78,9 +78,9 @@ class LocalMirrorMaker:
         return self.region.folder / "connect" / self.name
 
     @property
-    def rest(self) -> Rest:
+    def rest(self) -> ConnectClient:
         """Connect's REST interface."""
-        return Rest.of(self.access)
+        return ConnectClient.of(self.access)
 
     @property
     def access(self) -> dict[str, str]:
@@ -338,7 +338,7 @@ class LocalMirrorMaker:
         return desired
 
     def _connectors(self, trust: Mapping[str, Path]) -> bool:
-        rest = Rest.of(self.access, patient=True)
+        rest = ConnectClient.of(self.access, patient=True)
         desired = self._desired(trust)
         present = rest.connectors()
         changed = False

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.loader import check_document
 from loosehanger.lab.manifests.resources import KafkaMirrorMaker2
-from loosehanger.lab.plan import Part, Plan
+from loosehanger.lab.plan import Plan, Step
 from loosehanger.platforms import base
 from loosehanger.platforms.local.apply import delete_region, erase, wipe
 from loosehanger.platforms.local.bundle import collect, take_secrets_out
@@ -58,11 +58,11 @@ class LocalPlatform(base.Platform):
                 told = "; ".join(refused)
                 raise WrongUseError(f"{manifest.source}: {manifest.resource.reference}: Connect refuses {told}")
 
-    def carry_out(self, plan: Plan, part: Part) -> Outcome:
+    def carry_out(self, plan: Plan, part: Step) -> Outcome:
         """Makes processes, and waits until they are ready; or kills them all, in a region that is lost."""
-        if part is Part.LOSSES:
+        if part is Step.KILL:
             return self._lose(plan) if plan.lost else Outcome()
-        if part is Part.WIPES:
+        if part is Step.WIPE:
             return self._wipe(plan) if plan.wiped else Outcome()
         return carry_out(
             self.region, plan, part, ready_seconds=self.parameters["ready_seconds"], dry_run=self.check_mode

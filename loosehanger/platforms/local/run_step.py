@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from loosehanger.lab.manifests.loader import check_document
-from loosehanger.lab.plan import Part, Plan
+from loosehanger.lab.plan import Plan, Step
 from loosehanger.lab.record import recorded_documents
 from loosehanger.platforms.local.access import record
 from loosehanger.platforms.local.apply import apply, delete
@@ -16,7 +16,7 @@ from loosehanger.platforms.local.secret_store import copy_secrets, delete_copies
 from loosehanger.platforms.outcome import Outcome
 
 
-def carry_out(region: LocalRegion, plan: Plan, part: Part, *, ready_seconds: float, dry_run: bool) -> Outcome:
+def carry_out(region: LocalRegion, plan: Plan, part: Step, *, ready_seconds: float, dry_run: bool) -> Outcome:
     """Carries out one step of what a region shall have, waits until it is ready, and keeps what was done.
 
     Args:
@@ -38,12 +38,12 @@ def carry_out(region: LocalRegion, plan: Plan, part: Part, *, ready_seconds: flo
     if wanted:
         manifests = [check_document(document, region.name) for document in wanted]
         outcome = apply(region, manifests, ready_seconds=ready_seconds, dry_run=dry_run)
-    if part is Part.CONSOLES:
+    if part is Step.CONSOLES:
         deleted += [f"Secret/{name}" for name in delete_copies(region, plan.leftovers, dry_run=dry_run)]
     outcome.changed = [*deleted, *copied, *outcome.changed]
     if not dry_run:
         # Nothing may bring a region back to life that is dead.
-        if part is Part.CLUSTERS and not plan.lost and (wanted or is_supervised(region)):
+        if part is Step.CLUSTERS and not plan.lost and (wanted or is_supervised(region)):
             outcome.changed += apply_links(region, plan.topology, plan.links, ready_seconds)
         documents = plan.carried_out(part, recorded_documents(region.home, region.name))
         if record(region, documents, plan.topology) and not outcome.changed:
@@ -72,10 +72,10 @@ def delete_described(region: LocalRegion, plan: Plan, *, dry_run: bool) -> list[
     return deleted
 
 
-def _copy(region: LocalRegion, plan: Plan, part: Part, *, dry_run: bool) -> list[str]:
+def _copy(region: LocalRegion, plan: Plan, part: Step, *, dry_run: bool) -> list[str]:
     """Copies what this step needs: a mirror's own secrets are there only once the mirror is."""
     wanted = [
-        copy for copy in plan.copies if part is (Part.CONSOLES if copy.maker == "KafkaMirrorMaker2" else Part.FLOWS)
+        copy for copy in plan.copies if part is (Step.CONSOLES if copy.maker == "KafkaMirrorMaker2" else Step.DATAFLOW)
     ]
     copied = []
     for name, copies in groupby(sorted(wanted, key=lambda copy: copy.origin), key=lambda copy: copy.origin):

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from loosehanger.errors import LabError
 from loosehanger.kafka.connection import connection_for
-from loosehanger.kafka.offsets import Looker
+from loosehanger.kafka.offsets import ClusterReader
 from loosehanger.kafka.transactions import Held
 from loosehanger.lab.claims.claims import Claim
 from loosehanger.lab.mirrors.lineage import event_topic
@@ -261,7 +261,7 @@ def _wait_until_passed(lab: Lab, group: str, fence: Fence, timeout_s: float, rep
         cluster.close()
     deadline = time.monotonic() + timeout_s
     told = False
-    with Looker(fence.target, connection_for(lab.region(fence.target), PROVER)) as looker:
+    with ClusterReader(fence.target, connection_for(lab.region(fence.target), PROVER)) as looker:
         while True:
             committed = looker.committed(group, fence.ends)
             left = sum(max(0, offset + 1 - committed.get(part, starts[part])) for part, offset in last.items())

@@ -10,7 +10,7 @@ from typing import Any
 from kafka import TopicPartition
 from pipeline.pace import Pace
 
-from loosehanger.kafka.connect import ConnectError, Rest, parts
+from loosehanger.kafka.connect import ConnectClient, ConnectError, parts
 from loosehanger.lab.mirrors.mirror import Mirror
 
 _HTTP_TIMEOUT_S = 10
@@ -46,7 +46,7 @@ class Connect:
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._rest = Rest.of(mirror.connect, timeout_s=_HTTP_TIMEOUT_S, rebalance_s=0)
+        self._rest = ConnectClient.of(mirror.connect, timeout_s=_HTTP_TIMEOUT_S, rebalance_s=0)
 
     def progress(self) -> MirrorProgress:
         """State and positions; what goes wrong is a state as well."""
