@@ -25,7 +25,7 @@ from rich.table import Table
 from loosehanger.errors import ExitCode, LabError
 from loosehanger.experiments import compress, mirror_location, read_location, write_location
 from loosehanger.experiments.catalogue import EXPERIMENTS
-from loosehanger.experiments.progress import Progress
+from loosehanger.experiments.progress import SweepProgress
 from loosehanger.experiments.site import ENDING, Site, choose, prepared
 from loosehanger.files import make_folder
 from loosehanger.lab.job_options import check_writable
@@ -117,7 +117,7 @@ class _Found:
         self._ground, self._name, self._quick = site, name, quick
         self._module: Any = _MODULES[name]
         self._sweep = self._module.sweep(rounds, quick=quick)
-        self._telling = Progress(name, len(self._sweep), self._module.STEP_S, self._module.BEFORE_S)
+        self._telling = SweepProgress(name, len(self._sweep), self._module.STEP_S, self._module.BEFORE_S)
         self._started, self._at = time.monotonic(), datetime.now(UTC)
         self.steps: list[Any] = []
 

@@ -14,7 +14,7 @@ from loosehanger.errors import LabError
 from loosehanger.experiments.clients import ClientProcess, access
 from loosehanger.experiments.load_generator import BATCH, DIFFERENT, LINGER_MS, SIZE, produce, write_payload
 from loosehanger.experiments.measures import Spread, carried
-from loosehanger.experiments.progress import Progress
+from loosehanger.experiments.progress import SweepProgress
 from loosehanger.experiments.site import Site, administration, stored, uninterrupted
 from loosehanger.kafka.connect import ConnectClient
 from loosehanger.kafka.patches import alter_topic, topic_configs
@@ -61,7 +61,7 @@ class CompressStep:
     """What the target's broker stored."""
 
 
-def run(site: Site, steps: Iterable[Step], progress: Progress) -> Generator[CompressStep, None, None]:
+def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator[CompressStep, None, None]:
     """Measures; tells what it has found step by step.
 
     Raises:

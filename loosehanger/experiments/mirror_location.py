@@ -15,7 +15,7 @@ from loosehanger.experiments.clients import ClientProcess, access
 from loosehanger.experiments.dedicated_mirror import DedicatedMirror, MirrorSettings, permitted, settings_of
 from loosehanger.experiments.load_generator import SIZE, produce, write_payload
 from loosehanger.experiments.measures import Spread, milliseconds, quantile, times
-from loosehanger.experiments.progress import Progress
+from loosehanger.experiments.progress import SweepProgress
 from loosehanger.experiments.site import Site, administration
 from loosehanger.lab.link_settings import time_text
 from loosehanger.waiting import wait_for
@@ -73,7 +73,7 @@ class MirrorStep:
     """Of a burst, from the first arrivals on."""
 
 
-def run(site: Site, steps: Iterable[Step], progress: Progress) -> Generator[MirrorStep, None, None]:
+def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator[MirrorStep, None, None]:
     """Measures; tells what it has found step by step.
 
     Raises:

@@ -8,7 +8,7 @@ import time
 from loosehanger.times import span
 
 
-class Progress:
+class SweepProgress:
     """Counts the steps of an experiment, and tells of each on standard error.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 from loosehanger.experiments.clients import NAME, ClientProcess, access
 from loosehanger.experiments.measures import Spread, carried, milliseconds, quantile, times
-from loosehanger.experiments.progress import Progress
+from loosehanger.experiments.progress import SweepProgress
 from loosehanger.experiments.site import Site
 from loosehanger.lab.link_settings import size_text, time_text
 
@@ -79,7 +79,7 @@ class ReadStep:
         return self.consumers * RECORDS * SIZE / self.again_seconds
 
 
-def run(site: Site, steps: Iterable[Step], progress: Progress) -> Generator[ReadStep, None, None]:
+def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator[ReadStep, None, None]:
     """Measures; tells what it has found step by step.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any
 
 from loosehanger.experiments.clients import ClientProcess, access
 from loosehanger.experiments.measures import Spread, milliseconds, quantile
-from loosehanger.experiments.progress import Progress
+from loosehanger.experiments.progress import SweepProgress
 from loosehanger.experiments.site import Site
 from loosehanger.lab.link_settings import time_text
 
@@ -59,7 +59,7 @@ class WriteStep:
     """The longest time to the copy, of all records of the step; None where there is no copy."""
 
 
-def run(site: Site, steps: Iterable[Step], progress: Progress) -> Generator[WriteStep, None, None]:
+def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator[WriteStep, None, None]:
     """Measures; tells what it has found step by step.
 
     Raises:

@@ -20,7 +20,7 @@ from kafka.admin import (
 
 from loosehanger.experiments import mirror_location
 from loosehanger.experiments.mirror_location import KIT, SOURCE, TARGET
-from loosehanger.experiments.progress import Progress
+from loosehanger.experiments.progress import SweepProgress
 from loosehanger.experiments.site import choose, prepared
 from scripts.sandbox import Kit
 
@@ -95,7 +95,7 @@ def test_a_mirror_beside_its_source_copies_less_and_later(kit: Kit) -> None:
     before = settings(kit)
     chosen = choose(kit.lab, kit.home, *LINK)
     steps = [(0, place, KIT, 0.08) for place in (TARGET, SOURCE)]
-    progress = Progress("mirror-where", len(steps), 20, 20)
+    progress = SweepProgress("mirror-where", len(steps), 20, 20)
     with prepared(chosen), closing(mirror_location.run(chosen, steps, progress)) as coming:
         beside_target = next(coming)
         assert own_rights(kit)

@@ -27,7 +27,7 @@ from loosehanger.experiments.clients import ClientProcess
 from loosehanger.experiments.compress import CompressStep
 from loosehanger.experiments.measures import Spread, carried, milliseconds, quantile
 from loosehanger.experiments.mirror_location import DEFAULTS, KIT, ONE_MORE, SOURCE, TARGET, MirrorStep
-from loosehanger.experiments.progress import Progress
+from loosehanger.experiments.progress import SweepProgress
 from loosehanger.experiments.read_location import DIRECT, MIRRORED, ReadStep
 from loosehanger.experiments.write_location import ABROAD, HOME, WriteStep, judged
 from loosehanger.kafka.connection import Connection
@@ -71,7 +71,7 @@ def test_bytes_are_those_of_one_client_in_both_directions() -> None:
 
 
 def test_what_is_left_is_told_from_the_steps_so_far(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress("read-where", 4, 10, 20)
+    progress = SweepProgress("read-where", 4, 10, 20)
     assert progress.left(0) == 40
     progress.step("direct")
     progress.step("mirrored")
@@ -421,7 +421,7 @@ def test_what_was_measured_before_an_experiment_failed_is_kept(
 ) -> None:
     """Measuring takes a lab; here it only counts, and fails between two steps, or after the last."""
 
-    def run(_: Any, sweep: list[compress.Step], progress: Progress) -> Iterator[CompressStep]:
+    def run(_: Any, sweep: list[compress.Step], progress: SweepProgress) -> Iterator[CompressStep]:
         for step in sweep[:failing]:
             progress.step("a step")
             yield CompressStep(*step, at_source=1_000, ocean=1_000.0, at_target=1_000)

@@ -150,7 +150,7 @@ def test_the_package_imports_no_program() -> None:
 
 
 def test_what_needs_no_installation_uses_the_standard_library_only() -> None:
-    waiting, seen = [ROOT / PACKAGE / "cli" / "front.py"], set[Path]()
+    waiting, seen = [ROOT / PACKAGE / "cli" / "bootstrap_cli.py"], set[Path]()
     while waiting:
         path = waiting.pop()
         if path in seen:

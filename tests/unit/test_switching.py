@@ -50,7 +50,7 @@ class Record(NamedTuple):
 
 
 class Cluster:
-    """A cluster in the way of ``ClusterReader``, whose transactions leave a marker behind each partition's last record."""
+    """What ``ClusterReader`` reads, with a marker of a transaction behind each partition's last record."""
 
     def __init__(self, ends: Positions, committed: dict[str, Positions], members: int = 0, markers: int = 0) -> None:
         self._ends = ends
