@@ -10,7 +10,6 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 from kafka import TopicPartition
-from pipeline.spark_progress import reported
 from pyspark.sql import SparkSession
 
 from loosehanger.errors import LabError, WrongUseError
@@ -37,6 +36,7 @@ from loosehanger.proof.read.external import EXTERNAL, other_name, wait_for_arriv
 from loosehanger.proof.read.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress, standing, wait_for_mirror
 from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
 from loosehanger.proof.snapshot import Cut, Frozen, freeze, is_compacted, settle
+from loosehanger.proof.spark_progress import reported
 
 _CONFIG_TIMEOUT_S = 15.0
 _ATTEMPTS = 3

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-from pipeline.spark_progress import reported
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from loosehanger.errors import LabError
@@ -18,6 +17,7 @@ from loosehanger.proof.read.clusters import Cluster, NoAnswerError
 from loosehanger.proof.report.record_times import iso
 from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
 from loosehanger.proof.snapshot import freeze
+from loosehanger.proof.spark_progress import reported
 from loosehanger.sales import aggregates
 
 

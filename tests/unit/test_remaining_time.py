@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from pipeline import spark_progress
-from pipeline.pace import Pace
 
 from loosehanger.cli import commands
 from loosehanger.cli.durations import Durations
 from loosehanger.lab.progress import Progress
 from loosehanger.lab.scenario import read_scenario
+from loosehanger.proof.pace import Pace
 
 
 def test_the_pace_until_now_gives_the_rest() -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
-from pipeline.pace import Pace
 
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
 from loosehanger.lab.record import Lab, Region
+from loosehanger.proof.pace import Pace
 from loosehanger.proof.read.clusters import (
     USER,
     Cluster,

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import TopicPartition
-from pipeline.pace import Pace
 
 from loosehanger.kafka.connect import ConnectClient, ConnectError, parts
 from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.proof.pace import Pace
 
 _HTTP_TIMEOUT_S = 10
 _POLL_S = 0.5

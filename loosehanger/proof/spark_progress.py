@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pipeline.pace import Pace
 from pyspark.sql import SparkSession
+
+from loosehanger.proof.pace import Pace
 
 _REPORT_S = 5.0
 
