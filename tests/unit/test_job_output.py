@@ -19,7 +19,7 @@ from tests import samples
 PROVE = ROOT / "spark-jobs" / "prove.py"
 FULL = """\
 import json, os, resource, sys
-from pipeline import output
+from loosehanger.proof.report import output
 document = json.load(sys.stdin)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 sys.exit(0 if getattr(output, sys.argv[1])(document) else 4)
@@ -29,7 +29,7 @@ sys.exit(0 if getattr(output, sys.argv[1])(document) else 4)
 JOB = """\
 import sys
 from loosehanger.errors import InconclusiveError, run_command
-from pipeline import output
+from loosehanger.proof.report import output
 def main():
     print("progress of the job", file=sys.stderr, flush=True)
     output.print_document({"verdict": "inconclusive"})

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pipeline import spark_progress
 
 from loosehanger.cli import commands
 from loosehanger.cli.durations import Durations
 from loosehanger.lab.progress import Progress
 from loosehanger.lab.scenario import read_scenario
+from loosehanger.proof import spark_progress
 from loosehanger.proof.pace import Pace
 
 
