@@ -20,6 +20,9 @@ PLAYBOOK = """\
         dest: "{{ status_file }}"
         content: "{{ {'is': 'there'} | to_json }}"
         mode: "0600"
+    # As the Kubernetes client does in Ansible's workers, which end without tidying up.
+    - ansible.builtin.set_fact:
+        left: "{{ lookup('pipe', 'mktemp') }}"
 """
 PROGRAM = """\
 import sys
@@ -46,5 +49,6 @@ def test_a_path_is_a_path_whatever_is_in_it(name: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(file.read_text(encoding="utf-8")) == {"is": "there"}
+    assert [path.name for path in folder.iterdir()] == ["status.json"], "temporary files go with the playbook"
     assert not list(tmp_path.rglob("ran"))
     assert not (ROOT / "ran").exists()
