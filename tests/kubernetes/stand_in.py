@@ -91,9 +91,9 @@ class StandIn:
             metadata = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [owner]}
             spec = job["spec"]["template"]["spec"]
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-            if self._server.get(pod):
+            present = self._server.get(pod) or self._server.apply(pod, manager="kubelet")
+            if present.get("status", {}).get("phase") == "Succeeded":
                 continue
-            self._server.apply(pod, manager="kubelet")
             urls = [word for word in spec["containers"][0]["command"] if word.startswith("http://")]
             ended = {"exitCode": 0, "message": json.dumps([] if self.enforces else urls)}
             container = {"name": "ask", "image": "", "imageID": "", "ready": False, "restartCount": 0}

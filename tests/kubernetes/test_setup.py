@@ -64,7 +64,8 @@ def test_where_no_network_policy_is_enforced_the_set_up_and_the_consoles_say_so(
             (volume,) = (one["name"] for one in pod["volumes"] if one.get("configMap", {}).get("name") == CONFIG_MAP)
             (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["name"] == volume)
             assert {"name": "CONSOLE_MIRRORS_FOLDER", "value": mount["mountPath"]} in pod["containers"][0]["env"]
-        assert api_server.request("GET", "/apis/batch/v1/jobs")["items"] == []
+        for region in REGIONS:
+            assert api_server.request("GET", f"/apis/batch/v1/namespaces/{region}/jobs")["items"] == []
 
 
 def test_a_wait_that_never_comes_true_ends_in_its_bound_with_the_reason(kit: Kit, operators: StandIn) -> None:
