@@ -46,6 +46,10 @@ _NOT_YET = {
 class HasClientFiles(Protocol):
     """What knows the client properties of users: a region of the lab's record."""
 
+    @property
+    def variables(self) -> Mapping[str, str] | None:
+        """The variables that placeholders in these files may name; None for the kit's own files, which have none."""
+
     def client_file(self, user: str) -> Path:
         """The file of a user."""
 
@@ -241,7 +245,7 @@ def connection_for(region: HasClientFiles, user: str) -> Connection:
     Raises:
         WrongUseError: the region has no such user, or its properties cannot be used.
     """
-    return Connection.from_properties(region.client_file(user))
+    return Connection.from_properties(region.client_file(user), region.variables)
 
 
 def _mechanism(properties: Mapping[str, str], path: str) -> str:

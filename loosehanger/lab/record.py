@@ -84,6 +84,8 @@ class Region:
     """Where the region's resources are; None within a pod, and where there are no resources."""
     ledgers: dict[str, Path] = field(default_factory=dict)
     """The folder with the ledger of each program that keeps one, where the platform has it as files."""
+    variables: Mapping[str, str] | None = field(default=None, repr=False)
+    """The variables that placeholders in client properties may name; None for the kit's own files, which have none."""
 
     def client_file(self, user: str) -> Path:
         """The file with the properties by which a user connects to this region's cluster.

@@ -113,6 +113,16 @@ def mirror(tmp_path: Path) -> Mirror:
     return found
 
 
+def test_placeholders_in_client_properties_are_environment_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_BROKERS", "x:1")
+    for side in ("a", "b"):
+        (tmp_path / side).write_text("bootstrap.servers=${KAFKA_BROKERS}\n", encoding="utf-8")
+    for region in two_clusters(tmp_path / "a", tmp_path / "b", "many").clusters.values():
+        assert Cluster.of(region).connection.bootstrap_servers == ("x:1",)
+
+
 def arrived(
     service: Service, mirror: Mirror, monkeypatch: pytest.MonkeyPatch, timeout_s: float = 60
 ) -> tuple[dict[TopicPartition, int], list[str]]:

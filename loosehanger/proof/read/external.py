@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +40,6 @@ _LOG_APPEND_TIME = 1
 """The type of a record's timestamp that its broker has set."""
 
 
-@dataclass(frozen=True)
-class _Side(Region):
-    """A cluster of the user's own, whose client properties may have placeholders."""
-
-    def connection(self, user: str) -> Connection:
-        return Connection.from_properties(self.clients[user], os.environ)
-
-
 def two_clusters(
     source: Path,
     target: Path,
@@ -81,7 +72,7 @@ def two_clusters(
     )
     selected_topics(mirror, ())  # refuses what is no list of regular expressions
     regions: dict[str, Region] = {
-        name: _Side(name, name, {USER: path}, {}, (mirror,) if name == "target" else ())
+        name: Region(name, name, {USER: path}, {}, (mirror,) if name == "target" else (), variables=os.environ)
         for name, path in (("source", source), ("target", target))
     }
     return Lab(f"{source.stem} → {target.stem}", EXTERNAL, "", regions)
