@@ -56,9 +56,13 @@ class NothingSetUpError(LabError):
 
 
 class InconclusiveError(LabError):
-    """Something that was asked cannot be told."""
+    """The question has no certain answer now."""
 
     exit_code = ExitCode.INCONCLUSIVE
+
+
+class UnreachableError(LabError):
+    """A cluster, a mirror's workers or an API server does not answer in time, or refuses the connection or the user."""
 
 
 def run_command(main: Callable[[], int], failed: ExitCode = ExitCode.FAILED) -> int:

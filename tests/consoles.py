@@ -20,7 +20,7 @@ from kafka.structs import OffsetAndTimestamp
 
 from loosehanger.console.__main__ import listen
 from loosehanger.console.app import create_app
-from loosehanger.console.cluster import ClusterView, UnreachableError
+from loosehanger.console.cluster import ClusterView
 from loosehanger.console.geography import Coordinates
 from loosehanger.console.live import LINGER_S, Live
 from loosehanger.console.mirrors import Action, MirrorMakerView, explain, judged
@@ -42,7 +42,7 @@ from loosehanger.console.search import Searcher
 from loosehanger.console.server import Server
 from loosehanger.console.service import RegionView, Service
 from loosehanger.console.settings import ConnectAccess, RegionSettings, Settings
-from loosehanger.errors import WrongUseError
+from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.retention_risk import Danger
 from loosehanger.lab.mirrors.mirror import Mirror as Route

@@ -66,7 +66,7 @@ class RegionClusters:
         """As ``Rereader`` says.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         cluster = self.of[region]
         starts, ends = cluster.start_offsets(ranges), cluster.end_offsets(ranges)
@@ -77,7 +77,7 @@ class RegionClusters:
         """As ``Rereader`` says: a bucket's length longer than the bucket, since times do not only rise.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         until = {place: self.until[region][place] for place in places if place in self.until[region]}
         first = self.of[region].offsets_from(until, bucket * BUCKET_MS)
@@ -110,7 +110,7 @@ def name_records(
         count: how many examples of each kind and topic to keep.
 
     Raises:
-        NoAnswerError: a cluster does not answer.
+        UnreachableError: a cluster does not answer.
         PySparkException: the records cannot be read.
     """
     chosen = _within_bounds(found)

@@ -46,7 +46,7 @@ from loosehanger.audit.state import Folder
 from loosehanger.audit.table import AuditTable
 from loosehanger.audit.topic import AuditTopic
 from loosehanger.audit.warming import warm_up
-from loosehanger.errors import LabError
+from loosehanger.errors import LabError, UnreachableError
 from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.retention_risk import WARN_S, by_topic
 from loosehanger.lab.mirrors.lineage import counted
@@ -56,7 +56,7 @@ from loosehanger.lab.record import ADMINISTRATOR, Lab, Region
 from loosehanger.proof.compare.fingerprints import CONTENT
 from loosehanger.proof.flows import Flow
 from loosehanger.proof.read.batches import Ranges, read_records
-from loosehanger.proof.read.clusters import USER, Cluster, NoAnswerError
+from loosehanger.proof.read.clusters import USER, Cluster
 from loosehanger.proof.read.fetching import RecordFetcher, frame_of, takes_files
 from loosehanger.proof.read.records import BUCKET_MS
 from loosehanger.proof.report.record_times import iso
@@ -210,7 +210,7 @@ class RegionReader:
             copies: the copies among them.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         configs = self.cluster.configs(topics)
         found = {}
@@ -231,7 +231,7 @@ class RegionReader:
         """Reads on from these offsets; what was read too late for its round is not read again.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
             PySparkException: the records cannot be read.
         """
         # Whatever has been taken moves the offsets on.
@@ -687,7 +687,7 @@ class Watch:
     def _named(self, found: Mapping[Bucket, OpenBucket], naming: Future[None]) -> list[Judged]:
         try:
             naming.result()
-        except NoAnswerError as error:
+        except UnreachableError as error:
             self._report(f"which records differ could not be read: {error}; their number stands")
             return []
         except ERRORS as error:
@@ -735,7 +735,7 @@ class Watch:
                     answers[name] = future.result()
                 else:
                     self._problems[name] = f"{name} has not answered yet"
-            except NoAnswerError as error:
+            except UnreachableError as error:
                 self._problems[name] = str(error)
             except ERRORS as error:
                 if not is_alive(self._spark):
@@ -887,8 +887,6 @@ def survey(lab: Lab) -> Scope:
         cluster = Cluster.of(region)
         try:
             clusters[name], inventories[name] = cluster.id(), cluster.inventory()
-        except NoAnswerError as error:
-            raise LabError(str(error)) from error
         finally:
             cluster.close()
     scope = scope_of(lab, clusters, inventories)

@@ -40,7 +40,7 @@ class RetentionGuard:
             now_ms: the wall clock, in milliseconds.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         wanted = list(partitions)
         now_ms = round(time.time() * 1000) if now_ms is None else now_ms

@@ -15,7 +15,6 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from loosehanger.console import api, events, pages
-from loosehanger.console.cluster import UnreachableError
 from loosehanger.console.context import Context
 from loosehanger.console.guard import Guard
 from loosehanger.console.history import LastHour, Sampler
@@ -25,7 +24,7 @@ from loosehanger.console.service import Service, UnknownError
 from loosehanger.console.settings import Settings
 from loosehanger.console.sign_in import Sessions
 from loosehanger.console.views import Views
-from loosehanger.errors import LabError
+from loosehanger.errors import LabError, UnreachableError
 
 MOST_BODY = 64 * 1024
 TIDY_S = 20.0

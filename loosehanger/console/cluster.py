@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from loosehanger.console.models import Broker, Group, GroupPartition, Member, Partition, Setting, Topic
-from loosehanger.errors import LabError, WrongUseError
+from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka.connection import Connection
 
 if TYPE_CHECKING:
@@ -60,10 +60,6 @@ def _prepare_clients() -> None:
 
     # A broker that is away makes it talk, and that goes into the log in doses.
     prepare(lambda line: print(line, flush=True))
-
-
-class UnreachableError(LabError):
-    """A cluster, or a mirror's workers, do not answer."""
 
 
 class ClusterView:

@@ -12,12 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from loosehanger.console.cluster import UnreachableError
 from loosehanger.console.manifests import MirrorState
 from loosehanger.console.models import Connector, Health, Mirror, Position, Task
 from loosehanger.console.retention_risk import MirrorReading
 from loosehanger.console.settings import ConnectAccess
-from loosehanger.errors import WrongUseError
+from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka.connector_states import Judgement, judge
 from loosehanger.kafka.failed_topics import name_topics
 from loosehanger.kafka.stalled import drops, found_s

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from loosehanger.console.cluster import ClusterView, UnreachableError
+from loosehanger.console.cluster import ClusterView
 from loosehanger.console.mirrors import SOURCE_CONNECTOR, described
 from loosehanger.console.models import Connector, Mirror
+from loosehanger.errors import UnreachableError
 
 if TYPE_CHECKING:
     from loosehanger.acls import NeededRight

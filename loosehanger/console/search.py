@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from loosehanger.console.cluster import UnreachableError, prepare_clients
+from loosehanger.console.cluster import prepare_clients
 from loosehanger.console.live import Wanted
 from loosehanger.console.records import MOST_HEADER_BYTES, MOST_VALUE_BYTES, Arrived
-from loosehanger.errors import WrongUseError
+from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka.connection import Connection
 from loosehanger.times import moment
 

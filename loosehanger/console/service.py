@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from loosehanger.console.cluster import ClusterView, UnreachableError
+from loosehanger.console.cluster import ClusterView
 from loosehanger.console.live import LINGER_S, Live, Wanted
 from loosehanger.console.manifests import MirrorManifests
 from loosehanger.console.mirrors import SOURCE_CONNECTOR, Action, MirrorMakerView, Offsets, described, explain, judged
@@ -39,7 +39,7 @@ from loosehanger.console.rights import Rights
 from loosehanger.console.search import Asked, Searcher
 from loosehanger.console.settings import RegionSettings, Settings
 from loosehanger.console.stalls import Stalls, key_of
-from loosehanger.errors import LabError, WrongUseError
+from loosehanger.errors import LabError, UnreachableError, WrongUseError
 from loosehanger.lab.mirrors.mirror import Mirror as Route
 from loosehanger.lab.mirrors.replication import NOT_SYNCHRONISED, synchronises
 

@@ -10,9 +10,9 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from loosehanger.errors import LabError, run_command
+from loosehanger.errors import LabError, UnreachableError, run_command
 from loosehanger.kafka.connection import Connection
-from loosehanger.proof.read.clusters import Cluster, NoAnswerError
+from loosehanger.proof.read.clusters import Cluster
 from loosehanger.proof.session import ERRORS, cause, ended, is_alive, start_session
 from loosehanger.redaction.fields import Batch, Clearing, check_partitions, start
 from loosehanger.waiting import wait_for
@@ -122,7 +122,7 @@ def _wait_for_topics(connection: Connection, clearing: Clearing, bound: float) -
     def missing() -> str | None:
         try:
             return check_partitions(clearing, cluster.topics()) or None
-        except NoAnswerError as error:
+        except UnreachableError as error:
             return str(error)
 
     try:

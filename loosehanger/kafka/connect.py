@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import requests
 
-from loosehanger.errors import LabError
+from loosehanger.errors import UnreachableError
 from loosehanger.stack_traces import innermost_cause
 from loosehanger.waiting import wait_for
 
@@ -23,7 +23,7 @@ _REFUSALS = (requests.codes.unauthorized, requests.codes.forbidden)
 _REBALANCING = "the worker group is rebalancing"
 
 
-class ConnectError(LabError):
+class ConnectError(UnreachableError):
     """No worker answers, or Connect does not do what it is asked for."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:

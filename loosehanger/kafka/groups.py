@@ -10,7 +10,7 @@ from typing import Any
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from loosehanger.errors import LabError
+from loosehanger.errors import LabError, UnreachableError
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import explain
 
@@ -58,7 +58,8 @@ def look(connection: Connection, name: str, pattern: str) -> Group:
         pattern: a regular expression of the topics that it reads.
 
     Raises:
-        LabError: the cluster does not answer, or refuses.
+        UnreachableError: the cluster does not answer, or refuses.
+        LabError: the coordinator reports an error of the group.
     """
     client: KafkaAdminClient | None = None
     bound_ms = round(ANSWER_S * 1000)
@@ -70,7 +71,7 @@ def look(connection: Connection, name: str, pattern: str) -> Group:
         topics = [topic["name"] for topic in client.describe_topics()]
     except (KafkaError, OSError) as error:
         where = ",".join(connection.bootstrap_servers)
-        raise LabError(f"{where} {explain(error, connection.username)}") from error
+        raise UnreachableError(f"{where} {explain(error, connection.username)}") from error
     finally:
         if client:
             client.close()

@@ -14,7 +14,7 @@ from kafka.errors import GroupIdNotFoundError, KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
 from loosehanger.acls import AclRule, NeededRight
-from loosehanger.errors import LabError
+from loosehanger.errors import LabError, UnreachableError
 from loosehanger.kafka.acls import read_rules
 from loosehanger.kafka.connect import ConnectClient, parts
 from loosehanger.kafka.connection import Connection
@@ -183,7 +183,8 @@ class ClusterReader:
         try:
             yield
         except (KafkaError, OSError) as error:
-            raise LabError(f"{self._region}: the cluster {explain(error, self._connection.username)}") from error
+            reason = explain(error, self._connection.username)
+            raise UnreachableError(f"{self._region}: the cluster {reason}") from error
 
 
 def connector_states(rest: ConnectClient, connector: str) -> list[str]:

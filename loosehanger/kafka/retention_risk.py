@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import KafkaError
 
-from loosehanger.errors import LabError
+from loosehanger.errors import UnreachableError
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import explain, topic_configs
 from loosehanger.kafka.transactions import WARN_S as OPEN_S
@@ -142,7 +142,7 @@ class LossWatch:
         """Reads the end offset of each partition: before the mirror's positions, to which they then belong.
 
         Raises:
-            LabError: the cluster does not answer, or refuses.
+            UnreachableError: the cluster does not answer, or refuses.
         """
         with self._reaching():
             return self._offsets(partitions, OffsetSpec.LATEST)
@@ -165,7 +165,7 @@ class LossWatch:
                 as waiting. None for a mirror that copies nothing meanwhile, for which all that is there now waits.
 
         Raises:
-            LabError: the cluster does not answer, or refuses.
+            UnreachableError: the cluster does not answer, or refuses.
         """
         with self._reaching():
             return list(self._look(positions, whose, time.time() if now is None else now, ends or {}))
@@ -177,7 +177,7 @@ class LossWatch:
         except (KafkaError, OSError) as error:
             self.close()
             where = ",".join(self._connection.bootstrap_servers)
-            raise LabError(f"{where} {explain(error, self._connection.username)}") from error
+            raise UnreachableError(f"{where} {explain(error, self._connection.username)}") from error
 
     def _look(
         self,

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from kafka import TopicPartition
 from pyspark.sql import SparkSession
 
-from loosehanger.errors import LabError, WrongUseError
+from loosehanger.errors import LabError, UnreachableError, WrongUseError
 from loosehanger.kafka.transactions import Held
 from loosehanger.lab.access import readers_from
 from loosehanger.lab.claims.claims import OF_LEDGERS, Forbidden
@@ -31,7 +31,7 @@ from loosehanger.proof.evidence.latency import LatencySampler
 from loosehanger.proof.evidence.switch_evidence import look
 from loosehanger.proof.flows import Flow, FlowId, MirrorId
 from loosehanger.proof.read.batches import Ranges, read_records
-from loosehanger.proof.read.clusters import Cluster, NoAnswerError, some_of
+from loosehanger.proof.read.clusters import Cluster, some_of
 from loosehanger.proof.read.external import EXTERNAL, other_name, wait_for_arrival
 from loosehanger.proof.read.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress, standing, wait_for_mirror
 from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
@@ -121,9 +121,9 @@ class Proof:
             self._look_at_ledgers()
             self._collect_configs(configs)
             self._finish_sampling()
-        except LabError:
-            raise
         except Exception as error:
+            if isinstance(error, LabError) and not isinstance(error, UnreachableError):
+                raise
             # What was found until then still holds.
             self._found.tell("broke_off", None, {"reason": self._defect(error)})
         finally:
@@ -142,7 +142,7 @@ class Proof:
             try:
                 if not reason:
                     self._found.present[claim.id] = self._present(claim.id, region, claim.forbidden)
-            except (NoAnswerError, SparkEndedError) as error:
+            except (UnreachableError, SparkEndedError) as error:
                 reason = str(error)
             except ERRORS as error:
                 reason = cause(error)
@@ -180,7 +180,7 @@ class Proof:
             self._found.switch = look(self._lab, lab_home(), claims, spark, self._timeout_s, self._report)
         except SparkEndedError as error:
             self._found.tell("no_spark", None, {"reason": str(error)})
-        except (LabError, NoAnswerError) as error:
+        except LabError as error:
             for claim in claims:
                 self._found.findings.append(Finding("undecided", "undecides", claim.id, details={"reason": str(error)}))
 
@@ -189,7 +189,7 @@ class Proof:
         regions = sorted({flow.source for flow in self._found.flows})
         try:
             frozen = [freeze(self._clusters[region], self._topics_of(region)) for region in regions]
-        except NoAnswerError:
+        except UnreachableError:
             return None  # It has just answered. What follows says so if it does no more.
         records = sum(end - start for ranges in frozen for start, end in ranges.values())
         return records * (1 + len(self._mirrors()))
@@ -204,7 +204,7 @@ class Proof:
                 continue
             try:
                 source, target = (self._clusters[name].id() for name in (mirror.source, mirror.target))
-            except NoAnswerError:
+            except UnreachableError:
                 continue  # What follows says so.
             if source and source == target:
                 raise WrongUseError(
@@ -218,7 +218,7 @@ class Proof:
         for name, cluster in self._clusters.items():
             try:
                 self._found.topics[name] = cluster.topics()
-            except NoAnswerError as error:
+            except UnreachableError as error:
                 self._found.away[name] = str(error)
         self._wait_for_stations()
         for mirror in self._lab.mirrors:
@@ -252,7 +252,7 @@ class Proof:
             named = {flow.id: other_name(mirror, flow.topic, set(there) - taken) for flow in absent}
             try:
                 hidden = self._clusters[mirror.target].hidden({flow.target_topic for flow in absent if named[flow.id]})
-            except NoAnswerError:
+            except UnreachableError:
                 continue  # What follows says so.
             for flow in absent:
                 if named[flow.id] and flow.target_topic not in hidden:
@@ -290,7 +290,7 @@ class Proof:
             try:
                 there = self._found.topics[region] = cluster.topics()
                 hidden = cluster.hidden(wanted[region] - there.keys())
-            except NoAnswerError as error:
+            except UnreachableError as error:
                 self._found.away[region] = str(error)
                 continue
             if left := wanted[region] - there.keys() - hidden:
@@ -318,7 +318,7 @@ class Proof:
             wanted = {flow.target_topic for flow in self._found.flows if flow.target == region}
             try:
                 there = {name: count for name, count in self._clusters[region].topics().items() if name in wanted}
-            except NoAnswerError:
+            except UnreachableError:
                 continue  # It has just answered. If it is away for longer, what follows will say so.
             self._samplers[region] = LatencySampler(self._clusters[region].connection, there)
             self._samplers[region].start()
@@ -350,7 +350,7 @@ class Proof:
                             place = f"partition {partition.partition} at the source"
                             reason = f"the last record of {place} could not be read: {unread[partition]}"
                             self._found.cannot_tell(flow, reason)
-            except NoAnswerError as error:
+            except UnreachableError as error:
                 for flow in flows:
                     self._found.tell("unreachable", flow.mirror, {"reason": str(error)})
                 self._found.flows = [flow for flow in self._found.flows if flow.source != region]
@@ -367,7 +367,7 @@ class Proof:
                 absent = named_topics(mirror, (flow.topic for flow in flows))
                 unseen = {flow.target_topic for flow in flows} - target.topics().keys() if flows else set()
                 hidden_here, hidden_there = source.hidden(absent), target.hidden(unseen)
-            except NoAnswerError as error:
+            except UnreachableError as error:
                 self._reached.remove(mirror)
                 self._found.tell("unreachable", mirror, {"reason": str(error)})
                 continue
@@ -405,7 +405,7 @@ class Proof:
             try:
                 alone = self._alone(mirror, mirrored)
                 hidden = self._clusters[mirror.source].hidden({flow.topic for flow in alone})
-            except NoAnswerError as error:
+            except UnreachableError as error:
                 self._found.tell("unreachable", mirror, {"reason": str(error)})
                 continue
             if not alone:
@@ -438,7 +438,7 @@ class Proof:
         for key, mirror in self._mirrors().items():
             try:
                 progress = self._found.progress[key] = waiting[key].result()
-            except NoAnswerError as error:
+            except UnreachableError as error:
                 self._found.tell("unreachable", mirror, {"reason": str(error)})
                 progress = self._found.progress[key] = MirrorProgress(UNKNOWN)
                 continue
@@ -458,7 +458,7 @@ class Proof:
             return wait_for_arrival(
                 mirror, self._clusters, last_records, self._left_s, self._report, while_moving=self._while_moving
             )
-        except NoAnswerError as error:
+        except UnreachableError as error:
             return self._wait_apart(mirror, last_records, error)
 
     def _wait_apart(
@@ -467,7 +467,7 @@ class Proof:
         """Looks topic by topic what has arrived, where it cannot be told of all of them at once.
 
         Raises:
-            NoAnswerError: it cannot be told of any.
+            UnreachableError: it cannot be told of any.
         """
         topics = sorted({partition.topic for partition in last_records})
         for region in (mirror.source, mirror.target):
@@ -483,7 +483,7 @@ class Proof:
                 if time.monotonic() > deadline:
                     raise error
                 positions |= wait_for_arrival(mirror, self._clusters, wanted, 0, self._report).positions
-            except NoAnswerError as reason:
+            except UnreachableError as reason:
                 untold[topic] = str(reason)
         if untold.keys() == set(topics):
             raise error
@@ -546,7 +546,7 @@ class Proof:
         for region in sorted({name for flow in flows for name in (flow.source, flow.target)}):
             try:
                 self._clusters[region].topics()
-            except NoAnswerError as error:
+            except UnreachableError as error:
                 away.add(region)
                 for flow in flows:
                     if region in (flow.source, flow.target):
@@ -588,7 +588,7 @@ class Proof:
                     self._found.counts |= compare(spark, flows, cuts, progress, frozen, self._examples, windows)
                 self._found.append_time |= {flow.id for flow in flows if frozen.has_append_time(flow)}
                 self._look_at_offsets(spark, flows, frozen)
-            except NoAnswerError as error:
+            except UnreachableError as error:
                 return str(error)
             except Exception as error:
                 if not is_alive(spark):
@@ -649,7 +649,7 @@ class Proof:
                 continue
             try:
                 different, unknown = comparing[key].result()
-            except NoAnswerError as error:
+            except UnreachableError as error:
                 self._found.tell("unreachable", mirror, {"reason": str(error)})
                 continue
             except Exception as error:
@@ -674,5 +674,5 @@ class Proof:
 def _moved(frozen: Frozen) -> str:
     try:
         return frozen.moved()
-    except NoAnswerError:
+    except UnreachableError:
         return ""

@@ -189,7 +189,7 @@ def settle(
         stable offset instead.
 
     Raises:
-        NoAnswerError: the cluster does not answer.
+        UnreachableError: the cluster does not answer.
     """
     wanted = set(topics)
     partitions = partitions_of({topic: count for topic, count in cluster.topics().items() if topic in wanted})

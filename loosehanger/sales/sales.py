@@ -13,7 +13,7 @@ from loosehanger.errors import LabError
 from loosehanger.lab.mirrors.lineage import counted
 from loosehanger.lab.record import Lab
 from loosehanger.proof.read.batches import Ranges, read_records, read_regions
-from loosehanger.proof.read.clusters import Cluster, NoAnswerError
+from loosehanger.proof.read.clusters import Cluster
 from loosehanger.proof.report.record_times import iso
 from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
 from loosehanger.proof.snapshot import freeze
@@ -47,8 +47,6 @@ def sum_up(
         fit(spark, records)
         with reported(spark, f"summing up {records:,} records", report):
             return _document(spark, lab, clusters, ranges, products)
-    except NoAnswerError as error:
-        raise LabError(str(error)) from error
     except ERRORS as error:
         if spark and not is_alive(spark):
             raise SparkEndedError(ended(error)) from error

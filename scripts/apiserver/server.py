@@ -51,7 +51,7 @@ CONTROLLERS = (
 Document = dict[str, Any]
 
 
-class RefusedError(Exception):
+class RefusedError(LabError):
     """The API server's refusal of a request."""
 
     def __init__(self, status: Document) -> None:

@@ -23,11 +23,11 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ACLOperation, ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 
-from loosehanger.errors import WrongUseError
+from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.proof.evidence.switch_evidence import beginnings
 from loosehanger.proof.proof import Proof
 from loosehanger.proof.read import external
-from loosehanger.proof.read.clusters import Cluster, NoAnswerError
+from loosehanger.proof.read.clusters import Cluster
 from loosehanger.proof.read.external import two_clusters
 from loosehanger.proof.snapshot import freeze
 from loosehanger.proof.verdict import judge
@@ -448,7 +448,7 @@ def test_one_cluster_is_not_compared_with_itself(broker: Broker, spark: SparkSes
 def test_an_advertised_address_that_cannot_be_reached_is_named(tmp_path: Path, advertised: str) -> None:
     with running(tmp_path, advertised) as started:
         cluster = Cluster("source", started.connection())
-        with pytest.raises(NoAnswerError) as raised:
+        with pytest.raises(UnreachableError) as raised:
             cluster.topics()
         cluster.close()
     assert str(raised.value).startswith(

@@ -10,9 +10,9 @@ from contextlib import nullcontext
 import pytest
 
 from loosehanger.console import cluster
-from loosehanger.console.cluster import ClusterView, UnreachableError
+from loosehanger.console.cluster import ClusterView
 from loosehanger.console.models import Broker
-from loosehanger.errors import WrongUseError
+from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka import patches
 from tests.consoles import NOWHERE
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from loosehanger.console.cluster import ClusterView, UnreachableError
+from loosehanger.console.cluster import ClusterView
 from loosehanger.console.sign_in import (
     FREE_ATTEMPTS,
     JUDGED_A_SECOND,
@@ -19,6 +19,7 @@ from loosehanger.console.sign_in import (
     Attempts,
     Sessions,
 )
+from loosehanger.errors import UnreachableError
 from loosehanger.kafka.connection import Connection
 
 

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from loosehanger.cli import commands
-from loosehanger.errors import LabError, WrongUseError
+from loosehanger.errors import LabError, UnreachableError, WrongUseError
 from loosehanger.kafka.connected import connected
 from loosehanger.lab.manifests.documents import read_documents
 from loosehanger.lab.record import Lab, Pod, Progress, Region, region_record
@@ -26,7 +26,7 @@ from loosehanger.lab.scenario import read_scenario
 from loosehanger.lab.topology import Topology
 from loosehanger.paths import ROOT
 from loosehanger.platforms.kubernetes import access, apply, bundle, pods, preflight, programs, rights, services, topics
-from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, LogCutError, SilentError
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, LogCutError
 from loosehanger.platforms.kubernetes.event_streams import V1, V1BETA2, EventStreams
 from loosehanger.platforms.kubernetes.pod_entry import user_name
 from loosehanger.platforms.kubernetes.preflight import quantity
@@ -413,7 +413,7 @@ class SilentCluster:
     """In place of an API server that restarts while a pod runs, for no pods run beside the one of the tests."""
 
     def __init__(self, silences: int) -> None:
-        self._looks = iter([*[SilentError("cannot be reached")] * silences, LogCutError("cut"), None])
+        self._looks = iter([*[UnreachableError("cannot be reached")] * silences, LogCutError("cut"), None])
         self.asked: list[str] = []
 
     def follow(self, _namespace: str, _pod: str, _container: str, since: str) -> Iterator[tuple[str, str]]:
@@ -445,7 +445,7 @@ def test_an_api_server_that_stays_silent_does(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_is_awaited_stays_open_while_the_api_server_is_away() -> None:
-    answers: Iterator[Exception | None] = iter([SilentError("the API server cannot be reached"), None])
+    answers: Iterator[Exception | None] = iter([UnreachableError("the API server cannot be reached"), None])
 
     def condition() -> str | None:
         if error := next(answers):

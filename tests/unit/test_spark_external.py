@@ -13,12 +13,13 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
+from loosehanger.errors import UnreachableError
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import UnreadableError
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.evidence.findings import Finding
 from loosehanger.proof.read import clusters, external
-from loosehanger.proof.read.clusters import Cluster, NoAnswerError
+from loosehanger.proof.read.clusters import Cluster
 from loosehanger.proof.read.copier import Copier
 from loosehanger.proof.read.external import two_clusters, wait_for_arrival
 from loosehanger.proof.report import messages
@@ -173,21 +174,21 @@ def test_a_source_that_gives_nothing_ends_at_the_bound_with_a_short_message(
     monkeypatch.setattr(external, "_GRACE_S", 0.1)
     service = Service(many(MANY))
     service.silent = {place for place in service.sizes if place.topic == "many"}
-    with pytest.raises(NoAnswerError, match=r"^source: the last record of many-0, .*many-9 and 2,090 more cannot be"):
+    with pytest.raises(UnreachableError, match=r"^source: the last record of many-0, .*many-9 and 2,090 more cannot"):
         arrived(service, mirror, monkeypatch, timeout_s=0.2)
 
 
 def test_a_record_that_cannot_be_read_is_named(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(many(3))
     service.unreadable = {TopicPartition("many", 1)}
-    with pytest.raises(NoAnswerError, match=r"^source: the last record of many-1 cannot be read: topic many, part"):
+    with pytest.raises(UnreachableError, match=r"^source: the last record of many-1 cannot be read: topic many, part"):
         arrived(service, mirror, monkeypatch)
 
 
 def test_what_of_the_target_cannot_be_read_is_not_waited_for(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(many(3))
     service.unreadable = {TopicPartition("old.many", 1)}
-    with pytest.raises(NoAnswerError, match=r"^target: .*topic old\.many, partition 1, offset 0: .*odd bytes"):
+    with pytest.raises(UnreachableError, match=r"^target: .*topic old\.many, partition 1, offset 0: .*odd bytes"):
         arrived(service, mirror, monkeypatch)
 
 
@@ -211,7 +212,7 @@ def test_a_cluster_that_was_silent_is_not_waited_for_as_long_again(monkeypatch: 
     monkeypatch.setattr(clusters, "KafkaAdminClient", Admin)
     cluster = Cluster("europe", Connection(("x:1",)))
     for _ in range(3):
-        with pytest.raises(NoAnswerError):
+        with pytest.raises(UnreachableError):
             cluster.topics()
     assert bounds == [(10_000, 15_000), (4_000, 4_000)]
     silent = False

@@ -18,7 +18,7 @@ from kafka import TopicPartition
 from kafka.errors import TopicAuthorizationFailedError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
+from loosehanger.errors import ExitCode, LabError, UnreachableError, WrongUseError, run_command
 from loosehanger.jobs import prove
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.transactions import Held, Holder
@@ -31,7 +31,7 @@ from loosehanger.proof.compare.comparison import Counts
 from loosehanger.proof.compare.configurations import Difference, Handling
 from loosehanger.proof.flows import Flow, FlowId
 from loosehanger.proof.proof import Proof
-from loosehanger.proof.read.clusters import Cluster, Config, NoAnswerError
+from loosehanger.proof.read.clusters import Cluster, Config
 from loosehanger.proof.read.external import two_clusters
 from loosehanger.proof.read.mirrors import MirrorProgress
 from loosehanger.proof.report import files
@@ -68,12 +68,12 @@ class StubCluster:
 
     def id(self) -> str:
         if self.region in self.away:
-            raise NoAnswerError(f"{self.region}: the cluster does not answer (gone)")
+            raise UnreachableError(f"{self.region}: the cluster does not answer (gone)")
         return self.ids.get(self.region, self.region)
 
     def topics(self) -> dict[str, int]:
         if self.region in self.away:
-            raise NoAnswerError(f"{self.region}: the cluster does not answer (gone)")
+            raise UnreachableError(f"{self.region}: the cluster does not answer (gone)")
         return dict.fromkeys([*PLACES, *self.more], 1)
 
     def start_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -81,7 +81,7 @@ class StubCluster:
 
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         if self.region in self.away:
-            raise NoAnswerError(f"{self.region}: the cluster does not answer (gone)")
+            raise UnreachableError(f"{self.region}: the cluster does not answer (gone)")
         return dict.fromkeys(partitions, 10)
 
     def hidden(self, _: Any) -> set[str]:
@@ -259,7 +259,7 @@ def test_a_topic_of_which_arrival_cannot_be_told_hides_no_other(lab: Lab, monkey
         _: Mirror, __: Any, last_records: Mapping[TopicPartition, int], *___: Any, **____: Any
     ) -> MirrorProgress:
         if PLACES["c"] in last_records:
-            raise NoAnswerError("na: the cluster does not answer (TopicAuthorizationFailedError: c)")
+            raise UnreachableError("na: the cluster does not answer (TopicAuthorizationFailedError: c)")
         return MirrorProgress("UNKNOWN", last_records)
 
     monkeypatch.setattr(proof, "wait_for_arrival", arrival)
@@ -270,7 +270,7 @@ def test_a_topic_of_which_arrival_cannot_be_told_hides_no_other(lab: Lab, monkey
     assert reason.startswith("c, europe → na: na: the cluster does not answer")
 
     def away(*_: Any, **__: Any) -> MirrorProgress:
-        raise NoAnswerError("na: the cluster does not answer (gone)")
+        raise UnreachableError("na: the cluster does not answer (gone)")
 
     monkeypatch.setattr(proof, "wait_for_arrival", away)
     document, verdicts = run(replace(lab, regions=regions))
@@ -745,7 +745,7 @@ def test_a_partition_that_cannot_be_read_hides_no_other(monkeypatch: pytest.Monk
     tail.refused, tail.stuck = {}, {B}
     assert last_records(monkeypatch, tail, 0.3) == ({A: 1, C: 3}, {B: "not within 0 s"})
     tail.stuck = {A, B, C}
-    with pytest.raises(NoAnswerError, match=r"europe: a-0, b-0, c-0 could not be read in 0 s"):
+    with pytest.raises(UnreachableError, match=r"europe: a-0, b-0, c-0 could not be read in 0 s"):
         last_records(monkeypatch, tail, 0.1)
 
 

@@ -21,11 +21,11 @@ from loosehanger.audit.display import told_of
 from loosehanger.audit.loop import Options, Reading, Scope, Watch, scope_of
 from loosehanger.audit.mirror_positions import Positions
 from loosehanger.audit.state import Folder
+from loosehanger.errors import UnreachableError
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.claims.claims import claims_of
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.compare.fingerprints import CONTENT
-from loosehanger.proof.read.clusters import NoAnswerError
 from loosehanger.proof.read.mirrors import UNKNOWN, MirrorProgress
 
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", "", "c")
@@ -82,12 +82,12 @@ class StubCluster:
     def of(self, place: TopicPartition) -> Topic:
         """A topic."""
         if self.region in self.world.away:
-            raise NoAnswerError(f"{self.region}: the cluster does not answer")
+            raise UnreachableError(f"{self.region}: the cluster does not answer")
         return self.world.topics[self.region][place.topic]
 
     def inventory(self) -> dict[str, tuple[str, int]]:
         if self.region in self.world.away:
-            raise NoAnswerError(f"{self.region}: the cluster does not answer")
+            raise UnreachableError(f"{self.region}: the cluster does not answer")
         return {name: (topic.id, 1) for name, topic in self.world.topics[self.region].items()}
 
     def start_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from loosehanger.errors import LabError, WrongUseError
+from loosehanger.errors import LabError, UnreachableError, WrongUseError
 from loosehanger.platforms.kubernetes import event_streams, programs, services
-from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, SilentError
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
 from loosehanger.platforms.kubernetes.readiness import by_reason, pod_problems, waiting_for
 from loosehanger.platforms.kubernetes.resources import (
     CLIENTS,
@@ -300,7 +300,7 @@ def _wait_ready(
         wait_for(patient(missing), bound, f"{region.name}: not everything got ready")
     except LabError as error:
         pods = ""
-        with suppress(SilentError):
+        with suppress(UnreachableError):
             pods = "; ".join(_pods(region, cluster, open_))
         pods = f"; {pods}" if pods else ""
         raise LabError(f"{error}{pods} (platform_kubernetes_ready_timeout sets the bound)") from error
@@ -312,7 +312,7 @@ def patient(condition: Callable[[], str | None]) -> Callable[[], str | None]:
     def looked() -> str | None:
         try:
             return condition()
-        except SilentError as error:
+        except UnreachableError as error:
             return str(error)
 
     return looked

@@ -21,7 +21,7 @@ from kubernetes.config import ConfigException
 from kubernetes.dynamic.exceptions import DynamicApiError, ResourceNotFoundError
 from urllib3.exceptions import HTTPError
 
-from loosehanger.errors import LabError, WrongUseError
+from loosehanger.errors import LabError, UnreachableError, WrongUseError
 from loosehanger.platforms.kubernetes.resources import FIELD_MANAGER, USER_FIELD_MANAGER, reference
 
 ANSWER_SECONDS = 30
@@ -37,11 +37,7 @@ Document = dict[str, Any]
 Documents = list[Document]
 
 
-class SilentError(LabError):
-    """The API server did not answer, or not for now; it may again."""
-
-
-class LogCutError(SilentError):
+class LogCutError(UnreachableError):
     """The connection that a log came over has ended; the log may go on."""
 
 
@@ -281,11 +277,11 @@ class KubernetesCluster:
                     f"{self.name}: the API server's certificate is not that of an authority in the kubeconfig, and the "
                     "kit always checks: put the cluster's own there (certificate-authority-data)"
                 )
-            return SilentError(f"{self.name}: the API server cannot be reached: {reason}")
+            return UnreachableError(f"{self.name}: the API server cannot be reached: {reason}")
         status = getattr(error, "status", 0)
         message = _message(error)
         if status in _NOT_NOW:
-            return SilentError(f"{self.name}: the API server cannot answer: {message}")
+            return UnreachableError(f"{self.name}: the API server cannot answer: {message}")
         if status == 401:
             return LabError(f"{self.name}: the API server does not know this account; sign in again")
         # A field that the kind does not have is reported as an error of the server's own.

@@ -21,14 +21,14 @@ from typing import Any
 
 import yaml
 
-from loosehanger.errors import ExitCode, LabError
+from loosehanger.errors import ExitCode, LabError, UnreachableError
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.programs import consumers
 from loosehanger.lab.progress import required_progress
 from loosehanger.lab.record import ADMINISTRATOR, PROVER, Lab, Pod, Region
 from loosehanger.lab.snapshots import mark_files
 from loosehanger.paths import ROOT, caller_path, lab_home
-from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, LogCutError, SilentError
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, LogCutError
 from loosehanger.platforms.kubernetes.readiness import pod_problems
 from loosehanger.platforms.kubernetes.resources import ASKS_CONNECT, LABELS, SELECTOR, labelled, reference
 from loosehanger.platforms.pod_files import FILES, STEP
@@ -412,7 +412,7 @@ def _follow_output(cluster: KubernetesCluster, namespace: str, pod: str, output:
             code, silent_since = _exit_code(cluster, namespace, pod), None
         except LogCutError:
             continue
-        except SilentError as error:
+        except UnreachableError as error:
             silent_since = silent_since or time.monotonic()
             if time.monotonic() >= silent_since + SILENT_SECONDS:
                 raise LabError(f"{error}; gave up after {SILENT_SECONDS} s") from error

@@ -19,6 +19,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
+from loosehanger.errors import UnreachableError
 from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.patches import UnreadableError, cause_of, explain, topic_configs
 from loosehanger.kafka.transactions import Held, held_back
@@ -39,10 +40,6 @@ _MOST_NAMES = 10
 # What goes wrong comes as an exception; the clients' own warnings on standard error only repeat it.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 logging.getLogger("kafka").propagate = False
-
-
-class NoAnswerError(Exception):
-    """Something that the proof needs does not answer: the message says what, and why."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class Cluster:
         """The topics that may be read, with their number of partitions.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         with self.reaching():
             topics = self._client().describe_topics()
@@ -90,7 +87,7 @@ class Cluster:
         """Those of the topics that may be there or not: Kafka shows none where the right Describe is missing.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         if not topics:
             return set()
@@ -102,7 +99,7 @@ class Cluster:
         """The cluster's id: another one, when it was made anew. Empty where the service does not say.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         with self.reaching():
             return str(self._client().describe_cluster()["cluster_id"] or "")
@@ -125,7 +122,7 @@ class Cluster:
         """Where each partition's log begins.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         return self._offsets(partitions, OffsetSpec.EARLIEST)
 
@@ -133,7 +130,7 @@ class Cluster:
         """Where each partition's committed records end: its last stable offset.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         return self._offsets(partitions, OffsetSpec.LATEST)
 
@@ -141,7 +138,7 @@ class Cluster:
         """Where each partition ends, with the records of transactions that are still open.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         return self._offsets(partitions, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
 
@@ -149,7 +146,7 @@ class Cluster:
         """The partitions whose last stable offset is before these offsets, and the transactions that hold them.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         with self.reaching():
             return held_back(self._client(), ends, self.connection.username, ends)
@@ -158,7 +155,7 @@ class Cluster:
         """Where each partition's first record of that time or later is; its end where there is none.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         return self.offsets_from(partitions, int(since.timestamp() * 1000))
 
@@ -191,7 +188,7 @@ class Cluster:
         """Where each partition's first record of its time (epoch milliseconds) or later is; -1 where there is none.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         specs = {partition: max(since_ms, 0) for partition, since_ms in times.items()}
         if not specs:
@@ -204,7 +201,7 @@ class Cluster:
         """The configurations of each topic by name, without the topics where the right DescribeConfigs is missing.
 
         Raises:
-            NoAnswerError: the cluster does not answer.
+            UnreachableError: the cluster does not answer.
         """
         with self.reaching():
             described, errors = topic_configs(self._client(), topics)
@@ -212,7 +209,7 @@ class Cluster:
             if isinstance(error, UnknownTopicOrPartitionError):
                 described[topic] = {}  # Deleted in the meantime.
             elif not isinstance(error, TopicAuthorizationFailedError):
-                raise NoAnswerError(f"{self.region}: the settings of {topic} cannot be read: {error}") from error
+                raise UnreachableError(f"{self.region}: the settings of {topic} cannot be read: {error}") from error
         return {
             topic: {
                 name: Config(
@@ -271,7 +268,7 @@ class Cluster:
             The partitions that have a record; and those of which that cannot be told, with the reason.
 
         Raises:
-            NoAnswerError: the cluster does not answer, or has not given a single record within the bound.
+            UnreachableError: the cluster does not answer, or has not given a single record within the bound.
         """
         deadline = time.monotonic() + timeout_s
         wanted = {partition: (start, end) for partition, (start, end) in ranges.items() if start < end}
@@ -289,7 +286,7 @@ class Cluster:
             for partition, reason in unread.items()
         }
         if wanted and untold.keys() == wanted.keys() and not any(unread.values()):
-            raise NoAnswerError(f"{self.region}: {named(untold)} could not be read in {timeout_s:.0f} s")
+            raise UnreachableError(f"{self.region}: {named(untold)} could not be read in {timeout_s:.0f} s")
         return {place: last for place, last in found.items() if last >= 0 and place not in unread}, untold
 
     @contextmanager
@@ -331,19 +328,19 @@ class Cluster:
         """Around whatever asks the cluster something.
 
         Raises:
-            NoAnswerError: in place of what the client raises.
+            UnreachableError: in place of what the client raises.
         """
         try:
             yield
             self._hurried = False
         except TopicAuthorizationFailedError as error:
             topics = some_of(sorted(map(str, error.args[0]))) if error.args and error.args[0] else "a topic"
-            raise NoAnswerError(f"{self.region}: {self.lacks('Read', topics)}") from error
+            raise UnreachableError(f"{self.region}: {self.lacks('Read', topics)}") from error
         except (KafkaError, OSError) as error:
             said = explain(cause_of(error, self._admin), self.connection.username)
             # Only of a silent one: a broker that restarts hangs up, and is back in a moment.
             self._hurried = self._hurried or isinstance(error, (KafkaTimeoutError, RequestTimedOutError, TimeoutError))
-            raise NoAnswerError(f"{self.region}: the cluster {said}") from error
+            raise UnreachableError(f"{self.region}: the cluster {said}") from error
 
 
 def consumer_settings(connection: Connection) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Copier:
         """Notes whether the copies have grown since the look before.
 
         Raises:
-            NoAnswerError: the target does not answer.
+            UnreachableError: the target does not answer.
         """
         ends = self._target.end_offsets(self._present(self._copies))
         before, self._ends = self._ends, ends
@@ -92,7 +92,7 @@ class Copier:
         the last copy was copied, or never will be. A copy that is newer than all that the source has is beyond the end.
 
         Raises:
-            NoAnswerError: a cluster does not answer.
+            UnreachableError: a cluster does not answer.
         """
         copies = {self._copies[place]: place for place in wanted}
         present = self._present(copies.values())

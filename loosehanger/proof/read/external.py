@@ -10,6 +10,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
+from loosehanger.errors import UnreachableError
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
@@ -18,7 +19,6 @@ from loosehanger.proof.pace import Pace
 from loosehanger.proof.read.clusters import (
     USER,
     Cluster,
-    NoAnswerError,
     consumer_settings,
     named,
     read_from_ends,
@@ -122,7 +122,7 @@ def wait_for_arrival(
         What is to be judged as copied.
 
     Raises:
-        NoAnswerError: a cluster does not answer, or the source does not give its last records within the bound.
+        UnreachableError: a cluster does not answer, or the source does not give its last records within the bound.
     """
     source, target = clusters[mirror.source], clusters[mirror.target]
     deadline, next_report, pace = time.monotonic() + timeout_s, 0.0, Pace()
@@ -183,7 +183,7 @@ def _contents(cluster: Cluster, offsets: Mapping[TopicPartition, int], deadline:
     with KafkaConsumer(**consumer_settings(cluster.connection)) as consumer:
         unread = read_from_ends(consumer, ranges, deadline + _GRACE_S, take, lambda place, _: place in found)
     if unread:
-        raise NoAnswerError(_cannot_be_read(cluster, unread))
+        raise UnreachableError(_cannot_be_read(cluster, unread))
     return found
 
 
@@ -214,7 +214,7 @@ def _arrived(
     )
     # What took too long is looked for again, or has not arrived.
     if failed := {copy: reason for copy, reason in unread.items() if reason}:
-        raise NoAnswerError(_cannot_be_read(target, failed))
+        raise UnreachableError(_cannot_be_read(target, failed))
     return arrived
 
 

@@ -21,6 +21,7 @@ from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.errors import LabError
 from loosehanger.kafka.connection import Connection
 from loosehanger.proof import scratch
 from loosehanger.proof.read.clusters import consumer_settings
@@ -44,7 +45,7 @@ _LATEST_MS = 2**53
 """A timestamp below it fits into Spark's, which counts microseconds."""
 
 
-class DoubtError(Exception):
+class DoubtError(LabError):
     """What was read may not be what Spark would read, or is too much: whoever asked has Spark read it."""
 
 
