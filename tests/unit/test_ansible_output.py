@@ -38,9 +38,9 @@ def set_up(shown: Shown) -> None:
     callback.v2_playbook_on_play_start(SimpleNamespace(get_name=lambda: "A Kafka cluster in every region"))
     for region in REGIONS:
         shown.task("Describe", region, changed=False)
-        shown.task("Check", region, changed=False, steps=["clusters", "flows"], lab_used=region != "unused")
+        shown.task("Check", region, changed=False, steps=["clusters", "dataflow"], lab_used=region != "unused")
     callback.v2_playbook_on_include(SimpleNamespace(_filename="platform_local", _hosts=[], _vars={}))
-    for step in ("clusters", "flows"):
+    for step in ("clusters", "dataflow"):
         for region in REGIONS:
             changed = region == "europe"
             shown.task(step, region, lab_step=step, changed=changed, resources=["Kafka/europe"] * changed)
@@ -50,12 +50,12 @@ def test_each_step_of_a_region_is_a_line_and_nothing_else_is_shown() -> None:
     shown = Shown()
     set_up(shown)
     begin, *lines = shown.lines
-    assert begin == "Everything is checked; the steps are clusters, flows."
+    assert begin == "Everything is checked; the steps are clusters, dataflow."
     assert [" ".join(line.split()[:-2]) for line in lines] == [
         "[1/2] clusters europe 1 changed",
         "[1/2] clusters north-america unchanged",
-        "[2/2] flows europe 1 changed",
-        "[2/2] flows north-america unchanged",
+        "[2/2] dataflow europe 1 changed",
+        "[2/2] dataflow north-america unchanged",
     ]
     assert all(line.endswith(" s") for line in lines)
 

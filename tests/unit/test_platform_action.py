@@ -38,23 +38,23 @@ def interrupted() -> dict[str, Any]:
 def test_a_death_is_kept_even_if_its_end_is_not_seen(step: Any, tmp_path: Path) -> None:
     began_ms = time.time_ns() // 1_000_000
     with pytest.raises(KeyboardInterrupt):
-        step("losses", interrupted)
-    step("losses", lambda: {"changed": False})
+        step("kill", interrupted)
+    step("kill", lambda: {"changed": False})
     (loss,) = read_marks(tmp_path, "stage").losses
     assert began_ms <= loss.died_ms <= time.time_ns() // 1_000_000
-    step("losses", lambda: {"changed": True, "died_ms": 99})
+    step("kill", lambda: {"changed": True, "died_ms": 99})
     assert read_marks(tmp_path, "stage").losses == (loss,), "what dies a second time had been started by somebody"
 
 
 def test_the_platform_knows_best_when_it_was(step: Any, tmp_path: Path) -> None:
-    step("losses", lambda: {"changed": True, "died_ms": 99})
+    step("kill", lambda: {"changed": True, "died_ms": 99})
     assert [loss.died_ms for loss in read_marks(tmp_path, "stage").losses] == [99]
 
 
 def test_that_a_region_is_being_deleted_is_kept_first(step: Any, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        step("flows", interrupted)
+        step("dataflow", interrupted)
     assert not is_ending(tmp_path, "stage", "region-a")
     with pytest.raises(KeyboardInterrupt):
-        step("ends", interrupted)
+        step("decommission", interrupted)
     assert is_ending(tmp_path, "stage", "region-a")
