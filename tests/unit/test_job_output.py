@@ -50,7 +50,7 @@ def start_without(found: tuple[str, ...], *options: str) -> subprocess.Completed
     )
 
 
-@pytest.mark.parametrize(("found", "missing"), [((), "pyspark"), ((str(ROOT),), "pyspark")])
+@pytest.mark.parametrize(("found", "missing"), [((), "loosehanger"), ((str(ROOT),), "pyspark")])
 def test_a_missing_package_does_not_disprove(found: tuple[str, ...], missing: str) -> None:
     done = start_without(found, "--json")
     document = json.loads(done.stdout)

@@ -130,10 +130,11 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     (tmp_path / "regions/na/logs").mkdir()
     (tmp_path / "regions/na/logs/m-0.log").write_text("2026-01-01 00:00:00,000 ERROR it collides\n", encoding="utf-8")
     monkeypatch.setattr(retention_risk, "time", found.clock)
+    monkeypatch.setattr(retention_risk, "connection_for", lambda *_: None)
     monkeypatch.setattr(retention_risk, "lab_home", lambda: tmp_path)
     monkeypatch.setattr(retention_risk, "LossWatch", lambda _: found)
-    monkeypatch.setattr(retention_risk, "Looker", lambda *_: found)
-    monkeypatch.setattr(retention_risk, "Rest", SimpleNamespace(of=lambda *_, **__: found))
+    monkeypatch.setattr(retention_risk, "ClusterReader", lambda *_: found)
+    monkeypatch.setattr(retention_risk, "ConnectClient", SimpleNamespace(of=lambda *_, **__: found))
     monkeypatch.setattr(retention_risk, "mirror_positions", lambda *_: found.positions())
     return found
 
@@ -168,9 +169,7 @@ def test_status_looks_for_30_seconds_at_a_transaction_of_unknown_age(
 def standing(*, rests: bool = False) -> Standing:
     """How the mirror stands, to somebody who begins to look now."""
     mirror = replace(MIRROR, region="na", connect={"url": "x"})
-    lab: Any = SimpleNamespace(
-        mirrors=[mirror], clusters={"europe": 1, "na": 1}, region=lambda _: SimpleNamespace(connection=lambda _: None)
-    )
+    lab: Any = SimpleNamespace(mirrors=[mirror], clusters={"europe": 1, "na": 1}, region=lambda _: SimpleNamespace())
     (found,) = retention_risk.standings(lab, {("na", mirror.name)} if rests else ())
     return found
 
@@ -244,7 +243,7 @@ def test_the_right_that_a_mirror_lacks_is_named_with_its_user_and_region(world: 
     mirror = replace(MIRROR, region="na", connect={"url": "x"}, offset_syncs="target")
     lab: Any = SimpleNamespace(
         topology=SimpleNamespace(of_kind=lambda *_: [SimpleNamespace(name="m", content={"spec": spec})]),
-        region=lambda _: SimpleNamespace(connection=lambda _: None),
+        region=lambda _: SimpleNamespace(),
     )
     every = [
         AclRule("User:writes", kind, "*", prefix=False, operation="ALL", allows=True) for kind in ("TOPIC", "GROUP")

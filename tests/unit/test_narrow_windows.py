@@ -180,7 +180,7 @@ def test_the_watch_says_what_it_has_no_room_for(height: int) -> None:
 def test_ctrl_c_ends_a_watch_in_the_middle_of_a_round() -> None:
     """On a terminal; and here the round never ends."""
     program = (
-        "import signal, threading, watch\n"
+        "import signal, threading\nfrom loosehanger.jobs import watch\n"
         "signal.signal(signal.SIGINT, lambda *_: watch._end(threading.Event()))\n"
         "print('ready', flush=True)\n"
         "while True: signal.pause()\n"

@@ -45,7 +45,8 @@ class Target:
         self.written: list[Record] = []
         self.refuses = False
         monkeypatch.setattr(module, "beyond", lambda *_: BEYOND)
-        monkeypatch.setattr(module, "Looker", lambda *_: self)
+        monkeypatch.setattr(module, "connection_for", lambda *_: self)
+        monkeypatch.setattr(module, "ClusterReader", lambda *_: self)
         monkeypatch.setattr(module, "KafkaProducer", lambda **_: self)
 
     def __enter__(self) -> Target:
@@ -55,9 +56,6 @@ class Target:
 
     # What the module asks a lab for.
     def region(self, _name: str) -> Target:
-        return self
-
-    def connection(self, _user: str) -> Target:
         return self
 
     def kafka_python(self) -> dict[str, Any]:

@@ -154,7 +154,7 @@ class StubLab:
 
     def region(self, name: str) -> Any:
         """A region."""
-        return SimpleNamespace(name=name, connection=lambda _: Connection(("x:1",)))
+        return SimpleNamespace(name=name)
 
 
 @pytest.fixture
@@ -162,6 +162,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     found = World()
     StubReader.world = found
     monkeypatch.setattr(loop, "RegionReader", StubReader)
+    monkeypatch.setattr(loop, "connection_for", lambda *_: StubCluster.connection)
+    monkeypatch.setattr(canary, "connection_for", lambda *_: StubCluster.connection)
     monkeypatch.setattr(loop, "Cluster", SimpleNamespace(of=lambda region: StubCluster(found, region.name)))
     monkeypatch.setattr(loop, "name_records", lambda *_: None)
     monkeypatch.setattr(loop, "session_beside", lambda spark: spark)
