@@ -13,10 +13,10 @@ from loosehanger.errors import LabError, run_command
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """Listens, before anything that takes time: whoever comes early waits a moment, and is not turned away.
+    """Opens the listening socket before anything slow starts, so that an early client waits instead of being refused.
 
     Raises:
-        LabError: the port cannot be had.
+        LabError: the port cannot be bound.
     """
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
@@ -29,10 +29,10 @@ def listen(address: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         reason = (
-            "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be had ({error.strerror})"
+            "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be bound ({error.strerror})"
         )
         raise LabError(
-            f"port {port} on {address} {reason}; end it, or choose another: CONSOLE_PORT, "
+            f"port {port} on {address} {reason}; stop that program, or choose another port: CONSOLE_PORT, "
             "in the lab LAB_PORT_BASE=29000"
         ) from error
     listener.listen(256)
@@ -41,10 +41,10 @@ def listen(address: str, port: int) -> socket.socket:
 
 
 def main() -> int:
-    """Serves until it is told to end.
+    """Serves until a signal stops it.
 
     Raises:
-        LabError: a setting cannot be used, or the port cannot be had.
+        LabError: a setting is invalid, or the port cannot be bound.
     """
     settings = Settings.from_environment(os.environ)
     listener = listen(settings.address, settings.port)

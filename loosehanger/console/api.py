@@ -50,7 +50,7 @@ SessionOf = Annotated[Session, Depends(session_of)]
 
 
 def require_token(request: Request, session: SessionOf) -> None:
-    """Refuses a change that does not bring the session's token."""
+    """Refuses a change without the session's token."""
     given = request.headers.get("x-csrf-token", "")
     if not hmac.compare_digest(given.encode("utf-8", "replace"), session.csrf_token.encode()):
         raise HTTPException(403, "X-CSRF-Token is missing or wrong; /api/session has the right one")
@@ -58,11 +58,11 @@ def require_token(request: Request, session: SessionOf) -> None:
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     meanings = {
-        400: "It cannot be done as asked",
-        401: "Nobody is signed in",
+        400: "The request is invalid",
+        401: "Not signed in",
         403: "The change lacks its token",
-        404: "There is no such thing here",
-        409: "Something else is running",
+        404: "It does not exist here",
+        409: "Another job is running",
         413: "The request is too long",
         421: "The console is not known by that name",
         503: "Kafka or Connect does not answer",
@@ -76,7 +76,7 @@ router = APIRouter(prefix="/api", responses=READ)
 
 @router.get("/session", summary="Who is signed in, and the token for changes")
 async def session(context: ContextOf, session: SessionOf) -> SessionInfo:
-    """Answers about the session of the request's cookie."""
+    """The session of the request's cookie."""
     return SessionInfo(
         user=session.user,
         console=context.settings.name,
@@ -89,7 +89,7 @@ async def session(context: ContextOf, session: SessionOf) -> SessionInfo:
 
 @router.get("/topics", summary="Every topic")
 async def topics(context: ContextOf) -> Topics:
-    """Topics with partitions, offsets, sizes, rates and the settings made on them."""
+    """Topics with partitions, offsets, sizes, rates and configuration overrides."""
     return await context.service.topics()
 
 
@@ -102,7 +102,7 @@ async def topic(context: ContextOf, topic: TopicName) -> list[Topic]:
 
 @router.get("/topics/{topic}/comparison", summary="A topic and its copies side by side", responses=_problems(404, 503))
 async def comparison(context: ContextOf, topic: TopicName) -> list[Comparison]:
-    """What the regions have, and where they differ."""
+    """The configuration in each region, and where it differs."""
     return await context.service.compare(topic)
 
 
@@ -113,7 +113,7 @@ async def comparison(context: ContextOf, topic: TopicName) -> list[Comparison]:
     responses=CHANGE,
 )
 async def change(context: ContextOf, region: RegionName, topic: TopicName, changes: SettingsChange) -> Done:
-    """A topic that a mirror writes gets its source's settings again within seconds."""
+    """A mirror resets a copied topic to its source's settings within seconds."""
     return Done(said=await context.service.change(region, topic, changes.settings))
 
 
@@ -126,11 +126,11 @@ async def messages(
     header: Annotated[str, Query(max_length=200, description="A part of name: value")] = "",
     limit: Annotated[int, Query(ge=1, le=300)] = 100,
 ) -> Messages:
-    """Records that were read a moment ago. The first question starts the reading: ask again."""
+    """Records that were read a moment ago. The first request starts the reader, so repeat it."""
     return await context.service.messages(Wanted(topic, text, key, header), limit)
 
 
-@router.get("/search", summary="Look for records that are there already", responses=_problems(400, 404, 503))
+@router.get("/search", summary="Search existing records", responses=_problems(400, 404, 503))
 async def search(
     request: Request,
     context: ContextOf,
@@ -145,7 +145,7 @@ async def search(
     offset: Annotated[str, Query(max_length=20, description="Of one record; with its topic and partition")] = "",
     limit: Annotated[int, Query(ge=1, le=MOST_FOUND)] = 100,
 ) -> Search:
-    """Reads from `since` on, and at most so many records and seconds; `reached` says where to go on."""
+    """Reads from `since` on, bounded in records and seconds; `reached` says where to continue."""
     asked = asked_for(Wanted(topic, text, key, header), since, until, partition, offset, limit)
     return await unless_gone(request, context.service.search(region, asked))
 
@@ -169,7 +169,7 @@ async def history(
     region: Annotated[str, Query(max_length=63, description="Where the topic is, or where the flow goes")] = "",
     topic: Annotated[str, Query(max_length=249)] = "",
 ) -> Response:
-    """Every flow and topic: a sample each ten seconds while somebody looks at the console, one a minute otherwise."""
+    """Every flow and topic: a sample every ten seconds while the console is in use, and every minute otherwise."""
 
     def wanted(subject: Subject) -> bool:
         return (
@@ -197,14 +197,14 @@ async def mirrors(context: ContextOf) -> Mirrors:
 async def act(
     context: ContextOf, region: RegionName, mirror: MirrorName, connector: ConnectorName, action: Action
 ) -> Done:
-    """Connect carries it out within seconds."""
+    """Connect applies it within seconds."""
     return Done(said=await context.service.act(region, mirror, connector, action))
 
 
 control_room = APIRouter(prefix="/api", responses=READ)
 
 
-@control_room.get("/flows", summary="What flows between the regions")
+@control_room.get("/flows", summary="The flows between the regions")
 async def flows(context: ContextOf) -> Flows:
     """Events and bytes a second, lag and latency of every mirror."""
     return await context.service.flows()
@@ -212,8 +212,8 @@ async def flows(context: ContextOf) -> Flows:
 
 @control_room.get("/links", summary="The links between the regions")
 async def links(context: ContextOf) -> Links:
-    """Settings, bytes and clients of each direction. Only the local platform has any."""
-    return Links(links=await context.links.told())
+    """Settings, bytes and clients of each direction. Only the local platform has links."""
+    return Links(links=await context.links.all())
 
 
 @control_room.patch(
@@ -223,7 +223,7 @@ async def links(context: ContextOf) -> Links:
     responses=CHANGE,
 )
 async def change_link(context: ContextOf, one: RegionName, other: RegionName, change: LinkChange) -> Done:
-    """It holds at once, for connections that are open, too."""
+    """Takes effect at once, also for open connections."""
     return Done(said=await context.links.change(one, other, change))
 
 
@@ -235,7 +235,7 @@ async def proof(context: ContextOf) -> JobState:
 
 @control_room.get("/proof/history", summary="The proofs that were run from here")
 async def past_proofs(context: ContextOf) -> PastProofs:
-    """When, how long, and what came of each claim; the latest first. Those of the command line are not among them."""
+    """Start, duration and the verdict of each claim, the latest first. Proofs of the command line are not included."""
     return PastProofs(proofs=context.jobs.past())
 
 
@@ -249,7 +249,7 @@ async def aggregates(context: ContextOf) -> JobState:
     "/proof", summary="Run the proof", status_code=202, dependencies=[Depends(require_token)], responses=CHANGE
 )
 async def start_proof(context: ContextOf) -> JobState:
-    """Starts it; ask for it with GET."""
+    """Starts the proof; GET returns its state."""
     context.jobs.start("proof")
     return context.jobs.state("proof")
 
@@ -259,17 +259,17 @@ async def start_proof(context: ContextOf) -> JobState:
     responses=CHANGE,
 )  # fmt: skip
 async def start_aggregates(context: ContextOf) -> JobState:
-    """Starts it; ask for it with GET."""
+    """Starts the aggregation; GET returns its state."""
     context.jobs.start("aggregates")
     return context.jobs.state("aggregates")
 
 
-@control_room.get("/scenario", summary="What is set up", responses=_problems(404))
+@control_room.get("/scenario", summary="The scenario that is set up", responses=_problems(404))
 async def scenario(context: ContextOf) -> Scenario:
     """The manifests with their comments, and the exercises."""
     found = read_scenario(context.settings.scenario)
     if found is None:
-        raise UnknownError("this console was told of no scenario")
+        raise UnknownError("this console has no scenario; CONSOLE_SCENARIO names one")
     return found
 
 

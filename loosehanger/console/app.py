@@ -1,4 +1,4 @@
-"""Puts a console together."""
+"""Assembles a console."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _STATUS = ((UnknownError, 404), (BusyError, 409), (UnreachableError, 503), (LabE
 
 
 def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
-    """A console.
+    """Creates a console's application.
 
     Args:
-        settings: where it listens, who may sign in, what it may see.
-        service: what it knows; by default what its settings lead to.
+        settings: where it listens, who may sign in, which regions it shows.
+        service: the regions' data; by default built from the settings.
     """
     service = service or Service(settings)
     jobs = Jobs(settings.lab_home if settings.control_room else None)
@@ -81,7 +81,7 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
 
 async def _tidy(context: Context) -> None:
     while True:
-        await asyncio.sleep(TIDY_S)  # between two looks
+        await asyncio.sleep(TIDY_S)  # between two rounds
         context.service.tidy()
 
 
@@ -106,5 +106,5 @@ def _explain_errors(app: FastAPI, context: Context) -> None:
         if request.url.path.startswith("/api"):
             details = [{key: found[key] for key in ("type", "loc", "msg")} for found in error.errors()]
             return JSONResponse({"detail": details}, 422)
-        said = "; ".join(f"{found['loc'][-1]}: {found['msg']}" for found in error.errors())
-        return pages.problem(context, request, 422, f"That cannot be used: {said}")
+        reasons = "; ".join(f"{found['loc'][-1]}: {found['msg']}" for found in error.errors())
+        return pages.problem(context, request, 422, f"Invalid request: {reasons}")

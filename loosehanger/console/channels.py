@@ -1,7 +1,7 @@
-"""Views that many people look at: rendered once a second while somebody looks, and sent where they changed.
+"""Views that several viewers share: rendered once a second while a viewer is connected, and sent when they changed.
 
-A viewer gets the newest rendering that there is when he is ready for one. Nothing waits for him in between, so that a
-slow one costs no memory.
+A viewer gets the newest rendering as soon as they can take one. Nothing is queued in between, so a slow viewer costs
+no memory.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class _Channel:
             started = time.monotonic()
             try:
                 content = await self._render()
-            except Exception:  # A defect in one view is no reason to close it for ever; the log has it.
+            except Exception:  # A defect in one view must not close it for ever; the log has the trace.
                 traceback.print_exc()
-                content = '<p class="problem">This view could not be made; the console\'s log tells why.</p>'
+                content = '<p class="problem">This view could not be rendered; see the console\'s log.</p>'
             if content != self.content:
                 async with self._changed:
                     self.content = content
@@ -52,7 +52,7 @@ class _Channel:
 
 
 class Channels:
-    """The views that somebody looks at."""
+    """The views with at least one viewer."""
 
     def __init__(self) -> None:
         self._channels: dict[tuple[str, str], _Channel] = {}
@@ -61,12 +61,12 @@ class Channels:
         return len(self._channels)
 
     async def follow(self, name: tuple[str, str], render: Render, alive: Callable[[], bool]) -> AsyncIterator[str]:
-        """A view's contents, newest first of all, each time it has changed.
+        """Yields a view's current content, and its new content after each change.
 
         Args:
-            name: the view, and what it is of; all who look at the same share it.
-            render: makes it.
-            alive: whether the viewer may still see it; asked about once a second.
+            name: the view and its subject; viewers of the same one share a rendering.
+            render: renders the view.
+            alive: whether the viewer may still see it; checked about once a second.
         """
         channel = self._channels.setdefault(name, _Channel(render))
         await channel.enter()

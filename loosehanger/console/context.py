@@ -1,4 +1,4 @@
-"""What the routes share."""
+"""The objects that all routes share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from loosehanger.console.views import Views
 
 MOST_NOTES = 1000
 GONE_S = 0.5
-"""How often to look whether a client that waits is still there."""
+"""Seconds between checks whether a waiting client is still connected."""
 T = TypeVar("T")
 
 
@@ -39,22 +39,22 @@ class Context:
     attempts: Attempts = field(default_factory=Attempts)
     channels: Channels = field(default_factory=Channels)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the program is to end: streams, which have no end of their own, then end."""
+    """Set when the program stops; it closes the streams, which would otherwise stay open."""
     _notes: OrderedDict[str, tuple[str, bool]] = field(default_factory=OrderedDict)
 
     def note(self, session: Session, text: str, *, good: bool) -> None:
-        """Keeps what came of a change, to be shown once on the session's next page."""
+        """Keeps the outcome of a change, to show it once on the session's next page."""
         self._notes[session.identity] = (text, good)
         while len(self._notes) > MOST_NOTES:
             self._notes.popitem(last=False)
 
     def take_note(self, session: Session) -> tuple[str, bool] | None:
-        """What is to be shown; once."""
+        """Returns the outcome to show, and forgets it."""
         return self._notes.pop(session.identity, None)
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What comes of some work; it is cancelled when the client that asked for it has gone."""
+    """Returns the result of some work, which is cancelled when the client disconnects."""
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait({task}, timeout=GONE_S))[0]:
@@ -72,7 +72,7 @@ def context_of(request: Request) -> Context:
 
 
 def session_of(request: Request) -> Session:
-    """The session of a request; the guard has let nobody through without one."""
+    """The session of a request; the guard rejects requests without one."""
     session: Session | None = getattr(request.state, "session", None)
     if session is None:
         raise HTTPException(401, "sign in first")

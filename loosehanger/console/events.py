@@ -1,4 +1,4 @@
-"""The streams: server-sent events with views that changed, and with records as they arrive."""
+"""Server-sent events: views that changed, and records as they arrive."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from loosehanger.console.live import Wanted
 from loosehanger.console.service import RegionView, UnknownError
 
 PUSH_S = 0.25
-"""How often records are sent on: often enough to be there within the second, seldom enough to cost little."""
+"""Seconds between two batches of records: short enough for a viewer, long enough to be cheap."""
 router = APIRouter(prefix="/events", include_in_schema=False)
 
 
 def _alive(context: Context, request: Request) -> Callable[[], bool]:
-    """Whether a stream may go on: its session may end, or the console."""
+    """Whether a stream may continue: its session is valid, and the console is not stopping."""
     cookie = request.cookies.get(context.sessions.cookie)
     return lambda: not context.stopping.is_set() and context.sessions.read(cookie) is not None
 
 
-# What can be wrong with a question is found by its dependencies: once a stream has begun, it is too late to refuse it.
+# Dependencies validate the request, because a stream that has begun can no longer be refused.
 
 
 def known_view(context: ContextOf, view: Annotated[str, Path(pattern=r"^[a-z]{1,20}$")]) -> str:
@@ -49,7 +49,7 @@ async def view(
     view: Annotated[str, Depends(known_view)],
     of: Annotated[str, Query(max_length=249)] = "",
 ) -> AsyncIterable[ServerSentEvent]:
-    """A view, each time it has changed."""
+    """Sends a view each time it has changed."""
     alive = _alive(context, request)
     async for html in context.channels.follow((view, of), lambda: context.views.live(view, of), alive):
         yield ServerSentEvent(event="view", data=html)
@@ -66,15 +66,15 @@ async def messages(
     key: Annotated[str, Query(max_length=200)] = "",
     header: Annotated[str, Query(max_length=200)] = "",
 ) -> AsyncIterable[ServerSentEvent]:
-    """Records that fit, as they arrive; where there are too many for this viewer, how many he did not get."""
+    """Sends matching records as they arrive, and the number dropped for a viewer who is too slow."""
     wanted = Wanted(topic, text, key, header)
     viewers = [(one, one.live.watch(wanted)) for one in chosen]
     alive = _alive(context, request)
-    told = ""
+    sent_problem = ""
     try:
         while alive():
             for one in chosen:
-                one.live.keep_going()  # It ends where a link is closed, and the link may be open again.
+                one.live.keep_going()  # A reader stops when a link closes, and the link may be open again.
             taken, dropped = [], 0
             for _, viewer in viewers:
                 arrived, lost = viewer.take()
@@ -85,8 +85,8 @@ async def messages(
                 texts = ",".join(one.json for one in taken)
                 yield ServerSentEvent(event="messages", raw_data=f'{{"dropped":{dropped},"messages":[{texts}]}}')
             problem = "; ".join(one.live.problem for one in chosen if one.live.problem)
-            if problem != told:
-                told = problem
+            if problem != sent_problem:
+                sent_problem = problem
                 yield ServerSentEvent(event="problem", raw_data=json.dumps(problem))
             with suppress(TimeoutError):
                 await asyncio.wait_for(context.stopping.wait(), PUSH_S)

@@ -1,4 +1,4 @@
-"""Where places are on the map: Miller's projection of the world, and the part of it that shows the regions."""
+"""The map: Miller's projection of the world, and the part of it that shows the regions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 Point = tuple[float, float]
 """To the right and down, in the units of what is drawn."""
 WORLD_WIDTH = 1000.0
-"""The outline of the land, ``static/vendor/land.svg``, is so wide, from one antimeridian to the other."""
+"""Width of the land's outline, ``static/vendor/land.svg``, from one antimeridian to the other."""
 MOST_NORTHERN = 82
-"""The latitude of its upper edge: places are no farther from the equator."""
+"""The latitude of its upper edge, and the largest distance of a place from the equator."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class Window:
 
     @property
     def transform(self) -> str:
-        """What SVG has to do with the outline of the land."""
+        """The SVG transform of the land's outline."""
         return f"translate({self.left:.1f} {self.top:.1f}) scale({self.scale:.4f})"
 
     def point(self, place: Coordinates) -> Point:
-        """Where a place is in the drawing."""
+        """A place's point in the drawing."""
         x, y = project(place)
         return self.left + self.scale * x, self.top + self.scale * y
 
 
 def project(place: Coordinates) -> Point:
-    """Where a place is on the outline of the land."""
+    """A place's point on the land's outline."""
     unit = WORLD_WIDTH / (2 * math.pi)
     return math.radians(place.longitude + 180) * unit, (_miller(MOST_NORTHERN) - _miller(place.latitude)) * unit
 
@@ -51,10 +51,10 @@ def window(places: Iterable[Coordinates], size: Point, margin: Point, largest: f
     """The part of the world in which all places keep a distance from the edges.
 
     Args:
-        places: one at least.
+        places: at least one.
         size: width and height of the drawing.
-        margin: how far from its left and right, and from its upper and lower edge, they stay.
-        largest: how much larger than the outline it may become.
+        margin: the distance of the places from the left and right, and from the upper and lower edge.
+        largest: the largest scale of the outline.
     """
     points = [project(place) for place in places]
     spans = [(min(values), max(values)) for values in zip(*points, strict=True)]

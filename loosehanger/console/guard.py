@@ -1,7 +1,7 @@
-"""The door: what passes every request before anything else looks at it.
+"""Middleware that checks every request first.
 
-It refuses foreign host names and other sites' changes, lets nobody in without a session, and puts the security headers
-on every answer. What is new is closed until somebody adds it to the list of public paths.
+It refuses foreign host names, changes from other sites and requests without a session, and adds the security headers
+to every answer. A new path requires a session unless it is on the list of public paths.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ class Guard:
 
         if not self._knows(headers.get("host", "")):
             await _refuse(
-                answer, path, 421, "this console is not known by that name; use the address that it was shown with"
+                answer,
+                path,
+                421,
+                "this console is not known by that name; use the address in ./lab status --credentials",
             )
             return
         if scope["method"] not in SAFE_METHODS and not _is_own(headers, self._settings.secure):
@@ -95,12 +98,12 @@ class Guard:
 
     @staticmethod
     def _closing(path: str) -> str:
-        # Scripts and styles are asked for again each time, and hardly ever sent: they have an ETag.
+        # Browsers revalidate scripts and styles each time, and their ETag usually saves the transfer.
         return "no-cache" if path.startswith(PUBLIC_FOLDER) else "no-store"
 
 
 def _is_own(headers: Headers, secure: bool) -> bool:
-    """Whether a change comes from this console's own pages, or from no page at all, as curl's."""
+    """Whether a change comes from this console's own pages, or from a client without pages, such as curl."""
     origin = headers.get("origin")
     if origin is not None:
         try:

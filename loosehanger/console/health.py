@@ -1,6 +1,6 @@
-"""``python -m loosehanger.console.health``: whether this machine's console answers; for platforms that ask a command.
+"""``python -m loosehanger.console.health``: the health check of a console for platforms that run a command.
 
-It reads CONSOLE_ADDRESS, CONSOLE_PORT and CONSOLE_CERTIFICATE_FILE, and imports next to nothing: it runs often.
+It reads CONSOLE_ADDRESS, CONSOLE_PORT and CONSOLE_CERTIFICATE_FILE, and imports little because it runs often.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import sys
 
 
 def main() -> int:
-    """Asks for ``/health``; 0 when the answer is that all is well."""
+    """Requests ``/health``; returns 0 when the console is healthy."""
     address, port = os.environ.get("CONSOLE_ADDRESS") or "127.0.0.1", int(os.environ.get("CONSOLE_PORT") or 8080)
-    where = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - it is asked, not bound
+    where = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - nothing is bound here
     connection: http.client.HTTPConnection
     if os.environ.get("CONSOLE_CERTIFICATE_FILE"):
-        # Its own certificate carries the name that people use, and this is the same machine.
+        # The certificate carries the name that people use, and the console is on this machine.
         context = ssl._create_unverified_context()  # noqa: S323
         connection = http.client.HTTPSConnection(where, port, timeout=5, context=context)
     else:

@@ -1,7 +1,7 @@
-"""The last hour of every flow and topic, in memory of a fixed size, whether somebody looks or not.
+"""The last hour of every flow and topic, in memory of a fixed size.
 
-While somebody looks, a sample is taken every ten seconds from what is asked and read for them anyway. While nobody
-does, one a minute, and for it the regions are read for a few seconds: only records that are read tell a latency.
+While the console is in use, a sample every ten seconds reuses what its viewers' requests read. Otherwise a sample is
+taken every minute, and the regions are read for a few seconds, since latency is known only for records that are read.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from loosehanger.console.models import Past, Series, Topic
 from loosehanger.console.service import FlowNow, Now, Service
 
 STEP_S = 10.0
-"""Between two samples while somebody looks."""
+"""Between two samples while the console is in use."""
 REST_S = 60.0
-"""Between two samples while nobody does."""
+"""Between two samples while it is not."""
 GLANCE_S = 5.0
-"""How long the regions are read for a sample that nobody looks at."""
+"""How long the regions are read for a sample while the console is not in use."""
 KEPT_S = 3600.0
 POINTS = round(KEPT_S / STEP_S)
 MOST_SUBJECTS = 200
 """Flows and topics together."""
 MEASURES = ("records_per_s", "bytes_per_s", "lag", "lag_s", "latency_ms_p50", "latency_ms_p99")
 _SHORTEST_S, _LONGEST_S = 1.0, 3 * REST_S
-"""What has grown in less time than this, or in more, makes no rate."""
+"""Growth over a shorter or a longer time than this gives no rate."""
 
 Values = Mapping[str, float | None]
 Partition = tuple[str, int]
@@ -38,10 +38,10 @@ Partition = tuple[str, int]
 
 
 class Subject(NamedTuple):
-    """What is measured: a flow, or a topic of a region."""
+    """The subject of a measurement: a flow, or a topic of a region."""
 
     region: str
-    """Where the topic is, or where the flow goes."""
+    """The topic's region, or the flow's target."""
     topic: str = ""
     """Empty for a flow."""
     source: str = ""
@@ -49,16 +49,16 @@ class Subject(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The subject's name in tables and legends."""
         return f"{self.region}: {self.topic}" if self.topic else f"{self.source} → {self.region}, {self.mirror}"
 
 
 class LastHour:
-    """Rings of samples, all with the same times. For one thread.
+    """Ring buffers of samples that share their times. Not thread-safe.
 
     Args:
         points: how many samples are kept.
-        most: how many subjects; what comes later has no room until one has not been seen for the whole time.
+        most: how many subjects are kept; a further one gets room once another was not seen for the whole time.
     """
 
     def __init__(self, points: int = POINTS, most: int = MOST_SUBJECTS) -> None:
@@ -68,16 +68,16 @@ class LastHour:
         self._seen: dict[Subject, float] = {}
         self._next = 0
         self.samples = 0
-        """How many were taken; another number means that there is something new."""
+        """How many were taken; it changes with each new sample."""
         self.left_out = 0
-        """Subjects of the latest sample that had no room."""
+        """Subjects of the latest sample that did not fit."""
 
     def add(self, at: float, values: Mapping[Subject, Values]) -> None:
-        """Takes a sample.
+        """Adds a sample.
 
         Args:
             at: when, in seconds since the epoch.
-            values: what was measured of each subject; None for what could not be.
+            values: the measurements of each subject; None where one is unknown.
         """
         for subject in [subject for subject, seen in self._seen.items() if at - seen > KEPT_S]:
             del self._seen[subject], self._rings[subject]
@@ -93,7 +93,7 @@ class LastHour:
             measured = values.get(subject, {})
             for measure in MEASURES:
                 value = measured.get(measure)
-                # What never had a value, such as the lag of an original, takes no memory.
+                # A measure that never had a value, such as the lag of an original, takes no memory.
                 if value is not None and measure not in rings:
                     rings[measure] = _ring(len(self._times))
                 if measure in rings:
@@ -102,10 +102,10 @@ class LastHour:
         self.samples += 1
 
     def past(self, wanted: Callable[[Subject], bool], now: float) -> Past:
-        """The last hour.
+        """Returns the last hour.
 
         Args:
-            wanted: which subjects.
+            wanted: whether to include a subject.
             now: in seconds since the epoch.
         """
         count = len(self._times)
@@ -114,12 +114,12 @@ class LastHour:
         return Past(
             times=[round(self._times[slot], 1) for slot in slots],
             series=[
-                # They are floats: checking each would take longer than all else.
+                # Validating each float would take longer than all else.
                 Series.model_construct(
                     None,
                     kind="topic" if subject.topic else "flow", region=subject.region, topic=subject.topic,
                     source=subject.source, mirror=subject.mirror,
-                    **{measure: _told(rings.get(measure), slots) for measure in MEASURES},
+                    **{measure: _values(rings.get(measure), slots) for measure in MEASURES},
                 )
                 for subject, rings in sorted(self._rings.items(), key=lambda item: _order(item[0]))
                 if wanted(subject)
@@ -137,7 +137,7 @@ def _ring(points: int) -> array[float]:
     return array("d", [math.nan]) * points
 
 
-def _told(ring: array[float] | None, slots: Iterable[int]) -> list[float | None]:
+def _values(ring: array[float] | None, slots: Iterable[int]) -> list[float | None]:
     if ring is None:
         return [None for _ in slots]
     return [None if math.isnan(ring[slot]) else round(ring[slot], 3) for slot in slots]
@@ -145,7 +145,7 @@ def _told(ring: array[float] | None, slots: Iterable[int]) -> list[float | None]
 
 @dataclass(frozen=True)
 class _Grown:
-    """What something had come to."""
+    """Offsets and sizes at one moment."""
 
     at: float
     offsets: Mapping[Partition, int]
@@ -154,17 +154,17 @@ class _Grown:
 
 
 class Measuring:
-    """Makes rates of what has grown between two looks."""
+    """Computes rates from the growth between two samples."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[str, ...], _Grown] = {}
 
     def values(self, now: Now) -> dict[Subject, Values]:
-        """What there is to keep of a moment; flows first."""
+        """The measurements of a moment; flows first."""
         latest = max((grown.at for grown in self._before.values()), default=0.0)
         self._before = {key: grown for key, grown in self._before.items() if latest - grown.at <= _LONGEST_S}
         firsts = {(topic.region, topic.name): _firsts(topic) for topic in now.topics}
-        grown = {(topic.region, topic.name): self._grown(topic, now.told[topic.region]) for topic in now.topics}
+        grown = {(topic.region, topic.name): self._grown(topic, now.read_at[topic.region]) for topic in now.topics}
         found: dict[Subject, Values] = {}
         copies: dict[tuple[str, str], dict[str, float | None]] = {}
         for one in now.flows:
@@ -183,7 +183,7 @@ class Measuring:
                 danger = one.dangers.get(original)
                 copies[flow.target, name] = {
                     "records_per_s": rates.get(original),
-                    # As the flow's: of the reading that the age of the waiting records is from.
+                    # From the same reading as the age of the waiting records.
                     "lag": danger.behind if danger else one.connector.lags.get(original) if one.connector else None,
                     "lag_s": _age(danger.age_s if danger else None, known=danger is not None),
                 }
@@ -191,8 +191,8 @@ class Measuring:
             place = (topic.region, topic.name)
             copy, (records, stored_) = copies.get(place, {}), grown[place]
             p50, p99 = now.latencies.get(place, (None, None))
-            # A copy's own offsets count the markers of its mirror's transactions. Where applications write a topic
-            # again that was a copy, its mirror copies nothing.
+            # A copy's own offsets include the markers of its mirror's transactions. Once applications write a former
+            # copy, its mirror copies nothing, and the topic's own offsets count.
             found[Subject(*place)] = {
                 "records_per_s": copy.get("records_per_s") or records,
                 "bytes_per_s": stored_,
@@ -204,7 +204,7 @@ class Measuring:
         return found
 
     def _grown(self, topic: Topic, at: float) -> tuple[float | None, float | None]:
-        """Records and bytes a second that came into a topic."""
+        """Records and bytes a second that were written to a topic."""
         offsets = {(topic.name, p.number): p.end_offset for p in topic.partitions if p.end_offset is not None}
         sizes = [p.bytes / len(p.replicas) for p in topic.partitions if p.bytes is not None and p.replicas]
         firsts = _firsts(topic)
@@ -215,14 +215,14 @@ class Measuring:
         if before is None:
             return None, None
         records = _rate(before.offsets, offsets, firsts, seconds)
-        # What retention has deleted hides what has come.
+        # Deletion by retention hides what was written.
         deleted = any(firsts.get(partition) != first for partition, first in before.firsts.items())
         if deleted or before.stored is None or stored is None:
             return records, None
         return records, max(0.0, stored - before.stored) / seconds
 
     def _copied(self, one: FlowNow, firsts: Mapping[tuple[str, str], Mapping[Partition, int]]) -> dict[str, float]:
-        """Records a second that a flow has copied, by the source's topics."""
+        """Records a second that a flow has copied, by source topic."""
         if one.connector is None:
             return {}
         positions = {(p.topic, p.partition): p.offset + 1 for p in one.connector.positions}
@@ -239,7 +239,7 @@ class Measuring:
         return found
 
     def _passed(self, key: tuple[str, ...], grown: _Grown) -> tuple[_Grown | None, float]:
-        """What it had come to before, and how many seconds ago; None where that tells nothing."""
+        """The previous moment, and the seconds since; None where it is too recent or too old for a rate."""
         before = self._before.get(key)
         seconds = grown.at - before.at if before else 0.0
         if before is None or seconds >= _SHORTEST_S:
@@ -250,7 +250,7 @@ class Measuring:
 def _rate(
     before: Mapping[Partition, int], now: Mapping[Partition, int], firsts: Mapping[Partition, int], seconds: float
 ) -> float | None:
-    """How much a second offsets have grown; a partition that is new, from its first one on. None if one went back."""
+    """Growth of offsets a second; a new partition counts from its first offset. None if an offset went back."""
     steps = [offset - before.get(partition, firsts.get(partition, offset)) for partition, offset in now.items()]
     return sum(steps) / seconds if all(step >= 0 for step in steps) else None
 
@@ -260,7 +260,7 @@ def _firsts(topic: Topic) -> dict[Partition, int]:
 
 
 def _age(seconds: float | None, *, known: bool) -> float | None:
-    """How old the oldest is that waits: nothing waits where it is known, and has no age."""
+    """The age of the oldest waiting record: 0 where the state is known and nothing waits."""
     return seconds if seconds is not None else 0.0 if known else None
 
 
@@ -268,8 +268,8 @@ class Sampler:
     """Takes the samples.
 
     Args:
-        service: what it asks.
-        history: where they go.
+        service: where the measurements come from.
+        history: where the samples are kept.
     """
 
     def __init__(self, service: Service, history: LastHour) -> None:
@@ -278,7 +278,7 @@ class Sampler:
         self._measuring = Measuring()
 
     async def run(self) -> None:
-        """Takes a sample every ten seconds while somebody looks, and every minute while nobody does; for ever."""
+        """Takes samples until it is cancelled: every ten seconds while the console is in use, else every minute."""
         taken = time.monotonic()
         while True:
             await asyncio.sleep(STEP_S)  # until the next one may be due
@@ -287,17 +287,17 @@ class Sampler:
                 taken = time.monotonic()
                 try:
                     await self.sample(glance=not looked_at)
-                except Exception:  # One that fails is no reason to take no more; the log has it.
+                except Exception:  # One failed sample must not stop the next ones; the log has the trace.
                     traceback.print_exc()
 
     async def sample(self, *, glance: bool) -> None:
-        """Takes one.
+        """Takes a sample.
 
         Args:
-            glance: nobody has the regions read, so that they are read for this.
+            glance: whether to read the regions for it, since no viewer does.
         """
         if glance:
             self._service.glance(GLANCE_S + STEP_S / 2)
-            await asyncio.sleep(GLANCE_S)  # while records are read: as many as come in this time tell the latency
+            await asyncio.sleep(GLANCE_S)  # while records are read, from which the latency is known
         now = await self._service.now()
         self._history.add(time.time(), self._measuring.values(now))

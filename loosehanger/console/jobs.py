@@ -20,17 +20,17 @@ from loosehanger.paths import ROOT
 
 MOST_LINES = 30
 MOST_PROOFS = 100
-"""Past proofs that are told of."""
+"""Past proofs that are kept."""
 MOST_REPORTS = 10
-"""Of so many of them the report is kept."""
+"""Past proofs whose report is kept."""
 MOST_CLAIMS, MOST_WORDS = 50, 300
-"""Of a past proof: so many claims, each in so many characters."""
+"""Claims that are kept of a past proof, and characters of each."""
 MOST_BYTES = 32 * 1024 * 1024
 BOUND_S = 1800.0
 PAST = "proofs.jsonl"
-"""In the folder of what the console's jobs leave: the proofs that were run from it, the latest first."""
+"""The file with the proofs that were run from this console, the latest first."""
 VERDICTS = {0: "done", 1: "done", 4: "done"}
-"""The proof's exit codes that mean that it came to a verdict."""
+"""The proof's exit codes with a verdict."""
 
 
 class BusyError(WrongUseError):
@@ -38,10 +38,10 @@ class BusyError(WrongUseError):
 
 
 class Jobs:
-    """What runs, and what came of it the last time.
+    """The running job, and the last outcome of each.
 
     Args:
-        home: the lab's home; None where it is another machine's.
+        home: the lab's home; None where it is on another machine.
     """
 
     def __init__(self, home: Path | None) -> None:
@@ -78,17 +78,17 @@ class Jobs:
         if self.home is None or self._folder is None:
             raise WrongUseError(self.state(name).explanation)
         if self._running:
-            raise BusyError(f"the {self._running[0]} job is running; wait until it has ended")
+            raise BusyError(f"the {self._running[0]} job is running; wait until it is done")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._progress.clear()
         self._steps.clear()
         self._running = (name, time.time(), asyncio.create_task(self._run(name)))
 
     def report(self, which: str = "") -> str | None:
-        """The page of a proof, if it is still there.
+        """A proof's report, if it is still kept.
 
         Args:
-            which: its id; empty for the last one's.
+            which: its id; empty for the last one.
         """
         which = which or self.state("proof").report_id
         path = self._page(which) if self._folder and which else None
@@ -104,11 +104,11 @@ class Jobs:
         return self._folder / f"proof-{which}.html"
 
     def _remember(self, which: str, state: JobState) -> None:
-        """Adds a proof to those of the past, and lets go of the oldest."""
+        """Adds a proof to the past ones, and deletes the oldest."""
         assert self._folder is not None
         document = state.result or {}
         claims = document.get("claims")
-        told = [
+        verdicts = [
             VerdictOfClaim(**{name: str(claim.get(name, ""))[:MOST_WORDS] for name in ("id", "says", "verdict")})
             for claim in (claims if isinstance(claims, list) else [])[:MOST_CLAIMS]
             if isinstance(claim, dict)
@@ -119,7 +119,7 @@ class Jobs:
             seconds=state.seconds or 0.0,
             verdict=str(document.get("verdict", "failed"))[:MOST_WORDS],
             explanation=state.explanation[:MOST_WORDS],
-            claims=told,
+            claims=verdicts,
             report=state.report,
         )
         past = [latest, *_read_past(self._folder / PAST)][:MOST_PROOFS]
@@ -130,7 +130,7 @@ class Jobs:
                 path.unlink(missing_ok=True)
 
     async def close(self) -> None:
-        """Ends what is running."""
+        """Stops the running job."""
         if self._running:
             task = self._running[2]
             task.cancel()
@@ -153,11 +153,11 @@ class Jobs:
             self._running = None
             self._end_step(time.time() - started)
         ended = exit_code in (VERDICTS if name == "proof" else {0: "done"}) and result is not None
-        last = self._progress[-1] if self._progress else "it said nothing"
+        last = self._progress[-1] if self._progress else "it reported nothing"
         self._states[name] = state = _state(
             name,
             "done" if ended else "failed",
-            "" if ended else f"It ended without a result (exit code {exit_code}): {last}",
+            "" if ended else f"The job failed without a result (exit code {exit_code}): {last}",
             started=started,
             seconds=time.time() - started,
             progress=list(self._progress),
@@ -180,7 +180,7 @@ class Jobs:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            # Its Java is a child of its own: together they are a group, and end together.
+            # It starts Java as a child: a process group stops both together.
             start_new_session=True,
         )  # fmt: skip
         assert process.stdout is not None
@@ -202,7 +202,7 @@ class Jobs:
                 self._step(text[:500])
 
     def _step(self, said: str) -> None:
-        """Notes what is being done: another step, unless it says more of the one that it is at."""
+        """Records a line of progress: as a new step, or as an update of the current one."""
         now = time.time() - (self._running[1] if self._running else time.time())
         last = self._steps[-1] if self._steps else None
         if last and last.said.partition(":")[0] == said.partition(":")[0]:
@@ -225,7 +225,7 @@ class Jobs:
 
 
 def _read_past(path: Path) -> list[PastProof]:
-    """The proofs of a file, a line each; a line that cannot be read, as of another version, is left out."""
+    """The proofs of a file, one a line; a line that cannot be read, such as another version's, is skipped."""
     found = []
     with suppress(OSError, UnicodeDecodeError):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -237,7 +237,7 @@ def _read_past(path: Path) -> list[PastProof]:
 async def _line(stream: asyncio.StreamReader) -> bytes:
     try:
         return await stream.readline()
-    except ValueError:  # A line longer than the stream's own bound.
+    except ValueError:  # A line longer than the stream's limit.
         return b"(a very long line)\n"
 
 

@@ -1,6 +1,6 @@
-"""The control room's links: what the relays between the regions say, and the changes that people ask them for.
+"""The control room's links: the state of the relays between the regions, and changes of it.
 
-Relays are there on the local platform only, in the lab's home.
+Only the local platform has relays, in the lab's home.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders, wanted
 from loosehanger.lab.link_settings import parse_rate, parse_time
 
 DELAYS = ("0ms", "40ms", "120ms")
-"""What the page offers; the API and ``./lab link`` take any."""
+"""The delays that the page offers; the API and ``./lab link`` take any."""
 
 
 class LinkView:
     """The links of a lab.
 
     Args:
-        home: the lab's home; None where it is another machine's, which has no links for this console.
+        home: the lab's home; None where it is on another machine, which has no links for this console.
     """
 
     def __init__(self, home: Path | None) -> None:
         self._home = home
 
-    async def told(self) -> list[Link]:
+    async def all(self) -> list[Link]:
         """Every link, with its settings and counters."""
         folders = self._folders()
         return list(await asyncio.gather(*(asyncio.to_thread(_link, pair, folder) for pair, folder in folders.items())))
 
     async def change(self, one: str, other: str, change: LinkChange) -> str:
-        """Changes a link; what is not named stays as it is.
+        """Changes a link; settings that the change leaves out stay as they are.
 
         Args:
             one: a region.
             other: the region at the link's other end.
-            change: what.
+            change: the new settings, or an action.
 
         Returns:
-            What was done, in a sentence.
+            The link's new state, in a sentence.
 
         Raises:
-            UnknownError: there is no such link.
-            WrongUseError: the change cannot be made.
+            UnknownError: the link does not exist, or does not answer.
+            WrongUseError: the change is invalid.
         """
         folder = next((folder for pair, folder in self._folders().items() if {one, other} == set(pair)), None)
         if folder is None:
@@ -58,13 +58,15 @@ class LinkView:
             if (text := getattr(change, name)) is not None
         }
         if change.one_way and change.action in ("cut", "forget"):
-            raise WrongUseError(f"{change.action} ends connections, which have two directions; one alone can be silent")
+            raise WrongUseError(f"{change.action} closes connections in both directions; only silent works one way")
         wanted = wanted_change(one, other, values, change.action, one_way=change.one_way)
         try:
-            said = await asyncio.to_thread(ask, folder, wanted)
+            relay = await asyncio.to_thread(ask, folder, wanted)
         except OSError as error:
-            raise UnknownError(f"the link of {one} and {other} does not answer: {error.strerror or error}") from error
-        return f"The link between {one} and {other} is {link_state(said)}"
+            raise UnknownError(
+                f"the link between {one} and {other} does not answer: {error.strerror or error}"
+            ) from error
+        return f"The link between {one} and {other} is {link_state(relay)}"
 
     def _folders(self) -> dict[tuple[str, str], Path]:
         return relay_folders(self._home) if self._home else {}
@@ -72,18 +74,18 @@ class LinkView:
 
 def _link(pair: tuple[str, str], folder: Path) -> Link:
     try:
-        said = ask(folder)
+        relay = ask(folder)
     except OSError as error:
-        explanation = f"The link does not answer ({error.strerror or error}); ./lab status tells more"
+        explanation = f"The link does not answer ({error.strerror or error}); run ./lab status for details"
         return Link(between=pair, state="down", health="bad", explanation=explanation, since=None, directions=[])
-    state = link_state(said)
+    state = link_state(relay)
     return Link(
         between=pair,
         state=state,
         health="good" if state == OPEN else "warning",
         explanation="",
-        since=said["since"],
-        directions=[_direction(way) for way in said["directions"]],
+        since=relay["since"],
+        directions=[_direction(way) for way in relay["directions"]],
     )
 
 

@@ -1,7 +1,7 @@
-"""What happens in a region right now: one reader for each region, shared by all who look.
+"""The records that arrive in a region now: one reader for each region, shared by all viewers.
 
-It runs while somebody looks, and a while longer. A viewer who is slow loses the oldest of what waits for him, and is
-told how much; nothing is kept for him without bound, and nothing is done for him that another has had done already.
+The reader runs while it has viewers, and a while longer. A slow viewer loses the oldest records in their queue, and
+learns how many. Every queue is bounded, and viewers with the same filter share the work.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ LOOK_FOR_TOPICS_S = 5.0
 ENDS_S = 1.0
 RETRY_S = 2.0
 LINGER_S = 20.0
-"""How long it reads on after the last one looked away."""
+"""How long the reader continues after its last viewer left."""
 WINDOW_S = 5
-"""Rates are those of so many whole seconds."""
+"""Whole seconds over which rates are computed."""
 LATENCY_S = 15.0
 MOST_SAMPLES = 2000
 SAMPLES_A_BATCH = 20
 MOST_WAITING = 100
-"""Records that wait for those who want the same."""
+"""Records queued for viewers with the same filter."""
 MOST_RECENT = 300
 MOST_HELD_BYTES = 2 * 1024 * 1024
-"""Of those that wait, and of the recent ones. What is made of a record for its viewers may take ten times its bytes."""
+"""Of queued and of recent records. A record's rendering for its viewers may take ten times its bytes."""
 MOST_POLLED = 500
 FIRST_LOOK = 20
-"""Records of each partition that are there already when reading begins."""
+"""Existing records of each partition that are read when the reader starts."""
 MOST_BEHIND = 20_000
-"""Further behind than this it would show the past: it goes on at the end."""
+"""A reader that lags further behind than this would show the past, so it skips to the end."""
 
 _log = logging.getLogger("kafka.skipped")
-"""Goes where the client's complaints go, in the same doses."""
+"""Goes where the client's logs go, with the same rate limit."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a viewer wants to see; empty fields want everything."""
+    """The records that a viewer wants; an empty field matches everything."""
 
     topic: str = ""
     text: str = ""
@@ -60,7 +60,7 @@ class Wanted:
     """A part of ``name: value``."""
 
     def fits(self, arrived: Arrived) -> bool:
-        """Whether a record is wanted."""
+        """Whether a record matches."""
         return (
             (not self.topic or arrived.record.topic == self.topic)
             and (not self.key or self.key in arrived.key)
@@ -70,7 +70,7 @@ class Wanted:
 
 
 class Newest:
-    """Records, the newest last: so many, and so many bytes of them, at most.
+    """The newest records, the latest last, bounded in number and bytes.
 
     Args:
         most: how many records.
@@ -89,7 +89,7 @@ class Newest:
         return iter(self._records)
 
     def extend(self, batch: Sequence[Arrived]) -> None:
-        """Takes a batch in; the oldest that have no room are dropped."""
+        """Adds a batch; the oldest records that no longer fit are dropped."""
         for arrived in batch[-self._most :]:
             self._records.append(arrived)
             self._bytes += arrived.held
@@ -97,18 +97,18 @@ class Newest:
                 self._bytes -= self._records.popleft().held
 
     def clear(self) -> None:
-        """Lets go of them all."""
+        """Removes all records."""
         self._records.clear()
         self._bytes = 0
 
 
 class Feed:
-    """What waits for all who want the same: a record costs as much for one of them as for many.
+    """The queue that all viewers with the same filter share: a record costs the same for one viewer and for many.
 
     Args:
-        wanted: what they want.
-        recent: what came before, oldest first.
-        most: how many records are kept for them.
+        wanted: the viewers' filter.
+        recent: earlier records, oldest first.
+        most: how many records are kept.
     """
 
     def __init__(self, wanted: Wanted, recent: Iterable[Arrived] = (), most: int = MOST_WAITING) -> None:
@@ -119,19 +119,19 @@ class Feed:
         self.offer(list(recent))
 
     def offer(self, batch: Sequence[Arrived]) -> None:
-        """Takes in what is wanted of a batch; the oldest that has no room is dropped."""
+        """Adds a batch's matching records; the oldest that no longer fit are dropped."""
         fitting = batch if self.wanted == Wanted() else [arrived for arrived in batch if self.wanted.fits(arrived)]
         with self._lock:
             self._came += len(fitting)
             self._newest.extend(fitting)
 
     def begin(self) -> int:
-        """The place of somebody who has seen nothing so far: that there was more than what is kept is no news."""
+        """The place of a new viewer, for whom records that are no longer kept do not count as dropped."""
         with self._lock:
             return self._came - len(self._newest)
 
     def after(self, place: int) -> tuple[list[Arrived], int, int]:
-        """What came behind a place, oldest first; how many of it had no room; and the place behind all of it."""
+        """The records after a place, oldest first; how many of them were dropped; and the place after the last."""
         with self._lock:
             came = self._came - place
             waiting = min(came, len(self._newest))
@@ -139,21 +139,21 @@ class Feed:
 
 
 class Viewer:
-    """Somebody who follows a feed, at a place of his own."""
+    """A viewer of a feed, with a place of their own."""
 
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
         self._place = feed.begin()
 
     def take(self) -> tuple[list[Arrived], int]:
-        """What waits, oldest first, and how many were dropped since the last time."""
+        """The queued records, oldest first, and how many were dropped since the last call."""
         taken, dropped, self._place = self.feed.after(self._place)
         return taken, dropped
 
 
 @dataclass
 class Rates:
-    """Records, bytes and latencies by topic: of the last seconds only."""
+    """Records, bytes and latencies by topic, of the last seconds only."""
 
     seconds: deque[tuple[int, dict[str, tuple[int, int]]]] = field(default_factory=lambda: deque(maxlen=WINDOW_S + 2))
     latencies: deque[tuple[float, str, int]] = field(default_factory=lambda: deque(maxlen=MOST_SAMPLES))
@@ -164,13 +164,13 @@ class Rates:
         second = int(now)
         if not self.seconds or self.seconds[-1][0] != second:
             self.seconds.append((second, {}))
-        there = self.seconds[-1][1]
+        latest = self.seconds[-1][1]
         for topic, (records, size) in counts.items():
-            before = there.get(topic, (0, 0))
-            there[topic] = (before[0] + records, before[1] + size)
+            before = latest.get(topic, (0, 0))
+            latest[topic] = (before[0] + records, before[1] + size)
 
     def of(self, now: float, topics: Iterable[str] | None = None) -> tuple[float, float] | None:
-        """Records and bytes a second, of some topics or of all; None while too little was seen to tell."""
+        """Records and bytes a second, of some topics or of all; None in the first two seconds."""
         if self.since is None or now - self.since < 2:
             return None
         last = int(now)
@@ -187,11 +187,11 @@ class Rates:
     def percentiles(self, now: float, topics: Iterable[str] | None = None) -> tuple[int | None, int | None]:
         """Median and 99th percentile of the latencies of the last seconds, in ms, by nearest rank."""
         chosen = None if topics is None else set(topics)
-        found = sorted(ms for at, topic, ms in self.latencies
-                       if now - at <= LATENCY_S and (chosen is None or topic in chosen))  # fmt: skip
-        if not found:
+        sample = sorted(ms for at, topic, ms in self.latencies
+                        if now - at <= LATENCY_S and (chosen is None or topic in chosen))  # fmt: skip
+        if not sample:
             return None, None
-        return found[(len(found) * 50 + 99) // 100 - 1], found[(len(found) * 99 + 99) // 100 - 1]
+        return sample[(len(sample) * 50 + 99) // 100 - 1], sample[(len(sample) * 99 + 99) // 100 - 1]
 
 
 class Live:
@@ -199,7 +199,7 @@ class Live:
 
     Args:
         region: its name.
-        connection: the console's way in.
+        connection: the console's connection to it.
         closed: why the region cannot be reached from here; empty while it can.
     """
 
@@ -217,10 +217,10 @@ class Live:
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self.problem = ""
-        """Why it cannot read, or what it had to skip; empty while all is well."""
+        """Why it cannot read, or what it had to skip; empty while it is healthy."""
 
     def keep_going(self, seconds: float = LINGER_S) -> None:
-        """Somebody looks: reads, or reads on.
+        """Starts the reader, or keeps it running.
 
         Args:
             seconds: for how long at least.
@@ -236,11 +236,11 @@ class Live:
 
     @property
     def watched(self) -> bool:
-        """Whether somebody follows its records."""
+        """Whether a viewer follows its records."""
         return bool(self._viewers)
 
     def watch(self, wanted: Wanted) -> Viewer:
-        """A new viewer; what was read a moment ago waits for him already."""
+        """Adds a viewer, whose queue begins with the recent records."""
         with self._lock:
             feeds = (viewer.feed for viewer in self._viewers if viewer.feed.wanted == wanted)
             viewer = Viewer(next(feeds, None) or Feed(wanted, self._recent))
@@ -249,19 +249,19 @@ class Live:
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
-        """The viewer has gone."""
+        """Removes a viewer."""
         with self._lock:
             if viewer in self._viewers:
                 self._viewers.remove(viewer)
 
     def recent(self, wanted: Wanted, most: int) -> list[Arrived]:
-        """The latest records that are wanted, oldest first."""
+        """The latest matching records, oldest first."""
         with self._lock:
             recent = list(self._recent)
         return [arrived for arrived in recent if wanted.fits(arrived)][-most:]
 
     def rates(self, topics: Iterable[str] | None = None) -> tuple[float, float] | None:
-        """Records and bytes a second that arrive in the region; None while too little was seen to tell."""
+        """Records and bytes a second that arrive in the region; None in the first two seconds."""
         with self._lock:
             return self._rates.of(time.monotonic(), topics)
 
@@ -271,13 +271,13 @@ class Live:
             return self._rates.percentiles(time.monotonic(), topics)
 
     def offsets(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Each partition's first offset when its reading began, and its end as of a second ago; empty while nothing is
-        read."""
+        """Each partition's first offset when its reading began, and its end offset as of a second ago; empty while the
+        reader does not run."""
         with self._lock:
             return {place: (self._firsts.get(place, end), end) for place, end in self._ends.items()}
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Stops the thread."""
         self._closing.set()
         thread = self._thread
         if thread is not None:
@@ -301,11 +301,11 @@ class Live:
             try:
                 consumer = self._connect()
                 self._read(consumer)
-            except Exception as error:  # Whatever became of the client, there is a next attempt.
+            except Exception as error:  # Whatever happened to the client, the next attempt uses a new one.
                 self.problem = f"{self.region}: messages cannot be read ({type(error).__name__}: {error}); trying again"
                 with self._lock:
                     self._rates, self._ends = Rates(), {}
-                self._closing.wait(RETRY_S)  # Between two attempts; a reader that is no longer wanted ends above.
+                self._closing.wait(RETRY_S)  # Between two attempts; a reader without viewers stops above.
             finally:
                 if consumer is not None:
                     with suppress(Exception):
@@ -324,7 +324,7 @@ class Live:
             enable_auto_commit=False,
             auto_offset_reset="latest",
             value_deserializer=Tolerant(self._skipped, MOST_VALUE_BYTES, MOST_HEADER_BYTES),
-            # Mirrors write in transactions: what they took back must not be shown.
+            # Mirrors write in transactions, and aborted records must not be shown.
             isolation_level="read_committed",
             fetch_max_bytes=4 * 1024 * 1024,
             max_partition_fetch_bytes=512 * 1024,
@@ -357,21 +357,21 @@ class Live:
                 started = self._assign(consumer, started, first=False)
 
     def _assign(self, consumer: KafkaConsumer, known: dict[Any, int], *, first: bool) -> dict[Any, int]:
-        """Has every partition read; returns where each one's end was when its reading began."""
+        """Assigns every partition; returns the end offset of each when its reading began."""
         from kafka import TopicPartition
 
         names = [name for name in consumer.topics() if not name.startswith("__")]
-        there = {TopicPartition(name, p) for name in names for p in consumer.partitions_for_topic(name) or ()}
-        new = sorted(there - known.keys())
+        partitions = {TopicPartition(name, p) for name in names for p in consumer.partitions_for_topic(name) or ()}
+        new = sorted(partitions - known.keys())
         if not new:
             return known
-        consumer.assign(sorted(there | known.keys()))
+        consumer.assign(sorted(partitions | known.keys()))
         ends = consumer.end_offsets(new)
         beginnings = consumer.beginning_offsets(new)
         with self._lock:
             self._firsts |= {(part.topic, part.partition): first for part, first in beginnings.items()}
         for partition in new:
-            # A topic that is made while we look is new from its first record on.
+            # All records of a topic that is created while the reader runs are new.
             start = max(beginnings[partition], ends[partition] - FIRST_LOOK) if first else beginnings[partition]
             consumer.seek(partition, start)
         return known | {partition: ends[partition] if first else -1 for partition in new}

@@ -1,4 +1,4 @@
-"""What the manifests want of the mirrors, by the lab's record: a mirror that they stop is as it should be."""
+"""The desired state of mirrors, from the lab's record: a mirror that its manifest stops is healthy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loosehanger.kafka.connector_states import wanted_connectors
 
 @dataclass(frozen=True)
 class MirrorState:
-    """What a mirror's manifest wants of it."""
+    """The state that a mirror's manifest asks for."""
 
     replicas: int = 1
     connectors: Mapping[str, str] = field(default_factory=dict)
@@ -26,9 +26,9 @@ class MirrorManifests:
     """The manifests of a region's mirrors.
 
     Args:
-        home: the lab's home; None where the console knows of no record.
+        home: the lab's home; None where the console has no access to a record.
         region: the region.
-        folder: where Kubernetes has, in a file for each region, what of the record is about mirrors; None elsewhere.
+        folder: where Kubernetes mounts the mirrors' part of the record, a file for each region; None elsewhere.
     """
 
     def __init__(self, home: Path | None, region: str, folder: Path | None = None) -> None:
@@ -38,7 +38,7 @@ class MirrorManifests:
         self._read: tuple[float, dict[str, MirrorState]] = (0.0, {})
 
     def life(self, mirror: str) -> MirrorState:
-        """What the manifest of a mirror wants."""
+        """The state that a mirror's manifest asks for."""
         folder = self._folder or (self._home / "access" if self._home else None)
         if folder is None:
             return MirrorState()
@@ -48,7 +48,7 @@ class MirrorManifests:
             if changed != self._read[0]:
                 self._read = changed, _handed_over(path) if self._folder else self._recorded()
         except (OSError, LabError, KeyError, TypeError, ValueError, AttributeError):
-            return MirrorState()  # It is being written, or another version of the kit has written it.
+            return MirrorState()  # The file is being written, or is from another version of the kit.
         return self._read[1].get(mirror, MirrorState())
 
     def _recorded(self) -> dict[str, MirrorState]:

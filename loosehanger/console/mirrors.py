@@ -1,4 +1,4 @@
-"""A region's mirrors: what Connect's REST interface says of them, and what to do; pause, resume, restart."""
+"""A region's mirrors: their state by Connect's REST interface, and pause, resume and restart."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Offsets = Callable[[str], Mapping[tuple[str, int], tuple[int, int]]]
 T = TypeVar("T")
 Action = Literal["pause", "resume", "restart"]
 FRESH_S, STALE_S = 2.5, 20.0
-"""When to look again, and how long the last look will do while the next one is under way: Connect takes its time, for
-it reads its topic of offsets anew for every question."""
+"""Age at which a state is read again, and age up to which it is shown meanwhile: Connect is slow, because it reads its
+offsets topic to the end for every request."""
 TIMEOUT_S = 15.0
-"""A worker that has not answered within this time is busy; one that refuses the connection is down."""
+"""A worker without an answer within this time is busy; one that refuses the connection is down."""
 RATE_WINDOW_S = 10.0
 MOST_TRACE = 20_000
 REMEMBERED_S = 30.0
-"""How long a failure is told after it: Connect forgets it with the next start, after which the task may fail again."""
+"""How long a failure is shown after it: Connect forgets it at the next start, after which the task may fail again."""
 SOURCE_CONNECTOR = "MirrorSourceConnector"
 
 
@@ -53,11 +53,11 @@ class MirrorMakerView:
 
     Args:
         region: the region that it runs in.
-        access: the way to its workers.
-        offsets: those of a region; empty for one that this console does not see.
+        access: its workers' addresses and credentials.
+        offsets: a region's offsets; empty for a region that this console does not see.
         named: the region of an alias.
-        life: what its manifest wants.
-        home: the lab's home, with the workers' logs; None where it is another machine's.
+        life: the state that its manifest asks for.
+        home: the lab's home, with the workers' logs; None where it is on another machine.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class MirrorMakerView:
         self._readings: dict[str, MirrorReading] = {}
 
     async def state(self) -> Mirror:
-        """Connectors, tasks and positions, as of some seconds ago; that nobody answers is a state as well."""
+        """Connectors, tasks and positions, as of some seconds ago; no answer is a state as well."""
         now = time.monotonic()
         if self._look is None or (self._look.done() and now - self._looked > FRESH_S):
             self._look = asyncio.create_task(self._read())
@@ -96,20 +96,20 @@ class MirrorMakerView:
         return await asyncio.shield(self._look)
 
     @property
-    def told(self) -> float:
-        """When the last look ended, on the monotonic clock."""
+    def read_at(self) -> float:
+        """When the state was last read, on the monotonic clock."""
         return self._looked
 
     def last(self) -> list[Connector]:
-        """Its connectors when its workers answered last, and how far they are behind by now: nothing has moved them."""
+        """Its connectors as of the workers' last answer, with their present lag: without workers they do not move."""
         return [self._measured(one, self._offsets(one.reads)) for one in self._last]
 
     def reading(self, connector: Connector, *, answers: bool) -> MirrorReading | None:
-        """How far a source connector has come; None where the source's end offsets are not known.
+        """A source connector's positions; None where the source's end offsets are not known.
 
         Args:
             connector: one of its own.
-            answers: whether its workers answer; else it stands where it was when they did.
+            answers: whether its workers answer; if not, its last positions count.
         """
         if answers:
             return self._readings.get(connector.name)
@@ -117,21 +117,21 @@ class MirrorMakerView:
         return MirrorReading(_waiting(self.name, connector, offsets)) if offsets else None
 
     def forget(self) -> None:
-        """Drops what its workers said, but not where its connectors were; an answer under way is too late."""
+        """Drops its state but not its connectors' positions, and ignores an answer that is under way."""
         self._known = self._look = None
 
     async def act(self, connector: str, action: Action) -> None:
-        """Pauses, resumes or restarts a connector, its tasks too.
+        """Pauses, resumes or restarts a connector with its tasks.
 
         Raises:
-            WrongUseError: there is no such connector.
+            WrongUseError: the mirror has no such connector.
             UnreachableError: no worker answers, or Connect refuses.
         """
         await asyncio.get_running_loop().run_in_executor(self._thread, self._act, connector, action)
         self._known = self._look = None
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Stops the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _read(self) -> Mirror:
@@ -141,10 +141,10 @@ class MirrorMakerView:
             self._seen.clear()
             busy, stopped = isinstance(error, SlowWorkerError), not self._life().replicas
             advice = (
-                "it is busy, or it hangs. If it stays like this, ./lab status shows its process and log"
+                "it is busy, or it hangs. If this persists, run ./lab status, which shows its process and log"
                 if busy
-                else "its worker is down or still starting, and is started again by itself. If it stays like this, "
-                "./lab status tells why, and whether spec.replicas is 0"
+                else "its worker is down or still starting, and is restarted automatically. If this persists, "
+                "run ./lab status, which shows the cause, and whether spec.replicas is 0"
             )
             found = Mirror(
                 region=self.region,
@@ -186,7 +186,7 @@ class MirrorMakerView:
     def _connector(self, name: str, config: dict[str, str], status: Mapping[str, Any]) -> Connector:
         kind = config.get("connector.class", "").rpartition(".")[2]
         source = config.get("source.cluster.alias", "")
-        # The end first: what is written in between is not counted as lag.
+        # The end offsets first, so that records written in between do not count as lag.
         at, offsets = time.time(), self._offsets(self._named(source))
         positions = self._positions(name, source) if kind == SOURCE_CONNECTOR else []
         found = Connector(
@@ -229,7 +229,7 @@ class MirrorMakerView:
         return self._measured(found, offsets)
 
     def _measured(self, connector: Connector, offsets: Mapping[tuple[str, int], tuple[int, int]]) -> Connector:
-        """With how far it is behind, where that can be told: by all of a partition that it has copied nothing of."""
+        """The connector with its lag, where that is known: all of a partition of which it has copied nothing."""
         if connector.kind != SOURCE_CONNECTOR or not offsets:
             return connector
         lags: dict[str, int] = {}
@@ -240,7 +240,7 @@ class MirrorMakerView:
         return connector.model_copy(update={"lag": sum(lags.values()), "lags": lags})
 
     def _trace(self, part: tuple[str, int | None], status: Mapping[str, Any], now: float) -> str:
-        """Why a connector or a task failed: now, or not long ago, or before it was started again and hung."""
+        """The trace of a connector or task that has failed, failed recently, or hangs after a restart."""
         state, trace = status["state"], (status.get("trace") or "")[:MOST_TRACE]
         seen, known = self._failures.get(part, (0.0, ""))
         if state in ("PAUSED", "STOPPED") or (state == "RUNNING" and now - seen > REMEMBERED_S):
@@ -297,7 +297,7 @@ class MirrorMakerView:
 def _waiting(
     mirror: str, connector: Connector, offsets: Mapping[tuple[str, int], tuple[int, int]]
 ) -> dict[tuple[str, int], int | None]:
-    """The partitions that a connector copies, of those there are, with the last offset that it has copied of each."""
+    """The existing partitions that a connector copies, each with the last offset that it has copied."""
     from loosehanger.lab.mirrors.replication import selected_topics
 
     copied = {(p.topic, p.partition): p.offset for p in connector.positions}
@@ -309,7 +309,7 @@ def _waiting(
 
 
 def judged(connectors: Sequence[Connector]) -> Judgement:
-    """What these connectors are, beside what their manifest wants: as status judges it."""
+    """The state of these connectors compared with their manifest, as ``./lab status`` shows it."""
     present = {
         one.name: {
             "connector": {"state": one.state, "trace": one.trace},
@@ -323,28 +323,28 @@ def judged(connectors: Sequence[Connector]) -> Judgement:
 
 
 def explain(region: str, mirror: str, connectors: list[Connector]) -> tuple[Health, str]:
-    """What is wrong with a mirror, and what to do."""
+    """A mirror's health, and its problem with a remedy."""
     if not connectors:
         return "bad", f"{region}'s mirror {mirror} has no connector; run the set-up again"
     bad, still, starting, found = [], [], [], judged(connectors)
     for part, wanted in found.wrong:
         name = part.name if part.task is None else f"task {part.task} of {part.name}"
         if part.state == "FAILED":
-            bad.append(f"{name} has failed: {part.cause or 'it left no reason'}")
+            bad.append(f"{name} has failed: {part.cause or 'no reason given'}")
         elif part.state in ("PAUSED", "STOPPED") or wanted != "RUNNING":
             still.append((f"{name} is {part.state.lower()}", part.name))
         elif part.cause:
-            bad.append(f"{name} is {part.state.lower()} after it had failed: {part.cause}")
+            bad.append(f"{name} is {part.state.lower()} after a failure: {part.cause}")
         else:
             starting.append(f"{name} is {part.state.lower()}")
     starting += [f"{name} has no task yet" for name in found.idle]
     if bad:
-        return "bad", f"{'; '.join(bad)}. Its trace is below; once the cause is gone, restart it here"
+        return "bad", f"{'; '.join(bad)}. Its stack trace is below; remove the cause, then restart it here"
     if stalled := [f"{connector.name} is {connector.stalled}" for connector in connectors if connector.stalled]:
         return "bad", "; ".join(stalled)
     if still:
-        said, name = still[0]
-        return "warning", f"{region}'s mirror {mirror}: {said}{_advice(next(c for c in connectors if c.name == name))}"
+        fact, name = still[0]
+        return "warning", f"{region}'s mirror {mirror}: {fact}{_advice(next(c for c in connectors if c.name == name))}"
     if starting:
         return "warning", f"{'; '.join(starting)}: this takes a few seconds after a start"
     again = [
@@ -357,21 +357,21 @@ def explain(region: str, mirror: str, connectors: list[Connector]) -> tuple[Heal
         if state == "RUNNING" and trace
     ]
     if again:
-        return "warning", f"{'; '.join(again)}. If it does not fail again, this goes within {REMEMBERED_S:.0f} seconds"
+        return "warning", f"{'; '.join(again)}. Unless it fails again, this clears within {REMEMBERED_S:.0f} seconds"
     return "good", ""
 
 
 def _advice(connector: Connector) -> str:
-    """What to do about a connector that is held, or should be."""
+    """The remedy for a connector that is paused or stopped, or must be."""
     if not connector.wanted:
-        return ". Start it with Resume. If its manifest has a state, take that out, or the next set-up stops it again"
+        return ". Start it with Resume. If its manifest has a state, remove it, or the next set-up stops it again"
     if connector.wanted == "RUNNING":
-        return ", and should be running. Start it with Resume"
-    return f", and its manifest wants it {connector.wanted.lower()}: the next set-up makes it so"
+        return ", and must be running. Start it with Resume"
+    return f", and its manifest says {connector.wanted.lower()}: the next set-up applies that"
 
 
 def described(mirror: str, connector: Connector) -> Described:
-    """A source connector as the kit's own rules about mirrored topics take it."""
+    """A source connector as a mirror of the kit's model."""
     return Described(
         name=mirror,
         source_alias=connector.source,

@@ -1,4 +1,4 @@
-"""What the API answers, and what the pages show: the same objects."""
+"""The objects that the API returns and the pages show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Health = Literal["good", "warning", "bad", "unknown"]
 
 
 class Model(BaseModel):
-    """What all have in common."""
+    """The base of all."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -18,7 +18,7 @@ class Model(BaseModel):
 class Problem(Model):
     """An error's body."""
 
-    detail: str = Field(description="What is wrong, where, and what to do")
+    detail: str = Field(description="The problem, its place, and a remedy")
 
 
 class SessionInfo(Model):
@@ -36,9 +36,9 @@ class Setting(Model):
     """One setting of a topic."""
 
     name: str
-    value: str | None = Field(description="None where Kafka keeps it to itself")
+    value: str | None = Field(description="None where Kafka keeps it secret")
     source: Literal["topic", "mirror", "broker", "default"] = Field(
-        description="topic: set on it here; mirror: copied by a mirror; broker: the cluster's own; default: Kafka's"
+        description="topic: an override; mirror: copied by a mirror; broker: the cluster's; default: Kafka's"
     )
     read_only: bool = False
     documentation: str = ""
@@ -62,13 +62,13 @@ class Topic(Model):
     region: str
     name: str
     partitions: list[Partition]
-    bytes: int | None = Field(description="On all its replicas together")
-    records_per_s: float | None = Field(description="None until it has been watched for some seconds")
+    bytes: int | None = Field(description="Of all its replicas together")
+    records_per_s: float | None = Field(description="None in the first seconds")
     bytes_per_s: float | None
     mirror: str | None = Field(description="The mirror that writes it; None for an original")
-    settings: list[Setting] = Field(description="Those that were set; in a topic's own answer, every one")
+    settings: list[Setting] = Field(description="Its overrides; in a topic's own answer, every setting")
     health: Health
-    explanation: str = Field(default="", description="Why it is not well")
+    explanation: str = Field(default="", description="Why it is not healthy")
 
     @property
     def offsets(self) -> int | None:
@@ -78,7 +78,7 @@ class Topic(Model):
 
 
 class GroupPartition(Model):
-    """How far a group has come in a partition."""
+    """A group's position in a partition."""
 
     topic: str
     partition: int
@@ -101,11 +101,13 @@ class Group(Model):
 
     region: str
     name: str
-    kind: str = Field(description="consumer; connect for workers of a mirror, who keep their positions elsewhere")
+    kind: str = Field(description="consumer; connect for a mirror's workers, which keep their positions elsewhere")
     state: str
     members: list[Member] | None = Field(description="None where they cannot be read")
     partitions: list[GroupPartition]
-    lag: int | None = Field(description="Records between what it committed and the end; offsets of markers count too")
+    lag: int | None = Field(
+        description="From its committed offsets to the end offsets; offsets of transaction markers count too"
+    )
 
 
 class Broker(Model):
@@ -116,8 +118,8 @@ class Broker(Model):
     host: str
     port: int
     rack: str | None
-    controller: bool = Field(description="Whether the others ask it for what changes in the cluster")
-    leads: int = Field(description="Partitions whose leader it is")
+    controller: bool = Field(description="Whether it is the active controller")
+    leads: int = Field(description="Partitions that it leads")
     replicas: int
     behind: int = Field(description="Replicas on it that are not in sync")
     bytes: int | None
@@ -130,15 +132,15 @@ class Task(Model):
     number: int
     state: str
     worker: str
-    trace: str = Field(default="", description="What it died of: now, or before it was started again")
+    trace: str = Field(default="", description="Of its failure, now or before its last restart")
 
 
 class Position(Model):
-    """How far a mirror's connector has read its source."""
+    """A mirror's position in a partition of its source."""
 
     topic: str
     partition: int
-    offset: int = Field(description="Offset, at the source, of the last record that was copied")
+    offset: int = Field(description="Source offset of the last copied record")
 
 
 class Connector(Model):
@@ -148,7 +150,7 @@ class Connector(Model):
     kind: str
     state: str
     wanted: str = Field(
-        default="", description="RUNNING, PAUSED or STOPPED, as its manifest wants it; empty where that is not known"
+        default="", description="RUNNING, PAUSED or STOPPED, by its manifest; empty where that is not known"
     )
     worker: str
     trace: str = ""
@@ -158,26 +160,26 @@ class Connector(Model):
     reads: str = Field(default="", description="The region of that cluster")
     writes: str = Field(default="", description="The region that it writes to")
     topics: str = Field(description="MirrorMaker 2's list of regular expressions")
-    topics_exclude: str = Field(default="", description="The same, of topics that it leaves out")
+    topics_exclude: str = Field(default="", description="The same, of the topics that it excludes")
     synchronisation: dict[str, str] = Field(
-        default_factory=dict, description="What it sets of which settings of topics it copies"
+        default_factory=dict, description="Its settings for which configurations of topics it copies"
     )
     policy: Literal["identity", "default"]
     separator: str = Field(default=".", description="Between the source's alias and a topic's name, in a copy's")
     positions: list[Position]
-    records_per_s: float | None = Field(description="From its positions; None until they were looked at twice")
+    records_per_s: float | None = Field(description="From its positions; None until they were read twice")
     lag: int | None = Field(
         default=None,
-        description="Records at the source that it has not copied; None where the console may not look there",
+        description="Records at the source that it has not copied; None where the console has no access to the source",
     )
-    lags: dict[str, int] = Field(default_factory=dict, description="The same, by the source's topics")
+    lags: dict[str, int] = Field(default_factory=dict, description="The same, by source topic")
     drops: bool = Field(default=False, description="Whether its transforms may drop records")
     found_s: float | None = Field(
-        default=None, description="In how many seconds it finds a new topic; None where it does not look for any"
+        default=None, description="Seconds within which it finds a new topic; None where it does not look for any"
     )
-    reads_as: str = Field(default="", description="The user that it reads as; empty where it does not say")
+    reads_as: str = Field(default="", description="The user that it reads as; empty where its configuration has none")
     writes_as: str = Field(default="", description="The user that it writes as")
-    stalled: str = Field(default="", description="What is wrong where it runs and delivers nothing")
+    stalled: str = Field(default="", description="The problem of a connector that runs and delivers nothing")
 
 
 class Mirror(Model):
@@ -186,19 +188,19 @@ class Mirror(Model):
     region: str
     name: str
     answers: bool = Field(description="Whether a Connect worker answers")
-    state: str = Field(default="", description="In a word, as ./lab status has it; empty where no worker answers")
+    state: str = Field(default="", description="As ./lab status shows it; empty where no worker answers")
     connectors: list[Connector]
-    latency_ms_p50: int | None = Field(description="From production to where it can be read here, of the last seconds")
+    latency_ms_p50: int | None = Field(description="From production to this console, of the last seconds")
     latency_ms_p99: int | None
     health: Health
-    explanation: str = Field(description="What is wrong, and what to do; empty when all is well")
+    explanation: str = Field(description="The problem and a remedy; empty while it is healthy")
     open_to_pods: bool = Field(
         default=False, description="Whether any pod may change it, since Kubernetes enforces no network policies here"
     )
 
 
 class Flow(Model):
-    """What a mirror carries from one region to another."""
+    """The records that a mirror copies from one region to another."""
 
     source: str
     target: str
@@ -206,41 +208,39 @@ class Flow(Model):
     records_per_s: float | None
     bytes_per_s: float | None
     lag: int | None = Field(
-        description="Records at the source that the mirror has not copied yet; where its workers do not answer, since "
-        "they did. None while that is not known"
+        description="Records at the source that the mirror has not copied yet; counted from its last positions where "
+        "its workers do not answer. None while it is not known"
     )
-    lag_s: float | None = Field(default=None, description="How old the oldest of them is")
+    lag_s: float | None = Field(default=None, description="The age of the oldest of them")
     loss_in_s: float | None = Field(
-        default=None, description="In how many seconds, at the earliest, the source may have deleted one of them"
+        default=None, description="Time to loss: seconds until the source may delete the first of them"
     )
-    endangered: bool = Field(
-        default=False, description="Whether that is soon, and half of what retention allows is used up"
-    )
+    endangered: bool = Field(default=False, description="Whether that is soon, and half of the retention is used up")
     gone: int = Field(default=0, description="Offsets that the source deleted before they were copied")
     latency_ms_p50: int | None
     latency_ms_p99: int | None
-    state: str = Field(default="", description="Of its source connector, in a word, as ./lab status has it")
+    state: str = Field(default="", description="Of its source connector, as ./lab status shows it")
     health: Health
     explanation: str
 
 
 class Series(Model):
-    """What was measured of a flow, or of a topic: a value for each of `times`, None where there was nothing to tell."""
+    """The measurements of a flow or a topic: a value for each of `times`, None where it is not known."""
 
     kind: Literal["flow", "topic"]
-    region: str = Field(description="Where the topic is, or where the flow goes")
+    region: str = Field(description="The topic's region, or the flow's target")
     topic: str = Field(description="Empty for a flow")
-    source: str = Field(description="Where the flow comes from; empty for a topic")
+    source: str = Field(description="The flow's source; empty for a topic")
     mirror: str = Field(description="Empty for a topic")
     records_per_s: list[float | None] = Field(
-        description="Since the sample before, by how far offsets have grown: of a flow and of what it copies, those of "
-        "the source that were copied; of any other topic its own"
+        description="Growth of offsets since the previous sample: for a flow and its copies the source's copied "
+        "offsets, for any other topic its own"
     )
     bytes_per_s: list[float | None] = Field(
-        description="Since the sample before, by what the logs have grown on their leaders: compressed as they are"
+        description="Growth of the leaders' logs since the previous sample, in compressed bytes"
     )
     lag: list[float | None] = Field(description="Records at the source that were not copied")
-    lag_s: list[float | None] = Field(description="How old the oldest of them was")
+    lag_s: list[float | None] = Field(description="The age of the oldest of them")
     latency_ms_p50: list[float | None] = Field(description="From production to this console, of records that it read")
     latency_ms_p99: list[float | None]
 
@@ -250,7 +250,7 @@ class Past(Model):
 
     times: list[float] = Field(description="When samples were taken, in seconds since the epoch, the oldest first")
     series: list[Series]
-    left_out: int = Field(description="Flows and topics that the console has no room for")
+    left_out: int = Field(description="Flows and topics that do not fit into the console's history")
 
 
 class RegionState(Model):
@@ -267,9 +267,9 @@ class RegionState(Model):
 
 
 class Answer(Model):
-    """Lists of several regions: what could be read, and what could not."""
+    """Lists of several regions, and the regions that could not be read."""
 
-    problems: list[str] = Field(description="Regions that do not answer, with what to do")
+    problems: list[str] = Field(description="Regions that do not answer, each with a remedy")
 
 
 class Topics(Answer):
@@ -304,7 +304,7 @@ class Flows(Answer):
 
 
 class LinkClient(Model):
-    """What one client has carried over a link, in one direction."""
+    """One client's traffic over a link, in one direction."""
 
     region: str = Field(description="Where it runs")
     client: str = Field(description="As in KafkaMirrorMaker2/mm2-na, Deployment/producer, prove, others")
@@ -314,15 +314,15 @@ class LinkClient(Model):
 
 
 class LinkDirection(Model):
-    """What flows from one region to another over a link."""
+    """A link's traffic and settings from one region to another."""
 
     source: str
     target: str
     delay_ms: float
     jitter_ms: float
-    bytes_per_s: float | None = Field(description="What the link lets through; null for any")
+    bytes_per_s: float | None = Field(description="The link's rate limit; null for none")
     silent: bool
-    carried: int = Field(description="Bytes handed on since the link's relay was started")
+    carried: int = Field(description="Bytes delivered since the link's relay was started")
     on_the_way: int
     clients: list[LinkClient]
 
@@ -339,7 +339,7 @@ class Link(Model):
 
 
 class Links(Model):
-    """Links; none where the regions are a cluster's."""
+    """Links; empty where the regions are in a Kubernetes cluster."""
 
     links: list[Link]
 
@@ -348,29 +348,29 @@ LinkValue = Annotated[str, StringConstraints(min_length=1, max_length=20)]
 
 
 class LinkChange(Model):
-    """A change of a link; what is left out stays as it is."""
+    """A change of a link; settings that are left out stay as they are."""
 
     delay: LinkValue | None = Field(None, description="As in 80ms")
     jitter: LinkValue | None = Field(None, description="As in 5ms")
     rate: LinkValue | None = Field(None, description="As in 20MB/s, or unlimited")
     action: Literal["cut", "silent", "heal", "forget"] | None = None
-    one_way: bool = Field(default=False, description="Only what flows from the first region to the second")
+    one_way: bool = Field(default=False, description="Only the direction from the first region to the second")
 
 
 class Cell(Model):
-    """What a region has for a row of a comparison."""
+    """A region's value in a row of a comparison."""
 
     value: str | None
     source: str = ""
 
 
 class Row(Model):
-    """One thing of a topic, region by region."""
+    """One setting of a topic, region by region."""
 
     name: str
     cells: list[Cell] = Field(description="One for each region, in the order of `regions`")
     differs: bool
-    copied: bool = Field(default=True, description="Whether mirrors copy it; what none copies may differ for ever")
+    copied: bool = Field(default=True, description="Whether a mirror copies it; otherwise it may differ permanently")
 
 
 class Comparison(Answer):
@@ -378,7 +378,7 @@ class Comparison(Answer):
 
     topic: str = Field(description="Its name where applications write it")
     regions: list[str]
-    names: list[str] = Field(description="What it is called in each of `regions`: a mirror may put a prefix before it")
+    names: list[str] = Field(description="Its name in each of `regions`: a mirror may add a prefix")
     rows: list[Row]
 
 
@@ -390,18 +390,18 @@ class Header(Model):
 
 
 class Message(Model):
-    """A record, made safe to look at."""
+    """A record as text that is safe to show."""
 
     region: str
     topic: str
     partition: int
     offset: int
     timestamp: int = Field(description="Milliseconds since the epoch")
-    arrived: int = Field(description="When this console read it, likewise")
+    arrived: int = Field(description="When this console read it, in milliseconds since the epoch")
     latency_ms: int | None = Field(description="From production to this console")
     key: str
-    summary: str = Field(description="In a reader's words")
-    value: str = Field(description="As text, cut after some thousand characters")
+    summary: str = Field(description="The event in a sentence")
+    value: str = Field(description="As text, truncated after some thousand characters")
     headers: list[Header]
     bytes: int
     raw: str = Field(description="The first bytes of the value, in hexadecimal")
@@ -417,10 +417,10 @@ class Search(Answer):
     """Records that were found."""
 
     messages: list[Message] = Field(description="The oldest first")
-    read: int = Field(description="How many records were looked at")
+    read: int = Field(description="How many records were searched")
     reached: int | None = Field(
-        description="Milliseconds since the epoch up to which everything was looked at, where there is more: "
-        "search again from there. None where all was"
+        description="Milliseconds since the epoch up to which everything was searched: continue from there. "
+        "None where everything was searched"
     )
 
 
@@ -432,7 +432,7 @@ class SettingsChange(Model):
     """Settings of a topic to change."""
 
     settings: Annotated[dict[SettingName, SettingValue | None], Field(min_length=1, max_length=50)] = Field(
-        description="name → value; null gives a setting its default again", examples=[{"retention.ms": "3600000"}]
+        description="name → value; null removes the override", examples=[{"retention.ms": "3600000"}]
     )
 
 
@@ -443,15 +443,15 @@ class Done(Model):
 
 
 class Step(Model):
-    """What a job said that it does."""
+    """A step of a job."""
 
-    said: str = Field(description="In its words; what it says again of the same step takes the place of what it said")
+    said: str = Field(description="The job's message; a later message of the same step replaces it")
     begun: float = Field(description="Seconds after the job's beginning")
-    seconds: float | None = Field(description="How long it took; None while it is doing it")
+    seconds: float | None = Field(description="How long it took; None while it runs")
 
 
 class VerdictOfClaim(Model):
-    """A claim of a proof, and what came of it."""
+    """A claim of a proof, and its verdict."""
 
     id: str
     says: str
@@ -464,10 +464,10 @@ class PastProof(Model):
     id: str = Field(description="Of its report: /proof/report?of=ID")
     started: float = Field(description="Seconds since the epoch")
     seconds: float
-    verdict: str = Field(description="proved, disproved or inconclusive; failed where it came to none")
-    explanation: str = Field(description="Why it came to none")
+    verdict: str = Field(description="proved, disproved or inconclusive; failed where it reached none")
+    explanation: str = Field(description="Why it reached no verdict")
     claims: list[VerdictOfClaim]
-    report: bool = Field(description="Whether its report is still there")
+    report: bool = Field(description="Whether its report is still kept")
 
 
 class PastProofs(Model):
@@ -477,19 +477,19 @@ class PastProofs(Model):
 
 
 class JobState(Model):
-    """A job of the control room: it runs, or this came of it."""
+    """A job of the control room, and its outcome."""
 
     name: str
     state: Literal["never", "running", "done", "failed", "unavailable"]
     explanation: str
     started: float | None = Field(description="Seconds since the epoch")
     seconds: float | None
-    progress: list[str] = Field(description="The last lines that it said")
-    steps: list[Step] = Field(default_factory=list, description="The last steps that it named")
+    progress: list[str] = Field(description="The last lines of its output")
+    steps: list[Step] = Field(default_factory=list, description="Its last steps")
     exit_code: int | None
     result: dict[str, object] | None = Field(description="Its JSON document")
-    report: bool = Field(default=False, description="Whether there is a page for people")
-    report_id: str = Field(default="", description="Which: /proof/report?of=ID")
+    report: bool = Field(default=False, description="Whether there is an HTML report")
+    report_id: str = Field(default="", description="Its id, as in /proof/report?of=ID")
 
 
 class Manifest(Model):
@@ -508,7 +508,7 @@ class Exercise(Model):
 
 
 class Scenario(Model):
-    """What is set up."""
+    """The scenario that is set up."""
 
     name: str
     manifests: list[Manifest]

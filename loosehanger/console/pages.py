@@ -1,4 +1,4 @@
-"""The pages: rendered whole by the server, kept up to date by their stream. Forms work without scripts."""
+"""The pages: the server renders them whole, and their streams update them. Forms work without scripts."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from loosehanger.console.views import prose
 from loosehanger.errors import LabError
 
 PATIENCE_S = 0.1
-"""How long a page waits for its data; then it comes without, says so, and its stream brings it."""
+"""How long a page waits for its data; after that it is sent without, says so, and its stream delivers the data."""
 WITH_MORE = ("charts", "topic", "proof", "aggregates", "messages", "scenario", "search")
-"""The pages that are more than their view."""
+"""The pages with a template of their own."""
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 control_room = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
 def require_token(session: SessionOf, csrf: Annotated[str, Form(max_length=200)] = "") -> None:
-    """Refuses a form that does not bring the session's token."""
+    """Refuses a form without the session's token."""
     if not hmac.compare_digest(csrf.encode("utf-8", "replace"), session.csrf_token.encode()):
         raise HTTPException(403, "the page is from another session; go back, load it again, and try once more")
 
@@ -72,15 +72,15 @@ async def _page(
 
 def _problem(context: Context, session: Session, status: int, reason: str) -> HTMLResponse:
     html = context.views.template(
-        "problem.html.j2", title="Not here", view="", of="", session=session, note=None, reason=reason
+        "problem.html.j2", title="Not found", view="", of="", session=session, note=None, reason=reason
     )
     return HTMLResponse(html, status)
 
 
 @router.get("/health", response_class=Response)
 async def health() -> Response:
-    """Whether the program answers; for those who restart it."""
-    return Response("well\n", media_type="text/plain")
+    """The health check of the program."""
+    return Response("healthy\n", media_type="text/plain")
 
 
 @router.get("/sign-in")
@@ -90,7 +90,7 @@ async def sign_in_page(
     next: Annotated[str, Query(max_length=2000)] = "/",  # noqa: A002
 ) -> Response:
     """The form."""
-    context.service.warm()  # Whoever signs in wants to see something next.
+    context.service.warm()  # The first page needs the connections next.
     if getattr(request.state, "session", None) is not None:
         return RedirectResponse(_local(next), 303)
     return HTMLResponse(context.views.template("sign_in.html.j2", next=_local(next), wrong="", username=""))
@@ -103,7 +103,7 @@ async def sign_in(
     password: Annotated[str, Form(max_length=200)] = "",
     next: Annotated[str, Form(max_length=2000)] = "/",  # noqa: A002
 ) -> Response:
-    """Opens a session. The right password waits for its turn only, whatever others try."""
+    """Opens a session. The right password only waits for its turn, whatever others try."""
     judged = await context.attempts.turn()
     if judged and context.sessions.accepts(username, password):
         answer = RedirectResponse(_local(next), 303)
@@ -119,9 +119,9 @@ async def sign_in(
     wrong, status, headers = "User or password is wrong. ./lab status --credentials shows both.", 403, {}
     async with context.attempts.delay() as seconds:
         if not judged or seconds is None:
-            wrong, status = "Too many wrong passwords at once. The right one is accepted all the same.", 429
+            wrong, status = "Too many wrong passwords at once. The right one is still accepted.", 429
             if not judged:
-                wrong = "Too many passwords wait to be judged. Try again in a moment."
+                wrong = "Too many sign-in attempts are waiting. Try again in a moment."
             headers["retry-after"] = str(round(LONGEST_DELAY_S))
         else:
             with suppress(TimeoutError):
@@ -132,7 +132,7 @@ async def sign_in(
 
 @router.post("/sign-out", dependencies=[WithToken])
 async def sign_out(context: ContextOf, session: SessionOf) -> Response:
-    """Ends the session, wherever its cookie may still be."""
+    """Ends the session, which invalidates every copy of its cookie."""
     context.sessions.end(session)
     answer = RedirectResponse("/sign-in", 303)
     answer.delete_cookie(context.sessions.cookie, httponly=True, samesite="strict", secure=context.settings.secure)
@@ -150,7 +150,7 @@ async def home(context: ContextOf, session: SessionOf) -> Response:
 @router.get("/charts")
 async def charts(context: ContextOf, session: SessionOf, of: Annotated[str, Query(max_length=249)] = "") -> Response:
     """The last hour: of the flows, of a region's topics, or of a topic and its copies."""
-    # Where no mirror runs, there is no flow to show.
+    # A region where no mirror runs has no flow to show.
     own = [region.name for region in context.settings.regions]
     first = "" if any(region.mirrors for region in context.settings.regions) else own[0]
     return await _page(context, session, "charts", "The last hour", of or first, flows=not first)
@@ -171,7 +171,7 @@ async def topic(
     value: Annotated[str, Query(max_length=4000)] = "",
     region: Annotated[str, Query(max_length=63)] = "",
 ) -> Response:
-    """A topic, side by side where there are several regions; the form may come filled in by a link."""
+    """A topic, side by side where there are several regions; a link may fill in the form."""
     return await _page(
         context, session, "topic", topic, topic, filled={"name": setting, "value": value, "region": region}
     )
@@ -187,16 +187,16 @@ async def change(
     value: Annotated[str, Form(max_length=4000)] = "",
     unset: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Changes a setting, or gives it its default again."""
+    """Changes a setting, or resets it to its default."""
     try:
         TypeAdapter(SettingName).validate_python(name)
         TypeAdapter(SettingValue).validate_python(value)
         if not unset and not value:
-            raise UnknownError(f"{name} needs a value; to give it its default again, choose Back to default")
-        said = await context.service.change(region, topic, {name: None if unset else value})
-        context.note(session, said, good=True)
+            raise UnknownError(f"{name} needs a value; to reset it, choose Back to default")
+        outcome = await context.service.change(region, topic, {name: None if unset else value})
+        context.note(session, outcome, good=True)
     except ValidationError:
-        context.note(session, f"'{name[:100]}' is not a setting's name, as in retention.ms", good=False)
+        context.note(session, f"'{name[:100]}' is not a setting's name, for example retention.ms", good=False)
     except LabError as error:
         context.note(session, str(error), good=False)
     return RedirectResponse(f"/topics/{quote(topic)}", 303)
@@ -253,7 +253,7 @@ async def search(
     partition: Annotated[str, Query(max_length=20)] = "",
     offset: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
-    """Records that are there already."""
+    """Searches existing records."""
     wanted = {"region": region, "topic": topic, "text": text, "key": key, "header": header, "since": since,
               "until": until, "partition": partition, "offset": offset}  # fmt: skip
     answer, wrong = None, ""
@@ -302,8 +302,8 @@ async def act(
 ) -> Response:
     """Pauses, resumes or restarts a connector."""
     try:
-        said = await context.service.act(region, mirror, connector, action)
-        context.note(session, f"{said}. Connect carries it out within seconds", good=True)
+        outcome = await context.service.act(region, mirror, connector, action)
+        context.note(session, f"{outcome}. Connect applies it within seconds", good=True)
     except LabError as error:
         context.note(session, str(error), good=False)
     return RedirectResponse("/mirrors", 303)
@@ -323,7 +323,7 @@ async def change_link(
         change = LinkChange.model_validate({"action": action or None, "delay": delay or None})
         context.note(session, await context.links.change(one, other, change), good=True)
     except ValidationError:
-        context.note(session, f"'{action[:20]}' is nothing that a link can do", good=False)
+        context.note(session, f"'{action[:20]}' is not an action of a link", good=False)
     except LabError as error:
         context.note(session, str(error), good=False)
     return RedirectResponse("/", 303)
@@ -339,7 +339,7 @@ async def proof(context: ContextOf, session: SessionOf) -> Response:
 async def report(
     context: ContextOf, session: SessionOf, of: Annotated[str, Query(pattern=r"^\d{0,16}$")] = ""
 ) -> Response:
-    """A proof's page for people, the last one's or another's. It needs nothing but itself, and gets nothing else."""
+    """A proof's report, the last one's or another's. It is self-contained, and its policy allows nothing else."""
     html = context.jobs.report(of)
     if html is None:
         reason = "This report is no longer kept" if of else "There is no report yet: run the proof first"
@@ -349,7 +349,7 @@ async def report(
 
 @control_room.get("/aggregates")
 async def aggregates(context: ContextOf, session: SessionOf) -> Response:
-    """What each region has sold."""
+    """The sales of each region."""
     return await _page(context, session, "aggregates", "Aggregates")
 
 
@@ -357,7 +357,7 @@ async def aggregates(context: ContextOf, session: SessionOf) -> Response:
 async def start(context: ContextOf, session: SessionOf, name: str) -> Response:
     """Starts the proof or the aggregates."""
     if name not in ("proof", "aggregates"):
-        return _problem(context, session, 404, "There is no such job; there are proof and aggregates")
+        return _problem(context, session, 404, "This job does not exist; the jobs are proof and aggregates")
     try:
         context.jobs.start(name)
     except LabError as error:
@@ -372,10 +372,10 @@ async def scenario(
     exercise: Annotated[int, Query(ge=1, le=99)] = 1,
     file: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
-    """What is set up, and the next exercise."""
+    """The scenario that is set up, and an exercise."""
     found = read_scenario(context.settings.scenario)
     if found is None:
-        return _problem(context, session, 404, "This console was told of no scenario (CONSOLE_SCENARIO)")
+        return _problem(context, session, 404, "This console has no scenario; CONSOLE_SCENARIO names one")
     chosen = next((one for one in found.exercises if one.number == exercise), None)
     manifest = next((one for one in found.manifests if one.name == file), None)
     return await _page(
@@ -385,7 +385,7 @@ async def scenario(
 
 
 def problem(context: Context, request: Request, status: int, reason: str) -> Response:
-    """An error's answer: a page for people, JSON for programs."""
+    """The response to an error: a page for browsers, JSON for the API."""
     session: Session | None = getattr(request.state, "session", None)
     if request.url.path.startswith("/api") or session is None:
         return JSONResponse({"detail": reason}, status)
@@ -393,7 +393,7 @@ def problem(context: Context, request: Request, status: int, reason: str) -> Res
 
 
 def _local(address: str) -> str:
-    """An address within this console; the front page for any other, and for what a browser makes another one of."""
+    """The address if it is within this console, also as browsers normalise it; else the front page's."""
     path = unquote(re.split(r"[?#]", address)[0])
     steps = path.split("/")
     within = path.startswith("/") and "\\" not in path and "" not in steps[1:-1] and not {".", ".."} & set(steps)

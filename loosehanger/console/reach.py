@@ -1,6 +1,6 @@
-"""What this console can reach: a link that is cut or silent separates it from the regions behind it.
+"""The regions that this console can reach: a link that is cut or silent separates it from those behind it.
 
-A request into such a link ends in a time-out, which looks like a broken region. So the console asks nothing there.
+A request into such a link times out, which looks like a region that is down. So the console sends none.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from loosehanger.kafka.links import closed_links
 
 
 class Reach:
-    """The lab's links, as far as they are closed.
+    """The lab's closed links.
 
     Args:
-        home: the lab's home; None where the console knows of no links.
+        home: the lab's home; None where the console knows no links.
     """
 
     def __init__(self, home: Path | None) -> None:
@@ -34,7 +34,7 @@ class Reach:
         return next((link.state for link in closed_links(self._home) if ports & link.ports), "")
 
     def between(self, one: str, other: str) -> str:
-        """The state of the link between two regions, if it is closed; empty where it is open, or not there."""
+        """The state of the link between two regions, if it is closed; empty where it is open or does not exist."""
         if self._home is None:
             return ""
         return next((link.state for link in closed_links(self._home) if {one, other} == set(link.between)), "")

@@ -1,4 +1,4 @@
-"""A record as the console shows it: decoded as far as it can be, and never as anything but text."""
+"""A record as the console shows it: decoded as far as possible, and always as text."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 4000
 MOST_VALUE_BYTES = 16 * 1024
-"""What is kept of a key and of a value. It has more characters than are shown, so that what was cut says so."""
+"""Bytes that are kept of a key and of a value: more than are shown, so that a truncated one is marked."""
 MOST_HEADER_BYTES = 8 * 1024
 MOST_RAW_BYTES = 1024
 MOST_HEADERS = 50
 PRODUCED = "lh-time"
-"""The header in which the kit's producer notes when it made the record, in milliseconds since the epoch."""
+"""The header with the time at which the kit's producer created the record, in milliseconds since the epoch."""
 
 
 class Arrived:
-    """A record that was read a moment ago. What costs time is done at most once, and only if somebody looks.
+    """A record that was read a moment ago. Expensive properties are computed at most once, and on demand.
 
     Args:
         region: where it was read.
-        record: as kafka-python has it, cut to the bounds above.
+        record: kafka-python's record, truncated to the bounds above.
         at_ms: when, in milliseconds since the epoch.
     """
 
@@ -37,7 +37,7 @@ class Arrived:
 
     @property
     def size(self) -> int:
-        """Bytes of key, value and headers, before they were cut."""
+        """Bytes of key, value and headers, before truncation."""
         record = self.record
         sizes = (record.serialized_key_size, record.serialized_value_size, record.serialized_header_size)
         return sum(size for size in sizes if size > 0)
@@ -51,7 +51,7 @@ class Arrived:
 
     @property
     def latency_ms(self) -> int | None:
-        """From its production, by the producer's header where there is one, to here."""
+        """From its production, by the producer's header if it has one, to here."""
         for name, value in self.record.headers:
             if name == PRODUCED and value and len(value) <= 16 and value.isdigit():
                 return self.at_ms - int(value)
@@ -64,12 +64,12 @@ class Arrived:
 
     @cached_property
     def words(self) -> bytes:
-        """What a search for words looks through, in small letters: in UTF-8, which takes less memory than text."""
+        """The text that a search for words compares, in small letters and in UTF-8, which takes less memory."""
         return folded(f"{self.key}\n{_text(self.record.value)}")
 
     @cached_property
     def header_lines(self) -> list[bytes]:
-        """Each header as ``name: value``, as a search compares it."""
+        """Each header as ``name: value``, in the form that a search compares."""
         return [folded(f"{safe(name)}: {_text(value)}") for name, value in self.record.headers[:MOST_HEADERS]]
 
     @cached_property
@@ -102,12 +102,12 @@ class Arrived:
 
 
 def folded(text: str) -> bytes:
-    """Text as a search compares it."""
+    """Text in the form that a search compares."""
     return text.casefold().encode("utf-8", "replace")
 
 
 def _text(data: bytes | None) -> str:
-    """The data as text: what is no text shows as such, and control characters by their names."""
+    """The data as text: invalid bytes are replaced, and control characters are shown by their names."""
     if data is None:
         return ""
     return "\n".join(safe(line) for line in data.decode("utf-8", "replace").split("\n"))

@@ -1,4 +1,4 @@
-"""How far mirrors are behind at one source, and what it may delete first: looked at beside what somebody waits for."""
+"""The lag of mirrors at one source, and the records that it may delete first, read in the background."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 FRESH_S = 5.0
 IDLE_S = 60.0
 STALE_S = 20.0
-"""How long a look is shown when no newer one comes."""
+"""How long a reading is shown without a newer one."""
 Partition = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class MirrorReading:
-    """A mirror's positions at one source and, read just before them, where that source ended: one moment."""
+    """A mirror's positions at one source, with the source's end offsets read just before them."""
 
     positions: Mapping[Partition, int | None]
     """The last offset that it has copied of each partition; None before the first."""
     ends: Mapping[Partition, int] | None = None
-    """None for a mirror that copies nothing, since its workers do not answer: what is there now waits for it."""
+    """None for a mirror whose workers do not answer: it copies nothing, so the present end offsets count."""
     at: float | None = None
     """When, in seconds since the epoch; None for now."""
 
 
 class Losses:
-    """Looks at one source, in a thread of its own, while somebody asks.
+    """Reads one source in a thread of its own while it is asked for.
 
     Args:
-        connection: the console's way into it.
+        connection: the console's connection to it.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -48,17 +48,17 @@ class Losses:
         self.stands = Stands()
         self._source: LossWatch | None = None
         self._known: dict[str, tuple[float, dict[str, Danger]]] = {}
-        """What came of each mirror's last look, and when, on the monotonic clock."""
+        """Each mirror's last result, and its time on the monotonic clock."""
         self._looks: dict[str, tuple[float, float | None, Future[None]]] = {}
-        """The last look at each mirror: when it was asked for, the moment of its reading, and the look itself."""
+        """Each mirror's last task: when it was submitted, the moment of its reading, and its future."""
         self._asked = 0.0
 
     def of(self, mirror: str, reading: MirrorReading) -> dict[str, Danger]:
-        """How each topic of a mirror stands, as of some seconds ago; nothing before the first look.
+        """The risk of each topic of a mirror, as of some seconds ago; empty before the first result.
 
         Args:
-            mirror: tells it from the source's other mirrors.
-            reading: how far it has come.
+            mirror: its key among the source's mirrors.
+            reading: its positions.
         """
         self._asked = time.monotonic()
         looked, moment, look = self._looks.get(mirror, (0.0, None, None))
@@ -69,7 +69,7 @@ class Losses:
         return known if self._asked - at < STALE_S else {}
 
     def aged(self, mirror: str) -> dict[str, Danger]:
-        """What waited for a mirror at the last look, and is older by now: for a source that cannot be asked."""
+        """The risk of each topic at the last result, aged by the time since: for a source that is unreachable."""
         at, known = self._known.get(mirror, (0.0, {}))
         passed = time.monotonic() - at
         return {
@@ -83,16 +83,16 @@ class Losses:
         }
 
     def looks(self) -> list[Future[None]]:
-        """The looks that are under way."""
+        """The tasks that are under way."""
         return [look for _, _, look in self._looks.values() if not look.done()]
 
     def close_if_idle(self) -> None:
-        """Closes the clients when nobody has asked for a while."""
+        """Closes the clients when they were not used for a while."""
         if self._source is not None and time.monotonic() - self._asked > IDLE_S:
             self._thread.submit(self._forget)
 
     def close(self) -> None:
-        """Ends the thread and its clients."""
+        """Stops the thread and closes its clients."""
         self._thread.submit(self._forget)
         self._thread.shutdown(wait=False)
 
@@ -112,7 +112,7 @@ class Losses:
             self._known[mirror] = time.monotonic(), by_topic(found)
         except (LabError, KeyError, ValueError):
             self.stands.keep(mirror, reading.positions, time.monotonic())
-            # Whether the source answers is told where it is asked for its topics.
+            # A source that does not answer is reported with its topics.
             self._known.pop(mirror, None)
 
     def _forget(self) -> None:

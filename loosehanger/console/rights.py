@@ -1,4 +1,4 @@
-"""Which rights the user of a mirror lacks, where it does not work."""
+"""The ACLs that the user of a failing mirror lacks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from loosehanger.acls import NeededRight
 
 SETTLED_S = 15.0
-"""A connector that has no task, or no worker, for longer than this has more than just started."""
+"""How long a connector may be without a task or a worker after its start."""
 
 
 class Rights:
-    """Asks what the users of mirrors may do; only of mirrors that do not work.
+    """Checks the ACLs of the users of mirrors that do not work.
 
     Args:
-        cluster: a region's cluster; None for one that this console does not see.
+        cluster: a region's cluster; None for a region that this console does not see.
     """
 
     def __init__(self, cluster: Callable[[str], ClusterView | None]) -> None:
@@ -31,13 +31,13 @@ class Rights:
 
     async def judged(self, mirror: Mirror) -> Mirror:
         """The mirror, with the rights that it lacks."""
-        said = [found for one in mirror.connectors for found in await self._said(mirror, one)]
-        if not said:
+        lacking = [line for one in mirror.connectors for line in await self._lacking_of(mirror, one)]
+        if not lacking:
             return mirror
         kept = [mirror.explanation] if mirror.health == "bad" else []
-        return mirror.model_copy(update={"health": "bad", "explanation": ". ".join([*said, *kept])})
+        return mirror.model_copy(update={"health": "bad", "explanation": ". ".join([*lacking, *kept])})
 
-    async def _said(self, mirror: Mirror, connector: Connector) -> list[str]:
+    async def _lacking_of(self, mirror: Mirror, connector: Connector) -> list[str]:
         if connector.kind != SOURCE_CONNECTOR or not self._ill(mirror, connector):
             return []
         from loosehanger.acls import NeededRight
@@ -46,12 +46,12 @@ class Rights:
 
         rules = described(mirror.name, connector)
         topics = judged_topics(set(connector.lags), {one.topic for one in connector.positions})
-        said = await self._lacking(
+        lacking = await self._lacking(
             connector.reads, connector.reads_as, [NeededRight("TOPIC", one, "READ") for one in topics]
         )
         copies = [NeededRight("TOPIC", target_topic(rules, one), "WRITE") for one in topics]
-        said += await self._lacking(connector.writes, connector.writes_as, copies)
-        return [f"{connector.name} does not work: {one}" for one in said]
+        lacking += await self._lacking(connector.writes, connector.writes_as, copies)
+        return [f"{connector.name} does not work: {one}" for one in lacking]
 
     async def _lacking(self, region: str, user: str, needed: Sequence[NeededRight]) -> list[str]:
         from loosehanger.acls import missing
@@ -63,7 +63,7 @@ class Rights:
         try:
             found = told(region, user, missing(await cluster.rules(), user, needed))
         except UnreachableError:
-            return []  # Whether the region answers is said where it is asked for its topics.
+            return []  # A region that does not answer is reported with its topics.
         return [found] if found else []
 
     def _ill(self, mirror: Mirror, connector: Connector) -> bool:

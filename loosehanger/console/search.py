@@ -1,7 +1,7 @@
-"""Looks for records that are there already: by key, header, words and time, or one by its offset.
+"""Searches existing records: by key, header, words and time, or one record by its offset.
 
-It reads a region's topics from where the time begins, and is bounded in records and seconds: it tells how far it has
-come, so that the next search can go on from there.
+A search reads a region's topics from a time on, and is bounded in records and seconds. Its result says which time it
+has reached, so that the next search can continue from there.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ MOST_READ = 50_000
 MOST_S = 8.0
 MOST_FOUND = 200
 MOST_WAITING = 3
-"""Searches that wait in a region while another one runs: the last of them begins after so many times ``MOST_S``."""
+"""Searches that may wait in a region while another one runs, each at most ``MOST_S`` long."""
 MOST_SKIPPED = 3
-"""So many skipped batches are named."""
+"""Skipped batches that a message names."""
 _POLL_MS = 200
 _BATCH = 500
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is looked for; empty fields take everything."""
+    """A search; an empty field matches everything."""
 
     wanted: Wanted
     since_ms: int | None = None
@@ -53,26 +53,26 @@ class Asked:
 def asked_for(
     wanted: Wanted, since: str = "", until: str = "", partition: str = "", offset: str = "", most: int = 100
 ) -> Asked:
-    """What somebody looks for, in their words.
+    """Reads a search from its text fields.
 
     Args:
         wanted: topic, key, header and words.
         since: a time, or how long ago; empty for the beginning.
-        until: likewise; empty for now.
-        partition: a number; empty for every one.
-        offset: of the one record that is wanted; empty for all.
-        most: how many.
+        until: the same; empty for now.
+        partition: a number; empty for all partitions.
+        offset: of a single record; empty for all records.
+        most: how many records to return.
 
     Raises:
-        WrongUseError: a time or a number cannot be used, or an offset lacks its topic or partition.
+        WrongUseError: a time or a number is invalid, or an offset lacks its topic or partition.
     """
     numbers = {}
     for name, text in (("partition", partition.strip()), ("offset", offset.strip())):
         if text and not (text.isascii() and text.isdecimal() and int(text) < 2**63):
-            raise WrongUseError(f"{name}: '{text}' is no number, as in 17")
+            raise WrongUseError(f"{name}: '{text}' is not a number, for example 17")
         numbers[name] = int(text) if text else None
     if numbers["offset"] is not None and (numbers["partition"] is None or not wanted.topic):
-        raise WrongUseError("an offset is one of a partition of a topic: give all three")
+        raise WrongUseError("an offset needs a topic and a partition; give all three")
     return Asked(wanted, _milliseconds("since", since), _milliseconds("until", until), **numbers, most=most)
 
 
@@ -82,19 +82,19 @@ def _milliseconds(name: str, text: str) -> int | None:
     try:
         return round(moment(text.strip(), datetime.now(UTC)).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
-        raise WrongUseError(f"{name}: '{text}' is no time, as in 10m (ago) or 2026-01-31T12:00") from error
+        raise WrongUseError(f"{name}: '{text}' is not a time, for example 10m (ago) or 2026-01-31T12:00") from error
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was found in a region, the oldest first."""
+    """A search's result in a region, the oldest record first."""
 
     records: list[Arrived]
     read: int
     reached_ms: int | None
-    """The time of the records up to which everything was read, where there is more; None where all was read."""
+    """The record time up to which everything was read; None where all was read."""
     skipped: tuple[str, ...] = ()
-    """The batches that could not be read, a line for each."""
+    """A line for each batch that could not be read."""
 
 
 class Searcher:
@@ -102,7 +102,7 @@ class Searcher:
 
     Args:
         region: its name.
-        connection: the console's way in.
+        connection: the console's connection to it.
     """
 
     def __init__(self, region: str, connection: Connection) -> None:
@@ -112,7 +112,7 @@ class Searcher:
         self._searches: set[Future[Found]] = set()
 
     async def find(self, asked: Asked) -> Found:
-        """Looks for records; ends when it is cancelled.
+        """Searches; stops when it is cancelled.
 
         Raises:
             UnreachableError: no broker answers, it refuses, or too many searches wait.
@@ -130,7 +130,7 @@ class Searcher:
             search.cancel()
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Stops the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _find(self, asked: Asked, ended: threading.Event) -> Found:
@@ -148,7 +148,7 @@ class Searcher:
         except (KafkaError, OSError, ValueError) as error:
             raise UnreachableError(
                 f"{self.region}: its records cannot be searched ({type(error).__name__}: {error}); "
-                "./lab status tells what is down"
+                "run ./lab status to see what is down"
             ) from error
         finally:
             if consumer is not None:
@@ -182,7 +182,7 @@ class Searcher:
         ranges: dict[TopicPartition, tuple[int, int]],
         ended: threading.Event,
     ) -> Found:
-        """Reads until everything was read, enough was found, or a bound is reached."""
+        """Reads until everything was read, enough records match, or a bound is reached."""
         left = {place: end for place, (start, end) in ranges.items() if start < end}
         consumer.assign(list(left))
         for place in left:
@@ -195,7 +195,7 @@ class Searcher:
                 break  # Its viewer has left.
             for place, records in consumer.poll(_POLL_MS, max_records=_BATCH).items():
                 now_ms = time.time_ns() // 1_000_000
-                # A batch goes on behind what was the end.
+                # A batch may extend beyond the end offset of the search.
                 arrived = [Arrived(self.region, one, now_ms) for one in records if one.offset < ranges[place][1]]
                 found += [one for one in arrived if _fits(one, asked)]
                 read += len(arrived)
@@ -204,7 +204,7 @@ class Searcher:
                 del left[place]
                 consumer.pause(place)
         found.sort(key=lambda one: one.record.timestamp)
-        # What lies before the slowest partition's last record was all read, and what is left out is to be found next.
+        # Everything before the slowest partition's last record was read; the next search finds the records left out.
         more = [reached.get(place, asked.since_ms or 0) for place in left] if asked.offset is None else []
         more += [one.record.timestamp for one in found[asked.most : asked.most + 1]]
         return Found(found[: asked.most], read, min(more, default=None))
@@ -221,7 +221,7 @@ def _fits(arrived: Arrived, asked: Asked) -> bool:
 
 
 def _ranges(consumer: KafkaConsumer, asked: Asked) -> dict[TopicPartition, tuple[int, int]]:
-    """The offsets that have to be read of each partition: from the first, and up to before the second."""
+    """The offsets to read of each partition: the first one, and the one after the last."""
     from kafka import TopicPartition
 
     topic = asked.wanted.topic

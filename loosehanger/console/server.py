@@ -15,20 +15,20 @@ from loosehanger.console.settings import Settings
 
 MOST_CONNECTIONS = 500
 MOST_STRANGERS = 200
-"""Connections of clients that are not signed in: they leave room for those that are."""
+"""Connections of clients that are not signed in; the rest is for those that are."""
 REQUEST_S = 10.0
 """How long a client may take to send a request's head and body."""
 STOP_S = 3
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection that ends when a request does not come whole in time, and that makes room for others."""
+    """A connection that closes when a request is not complete in time, and that makes room for others."""
 
     _deadline: asyncio.TimerHandle | None = None
     _began = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begins to wait for the first request; where too many strangers are connected, the longest wait ends."""
+        """Waits for the first request; with too many strangers, closes the connection that has waited longest."""
         super().connection_made(transport)
         self._expect()
         strangers = [one for one in self.connections if isinstance(one, BoundedProtocol) and not one.signed_in]
@@ -45,18 +45,18 @@ class BoundedProtocol(H11Protocol):
             self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Waits no longer."""
+        """Stops waiting."""
         self._forget()
         super().connection_lost(exc)
 
     @property
     def waits(self) -> bool:
-        """Whether a request, or the rest of one, is still to come."""
+        """Whether a request is still incomplete."""
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
 
     @property
     def signed_in(self) -> bool:
-        """Whether the last request came with a session."""
+        """Whether the last request had a session."""
         state: dict[str, Any] = self.cycle.scope.get("state", {}) if self.cycle is not None else {}
         return state.get("session") is not None
 
@@ -71,7 +71,7 @@ class BoundedProtocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Uvicorn, as a console needs it: quiet, bounded, and able to end although streams have no end of their own."""
+    """Uvicorn for a console: quiet, bounded, and able to stop while streams are open."""
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
         self._app = app
@@ -93,11 +93,11 @@ class Server(uvicorn.Server):
         )
 
     def stop(self) -> None:
-        """Ends the streams, and then the server."""
+        """Closes the streams, and stops the server."""
         self._app.state.context.stopping.set()
         self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """What a signal does."""
+        """Closes the streams before uvicorn's own handling of a signal."""
         self._app.state.context.stopping.set()
         super().handle_exit(sig, frame)

@@ -1,4 +1,4 @@
-"""What the console knows and can do: the API and the pages both come here."""
+"""The console's data and actions, for the API and the pages."""
 
 from __future__ import annotations
 
@@ -53,32 +53,32 @@ PER_PARTITION = "partitions"
 
 
 class UnknownError(LabError):
-    """There is no such thing here."""
+    """The requested object does not exist here."""
 
 
 @dataclass(frozen=True)
 class FlowNow:
-    """A flow, and what it is made from."""
+    """A flow, and the readings that it is computed from."""
 
     flow: Flow
     connector: Connector | None
-    """None of a mirror that does not answer."""
+    """None for a mirror that does not answer."""
     copies: Mapping[str, str]
-    """The topics that it copies: the name in the source, and that in the target."""
+    """The topics that it copies: the source's name, and the target's."""
     dangers: Mapping[str, Danger]
-    """What the source's retention threatens, by the source's topics."""
+    """The risk from the source's retention, by source topic."""
     at: float
-    """When its positions were asked for, on the monotonic clock."""
+    """When its positions were read, on the monotonic clock."""
 
 
 @dataclass(frozen=True)
 class Now:
-    """What can be told of a moment."""
+    """The readings of a moment."""
 
     flows: Sequence[FlowNow]
     topics: Sequence[Topic]
-    told: Mapping[str, float]
-    """When each region told its topics, on the monotonic clock."""
+    read_at: Mapping[str, float]
+    """When each region's topics were read, on the monotonic clock."""
     latencies: Mapping[tuple[str, str], tuple[int | None, int | None]]
     """Median and 99th percentile, in ms, by region and topic."""
 
@@ -109,7 +109,7 @@ class RegionView:
         }
 
     def close(self) -> None:
-        """Ends its threads."""
+        """Stops its threads."""
         self.live.close()
         self.losses.close()
         self.searcher.close()
@@ -122,7 +122,7 @@ class Service:
     """The regions of a console.
 
     Args:
-        settings: which they are.
+        settings: the console's.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -139,16 +139,16 @@ class Service:
         self._rights = Rights(lambda name: self.regions[name].cluster if name in self.regions else None)
 
     def region_of(self, settings: RegionSettings) -> RegionView:
-        """Makes a region."""
+        """Creates the view of a region."""
         closed = partial(self.closed, settings.name)
         return RegionView(settings, self.offsets, self.named, closed, self._home, self._mirrors_folder)
 
     def closed(self, region: str, mirror: str = "") -> str:
-        """Why a region, or a mirror's workers there, cannot be reached from here: a link is closed. Empty if it is not.
+        """The closed link that makes a region, or a mirror's workers there, unreachable; empty where it is reachable.
 
         Args:
-            region: one of this console's.
-            mirror: one that runs there; empty for the region's cluster.
+            region: a region of this console.
+            mirror: a mirror that runs there; empty for the region's cluster.
         """
         given = self._settings[region]
         urls = [url for access in given.mirrors if access.mirror == mirror for url in access.urls]
@@ -157,44 +157,44 @@ class Service:
         return f"{named} is not reachable from here: the link is {state}" if state else ""
 
     def close(self) -> None:
-        """Ends everything."""
+        """Closes all regions."""
         for region in self.regions.values():
             region.close()
 
     def warm(self) -> None:
-        """Somebody is about to look: connects."""
+        """Connects to the regions, ahead of the first page."""
         for region in self.regions.values():
             if not self.closed(region.name):
                 region.cluster.warm()
 
     def look(self) -> None:
-        """Somebody looks: has the regions read, and goes on for a while."""
+        """Starts the regions' readers for a viewer, and keeps them running for a while."""
         self._looked = time.monotonic()
         self.glance(LINGER_S)
 
     def glance(self, seconds: float) -> None:
-        """Has the regions read, for so many seconds at least."""
+        """Keeps the regions' readers running for at least so many seconds."""
         for region in self.regions.values():
             region.live.keep_going(seconds)
 
     @property
     def looked_at(self) -> bool:
-        """Whether somebody looks, or did a moment ago."""
+        """Whether the console is in use, or was a moment ago."""
         recently = time.monotonic() - self._looked < LINGER_S
         return recently or any(region.live.watched for region in self.regions.values())
 
     def tidy(self) -> None:
-        """Lets go of what nobody has used for a while."""
+        """Closes clients that were not used for a while."""
         for region in self.regions.values():
             region.cluster.close_if_idle()
             region.losses.close_if_idle()
 
     def named(self, alias: str) -> str:
-        """The region of an alias; one that no mirror of the lab has, as it is."""
+        """The region of an alias; the alias itself if no mirror of the lab has it."""
         return self._aliases.get(alias, alias)
 
     def offsets(self, region: str) -> Mapping[tuple[str, int], tuple[int, int]]:
-        """First and end offsets of a region while it is being read; none of one that this console does not see."""
+        """First and end offsets of a region while it is read; empty for a region that this console does not see."""
         return self.regions[region].live.offsets() if region in self.regions else {}
 
     def _stands(self, region: str) -> Stands | None:
@@ -204,14 +204,14 @@ class Service:
         """The region of this name.
 
         Raises:
-            UnknownError: this console has none; another's is out of its reach.
+            UnknownError: this console has no such region.
         """
         if name not in self.regions:
             raise UnknownError(f"this console has no region '{name}'; it has: {', '.join(self.regions)}")
         return self.regions[name]
 
     async def topics(self) -> Topics:
-        """Every topic, with rates while somebody looks."""
+        """Every topic, with rates while the console is in use."""
         self.look()
         found, problems = await self._everywhere(self._topics_of)
         return Topics(topics=[topic for topics in found for topic in topics], problems=problems)
@@ -237,10 +237,10 @@ class Service:
         return result
 
     async def topic(self, name: str) -> tuple[list[Topic], list[str]]:
-        """The topics of this name, and what they are copies of, or copied to; and what could not be read.
+        """The topics of this name with their originals and copies.
 
         Returns:
-            Topics with all their settings; and what could not be read.
+            Topics with all their settings; and the regions that could not be read.
 
         Raises:
             UnknownError: no region that answers has a topic of this name.
@@ -266,12 +266,12 @@ class Service:
         """The topics of this name, each beside its copies.
 
         Raises:
-            UnknownError: no region that answers has it.
+            UnknownError: no region that answers has this topic.
         """
         return self.comparisons(name, *await self.topic(name))
 
     def comparisons(self, name: str, topics: Sequence[Topic], problems: Sequence[str]) -> list[Comparison]:
-        """The topics of a name, each beside its copies; as from ``topic``."""
+        """The topics of a name, each beside its copies, from the result of ``topic``."""
         by_place = {(topic.region, topic.name): topic for topic in topics}
         return [
             compare(family, [by_place.get(place) for place in family], problems, self._copying(*family[0]))
@@ -280,7 +280,7 @@ class Service:
         ]
 
     def families(self, name: str) -> list[list[Place]]:
-        """Each topic that the name may mean: where applications write it, and where it is copied to."""
+        """Each topic that the name may mean, as its original and its copies."""
         from loosehanger.lab.mirrors.lineage import Place, copies, origin
 
         families: dict[Place, list[Place]] = {}
@@ -292,7 +292,7 @@ class Service:
         return [[place for place in family if place.region in self.regions] for family in families.values()]
 
     def sources(self, name: str) -> list[str]:
-        """The regions of this console, those first where applications write a topic of this name."""
+        """The regions of this console; those where applications write a topic of this name come first."""
         from loosehanger.lab.mirrors.replication import selected_topics
 
         written = {mirror.source for mirror in self.routes if selected_topics(mirror, [name])}
@@ -300,22 +300,22 @@ class Service:
         return sorted(self.regions, key=lambda region: region not in written)
 
     async def change(self, region: str, topic: str, changes: Mapping[str, str | None]) -> str:
-        """Changes settings of a topic; returns what was done, in words.
+        """Changes settings of a topic; returns the outcome as a sentence.
 
         Raises:
-            UnknownError: no such region here.
-            WrongUseError: no such topic, or Kafka refuses.
+            UnknownError: this console has no such region.
+            WrongUseError: the topic does not exist, or Kafka refuses.
             UnreachableError: no broker answers.
         """
-        found = self.region(region)
+        chosen = self.region(region)
         if closed := self.closed(region):
             raise UnreachableError(closed)
-        await found.cluster.change(topic, changes)
-        said = ", ".join(f"{n} has its default again" if v is None else f"{n}={v}" for n, v in changes.items())
-        return ". ".join([f"{region}: {topic}: {said}", *self._followed(region, topic, list(changes))])
+        await chosen.cluster.change(topic, changes)
+        outcome = ", ".join(f"{n} has its default again" if v is None else f"{n}={v}" for n, v in changes.items())
+        return ". ".join([f"{region}: {topic}: {outcome}", *self._followed(region, topic, list(changes))])
 
     def _followed(self, region: str, topic: str, names: Sequence[str]) -> Iterator[str]:
-        """What becomes of a change in the copies of a topic."""
+        """The effect of a change on the copies of a topic."""
         mirrors = self._copying(region, topic)
         kept = {mirror.name: [name for name in names if not synchronises(mirror, name)] for mirror in mirrors}
         if any(len(left) < len(names) for left in kept.values()):
@@ -326,14 +326,14 @@ class Service:
             yield from (f"{mirror} does not copy {', '.join(left)}" for mirror, left in kept.items() if left)
 
     def _copying(self, region: str, topic: str) -> list[Route]:
-        """The mirrors that copy a topic from a region, with what is known of which settings they copy."""
+        """The mirrors that copy a topic from a region, with the settings that they synchronise where that is known."""
         from loosehanger.lab.mirrors.replication import selected_topics
 
         found = []
         for route in self.routes:
             if route.source == region and selected_topics(route, [topic]):
-                there = self.regions[route.region].mirrors if route.region in self.regions else {}
-                known = there[route.name].last() if route.name in there else []
+                views = self.regions[route.region].mirrors if route.region in self.regions else {}
+                known = views[route.name].last() if route.name in views else []
                 own = [one for one in known if one.name == route.connector]
                 found.append(replace(route, synchronisation=own[0].synchronisation) if own else route)
         return found
@@ -375,7 +375,7 @@ class Service:
         )  # fmt: skip
 
     def _latency(self, mirror: Mirror, connectors: Sequence[Connector]) -> tuple[int | None, int | None]:
-        """Median and 99th percentile of what these connectors copy, where this console sees their target."""
+        """Median and 99th percentile of these connectors' latency, where this console sees their target."""
         target = self.regions.get(connectors[0].writes) if connectors else None
         topics = [topic for connector in connectors for topic in _copies(mirror, connector)]
         if target is None or not topics:
@@ -383,16 +383,16 @@ class Service:
         return target.live.percentiles(topics)
 
     def _beside(self, region: RegionView) -> list[RegionView]:
-        """The regions of this console with mirrors that write into a region: they need not run there."""
+        """The regions of this console whose mirrors write to a region, which need not be the region itself."""
         runs = {mirror.region for mirror in self.routes if mirror.target == region.name} | {region.name}
         return [other for other in self.regions.values() if other.name in runs]
 
     async def act(self, region: str, mirror: str, connector: str, action: Action) -> str:
-        """Pauses, resumes or restarts a connector; returns what was done, in words.
+        """Pauses, resumes or restarts a connector; returns the outcome as a sentence.
 
         Raises:
-            UnknownError: no such region or mirror here.
-            WrongUseError: no such connector.
+            UnknownError: this console has no such region or mirror.
+            WrongUseError: the mirror has no such connector.
             UnreachableError: Connect does not answer.
         """
         mirrors = self.region(region).mirrors
@@ -401,22 +401,22 @@ class Service:
         if closed := self.closed(region, mirror):
             raise UnreachableError(closed)
         await mirrors[mirror].act(connector, action)
-        return f"{region}: {connector} was told to {action}"
+        return f"{region}: requested to {action} {connector}"
 
     async def flows(self) -> Flows:
-        """What every mirror carries, and the regions at its ends."""
+        """Every mirror's flows, and the regions at their ends."""
         self.look()
         flows = [one.flow for one in await self._flows()]
         states = await asyncio.gather(*map(self._region_state, self.regions.values()))
         return Flows(flows=flows, regions=states, problems=[])
 
     async def now(self) -> Now:
-        """What the past is made from; that it is asked for does not count as somebody's looking."""
+        """The readings for the history; does not count as use of the console."""
         flows = await self._flows()
         open_ = [region for region in self.regions.values() if not self.closed(region.name)]
         looks = [look for region in open_ for look in region.losses.looks()]
         if looks:
-            # How old the oldest record is that waits, they find out beside what others wait for.
+            # They find the age of the oldest waiting record in the background.
             await asyncio.gather(*map(asyncio.wrap_future, looks), return_exceptions=True)
             flows = await self._flows()
         found, _ = await self._everywhere(lambda region: region.cluster.topics())
@@ -424,8 +424,8 @@ class Service:
         latencies = {
             (topic.region, topic.name): self.regions[topic.region].live.percentiles([topic.name]) for topic in topics
         }
-        told = {name: region.cluster.told("topics") for name, region in self.regions.items()}
-        return Now(flows, topics, told, latencies)
+        read_at = {name: region.cluster.told("topics") for name, region in self.regions.items()}
+        return Now(flows, topics, read_at, latencies)
 
     async def _flows(self) -> list[FlowNow]:
         found = await asyncio.gather(*(self._mirrors_of(region) for region in self.regions.values()))
@@ -436,7 +436,7 @@ class Service:
                 sources = [connector for connector in known if connector.kind == SOURCE_CONNECTOR]
                 flows += [self._flow(mirror, connector) for connector in sources]
                 if not sources:
-                    # A mirror that does not answer is shown as well: it is what somebody will look for.
+                    # A mirror that does not answer must be shown as well.
                     lost = [_lost(mirror, route) for route in self.routes if _is_of(route, mirror)]
                     flows += [FlowNow(flow, None, {}, {}, time.monotonic()) for flow in lost]
         return flows
@@ -446,19 +446,19 @@ class Service:
         copied = list(copies.values())
         rates = target.live.rates(copied) if target and copied else None
         p50, p99 = self._latency(mirror, [connector])
-        # Of this flow only: another source of the same mirror may be ill.
+        # Of this flow only: another source of the same mirror may have its own problem.
         threats, lag = self._standing(mirror, connector)
-        counted = "counted from where it was when it answered last" if lag is not None else "not known"
+        counted = "counted from its last known positions" if lag is not None else "not known"
         health, explanation = (
             explain(mirror.region, mirror.name, [connector])
             if mirror.answers
             else (mirror.health, f"{mirror.explanation}. Its lag is {counted}" if mirror.explanation else "")
         )
         dangers = threats.values()
-        told = [said for danger in dangers for said in danger.told()]
-        if told:
+        warnings = [line for danger in dangers for line in danger.told()]
+        if warnings:
             health = "bad" if any(danger.gone or danger.made_again for danger in dangers) else "warning"
-            explanation = ". ".join(filter(None, [explanation, *told]))
+            explanation = ". ".join(filter(None, [explanation, *warnings]))
         flow = Flow(
             source=connector.reads,
             target=connector.writes,
@@ -476,18 +476,18 @@ class Service:
             health=health,
             explanation=explanation,
         )
-        at = self.regions[mirror.region].mirrors[mirror.name].told
+        at = self.regions[mirror.region].mirrors[mirror.name].read_at
         return FlowNow(flow, connector, copies, dict(threats), at)
 
     def _standing(self, mirror: Mirror, connector: Connector) -> tuple[dict[str, Danger], int | None]:
-        """What waits for a flow by topic, and how many records that are: of one reading, as far as there is one."""
+        """A flow's risk by topic, and its lag in records: both from the same reading where possible."""
         source, key = self.regions.get(connector.reads), key_of(mirror, connector)
         if source is None:
             return {}, None
         hidden = bool(self.closed(source.name))
         if hidden or self.closed(mirror.region, mirror.name):
             source.losses.stands.forget(key)
-            # Behind a closed link it may copy on, by another one that is open.
+            # Behind a closed link it may still copy, over another one that is open.
             ends = [(mirror.region, connector.reads), (mirror.region, connector.writes)]
             if not any(self.reach.between(*pair) for pair in ends):
                 return {}, None
@@ -532,7 +532,7 @@ class Service:
         return flows, mirrors
 
     async def messages(self, wanted: Wanted, most: int) -> Messages:
-        """The latest records, those that came last at the end."""
+        """The latest records, the last arrival last."""
         self.look()
         found = [one for region in self.regions.values() for one in region.live.recent(wanted, most)]
         found.sort(key=lambda one: one.at_ms)
@@ -540,14 +540,14 @@ class Service:
         return Messages(messages=[one.message for one in found[-most:]], problems=problems)
 
     async def search(self, region: str, asked: Asked) -> Search:
-        """Looks for records that are there already.
+        """Searches existing records.
 
         Args:
-            region: where; empty for everywhere.
-            asked: what for.
+            region: a region; empty for all.
+            asked: the search.
 
         Raises:
-            UnknownError: no such region here.
+            UnknownError: this console has no such region.
         """
         chosen = [self.region(region)] if region else list(self.regions.values())
         found, problems = await self._everywhere(lambda one: one.searcher.find(asked), chosen)
@@ -556,7 +556,7 @@ class Service:
         reached = [part.reached_ms for part in found if part.reached_ms is not None]
         reached += [one.record.timestamp for one in records[asked.most : asked.most + 1]]
         return Search(
-            # How long they took to get here, nobody has seen.
+            # Their arrival was not observed.
             messages=[one.message.model_copy(update={"latency_ms": None}) for one in records[: asked.most]],
             read=sum(part.read for part in found),
             reached=min(reached, default=None),
@@ -566,7 +566,7 @@ class Service:
     async def _everywhere(
         self, ask: Callable[[RegionView], Awaitable[T]], regions: Sequence[RegionView] | None = None
     ) -> tuple[list[T], list[str]]:
-        """Asks all regions at once, or these: the answers, and why others gave none."""
+        """Calls ``ask`` for all or the given regions at once; returns the answers, and the reasons of those without."""
 
         async def one(region: RegionView) -> T | UnreachableError:
             if closed := self.closed(region.name):
@@ -583,7 +583,7 @@ class Service:
         return good, [str(answer) for answer in answers if isinstance(answer, UnreachableError)]
 
     def _writers(self, region: RegionView, mirrors: Sequence[Mirror]) -> list[tuple[str, Callable[[str], bool]]]:
-        """For each mirror that writes into a region, whether it writes a topic there."""
+        """Each mirror that writes to a region, with a predicate for the topics that it writes there."""
         found: list[tuple[str, Callable[[str], bool]]] = []
         for mirror in mirrors:
             for connector in mirror.connectors:
@@ -592,7 +592,7 @@ class Service:
                     found.append((mirror.name, names.__contains__))
         asked = {(mirror.region, mirror.name) for mirror in mirrors if mirror.answers}
         for route in self.routes:
-            # Of one that cannot be asked, what it shall copy tells.
+            # For a mirror that does not answer, its manifest decides.
             if route.target == region.name and (route.region, route.name) not in asked:
                 found.append((route.name, partial(_may_write, route)))
         return found
@@ -609,7 +609,7 @@ def _is_of(route: Route, mirror: Mirror) -> bool:
 
 
 def _lost(mirror: Mirror, route: Route) -> Flow:
-    """The flow of a mirror of which nothing is known but where it goes."""
+    """The flow of a mirror of which only the route is known."""
     return Flow(
         source=route.source, target=route.target, mirror=mirror.name, records_per_s=None, bytes_per_s=None, lag=None,
         latency_ms_p50=None, latency_ms_p99=None, state=mirror.state, health=mirror.health,
@@ -618,12 +618,12 @@ def _lost(mirror: Mirror, route: Route) -> Flow:
 
 
 def _copies(mirror: Mirror, connector: Connector) -> list[str]:
-    """The names, in the target, of the topics that a connector has copied."""
+    """The target names of the topics that a connector has copied."""
     return list(_copied(mirror, connector).values())
 
 
 def _copied(mirror: Mirror, connector: Connector) -> dict[str, str]:
-    """The topics that a connector has copied: the name in the source, and that in the target."""
+    """The topics that a connector has copied: source name to target name."""
     from loosehanger.lab.mirrors.replication import selected_topics, target_topic
 
     if connector.kind != SOURCE_CONNECTOR:
@@ -637,7 +637,7 @@ def _copied(mirror: Mirror, connector: Connector) -> dict[str, str]:
 
 
 def _marked(settings: Sequence[Setting], mirror: str | None) -> list[Setting]:
-    """The settings, with those that a mirror copied marked."""
+    """Marks the settings that a mirror copied."""
     if mirror is None:
         return list(settings)
     return [
@@ -658,9 +658,9 @@ def compare(
 
     Args:
         places: region and name of each, the original first.
-        there: each as it is; None where it is not there.
-        problems: what could not be read.
-        mirrors: those that copy the original.
+        there: each topic; None where it is missing.
+        problems: the regions that could not be read.
+        mirrors: the mirrors that copy the original.
     """
     rows = [
         _row(PER_PARTITION, [Cell(value=str(len(topic.partitions)) if topic else None) for topic in there], there),

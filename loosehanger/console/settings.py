@@ -1,4 +1,4 @@
-"""What a console is told by its environment: where it listens, who may sign in, and which regions it may see."""
+"""A console's settings, from its environment: where it listens, who may sign in, and which regions it shows."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 @dataclass(frozen=True)
 class ConnectAccess:
-    """The way to a mirror's Connect workers. ``password`` never shows in ``repr``."""
+    """Addresses and credentials of a mirror's Connect workers. ``password`` is not in ``repr``."""
 
     mirror: str
     urls: tuple[str, ...]
-    """One for each worker; any of them answers for all."""
+    """One for each worker; each of them answers for all."""
     username: str = ""
     password: str = field(default="", repr=False)
     ca_file: Path | None = None
@@ -32,40 +32,40 @@ class ConnectAccess:
 
 @dataclass(frozen=True)
 class RegionSettings:
-    """A region that the console may see, with the console's own credentials there."""
+    """A region that the console shows, with the console's own credentials there."""
 
     name: str
     connection: Connection
     mirrors: tuple[ConnectAccess, ...] = ()
     place: Coordinates | None = None
-    """Where the map, which is 800 wide and 520 high, draws it; None for wherever there is room."""
+    """Its place on the map; None to place it where there is room."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that a console is told."""
+    """All settings of a console."""
 
     name: str
     username: str
     password: str = field(repr=False)
     regions: tuple[RegionSettings, ...]
     routes: tuple[Mirror, ...] = ()
-    """Where every mirror of the lab takes which topics, also those whose Connect this console may not ask."""
+    """The route and topics of every mirror of the lab, also where this console has no access to its Connect workers."""
     control_room: bool = False
     address: str = "127.0.0.1"
     port: int = 8080
     hosts: tuple[str, ...] = ()
-    """Further names by which people reach it."""
+    """Additional host names of the console."""
     certificate: Path | None = None
     key: Path | None = None
     session_minutes: int = 480
     scenario: str = ""
-    """Which folder of ``playbooks/`` the control room explains; empty for none."""
+    """The folder of ``playbooks/`` that the control room shows; empty for none."""
     lab_home: Path | None = None
-    """The lab's home, with its record and its links, where the control room can run the proof; None where it is another
-    machine's."""
+    """The lab's home, with its record and its links, where the control room can run the proof; None where it is on
+    another machine."""
     mirrors_folder: Path | None = None
-    """Where Kubernetes has, in a file for each region, what manifests want of its mirrors; None elsewhere."""
+    """Where Kubernetes mounts the desired state of mirrors, a file for each region; None elsewhere."""
 
     @property
     def secure(self) -> bool:
@@ -74,34 +74,36 @@ class Settings:
 
     @property
     def own_host(self) -> str:
-        """A name that browsers take for this machine, and that no other console has: cookies know names, not ports."""
+        """A host name of this machine that only this console has: browsers keep cookies by name, not by port."""
         return f"{self.name}.localhost"
 
     @property
     def host_names(self) -> frozenset[str]:
-        """The names that a request may ask for: a foreign one is a page of somebody else's that was pointed here."""
+        """The host names that a request may have; a foreign one means DNS rebinding by another site's page."""
         own = {"localhost", "127.0.0.1", "::1", self.own_host, *self.hosts}
         return frozenset(own if _any_address(self.address) else {*own, self.address})
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
-        """Reads the environment that a Deployment of the kit gets; see README.md.
+        """Reads the environment that a Deployment of the kit sets; see README.md.
 
         Raises:
-            WrongUseError: a variable is missing or cannot be used.
+            WrongUseError: a variable is missing or invalid.
         """
         certificate, key = (_path(environment, name) for name in ("CONSOLE_CERTIFICATE_FILE", "CONSOLE_KEY_FILE"))
         if (certificate is None) != (key is None):
-            raise WrongUseError("CONSOLE_CERTIFICATE_FILE and CONSOLE_KEY_FILE go together: set both, or none")
+            raise WrongUseError("CONSOLE_CERTIFICATE_FILE and CONSOLE_KEY_FILE belong together; set both or neither")
         address = environment.get("CONSOLE_ADDRESS") or "127.0.0.1"
         if certificate is None and not _is_loopback(address):
             raise WrongUseError(
-                f"CONSOLE_ADDRESS: {address} is not a loopback address, and passwords would cross the network in "
-                "clear; set CONSOLE_CERTIFICATE_FILE and CONSOLE_KEY_FILE, or listen on 127.0.0.1"
+                f"CONSOLE_ADDRESS: {address} is not a loopback address, and passwords would cross the network "
+                "unencrypted; set CONSOLE_CERTIFICATE_FILE and CONSOLE_KEY_FILE, or listen on 127.0.0.1"
             )
         names = _list(environment, "CONSOLE_REGIONS")
         if not names:
-            raise WrongUseError("CONSOLE_REGIONS is not set: name the regions that the console shows, with commas")
+            raise WrongUseError(
+                "CONSOLE_REGIONS is not set; name the regions that the console shows, separated by commas"
+            )
         return cls(
             name=_required(environment, "CONSOLE_NAME"),
             username=_required(environment, "CONSOLE_USERNAME"),
@@ -135,7 +137,7 @@ def _region(environment: Mapping[str, str], name: str) -> RegionSettings:
 
 def _connect(environment: Mapping[str, str], region: str, mirror: str) -> ConnectAccess:
     prefix = region + _prefix(f"{region}MIRRORS", mirror)
-    # A service of several workers becomes several addresses: https://a:1,b:2.
+    # A service with several workers has several addresses: https://a:1,b:2.
     text = _required(environment, f"{prefix}URL")
     scheme, separator, addresses = text.partition("://")
     urls = tuple(f"{scheme}://{address.strip('/')}" for address in addresses.split(","))

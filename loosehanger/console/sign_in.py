@@ -1,4 +1,4 @@
-"""Signing in: one user with a generated password, sessions in a signed cookie, and guessing slowed down."""
+"""Signing in: one user with a generated password, sessions in a signed cookie, and a delay for wrong passwords."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from itsdangerous import BadData, URLSafeTimedSerializer
 
 MOST_ENDED = 10_000
 FREE_ATTEMPTS = 3
-"""Wrong passwords a minute that are answered at once: whoever mistypes is not to wait."""
+"""Wrong passwords a minute that are answered at once, so that a typing error costs no wait."""
 LONGEST_DELAY_S = 5.0
 JUDGED_A_SECOND = 20
-"""Passwords that are judged at most, right or wrong."""
+"""Most passwords that are checked in a second, right or wrong."""
 LONGEST_TURN_S = 30.0
-"""How long a password waits to be judged at most: longer than as many connections take as a console accepts."""
+"""The longest that a password waits to be checked: more than all connections that a console accepts take."""
 MOST_DELAYED = 20
-"""Answers that wait at a time; each holds a connection, of which others need some."""
+"""Most answers that are delayed at a time; each occupies a connection."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """Somebody who signed in."""
+    """A signed-in user's session."""
 
     user: str
     identity: str
     csrf_token: str
-    """What every change has to bring along: another site's page cannot know it."""
+    """The token that every change must carry: another site's page cannot know it."""
     expires: float
     """Seconds since the epoch."""
 
@@ -41,15 +41,15 @@ class Session:
 class Sessions:
     """Opens, recognises and ends sessions.
 
-    The signing key comes from the password, so that a console that starts again still knows its sessions, and a new
-    password ends them all.
+    The signing key is derived from the password, so that sessions survive a restart of the console, and a new password
+    ends them all.
 
-    Which sessions were ended is known for as long as the program runs.
+    Ended sessions are remembered for as long as the program runs.
 
     Args:
-        console: its name; each console on a host has its own cookie, for cookies know no ports.
+        console: its name; each console on a host has its own cookie, since cookies ignore ports.
         username: who may sign in.
-        password: with what.
+        password: the user's.
         seconds: how long a session lasts.
         clock: seconds since the epoch.
     """
@@ -69,7 +69,7 @@ class Sessions:
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def accepts(self, username: str, password: str) -> bool:
-        """Whether user and password are right; takes equally long either way."""
+        """Whether user and password are right, in constant time."""
         right_name = hmac.compare_digest(username.encode("utf-8", "replace"), self._username)
         right_password = hmac.compare_digest(password.encode("utf-8", "replace"), self._password)
         return right_name and right_password
@@ -82,7 +82,7 @@ class Sessions:
         return text
 
     def read(self, cookie: str | None) -> Session | None:
-        """The session of a cookie; None when there is none, or it is expired, ended or forged."""
+        """The session of a cookie; None when it is missing, expired, ended or forged."""
         if not cookie:
             return None
         try:
@@ -96,17 +96,17 @@ class Sessions:
         return Session(self._username.decode(), identity, token, until)
 
     def end(self, session: Session) -> None:
-        """Ends a session, wherever its cookie may still be, until the program ends."""
+        """Ends a session, which invalidates every copy of its cookie until the program stops."""
         self._ended[session.identity] = None
         while len(self._ended) > MOST_ENDED:
             self._ended.popitem(last=False)
 
 
 class Attempts:
-    """Slows wrong passwords down: the more of them came in the last minute, the later each is answered.
+    """Delays wrong passwords: the more of them in the last minute, the later each is answered.
 
-    It counts them all together. Everybody on a machine has the same address there, and nobody is to be locked out by
-    another: passwords are judged in the order in which they come, and the answer to the right one is not delayed.
+    All clients count together, since the users of a machine share its address. No user can lock out another: passwords
+    are checked in the order in which they arrive, and the answer to the right one is not delayed.
 
     Args:
         clock: seconds that only go forward.
@@ -119,7 +119,7 @@ class Attempts:
         self._next_turn = 0.0
 
     async def turn(self) -> bool:
-        """Waits until a password may be judged; False where too many others wait already."""
+        """Waits until a password may be checked; False where too many others wait already."""
         now = self._clock()
         # Turns that were not taken in the last second are kept.
         turn = max(self._next_turn, now - 1)
@@ -131,10 +131,10 @@ class Attempts:
 
     @asynccontextmanager
     async def delay(self) -> AsyncIterator[float | None]:
-        """Counts a wrong password, and holds a place among the answers that wait.
+        """Counts a wrong password, and reserves a place among the delayed answers.
 
         Yields:
-            How many seconds its answer is to wait; None where too many do already.
+            The seconds by which to delay its answer; None where too many are delayed already.
         """
         seconds = self.failed()
         if seconds and self._delayed >= MOST_DELAYED:
@@ -147,7 +147,7 @@ class Attempts:
             self._delayed -= 1
 
     def failed(self) -> float:
-        """Counts a wrong password; returns how many seconds its answer is to wait."""
+        """Counts a wrong password; returns the seconds by which to delay its answer."""
         now = self._clock()
         while self._failures and now - self._failures[0] >= 60:
             self._failures.popleft()

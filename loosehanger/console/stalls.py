@@ -1,4 +1,4 @@
-"""Which mirrors run and deliver nothing, by what the looks at their sources have seen."""
+"""Mirrors that run and deliver nothing, by the readings of their sources."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from loosehanger.console.models import Connector, Mirror
 from loosehanger.kafka.stalled import Stands, bound_s, cause, cut_off
 
 NOTICED_S = 5.0
-"""A mirror that stands still this long is examined; so its clock begins anew as long as it is held or cut off."""
+"""Seconds without progress after which a mirror is examined; while it is paused or cut off, they count from zero."""
 
 
 class Stalls:
     """Judges the mirrors of a console.
 
     Args:
-        home: the lab's home, with links and logs; None where it is another machine's.
-        stands: what the looks at a region have seen; None for a region that this console does not see.
+        home: the lab's home, with links and logs; None where it is on another machine.
+        stands: the readings of a region; None for a region that this console does not see.
     """
 
     def __init__(self, home: Path | None, stands: Callable[[str], Stands | None]) -> None:
@@ -30,11 +30,11 @@ class Stalls:
         self._cut: dict[tuple[str, str, str], tuple[float, bool]] = {}
 
     async def judged(self, mirror: Mirror) -> Mirror:
-        """The mirror, with what is wrong where it runs and delivers nothing."""
-        said = {one.name: await self._said(mirror, one) for one in mirror.connectors}
-        if not any(said.values()):
+        """The mirror, with the cause where it runs and delivers nothing."""
+        causes = {one.name: await self._cause(mirror, one) for one in mirror.connectors}
+        if not any(causes.values()):
             return mirror
-        connectors = [one.model_copy(update={"stalled": said[one.name]}) for one in mirror.connectors]
+        connectors = [one.model_copy(update={"stalled": causes[one.name]}) for one in mirror.connectors]
         health, explanation = explain(mirror.region, mirror.name, connectors)
         return mirror.model_copy(
             update={
@@ -45,7 +45,7 @@ class Stalls:
             }
         )
 
-    async def _said(self, mirror: Mirror, connector: Connector) -> str:
+    async def _cause(self, mirror: Mirror, connector: Connector) -> str:
         stands, key = self._stands(connector.reads), key_of(mirror, connector)
         if stands is None or stands.stalled(key, NOTICED_S) is None:
             return ""
@@ -53,12 +53,12 @@ class Stalls:
         if connector.drops or states != {"RUNNING"} or await self._cut_off(mirror, connector):
             stands.forget(key)
             return ""
-        found = stands.stalled(
+        stall = stands.stalled(
             key,
             bound_s(self._home, mirror.region, mirror.name),
             math.inf if connector.found_s is None else connector.found_s,
         )
-        return found.told(await asyncio.to_thread(cause, self._home, mirror.region, mirror.name)) if found else ""
+        return stall.told(await asyncio.to_thread(cause, self._home, mirror.region, mirror.name)) if stall else ""
 
     async def _cut_off(self, mirror: Mirror, connector: Connector) -> bool:
         place = mirror.region, connector.reads, connector.writes

@@ -1,4 +1,4 @@
-"""The views: what each shows, and how it becomes HTML. A page has one; its stream sends the same one again."""
+"""The views: the data of each, and its HTML. A page contains a view, and its stream sends the same view again."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Views:
 
     Args:
         settings: the console's.
-        service: what it knows.
-        jobs: what it runs.
-        links: what is between the regions.
-        history: what the last hour was like.
+        service: the regions' data.
+        jobs: the control room's jobs.
+        links: the links between the regions.
+        history: the last hour.
     """
 
     def __init__(self, settings: Settings, service: Service, jobs: Jobs, links: LinkView, history: LastHour) -> None:
@@ -78,7 +78,7 @@ class Views:
             "span": span,
             "visible": lambda text: safe(str(text)),
             "when": when,
-            "link_settings": lambda way: ", ".join(settings_of(way)) or "nothing",
+            "link_settings": lambda way: ", ".join(settings_of(way)) or "unshaped",
         }
         self._environment.globals |= {
             "ident": ident,
@@ -91,17 +91,17 @@ class Views:
         return view in self._data
 
     async def data(self, view: str, of: str) -> Data:
-        """What a view shows.
+        """A view's data.
 
         Raises:
-            UnknownError: there is no such view, or nothing that it could be of.
+            UnknownError: the view, or its subject, does not exist.
         """
         if view not in self._data:
             raise UnknownError(f"this console has no view '{view}'")
         return await self._data[view](of)
 
     def fragment(self, view: str, data: Data | None) -> str:
-        """A view as HTML; without data, it says that the data is on its way."""
+        """A view as HTML; without data, a note that it is loading."""
         return (
             self.template(f"fragments/{view}.html.j2", data=data)
             if data is not None
@@ -116,7 +116,7 @@ class Views:
             return self.template("fragments/gone.html.j2", reason=str(error))
 
     def template(self, name: str, **context: Any) -> str:
-        """Any template."""
+        """Renders a template."""
         return self._environment.get_template(name).render(**context)
 
     async def _overview(self, _: str) -> Data:
@@ -145,10 +145,10 @@ class Views:
         return {"answer": await self._service.mirrors()}
 
     def _setting(self) -> Data:
-        """Which scenario is set up, its stage and the platform; empty where that is not known."""
+        """The scenario that is set up, its stage and the platform; empty where that is not known."""
         progress = None
         if self._settings.lab_home:
-            with suppress(LabError):  # Who sets a lab up with another version of the kit is told of it there.
+            with suppress(LabError):  # A record of another version of the kit is reported by ./lab.
                 progress = read_progress(self._settings.lab_home)
         if progress is None:
             return {"scenario": self._settings.scenario, "stage": "", "unfinished": "", "platform": ""}
@@ -157,11 +157,11 @@ class Views:
     async def _map(self, _: str) -> Data:
         flows = await self._service.flows()
         land, places = places_of({region.name: region.place for region in self._settings.regions})
-        links = await self._links.told()
+        links = await self._links.all()
         settings = [link_note(links, flow.source, flow.target) for flow in flows.flows]
         labels = [label(flow, note) for flow, note in zip(flows.flows, settings, strict=True)]
         ends = [(flow.source, flow.target) for flow in flows.flows]
-        arcs = lines(places, ends, [len(said) - 1 for said in labels])
+        arcs = lines(places, ends, [len(texts) - 1 for texts in labels])
         return {
             "setting": self._setting(), "labels": labels, "label": (LABEL[1], LABEL_LINE),
             "flows": flows, "size": _MAP, "land": land, "places": places, "arcs": arcs,
@@ -203,25 +203,25 @@ class Views:
         return {"job": job, "charts": charts(job), "totals": totals(job)}
 
 
-def places_of(told: Mapping[str, Coordinates | None]) -> tuple[str, dict[str, Point]]:
-    """How the land is drawn, and where each region stands: those that nobody has told a place for, on a circle.
+def places_of(coordinates: Mapping[str, Coordinates | None]) -> tuple[str, dict[str, Point]]:
+    """The land's outline and each region's point on the map; regions without coordinates are put on a circle.
 
     Returns:
         The transform of the land's outline, empty where no place is known, and the regions' points.
     """
-    unknown = [name for name, place in told.items() if place is None]
+    unknown = [name for name, place in coordinates.items() if place is None]
     turn = 2 * math.pi / max(1, len(unknown))
     width, height = _MAP
     points = {
         name: (width / 2 + 0.3 * width * math.cos(i * turn - 0.4), height / 2 + 0.3 * height * math.sin(i * turn - 0.4))
         for i, name in enumerate(unknown)
     }
-    known = {name: place for name, place in told.items() if place is not None}
+    known = {name: place for name, place in coordinates.items() if place is not None}
     if not known:
         return "", points
     shown = window(known.values(), _MAP, _MARGIN, _LARGEST)
     points |= {name: shown.point(place) for name, place in known.items()}
-    return shown.transform, {name: points[name] for name in told}
+    return shown.transform, {name: points[name] for name in coordinates}
 
 
 def arc(places: Mapping[str, Point], source: str, target: str) -> dict[str, Any] | None:
@@ -231,7 +231,7 @@ def arc(places: Mapping[str, Point], source: str, target: str) -> dict[str, Any]
     (x1, y1), (x2, y2) = places[source], places[target]
     length = math.hypot(x2 - x1, y2 - y1) or 1.0
     ux, uy = (x2 - x1) / length, (y2 - y1) / length
-    # From edge to edge of the circles, bent to the left of its direction, so that there and back are two lines.
+    # From edge to edge of the circles, bent to the left of its direction, so that opposite flows are two lines.
     x1, y1, x2, y2 = x1 + 34 * ux, y1 + 34 * uy, x2 - 42 * ux, y2 - 42 * uy
     bend_x, bend_y = (x1 + x2) / 2 + 46 * uy, (y1 + y2) / 2 - 46 * ux
     return {
@@ -246,25 +246,25 @@ def arc(places: Mapping[str, Point], source: str, target: str) -> dict[str, Any]
 
 
 def label(flow: Flow, note: str) -> list[tuple[str, bool]]:
-    """What the map says of a flow below its rate: each line, and whether it is a warning.
+    """The lines below a flow's rate on the map, each with whether it is a warning.
 
     Args:
         flow: the flow.
-        note: what its link is set to; empty for nothing.
+        note: its link's settings; empty for none.
     """
     behind = "lag not known" if flow.lag is None else f"{flow.lag:,} behind"
     lines = [(f"{behind}, p99 {duration(flow.latency_ms_p99)}", False)]
     if flow.gone:
         lines.append((f"{flow.gone:,} lost", True))
     elif flow.endangered:
-        lines.append((f"loss possible in {span(flow.loss_in_s)}", True))
+        lines.append((f"time to loss: {span(flow.loss_in_s)}", True))
     elif flow.lag and flow.lag_s is not None and flow.lag_s >= _OLD_S:
         lines.append((f"the oldest is {span(flow.lag_s)} old", False))
     return [*lines, *([(f"link: {note}", False)] if note else [])]
 
 
 def link_note(links: Iterable[Link], source: str, target: str) -> str:
-    """What a link does to what flows from one region to another, in a few words; empty for nothing."""
+    """The settings of the link from one region to another, in a few words; empty where it is unshaped."""
     for link in links:
         if {source, target} == set(link.between):
             way = next((way for way in link.directions if way.target == target), None)
@@ -275,7 +275,7 @@ def link_note(links: Iterable[Link], source: str, target: str) -> str:
 
 
 def settings_of(way: LinkDirection) -> list[str]:
-    """What is set for a direction of a link, each in a few words."""
+    """The settings of a direction of a link, each in a few words."""
     jitter = f" ± {duration(way.jitter_ms)}" if way.jitter_ms else ""
     return [
         *(["silent"] if way.silent else []),
@@ -285,39 +285,39 @@ def settings_of(way: LinkDirection) -> list[str]:
 
 
 LABEL = (184, 48)
-"""Width and height of what is written beside a line."""
+"""Width and height of a flow's label."""
 LABEL_LINE = 18
-"""What it becomes higher by, for each line more."""
+"""The height of each further line."""
 _MAP = (1120, 560)
 """The map's width and height."""
 _MARGIN = (200, 110)
-"""How far regions stay from its left and right, and from its upper and lower edge."""
+"""The regions' distance from its left and right, and from its upper and lower edge."""
 _LARGEST = 3.0
-"""How much larger than the outline of the world the land is drawn: it is coarse."""
+"""The largest scale of the land's outline, which is coarse."""
 _REGION = (150, 100)
-"""What a region takes, with its name above or below."""
+"""Width and height of a region, with its name above or below."""
 _ROUNDS = 8
 _OLD_S = 10.0
-"""A record that has waited for so long is worth a word on the map; most are on their way for less."""
+"""The age from which the map shows the oldest waiting record."""
 
 
 def lines(
     places: Mapping[str, Point], flows: Sequence[tuple[str, str]], more: Sequence[int] = ()
 ) -> list[dict[str, Any] | None]:
-    """A line for each flow, with a place for its label that no other label and no region takes, as far as there is one.
+    """A line for each flow, with a place for its label that is free of other labels and regions if possible.
 
-    ``both`` says whether there is a way back, which a label must be told from.
+    ``both`` says whether there is also a flow in the opposite direction, so that labels must name their direction.
 
     Args:
-        places: where the regions are.
-        flows: from where to where each goes.
-        more: how many lines more than usual each label has; empty for none.
+        places: the regions' points.
+        flows: source and target of each.
+        more: how many additional lines each label has; empty for none.
     """
     spots = _labels(tuple(places.items()), tuple(flows), tuple(more) or (0,) * len(flows))
-    found = [arc(places, source, target) for source, target in flows]
+    arcs = [arc(places, source, target) for source, target in flows]
     return [
         line and {**line, "x": spot[0], "y": spot[1], "both": flow[::-1] in flows}
-        for line, spot, flow in zip(found, spots, flows, strict=True)
+        for line, spot, flow in zip(arcs, spots, flows, strict=True)
     ]
 
 
@@ -325,22 +325,22 @@ def lines(
 def _labels(
     places: tuple[tuple[str, tuple[float, float]], ...], flows: tuple[tuple[str, str], ...], more: tuple[int, ...]
 ) -> list[tuple[float, float]]:
-    """Where the labels stand: each as near to the middle of its line as the others allow.
+    """The labels' places, each as near to the middle of its line as the others allow.
 
-    One after the other looks for its best place while the others stay, for as many rounds as make a difference. To
-    stand on another label or on a region is worst, and on somebody else's line is bad.
+    One label at a time moves to its best place while the others stay, until a round changes nothing. Overlapping
+    another label or a region costs most, and overlapping another flow's line costs less.
     """
-    found = [arc(dict(places), source, target) for source, target in flows]
-    middles = [(line["x"], line["y"]) if line else (0.0, 0.0) for line in found]
+    arcs = [arc(dict(places), source, target) for source, target in flows]
+    middles = [(line["x"], line["y"]) if line else (0.0, 0.0) for line in arcs]
     regions = [(x, y + (-22 if y < _MAP[1] / 2 else 22), *_REGION) for _, (x, y) in places]
     spots = list(middles)
 
     def cost(index: int, spot: tuple[float, float]) -> float:
         box = _box(spot, more[index])
-        others = [_box(spots[k], more[k]) for k in range(len(flows)) if k != index and found[k]]
+        others = [_box(spots[k], more[k]) for k in range(len(flows)) if k != index and arcs[k]]
         crossed = sum(
             _overlap(box, (*point, 0, 0))
-            for k, line in enumerate(found)
+            for k, line in enumerate(arcs)
             if line and k != index
             for point in line["points"]
         )
@@ -349,7 +349,7 @@ def _labels(
 
     for _ in range(_ROUNDS):
         before = list(spots)
-        for index, line in enumerate(found):
+        for index, line in enumerate(arcs):
             if line is not None:
                 spots[index] = min(_near(middles[index]), key=lambda spot, index=index: cost(index, spot))  # type: ignore[misc]
         if spots == before:
@@ -358,12 +358,12 @@ def _labels(
 
 
 def _box(spot: tuple[float, float], more: int) -> tuple[float, float, float, float]:
-    """What a label takes, which grows downwards: its middle and its size."""
+    """A label's box, which grows downwards: its middle and its size."""
     return spot[0], spot[1] + more * LABEL_LINE / 2, LABEL[0], LABEL[1] + more * LABEL_LINE
 
 
 def _near(middle: tuple[float, float]) -> Iterator[tuple[float, float]]:
-    """The places for a label around the middle of its line, within the map."""
+    """The possible places of a label around the middle of its line, within the map."""
     reach = range(-150, 151, 25)
     for x, y in product((middle[0] + step for step in reach), (middle[1] + step for step in reach)):
         if LABEL[0] / 2 < x < _MAP[0] - LABEL[0] / 2 and LABEL[1] / 2 < y < _MAP[1] - LABEL[1] / 2:
@@ -371,12 +371,12 @@ def _near(middle: tuple[float, float]) -> Iterator[tuple[float, float]]:
 
 
 def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether two boxes, given by their middles and sizes, have anything in common."""
+    """Whether two boxes, given by their middles and sizes, overlap."""
     return all(abs(one[i] - other[i]) < (one[i + 2] + other[i + 2]) / 2 for i in (0, 1))
 
 
 MOST_LINES = 8
-"""Lines of a chart: as many colours can be told from each other."""
+"""Most lines of a chart, by the number of distinguishable colours."""
 _MOST_PASTS = 16
 PLOTS = {
     "records_per_s": ("Events a second", "rate"),
@@ -386,11 +386,11 @@ PLOTS = {
     "latency_ms_p50": ("Latency: half of the records arrive within", "ms"),
     "latency_ms_p99": ("Latency: 99 % of the records arrive within", "ms"),
 }
-"""The charts of the last hour: what each shows, and in which unit."""
+"""The charts of the last hour: title and unit of each."""
 
 
 def plot(measure: str, past: Past, drawn: Sequence[Series]) -> dict[str, Any]:
-    """A chart of the last hour: its points for the script, and for people the latest, least and greatest values."""
+    """A chart of the last hour: its points for the script, and the latest, least and greatest values for the table."""
     title, unit = PLOTS[measure]
     shown = {"rate": rate, "bytes": lambda n: size(n) + "/s", "count": thousands, "seconds": span, "ms": duration}[unit]
     lines = []
@@ -398,8 +398,8 @@ def plot(measure: str, past: Past, drawn: Sequence[Series]) -> dict[str, Any]:
         values: list[float | None] = getattr(series, measure)
         known = [value for value in values if value is not None]
         if known:
-            told = [shown(value) if value is not None else "–" for value in (values[-1], min(known), max(known))]
-            lines.append({"number": number, "name": _name(series), "told": told, "values": values})
+            cells = [shown(value) if value is not None else "–" for value in (values[-1], min(known), max(known))]
+            lines.append({"number": number, "name": _name(series), "cells": cells, "values": values})
     points = [past.times, *(line["values"] for line in lines)]
     return {
         "id": measure.replace("_", "-"), "title": title, "unit": unit, "lines": lines,
@@ -413,7 +413,7 @@ def _name(series: Series) -> str:
 
 
 def sentence(job: JobState) -> str:
-    """What came of the proof, in one sentence."""
+    """The proof's outcome in one sentence."""
     if job.state != "done" or not job.result:
         return job.explanation
     from loosehanger.proof.report.tables import summary
@@ -428,7 +428,7 @@ _MOST_EXAMPLES = 200
 
 
 def examples(job: JobState) -> list[dict[str, Any]]:
-    """The records that differ, of a proof's document, with the way to each at the source and at the target."""
+    """The differing records of a proof's document, with links to each at the source and at the target."""
     flows = (job.result or {}).get("flows")
     found: list[dict[str, Any]] = []
     for flow in flows if isinstance(flows, list) else ():
@@ -472,7 +472,7 @@ def totals(job: JobState) -> list[tuple[str, list[str]]]:
 def charts(job: JobState) -> list[dict[str, Any]]:
     """The aggregates' charts: groups of bars, a bar for each region, with its length as a share of the longest."""
     regions = _regions(job)
-    found = []
+    result = []
     for title, field, value in _CHARTS:
         values = [
             {str(row["name"]): _number(row[value]) for row in region.get(field, ())} for region in regions.values()
@@ -484,8 +484,8 @@ def charts(job: JobState) -> list[dict[str, Any]]:
             for label in labels
         ]
         if groups:
-            found.append({"title": title, "regions": list(regions), "groups": groups})
-    return found
+            result.append({"title": title, "regions": list(regions), "groups": groups})
+    return result
 
 
 def _regions(job: JobState) -> dict[str, dict[str, Any]]:
@@ -506,12 +506,12 @@ def _shown(value: object) -> str:
 
 
 def ident(*parts: object) -> str:
-    """An id for an element that shows what these name: the same in every view, so that the page finds it again."""
+    """An element's id, from the names of its subject: the same in every rendering, so that the page finds it again."""
     return "-".join(re.sub(r"[^A-Za-z0-9]", lambda sign: f"_{ord(sign[0]):x}_", str(part)) for part in parts)
 
 
 def thousands(number: float | None) -> str:
-    """A number with its thousands apart; a dash where it is not known."""
+    """A number with thousands separators; a dash where it is not known."""
     return "–" if number is None else f"{number:,.0f}"
 
 
@@ -527,7 +527,7 @@ def size(number: float | None) -> str:
 
 
 def rate(number: float | None) -> str:
-    """Something a second."""
+    """A number per second; an ellipsis where it is not known yet."""
     return "…" if number is None else f"{number:,.1f}" if number < 100 else f"{number:,.0f}"
 
 
@@ -539,12 +539,12 @@ def duration(milliseconds: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A span of time, as the kit's other programs say it."""
+    """A span of time, as the kit's other programs show it."""
     return "–" if seconds is None else times.span(seconds)
 
 
 def when(seconds: float | None) -> Markup:
-    """A moment; the page shows it in the viewer's zone."""
+    """A moment, which the page shows in the viewer's time zone."""
     if seconds is None:
         return Markup("–")
     moment = datetime.fromtimestamp(seconds, UTC)
@@ -554,7 +554,7 @@ def when(seconds: float | None) -> Markup:
 
 @lru_cache(maxsize=64)
 def prose(markdown: str) -> Markup:
-    """An exercise's text as HTML. It is the kit's own, and still nothing in it is taken for HTML."""
+    """An exercise's text as HTML. Although it is the kit's own text, HTML in it is escaped."""
     from markdown_it import MarkdownIt
 
     return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))  # noqa: S704 - see above

@@ -180,7 +180,7 @@ def test_a_mirror_is_paused_and_resumed_by_keyboard(america: Person) -> None:
     picture(america, "mirrors")
     page.get_by_role("button", name="Pause").focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_text("was told to pause")).to_be_visible()
+    expect(page.get_by_text("requested to pause")).to_be_visible()
     expect(card).to_have_attribute("data-health", "warning")
     expect(card).to_contain_text("Start it with Resume")
     page.get_by_role("button", name="Resume").focus()

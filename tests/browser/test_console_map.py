@@ -75,7 +75,7 @@ def test_every_flow_can_be_read(
         row = page.locator("tr[data-flow]", has_text=" → ".join(PAIRS[0]))
         expect(row).to_contain_text("12,345")
         expect(row).to_contain_text("45 s")
-        expect(page.locator(".map .label .warns")).to_have_text("loss possible in 45 s")
+        expect(page.locator(".map .label .warns")).to_have_text("time to loss: 45 s")
     boxes = [label.bounding_box() for label in page.locator(".map .label rect").all() if label.is_visible()]
     assert len(boxes) == (count if width > 640 else 0)
     for one, other in combinations(filter(None, boxes), 2):

@@ -76,7 +76,7 @@ def test_the_api_shows_and_changes_links(browser: Browser, link: Link) -> None:
     [
         (LINK, {"delay": "80"}, 400, "has no unit"),
         (LINK, {"jitter": "1ms"}, 400, "more than the delay"),
-        (LINK, {"action": "cut", "one_way": True}, 400, "one alone can be silent"),
+        (LINK, {"action": "cut", "one_way": True}, 400, "only silent works one way"),
         (LINK, {"action": "break"}, 422, ""),
         ("/api/links/europe/south-america", {"action": "cut"}, 404, "no link between europe and south-america"),
     ],
@@ -91,7 +91,7 @@ def test_what_cannot_be_changed_is_refused(
 
 def test_the_map_has_links_with_what_they_do_and_buttons(browser: Browser, link: Link) -> None:
     shown = page(browser)
-    assert "europe → north-america ✓ open nothing 0 B" in shown
+    assert "europe → north-america ✓ open unshaped 0 B" in shown
     assert "Silence the link between europe and north-america" in shown
     for words in ("delay=120ms", "action=silent"):
         answer = browser.post(f"/links/europe/north-america?{words}", data={"csrf": browser.token()})
@@ -101,7 +101,7 @@ def test_the_map_has_links_with_what_they_do_and_buttons(browser: Browser, link:
     assert "link: silent, 120 ms" in shown
     assert "Heal the link between europe and north-america" in shown
     browser.post("/links/europe/north-america?action=explode", data={"csrf": browser.token()})
-    assert "nothing that a link can do" in browser.get("/").text
+    assert "is not an action of a link" in browser.get("/").text
     link.process.terminate()
     link.process.wait()
     assert "it does not answer" in page(browser).lower().replace("the link does", "it does")
@@ -155,7 +155,7 @@ def test_what_is_behind_a_closed_link_is_grey_and_not_asked(
         (flow,) = told["flows"]
         assert flow["health"] == "unknown"
         why = f"north-america's mirror mm2 is not reachable from here: the link is {state}"
-        assert flow["explanation"] == f"{why}. Its lag is counted from where it was when it answered last"
+        assert flow["explanation"] == f"{why}. Its lag is counted from its last known positions"
         assert (flow["lag"], flow["lag_s"]) == (5, 90), "what waits goes on to grow old"
         (there,) = [one for one in told["regions"] if one["name"] == "north-america"]
         assert (there["health"], there["brokers"]) == ("unknown", None)

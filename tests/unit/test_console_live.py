@@ -280,6 +280,6 @@ def test_a_view_that_breaks_says_so_and_comes_back(capsys: pytest.CaptureFixture
 
     seen = asyncio.run(run())
     assert seen[0] == "good"
-    assert "log tells why" in seen[1]
+    assert "see the console" in seen[1]
     assert seen[2] == "good again"
     assert "ZeroDivisionError" in capsys.readouterr().err

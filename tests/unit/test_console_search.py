@@ -106,11 +106,11 @@ def test_no_more_are_found_than_are_wanted_and_the_next_search_begins_with_what_
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"since": "yesterday"}, "since: 'yesterday' is no time"),
-        ({"until": "9" * 30}, "is no time"),
-        ({"partition": "-1"}, "partition: '-1' is no number"),
+        ({"since": "yesterday"}, "since: 'yesterday' is not a time"),
+        ({"until": "9" * 30}, "is not a time"),
+        ({"partition": "-1"}, "partition: '-1' is not a number"),
         ({"partition": "1", "offset": "9" * 30}, "offset: "),
-        ({"offset": "5"}, "an offset is one of a partition of a topic"),
+        ({"offset": "5"}, "an offset needs a topic and a partition"),
     ],
 )
 def test_what_cannot_be_looked_for_is_explained(asked: dict[str, Any], said: str) -> None:
@@ -143,7 +143,7 @@ def test_the_page_and_the_api_find_the_same(control_room: Running) -> None:
     assert browser.get("/api/search?since=never").status_code == 400
     refused = browser.get("/search?since=never")
     assert refused.status_code == 400
-    assert "since: &#39;never&#39; is no time" in refused.text
+    assert "since: &#39;never&#39; is not a time" in refused.text
     assert "found among" not in browser.get("/search").text
 
 
@@ -181,7 +181,7 @@ def test_an_example_leads_to_the_record(control_room: Running, monkeypatch: pyte
 def test_odd_examples_end_no_page(control_room: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Jobs, "state", lambda *_: proved_wrong())
     page = control_room.browser().get("/proof").text
-    assert "Examples of what differs" in page
+    assert "Examples of differences" in page
     assert "<script>alert" not in page
 
 

@@ -96,7 +96,7 @@ def test_no_password_shows(environment: dict[str, str]) -> None:
         ({"CONSOLE_PORT": "٣"}, "CONSOLE_PORT: '٣' is not a whole number"),
         ({"CONSOLE_CONTROL_ROOM": "yes"}, "CONSOLE_CONTROL_ROOM: 'yes' is neither true nor false"),
         ({"CONSOLE_PASSWORD_FILE": "/nowhere"}, "CONSOLE_PASSWORD_FILE: /nowhere cannot be read"),
-        ({"CONSOLE_CERTIFICATE_FILE": "/dev/null"}, "CONSOLE_CERTIFICATE_FILE and CONSOLE_KEY_FILE go together"),
+        ({"CONSOLE_CERTIFICATE_FILE": "/dev/null"}, "CONSOLE_CERTIFICATE_FILE and CONSOLE_KEY_FILE belong together"),
         ({"NORTH_AMERICA_MM2_NA_URL": "127.0.0.1:1"}, "NORTH_AMERICA_MM2_NA_URL: '127.0.0.1:1' is not an address"),
         ({"NORTH_AMERICA_MM2_NA_URL": "https://a:b"}, "NORTH_AMERICA_MM2_NA_URL: 'https://a:b' is not an address"),
         ({"NORTH_AMERICA_MM2_NA_USERNAME": ""}, "NORTH_AMERICA_MM2_NA_USERNAME is not set"),

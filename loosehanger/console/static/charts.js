@@ -1,7 +1,7 @@
 import uPlot from "./vendor/uplot.js";
 import { minuteOf } from "./times.js";
 
-// The charts of the last hour. The tables beside them have their numbers for everybody; here is only what is drawn.
+// The charts of the last hour. The tables beside them have the same numbers without scripts.
 const HOUR_S = 3600;
 const live = document.getElementById("live");
 const drawn = new Map();

@@ -8,15 +8,15 @@ const filter = document.getElementById("filter");
 const pause = document.getElementById("pause");
 const regions = Number(rows.dataset.regions);
 let paused = false;
-// Who has a record folded open reads it: nothing may push it away.
+// While a record is unfolded, new rows must not push it away.
 const reading = () => rows.querySelector("details[open]") !== null;
 let seen = 0;
 let dropped = 0;
 let held = [];
-// A stream that began anew while paused: its messages take the place of the rows, once they are shown.
+// Set by a stream that restarted while paused: its messages replace the rows when they are shown.
 let anew = false;
 
-// All that comes from a record becomes text, whatever it is.
+// Every part of a record is inserted as text.
 function cell(content, className = "") {
   const made = document.createElement("td");
   made.className = className;
@@ -30,7 +30,7 @@ function part(title, text) {
   heading.textContent = title;
   const body = document.createElement("pre");
   body.textContent = text;
-  // It scrolls when it is long, and the keyboard has to get there.
+  // It scrolls when it is long, and must be reachable by keyboard.
   body.tabIndex = 0;
   body.setAttribute("aria-label", title);
   body.setAttribute("role", "group");
@@ -85,7 +85,7 @@ function show(messages) {
 }
 
 function count() {
-  const left = dropped ? `; ${dropped.toLocaleString()} more came too fast to be shown` : "";
+  const left = dropped ? `; ${dropped.toLocaleString()} more arrived too fast to be shown` : "";
   const still = paused ? "Paused" : reading() ? "Still while a message is open" : "";
   const waiting = still ? `${still}, ${held.length} waiting. ` : "";
   counts.textContent = `${waiting}${seen.toLocaleString()} messages${left}.`;
@@ -107,7 +107,7 @@ const restart = follow(() => `/events/messages?${query()}`, {
   },
   problem: say,
 }, () => {
-  // What was read a moment ago comes again with every new stream.
+  // Every new stream begins with the recent records again.
   anew = true;
   held = [];
 });
@@ -115,7 +115,7 @@ const restart = follow(() => `/events/messages?${query()}`, {
 filter.addEventListener("submit", (event) => {
   event.preventDefault();
   const wanted = query();
-  // The address is what can be sent to a colleague.
+  // The address can be shared.
   history.replaceState(null, "", wanted ? `?${wanted}` : location.pathname);
   seen = dropped = 0;
   rows.replaceChildren();
@@ -136,5 +136,5 @@ pause.addEventListener("click", () => {
   pause.setAttribute("aria-pressed", String(paused));
   goOn();
 });
-// It does not bubble.
+// The event does not bubble.
 rows.addEventListener("toggle", goOn, true);

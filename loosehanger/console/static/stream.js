@@ -1,4 +1,4 @@
-// A server-sent stream that rests while nobody looks, comes back by itself, and says so when it cannot.
+// A server-sent stream that closes while the page is hidden, reconnects automatically, and reports when it cannot.
 const trouble = document.getElementById("trouble");
 
 export function say(text) {
@@ -38,7 +38,7 @@ export function follow(address, handlers, connected = () => {}) {
     say(reason);
     again = setTimeout(open, wait);
     wait = Math.min(wait * 2, 15000);
-    // A stream cannot tell why it was refused; a plain question can.
+    // A stream does not expose why it was refused; a plain request does.
     const answer = await fetch("/api/session").catch(() => null);
     if (answer?.status === 401) {
       close();
