@@ -1,1 +1,1 @@
-"""Tools for people who work on the kit."""
+"""Tools for people who work on the kit: run from the checkout, for ``openshift`` brings a package of this name, too."""

@@ -23,6 +23,6 @@ compile requirements.lock pyproject.toml
 compile requirements-dev.lock pyproject.toml --group dev --constraint requirements.lock
 scripts/bootstrap.sh --dev # the jars of Spark's connector have PySpark's version
 for lock in jars.lock scripts/apiserver/crds.lock; do
-  "${home}/venv/bin/python" -P -m scripts.lock_jars "${lock}"
+  "${home}/venv/bin/python" -m scripts.lock_jars "${lock}"
 done
 scripts/bootstrap.sh --dev

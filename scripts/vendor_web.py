@@ -1,6 +1,6 @@
 """Fetches what the consoles' pages have from others, into ``console/static/vendor``, as ``web.lock`` pins it.
 
-    .lab/venv/bin/python -P -m scripts.vendor_web
+    .lab/venv/bin/python -m scripts.vendor_web
 
 A maintainer's tool, for another version: set it below, run this, and commit what it made. It needs the npm client. The
 files are served as they are, so nobody who uses the kit needs it.

@@ -1,6 +1,6 @@
 """What the consoles cost, beside what the brokers and mirrors cost: with nobody looking, and with many viewers.
 
-    .lab/venv/bin/python -P -m scripts.bench.console [--rate N] [--seconds N] [--viewers N]
+    .lab/venv/bin/python -m scripts.bench.console [--rate N] [--seconds N] [--viewers N]
 
 ProducerPerformance writes at a steady rate. Half of the viewers follow the control room's map, half its live messages;
 some read slowly on purpose. One more looks at the clock. In the last run viewers come and go all the time: what the

@@ -1,6 +1,6 @@
 """What a silent ocean leaves behind, in every scenario that mirrors: every link that a mirror crosses falls silent.
 
-    .lab/venv/bin/python -P -m scripts.bench.cuts [--scenarios NAME ...] [--rate N]
+    .lab/venv/bin/python -m scripts.bench.cuts [--scenarios NAME ...] [--rate N]
 
 First what mirrors read does not come for 60 seconds, then nothing that they ask for goes out for 90, while events are
 written. Then everything is healed, and proved: nothing missing, nothing doubled.

@@ -1,6 +1,6 @@
 """What a disaster costs: North America dies in the active/passive scenario, again and again, while events are written.
 
-    .lab/venv/bin/python -P -m scripts.bench.disaster [--rounds N] [--rate N] [--held-back RATE] [--planned]
+    .lab/venv/bin/python -m scripts.bench.disaster [--rounds N] [--rate N] [--held-back RATE] [--planned]
 
 Each round is a lab of its own. Its ``failover`` tells how long each leg took, and its proof which acknowledged records
 are lost, how old the oldest of them was, and what the group read again. With ``--held-back`` the link that the mirror

@@ -1,6 +1,6 @@
 """An hour of trouble that is no fault: what the watch says meanwhile, and what it and the consoles keep in memory.
 
-    .lab/venv/bin/python -P -m scripts.bench.endurance [--minutes N] [--busy-minutes N] [--rate N] [--viewers N]
+    .lab/venv/bin/python -m scripts.bench.endurance [--minutes N] [--busy-minutes N] [--rate N] [--viewers N]
 
 A watch runs throughout, and people look at the control room, come and go. First, brokers and mirrors are killed in
 turn, a topic gets more partitions, and records come that are hours late. Then events are written at a steady rate, and

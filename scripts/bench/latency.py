@@ -1,6 +1,6 @@
 """Time from production in Europe to visibility in a target, for a consumer that reads what is committed.
 
-    .lab/venv/bin/python -P -m scripts.bench.latency [--rate N] [--seconds N]
+    .lab/venv/bin/python -m scripts.bench.latency [--rate N] [--seconds N]
 
 Kafka's ProducerPerformance writes at a steady rate; a consumer in each target takes the time of arrival less the
 record's own timestamp. All clocks are the same one. The first seconds do not count. The variants run in their order and

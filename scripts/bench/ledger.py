@@ -1,6 +1,6 @@
 """What a ledger costs a producer and a consumer: processor time with one and without, in turns.
 
-.lab/venv/bin/python -P -m scripts.bench.ledger [--events N] [--rate N] [--rounds N]
+.lab/venv/bin/python -m scripts.bench.ledger [--events N] [--rate N] [--rounds N]
 """
 
 from __future__ import annotations

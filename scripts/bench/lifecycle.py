@@ -1,6 +1,6 @@
 """How long the lab takes to come, to come again, to be proved and to go, and how much memory it takes.
 
-    .lab/venv/bin/python -P -m scripts.bench.lifecycle [--rounds N] [--scenario NAME] [--rate N]
+    .lab/venv/bin/python -m scripts.bench.lifecycle [--rounds N] [--scenario NAME] [--rate N]
 
 The environment is installed already: the first run of a fresh clone has downloads to wait for.
 """

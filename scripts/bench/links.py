@@ -1,6 +1,6 @@
 """What links cost when they do nothing: mirroring and its latency through them, and beside them, in one run.
 
-    .lab/venv/bin/python -P -m scripts.bench.links [--records N] [--rate N] [--seconds N] [--rounds N] [--only-relay]
+    .lab/venv/bin/python -m scripts.bench.links [--records N] [--rate N] [--seconds N] [--rounds N] [--only-relay]
 
 The same mirrors read their source through their links, or at the node's own listener: only the address in their
 connectors changes in between. The two take turns, first one and then the other ahead, since the Java machines get

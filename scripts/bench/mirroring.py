@@ -1,6 +1,6 @@
 """How fast a backlog is mirrored to both Americas at once, beside what a broker and a bare copy loop can do.
 
-    .lab/venv/bin/python -P -m scripts.bench.mirroring [--records N] [--compression ROUNDS]
+    .lab/venv/bin/python -m scripts.bench.mirroring [--records N] [--compression ROUNDS]
 
 For each variant a topic of three partitions is filled in Europe while the mirrors are paused; then both are resumed,
 and the clock runs from the first record in a target to the last one. The variants run in their order and then the other

@@ -1,6 +1,6 @@
 """What a proof costs: records a second and memory, beside reading alone and beside a comparison in plain Python.
 
-    .lab/venv/bin/python -P -m scripts.bench.proof [--millions N ...] [--size BYTES]
+    .lab/venv/bin/python -m scripts.bench.proof [--millions N ...] [--size BYTES]
 
 For each size a topic of three partitions is filled in Europe and mirrored to North America; then ``prove`` compares the
 two clusters, Kafka's ConsumerPerformance reads the same topics, and for the smallest size a single process with

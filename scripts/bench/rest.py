@@ -1,6 +1,6 @@
 """What a lab takes of the processor while nobody looks at it, by what its processes are.
 
-    .lab/venv/bin/python -P -m scripts.bench.rest [--scenario NAME] [--after SECONDS] [--seconds SECONDS] [--rate N]
+    .lab/venv/bin/python -m scripts.bench.rest [--scenario NAME] [--after SECONDS] [--seconds SECONDS] [--rate N]
 
 Java compiles what it runs in the minutes after the set-up, so it looks some time after that.
 """

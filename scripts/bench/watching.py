@@ -1,6 +1,6 @@
 """How long after its production an event counts in the watch's aggregates, where it was written and in a target.
 
-    .lab/venv/bin/python -P -m scripts.bench.watching [--rate N ...] [--seconds N]
+    .lab/venv/bin/python -m scripts.bench.watching [--rate N ...] [--seconds N]
 
 Kafka's ProducerPerformance writes orders to LH.ORDERS in Europe at a steady rate while ``watch`` runs. A document of
 the watch that counts N orders has shown the N oldest of them; each order's delay is the time of the first document that
