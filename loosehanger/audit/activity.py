@@ -1,4 +1,4 @@
-"""What happens in the shop, minute by minute and region by region: sums that the watch adds to with each round."""
+"""The shop's activity by minute and region: sums that each round of the watch adds to."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Activity:
         self._unwritten: set[int] = set()
 
     def take(self, region: str, rows: Iterable[SparkRow], now_ms: int) -> None:
-        """Takes in what was read: rows of ``tallies.tally``. A time in the future counts as now."""
+        """Adds rows of ``round_totals.tally``. A time in the future counts as now."""
         for row in rows:
             if not row.event:
                 continue
@@ -70,7 +70,7 @@ class Activity:
             self._unwritten.add(minute)
 
     def write(self, *, everything: bool = False) -> None:
-        """Writes the minutes that are over, or all, and lets go of those that no event can reach any more."""
+        """Writes the minutes that are over, or all of them, and drops those that no event can reach any more."""
         newest = self._newest()
         due = {minute for minute in self._unwritten if everything or minute < newest}
         self._table.write({minute: list(self._rows(minute)) for minute in due})
@@ -86,16 +86,16 @@ class Activity:
         return {region: _region([row for row in rows if row["region"] == region], products) for region in regions}
 
     def dump(self) -> dict[str, Any]:
-        """Everything, as JSON knows it."""
+        """The whole state, in types that JSON has."""
         return {
             "minutes": [
-                [minute, *key, *sums] for minute, found in self._minutes.items() for key, sums in found.items()
+                [minute, *key, *sums] for minute, by_key in self._minutes.items() for key, sums in by_key.items()
             ],
             "unwritten": sorted(self._unwritten),
         }
 
     def load(self, stored: Mapping[str, Any]) -> None:
-        """Takes over what ``dump`` gave."""
+        """Restores what ``dump`` returned."""
         self._minutes = {}
         for minute, region, event, name, *sums in stored["minutes"]:
             self._minutes.setdefault(minute, {})[region, event, name] = sums

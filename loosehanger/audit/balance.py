@@ -1,21 +1,22 @@
-"""The books of the audit: what every bucket of a target's partition should hold, less what it holds.
+"""The audit's balance: what each bucket of a target's partition should hold, less what it holds.
 
-Pure arithmetic, without Spark, Kafka or a clock. Whoever reads tells the books what was read; the books say which
-buckets balance, and which can be judged although they do not.
+Pure arithmetic, without Spark, Kafka or a clock. The readers add what they have read; the balance reports which
+buckets are even, and which can be judged although they are not.
 
 **The key** is a target's topic and partition, and ten seconds of record time: MM2 keeps partition and timestamp, so no
-map of offsets is needed. **The value** is a difference: all sources less the target, as a count and as four sums of
-halves of two 64-bit hashes (``outlines``). Several sources add into one key. In a chain a topic counts for one flow and
-against another.
+map of offsets is needed. **The value** is a difference: all sources less the target, as a count and as four sums
+of halves of two 64-bit hashes (``fingerprints``). Several sources add into one key. In a chain a topic counts for one
+flow and against another.
 
 **When a bucket that does not balance may be judged.** Each mirror's position has passed the last source offset of the
-bucket; *after* that was known, the target's high watermark was asked, and after it the sources'; both readings have
-passed these, and nothing has touched the bucket since. Then whatever is in neither reading is nowhere. No clock is
-involved. The high watermark, not the last stable offset: the transaction of the mirror's position may end before that
-of the data. Until then the bucket is *late*, however long it takes: a mirror that is behind has lost nothing.
+bucket. *After* that the audit fetched the target's high watermark, and then those of the sources. Both readings have
+passed these, and no record has changed the bucket since. A record that is in neither reading does not exist then. No
+clock is involved. The high watermark counts, not the last stable offset: the transaction of the mirror's position may
+end before that of the data. Until then the bucket is *late*, however long it takes: a mirror that is behind has lost
+nothing.
 
-**What balances is dropped**, and a late record opens the bucket again at zero, which is exact at any age. So the state
-is that of the open buckets only.
+**A bucket that is even is dropped**, and a late record opens it again at zero, which is exact at any age. So the state
+covers the open buckets only.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ HALVES = 4
 EQUAL, LATE, MISSING, NEVER_MIRRORED, DIFFERENT = "equal", "late", "missing", "never mirrored", "different"
 """Verdicts. A bucket that is still being read has none."""
 KINDS = ("missing", "never_mirrored", "altered", "moved", "duplicates", "unexpected")
-"""What the records of a bucket that does not balance are called, as the proof does."""
+"""The kinds of difference in a bucket that is not even, named as the proof names them."""
 
 
 class RegionPartition(NamedTuple):
@@ -59,7 +60,7 @@ class Bucket(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What was read of a place and a bucket."""
+    """The sums over the records that were read of a place and a bucket."""
 
     records: int
     content: tuple[int, ...]
@@ -74,7 +75,7 @@ class OpenBucket:
     """An open bucket."""
 
     opened_ms: int
-    """When the watch first saw something of it, for people."""
+    """When the watch first saw a record of it, for people."""
     records: int = 0
     """At the sources."""
     copies: int = 0
@@ -89,10 +90,10 @@ class OpenBucket:
     verdict: str = ""
     """``MISSING``, ``NEVER_MIRRORED`` or ``DIFFERENT`` while it stands."""
     kinds: dict[str, int] = field(default_factory=dict)
-    """How many records of which kind make the difference."""
+    """The number of records of each kind of difference."""
     examples: list[dict[str, Any]] = field(default_factory=list)
     by_time: bool = False
-    """Whether they are of all records of its time, not only of those since it was opened."""
+    """Whether they cover all records of its time, not only those since it was opened."""
 
     @property
     def balanced(self) -> bool:
@@ -102,10 +103,10 @@ class OpenBucket:
 
 @dataclass(frozen=True)
 class View:
-    """What was asked of clusters and mirrors in a round, in this order: positions, targets, sources."""
+    """What clusters and mirrors answered in a round, asked in this order: positions, targets, sources."""
 
     positions: Mapping[MirrorId, Mapping[TopicPartition, int]]
-    """The last source offset that each mirror had copied; nothing of a mirror that cannot be asked."""
+    """The last source offset that each mirror had copied; without the mirrors that do not answer."""
     target_ends: Mapping[RegionPartition, int]
     """High watermarks, asked after the positions."""
     source_ends: Mapping[RegionPartition, int]
@@ -113,7 +114,7 @@ class View:
     source_starts: Mapping[RegionPartition, int]
     """Where the sources' logs begin."""
     read: Mapping[RegionPartition, int]
-    """Up to which offset each place has been read, everything included that the books have taken in."""
+    """The offset up to which each place has been read, including everything that the balance has added."""
 
 
 @dataclass(frozen=True)
@@ -125,39 +126,40 @@ class Judged:
     account: OpenBucket
 
 
-class Books:
+class AuditBalance:
     """All open buckets.
 
     Args:
-        flows: what is mirrored, and can be judged.
+
+        flows: the flows to judge.
     """
 
     def __init__(self, flows: Iterable[Flow] = ()) -> None:
         self.accounts: dict[Bucket, OpenBucket] = {}
         self.since: dict[RegionPartition, int] = {}
-        """The first bucket of each target's partition that is judged."""
+        """The first bucket to judge of each target's partition."""
         self.records: dict[tuple[str, str], int] = {}
-        """How many records were read of each region's topic, of judged buckets."""
+        """Records read of each region's topic, in buckets that are judged."""
         self.older: dict[tuple[str, str], int] = {}
-        """How many were read that are older than what is judged."""
+        """Records read that are older than every judged bucket."""
         self.equal: dict[tuple[str, str], int] = {}
-        """How many buckets of each target's topic were found equal."""
+        """Buckets of each target's topic that were equal."""
         self.round = 0
         self._from: dict[tuple[str, str], list[Flow]] = {}
         self._into: dict[tuple[str, str], list[Flow]] = {}
         self._served: dict[FlowId, tuple[str, str]] = {}
-        """Where each flow goes to."""
+        """The target's topic of each flow."""
         self.serve(flows)
 
     def serve(self, flows: Iterable[Flow], followed: Collection[tuple[str, str]] = ()) -> set[tuple[str, str]]:
-        """Takes another list of flows; what is no longer among them is forgotten.
+        """Replaces the list of flows, and drops the buckets of those that are gone.
 
         Args:
-            flows: what is mirrored, and can be judged.
-            followed: the topics of which something has been read, each with its region.
+            flows: the flows to judge.
+            followed: the topics of which records have been read, each with its region.
 
         Returns:
-            The targets' topics for which a part of what was read has not been counted, or will not be.
+            The targets' topics for which some of these records were not counted, or will not be.
         """
         before, self._served = self._served, {}
         judged_before = set(before.values())
@@ -179,25 +181,25 @@ class Books:
         return self._into.get(topic, ())
 
     def targets(self, place: RegionPartition) -> list[RegionPartition]:
-        """The partitions whose books a place counts in: where it is copied to, and itself if it is a copy."""
+        """The partitions in whose balance a place counts: its copies, and the place itself if it is a copy."""
         found = [
             RegionPartition(flow.target, flow.target_topic, place.partition) for flow in self._from.get(place[:2], ())
         ]
         return [*found, place] if place[:2] in self._into else found
 
     def begin_round(self) -> None:
-        """A new round: what is taken in from now on has not been seen by the last judgement."""
+        """Begins a new round: records that are added from now on were not part of the last judgement."""
         self.round += 1
 
     def begin(self, place: RegionPartition, bucket: int) -> None:
-        """A target's partition is judged from this bucket on, if it is new."""
+        """Judges a target's partition from this bucket on, if the partition is new."""
         self.since.setdefault(place, bucket)
 
     def restart(self, place: RegionPartition, bucket: int) -> list[Bucket]:
-        """Judges a target's partition only from this bucket on: a part of what belongs to older ones was not read.
+        """Judges a target's partition only from this bucket on: some records of older buckets were not read.
 
         Returns:
-            The open buckets that are given up.
+            The open buckets that are dropped.
         """
         self.since[place] = max(bucket, self.since.get(place, bucket))
         dropped = [key for key in self.accounts if key.place == place and key.bucket < self.since[place]]
@@ -206,7 +208,7 @@ class Books:
         return dropped
 
     def take(self, place: RegionPartition, bucket: int, tally: Tally, now_ms: int) -> None:
-        """Takes in what was read of a place and a bucket."""
+        """Adds the sums of a place and a bucket."""
         judged = False
         for flow in self._from.get(place[:2], ()):
             account = self._account(Bucket(flow.target, flow.target_topic, place.partition, bucket), now_ms)
@@ -224,7 +226,7 @@ class Books:
         counts[place[:2]] = counts.get(place[:2], 0) + tally.records
 
     def judge(self, view: View) -> list[Judged]:
-        """Judges what can be judged; drops what is equal.
+        """Judges the buckets that can be judged; drops those that are equal.
 
         Returns:
             The buckets whose verdict is new, or that have changed since their last one.
@@ -245,7 +247,7 @@ class Books:
     def behind(
         self, key: Bucket, account: OpenBucket, positions: Mapping[MirrorId, Mapping[TopicPartition, int]]
     ) -> bool:
-        """Whether a mirror has not passed what is known of the bucket, or nobody knows."""
+        """Whether a mirror has not passed the last known offset of the bucket, or its position is unknown."""
         for flow in self._into[key[:2]]:
             offsets = account.sources.get(f"{flow.source} {flow.topic}")
             if offsets:
@@ -255,14 +257,14 @@ class Books:
         return False
 
     def waits_for_positions(self) -> bool:
-        """Whether there is a bucket that only the mirrors' positions can decide."""
+        """Whether only the mirrors' positions can decide some bucket."""
         return any(
             not account.balanced and not account.verdict and account.touched < self.round
             for account in self.accounts.values()
         )
 
     def dump(self) -> dict[str, Any]:
-        """Everything, as JSON knows it."""
+        """The whole state, in types that JSON has."""
         return {
             "round": self.round,
             "served": [[flow, *target] for flow, target in self._served.items()],
@@ -275,7 +277,7 @@ class Books:
         }
 
     def load(self, stored: Mapping[str, Any]) -> None:
-        """Takes over what ``dump`` gave."""
+        """Restores what ``dump`` returned."""
         self.round = stored["round"]
         self._served = {flow: (region, topic) for flow, region, topic in stored["served"]}
         self.since = {RegionPartition(*place): bucket for *place, bucket in stored["since"]}
@@ -284,7 +286,7 @@ class Books:
             setattr(self, name, {(region, topic): count for region, topic, count in stored[name]})
 
     def _account(self, key: Bucket, now_ms: int) -> OpenBucket | None:
-        """The bucket's account; None for one that is older than what is judged."""
+        """The bucket's account; None if the bucket is older than every judged one."""
         if key.bucket < self.since.get(key.place, key.bucket + 1):
             return None
         return self.accounts.setdefault(key, OpenBucket(now_ms))
@@ -293,7 +295,7 @@ class Books:
         for number, half in enumerate(tally.content):
             account.content[number] += sign * half
         account.touched = self.round
-        # Whatever was said of it holds no longer.
+        # The last verdict on it no longer applies.
         account.verdict, account.kinds, account.examples, account.by_time = "", {}, [], False
 
     def _decided(self, key: Bucket, account: OpenBucket, view: View) -> bool:
@@ -327,7 +329,7 @@ def bucket_of(time_ms: int) -> int:
 
 
 def findings(accounts: Mapping[Bucket, OpenBucket]) -> Iterator[tuple[Bucket, OpenBucket]]:
-    """The buckets that were judged and do not balance, the newest first."""
+    """The buckets that were judged and are not even, the newest first."""
     for key in sorted((key for key, account in accounts.items() if account.verdict), key=lambda key: -key.bucket):
         yield key, accounts[key]
 

@@ -1,7 +1,7 @@
-"""Marked records, sent now and then into every source: a mirror that stands still shows also while nobody writes.
+"""Marked records, sent at intervals into every source, so that a stalled mirror shows even without producers.
 
-The canary's topic is mirrored and audited like any other: one that is late, or has been swallowed, is told of in the
-same way, and after a restart of the watch as well.
+The canary's topic is mirrored and audited like any other: the watch reports a canary that is late or missing in the
+same way, also after a restart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Canary:
 
     Args:
         lab: what is set up.
-        every_s: from one to the next.
+        every_s: seconds from one to the next.
     """
 
     def __init__(self, lab: Lab, every_s: float) -> None:
@@ -43,7 +43,7 @@ class Canary:
         self._producers: dict[str, Any] = {}
 
     def open(self) -> None:
-        """Makes the topic in every source.
+        """Creates the topic in every source.
 
         Raises:
             LabError: a cluster does not answer, or refuses.
@@ -54,39 +54,39 @@ class Canary:
                 self._producers[region] = open_topic(connection, TOPIC, _SETTINGS)
 
     def send(self) -> None:
-        """Sends one into every source, if it is time."""
+        """Sends one record into every source, if the interval has passed."""
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + self._every_s
         self._sent += 1
         for region, producer in self._producers.items():
             value = {"canary": self._sent, "region": region, "at": iso(round(time.time() * 1000))}
-            # A source that does not answer is told of by the round that reads it.
+            # The round that reads a source reports it when it does not answer.
             with contextlib.suppress(KafkaError):
                 producer.send(
                     TOPIC, json.dumps(value).encode(), region.encode(), headers=[(HEADER, str(self._sent).encode())]
                 )
 
     def close(self) -> None:
-        """Waits a moment for what is on its way."""
+        """Waits briefly for records in flight, and closes the producers."""
         for producer in self._producers.values():
             producer.close(timeout=BLOCK_MS / 1000)
 
 
 def sources(mirrors: Iterable[Mirror]) -> list[str]:
-    """The regions where a canary begins: not those where it would be a second writer of a mirror's copy."""
+    """The regions that get canaries: not those where a canary would be a second writer of a mirror's copy."""
     taking = [mirror for mirror in mirrors if selected_topics(mirror, [TOPIC])]
     copied_into = {mirror.target for mirror in taking if target_topic(mirror, TOPIC) == TOPIC}
     return sorted({mirror.source for mirror in taking} - copied_into)
 
 
 def standing(flow: Flow, numbers: dict[str, int], records: int) -> dict[str, Any]:
-    """How a mirror's canaries fare, from what the audit says of their topic.
+    """The state of a mirror's canaries, from the audit's numbers for their topic.
 
     Args:
         flow: of the canary's topic.
-        numbers: what the audit counts of the flow.
-        records: how many there were at the source.
+        numbers: the audit's counts for the flow.
+        records: the number of canaries at the source.
     """
     lost = sum(numbers[kind] for kind in ("missing", "never_mirrored"))
     if lost:

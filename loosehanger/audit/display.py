@@ -1,4 +1,4 @@
-"""How the watch shows itself: a screen that changes on a terminal, lines elsewhere, or JSON."""
+"""The output of the watch: a live screen on a terminal, lines elsewhere, or JSON."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _MINUTE = (
 _FLOW = ("records", "copies", "in_flight", "late", *KINDS)
 _COLOURS = {"late": "yellow", **dict.fromkeys(KINDS, "red bold")}
 _ALWAYS = ("records", "copies", "in_flight", "late", "missing")
-"""What is shown even where it is 0 everywhere."""
+"""Columns that are shown even where all are 0."""
 _HEADER = 2
-"""Lines of a table that are none of its rows: its header, and an empty one before it."""
+"""Lines of a table beside its rows: its header, and the empty line before it."""
 _MOST = 10
-_FIRST = "Spark warms up; the first numbers come in some ten seconds."
+_FIRST = "Spark is warming up; the first numbers appear in about ten seconds."
 
 
 def display(documents: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
-    """Shows each document as it comes.
+    """Shows each document as it arrives.
 
     Args:
         documents: as from ``Watch.updates``; times in epoch milliseconds.
@@ -77,21 +77,21 @@ def lines(document: Mapping[str, Any]) -> list[str]:
     found = []
     for region, activity in document["regions"].items():
         for row in activity["minutes"][:1]:
-            told = ", ".join(f"{_shown(row[name])} {label}" for label, name in _MINUTE if label != "unread.")
-            found.append(f"{at} {region} {_clock(row['minute'])[:5]}: {told}")
+            counts = ", ".join(f"{_shown(row[name])} {label}" for label, name in _MINUTE if label != "unread.")
+            found.append(f"{at} {region} {_clock(row['minute'])[:5]}: {counts}")
     for (source, target), flows in _pairs(document).items():
         counts = ", ".join(f"{sum(flow[name] for flow in flows):,} {_label(name)}" for name in _shown_of(flows))
         found.append(f"{at} {source} → {target}: {counts}")
-    found += [f"{at} {told}" for told in told_of(document)]
+    found += [f"{at} {alarm}" for alarm in alarms_of(document)]
     return found
 
 
-def told_of(document: Mapping[str, Any]) -> list[str]:
-    """What somebody has to know: buckets that do not balance, what is not judged, regions that do not answer."""
+def alarms_of(document: Mapping[str, Any]) -> list[str]:
+    """The alarms: buckets that are not even, topics that are not judged, regions that do not answer."""
     found = list(document["problems"])
     for flow in document["flows"]:
         if flow["loss"]:
-            found += [f"{flow['source']} → {flow['target']}: {told}" for told in Danger(**flow["loss"]).told()]
+            found += [f"{flow['source']} → {flow['target']}: {risk}" for risk in Danger(**flow["loss"]).told()]
     for entry in document["canaries"]:
         if entry["missing"] or entry["late"]:
             counts = ", ".join(f"{entry[name]:,} {name}" for name in ("missing", "late") if entry[name])
@@ -103,7 +103,7 @@ def told_of(document: Mapping[str, Any]) -> list[str]:
         place = f"{entry['target']}: {entry['topic']}-{entry['partition']}, {plain(entry['bucket'])}"
         found.append(f"{place}: {entry['verdict']}: {kinds}{_examples(entry)}")
     if len(document["findings"]) > _MOST:
-        found.append(f"and {len(document['findings']) - _MOST} more buckets that do not balance")
+        found.append(f"and {len(document['findings']) - _MOST} more buckets that differ")
     for note in document["notes"][-_MOST:]:
         place = note["topic"] if note["partition"] is None else f"{note['topic']}-{note['partition']}"
         offsets = f"{note['offsets']:,} offsets " if note["offsets"] else ""
@@ -132,17 +132,17 @@ def _shown_of(flows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def screen(document: Mapping[str, Any], width: int = 100, height: int = 1000) -> Group:
-    """What fits into a window: alarms and the audit first, then the shop; and what does not fit is counted.
+    """The part that fits into a window: alarms and the audit first, then the shop. The rest is counted.
 
     Args:
-        document: what is known.
+        document: as from ``Watch.document``.
         width: of the window, in columns.
         height: of the window, in lines.
     """
-    end = f"{_clock(document['at'])} UTC, counting since {_iso(document['since'])}; Ctrl-C ends it"
+    end = f"{_clock(document['at'])} UTC, counting since {_iso(document['since'])}; Ctrl-C stops it"
     # One line for the end, one for what is cut, and one for the prompt.
     left = max(height - 3, 0)
-    alarms = [f"[red bold]![/] {escape(printable(told))}" for told in told_of(document)]
+    alarms = [f"[red bold]![/] {escape(printable(alarm))}" for alarm in alarms_of(document)]
     parts: list[Table | Text] = []
     cut: list[str] = []
     for number, alarm in enumerate(alarms):
@@ -173,7 +173,7 @@ def screen(document: Mapping[str, Any], width: int = 100, height: int = 1000) ->
             lists += 1
     cut += [_number(lists, "list")] if lists else []
     if cut:
-        parts.append(Text(f"not shown, as the window is too small: {', '.join(cut)}"))
+        parts.append(Text(f"not shown because the window is too small: {', '.join(cut)}"))
     return Group(*parts, Text(end, overflow="ellipsis", no_wrap=True))
 
 
@@ -182,7 +182,7 @@ def _number(count: int, what: str) -> str:
 
 
 def _audit(document: Mapping[str, Any], height: int) -> tuple[Table | None, int]:
-    """The mirrors, those topics first that have something on their way; and how many topics had no room."""
+    """The mirrors, topics with records in flight first; and the number of topics without room."""
     flows = document["flows"]
     room = max(height - _HEADER - len(_pairs(document)), 0)
     busy = sorted(flows, key=lambda flow: not any(flow[name] for name in ("in_flight", "late", *KINDS)))
@@ -201,7 +201,7 @@ def _audit(document: Mapping[str, Any], height: int) -> tuple[Table | None, int]
 
 
 def _shop(document: Mapping[str, Any], height: int) -> tuple[Table | None, int]:
-    """The regions' minutes, the newest first; and how many had no room."""
+    """The regions' minutes, the newest first; and the number of minutes without room."""
     minutes = [(row, region) for region, activity in document["regions"].items() for row in activity["minutes"]]
     minutes.sort(key=lambda entry: -entry[0]["minute"])
     shown = minutes[: max(height - _HEADER, 0)]
@@ -215,15 +215,15 @@ def _shop(document: Mapping[str, Any], height: int) -> tuple[Table | None, int]:
 
 
 def _best(document: Mapping[str, Any]) -> Iterator[Text]:
-    """What sold and moved most, region by region."""
+    """The best-selling products and the busiest warehouses of each region."""
     for region, activity in document["regions"].items():
         for title, entries, value in (
             ("revenue", activity["by_product"], "revenue"),
             ("moved", activity["by_warehouse"], "units"),
         ):
             if entries:
-                said = ", ".join(f"{printable(e['name'])} {e[value]:,}" for e in entries)
-                yield Text(f"{region}, {title}: {said}")
+                ranking = ", ".join(f"{printable(e['name'])} {e[value]:,}" for e in entries)
+                yield Text(f"{region}, {title}: {ranking}")
 
 
 def _pairs(document: Mapping[str, Any]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:

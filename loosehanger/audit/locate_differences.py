@@ -1,11 +1,11 @@
-"""Names the records of buckets that do not balance: reads them once more, and compares them as the proof does.
+"""Locates the records in which a bucket differs: reads the bucket again, and compares it as the proof does.
 
-The account of a bucket knows where its records lie since it was opened. One that was found equal before, and opened
-again by what came later, has older records too: they decide whether a copy without a record is one that nobody sent or
-the second of one that was sent. And where buckets lie between each other, some of them are read on one side only. So
-where such a copy is found, or not the difference that was counted, the bucket is read once more as its time says. What
-tells the difference that was counted, with the fewest records, holds: what is deleted on one side by now makes no new
-ones. If nothing tells it, the number stands.
+The account of a bucket has the offsets of its records since it was opened. A bucket that was equal once, and that late
+records opened again, has older records too. These decide whether a copy without a record is unexpected or the second
+copy of a record. And where the offsets of buckets interleave, some records are read on one side only. So if such a
+copy turns up, or if the records do not explain the counted difference, the bucket is read again by its timestamps. The
+result that explains the counted difference with the fewest records is kept: records that one side has deleted since
+must not add any. If no result explains it, only the count is reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from loosehanger.audit.balance import NEVER_MIRRORED, Books, Bucket, OpenBucket
+from loosehanger.audit.balance import NEVER_MIRRORED, AuditBalance, Bucket, OpenBucket
 from loosehanger.proof.compare import differences
 from loosehanger.proof.compare.comparison import example
 from loosehanger.proof.read import records
@@ -29,33 +29,33 @@ from loosehanger.proof.read.records import BUCKET_MS, FLOW_PARTITION
 from loosehanger.proof.session import fit, small_frame
 
 _MOST_OFFSETS = 1_000_000
-"""So much is read at most for the buckets of one round; of the others only numbers are told."""
+"""The most offsets to read for the buckets of one round; of the other buckets only counts are reported."""
 _FAR = 2**62
 _BUCKET = (*FLOW_PARTITION, "bucket")
 Spans = dict[str, dict[TopicPartition, tuple[int, int]]]
 
 
 class Rereader(Protocol):
-    """Where records are read once more."""
+    """Reads records again."""
 
     def read(self, region: str, ranges: Ranges) -> DataFrame:
-        """Reads these offsets, as far as the log still has them: a frame of ``records.RECORD_SCHEMA``."""
+        """Reads those of these offsets that the log still has: a frame of ``records.RECORD_SCHEMA``."""
 
     def within(self, region: str, places: Collection[TopicPartition], bucket: int) -> Ranges:
-        """Where the records of a bucket lie by their time, as far as the books have taken them in.
+        """The offsets of a bucket's records by their timestamps, up to what the balance has added.
 
-        Records that came much later than their time says may be missing.
+        Records that arrived much later than their timestamps may be missing.
         """
 
 
 @dataclass(frozen=True)
 class RegionClusters:
-    """The regions' clusters, as far as the books know them.
+    """The regions' clusters, read up to the offsets that are in the balance.
 
     Args:
-        spark: reads them.
+        spark: the session that reads them.
         of: the cluster of each region.
-        until: up to which offset each of its partitions is in the books.
+        until: the offset up to which each of its partitions is in the balance.
     """
 
     spark: SparkSession
@@ -74,7 +74,7 @@ class RegionClusters:
         return read_records(self.spark, cluster.connection, left)
 
     def within(self, region: str, places: Collection[TopicPartition], bucket: int) -> Ranges:
-        """As ``Rereader`` says: a bucket's length longer than the bucket, since times do not only rise.
+        """As ``Rereader`` says: one bucket longer than the bucket, since timestamps are not always in order.
 
         Raises:
             UnreachableError: the cluster does not answer.
@@ -86,27 +86,27 @@ class RegionClusters:
 
 
 class _NamedRecords(NamedTuple):
-    """What a bucket's difference is."""
+    """The records in which a bucket differs."""
 
     kinds: dict[str, int]
     examples: list[dict[str, Any]]
 
     @property
     def net(self) -> int:
-        """How many records more the sources have."""
+        """The number of records that the sources have more."""
         return self.kinds.get("missing", 0) - self.kinds.get("unexpected", 0) - self.kinds.get("duplicates", 0)
 
 
 def name_records(
-    spark: SparkSession, reader: Rereader, books: Books, found: Mapping[Bucket, OpenBucket], count: int
+    spark: SparkSession, reader: Rereader, balance: AuditBalance, found: Mapping[Bucket, OpenBucket], count: int
 ) -> None:
-    """Finds out which records make the difference, and notes their kinds and examples in the accounts.
+    """Finds the records that make the difference, and notes their kinds and examples in the accounts.
 
     Args:
-        spark: a session that nobody else uses meanwhile; it is fitted to the work.
-        reader: reads them once more.
-        books: whose accounts they are.
-        found: those that were judged and do not balance.
+        spark: a session of this thread alone; its settings are fitted to the work.
+        reader: reads the records again.
+        balance: whose accounts they are.
+        found: the buckets that were judged and are not even.
         count: how many examples of each kind and topic to keep.
 
     Raises:
@@ -114,36 +114,36 @@ def name_records(
         PySparkException: the records cannot be read.
     """
     chosen = _within_bounds(found)
-    names = _named(spark, reader, books, chosen, count)
-    doubtful = [key for key in chosen if names[key].kinds.get("unexpected") or not _tells(chosen[key], names[key])]
+    names = _named(spark, reader, balance, chosen, count)
+    doubtful = [key for key in chosen if names[key].kinds.get("unexpected") or not _explains(chosen[key], names[key])]
     for key in doubtful:
         if chosen[key].by_time:
             names[key] = _better(chosen[key], names[key], _NamedRecords(chosen[key].kinds, chosen[key].examples))
     if new := [key for key in doubtful if not chosen[key].by_time]:
-        whole = _within_bounds(chosen | {key: _widened(reader, books, key, chosen[key]) for key in new})
-        for key, told in _named(spark, reader, books, whole, count).items():
-            names[key] = _better(chosen[key], names[key], told)
+        whole = _within_bounds(chosen | {key: _widened(reader, balance, key, chosen[key]) for key in new})
+        for key, renamed in _named(spark, reader, balance, whole, count).items():
+            names[key] = _better(chosen[key], names[key], renamed)
             chosen[key].by_time = chosen[key].by_time or key in new
     for key, account in chosen.items():
-        if _tells(account, names[key]):
+        if _explains(account, names[key]):
             account.kinds, account.examples = _kinds(account, names[key]), names[key].examples
 
 
-def _tells(account: OpenBucket, names: _NamedRecords) -> bool:
-    """Whether they are the difference that was counted; of what a source has deleted, nobody can name all."""
+def _explains(account: OpenBucket, names: _NamedRecords) -> bool:
+    """Whether they explain the counted difference; records that a source has deleted cannot all be named."""
     return account.verdict == NEVER_MIRRORED or names.net == account.records - account.copies
 
 
 def _better(account: OpenBucket, names: _NamedRecords, others: _NamedRecords) -> _NamedRecords:
-    """The others, if they are of the same difference and make no more of it."""
-    if not _tells(account, names):
+    """The others, if they explain the same difference with no more records."""
+    if not _explains(account, names):
         return others
     is_same = others.net == names.net and sum(others.kinds.values()) <= sum(names.kinds.values())
     return others if is_same else names
 
 
-def _widened(reader: Rereader, books: Books, key: Bucket, account: OpenBucket) -> OpenBucket:
-    """The account with the offsets that its time says as well."""
+def _widened(reader: Rereader, balance: AuditBalance, key: Bucket, account: OpenBucket) -> OpenBucket:
+    """The account, with the offsets of its timestamps added."""
 
     def span(region: str, topic: str, known: Sequence[int]) -> list[int]:
         place = TopicPartition(topic, key.partition)
@@ -155,15 +155,15 @@ def _widened(reader: Rereader, books: Books, key: Bucket, account: OpenBucket) -
         f"{flow.source} {flow.topic}": span(
             flow.source, flow.topic, account.sources.get(f"{flow.source} {flow.topic}", ())
         )
-        for flow in books.sources(key[:2])
+        for flow in balance.sources(key[:2])
     }
     return replace(account, sources=sources, target=span(key.region, key.topic, account.target))
 
 
 def _named(
-    spark: SparkSession, reader: Rereader, books: Books, chosen: Mapping[Bucket, OpenBucket], count: int
+    spark: SparkSession, reader: Rereader, balance: AuditBalance, chosen: Mapping[Bucket, OpenBucket], count: int
 ) -> dict[Bucket, _NamedRecords]:
-    """What the difference of each bucket is, as far as these offsets tell."""
+    """The difference of each bucket, by the records at these offsets."""
     fit(spark, sum(map(_offsets, chosen.values())))
     topics = sorted({key[:2] for key in chosen})
     number = {topic: index for index, topic in enumerate(topics)}
@@ -173,7 +173,7 @@ def _named(
         spans, places = sides[1]
         _add(spans, places, key.region, key.topic, key.partition, account.target, number[key[:2]])
         spans, places = sides[0]
-        for flow in books.sources(key[:2]):
+        for flow in balance.sources(key[:2]):
             offsets = account.sources.get(f"{flow.source} {flow.topic}", [])
             _add(spans, places, flow.source, flow.topic, key.partition, offsets, number[key[:2]])
     here, there = (_read(spark, reader, spans, places, wanted) for spans, places in sides)
@@ -199,7 +199,7 @@ def _named(
 
 
 def _kinds(account: OpenBucket, named: _NamedRecords) -> dict[str, int]:
-    """What was named, and what cannot be, since the source has deleted it."""
+    """The named kinds, and the count of records that the source has deleted and that cannot be named."""
     if account.verdict != NEVER_MIRRORED:
         return named.kinds
     gone = max(account.records - account.copies - named.net, 0)
@@ -207,7 +207,7 @@ def _kinds(account: OpenBucket, named: _NamedRecords) -> dict[str, int]:
 
 
 def _within_bounds(found: Mapping[Bucket, OpenBucket]) -> dict[Bucket, OpenBucket]:
-    """What is read of them."""
+    """The buckets that are read, up to the most offsets of a round."""
     chosen, offsets = {}, 0
     for key, account in found.items():
         if offsets + _offsets(account) <= _MOST_OFFSETS:

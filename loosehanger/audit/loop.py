@@ -1,9 +1,10 @@
-"""The watch at work: round after round it reads what is new in every region, and keeps the books.
+"""The loop of the watch: each round reads the new records of every region, and updates the balance.
 
-A round asks the targets and the sources where they end (``balance`` says in which order, and why), reads on in every
-region in one pass of Spark, adds the sums to the books and to the minutes, judges, and puts everything into one file.
-The offsets are the watch's own, in that file: so what was read is known to the record, a topic or a partition that is
-new comes in with the next look, one that was made again begins anew, and nothing needs a watermark or a state store.
+A round fetches the end offsets of the targets and the sources (``balance`` explains in which order, and why), reads
+the new records of every region in one pass of Spark, adds the sums to the balance and to the minutes, judges, and
+stores everything in one file. That file has the watch's own offsets. So the watch knows to the record what it has
+read, finds new topics and partitions at the next look, starts over with a recreated topic, and needs neither a
+watermark nor a state store.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from loosehanger.audit.activity import Activity
 from loosehanger.audit.balance import (
     EQUAL,
     KINDS,
-    Books,
+    AuditBalance,
     Bucket,
     Judged,
     OpenBucket,
@@ -66,23 +67,23 @@ from loosehanger.sales import aggregates
 Report = Callable[[str], None]
 T = TypeVar("T")
 _OPTIONS = {
-    # A broker's restart takes seconds; a region that is away for longer is to be named, not waited for.
+    # A broker's restart takes seconds; a region that is down for longer is reported, not waited for.
     "kafka.request.timeout.ms": "10000",
     "kafka.default.api.timeout.ms": "20000",
     "kafkaConsumer.pollTimeoutMs": "10000",
     "fetchOffset.numRetries": "1",
 }
 _MOST_OFFSETS = 400_000
-"""So much of a region is read in one round: what lay there while nobody watched comes bit by bit."""
+"""The most offsets of a region to read in one round: a backlog is read over several rounds."""
 _BY_ONE_CLIENT = 8_000
-"""With more records of a region in a round, Spark's consumers, signed in by then, are quicker than one client here."""
+"""With more records of a region in a round, Spark's authenticated consumers are faster than one client here."""
 _PATIENCE_S, _FIRST_S = 15.0, 60.0
 """A region that takes longer is left out of a round. The first one has Spark's start in it, and a sign-in for each
 partition."""
 _LOOK_S = 5.0
-"""How often to look for new topics."""
+"""Seconds between two looks for new topics."""
 _SETTINGS_S = 30.0
-"""How often to look at topics' settings."""
+"""Seconds between two looks at topics' settings."""
 _DECIDING = ("cleanup.policy", "message.timestamp.type")
 _EXAMPLES = 5
 _SHOWN_FINDINGS = 50
@@ -91,51 +92,51 @@ _NOTES = 100
 
 @dataclass(frozen=True)
 class Options:
-    """How to watch."""
+    """The options of the watch."""
 
     every_s: float
-    """From one round to the next."""
+    """Seconds from one round to the next."""
     late_after_s: float
-    """A record that is not copied for longer is late."""
+    """Seconds after which a record that is not copied counts as late."""
     lateness_s: float
-    """How late an event may be for its minute."""
+    """The most seconds by which an event may be late for its minute."""
     kept_s: float
-    """How long results are kept."""
+    """Seconds for which results are kept."""
     minutes: int
     """How many minutes to show."""
     products: int
     warn_s: float = WARN_S
-    """A loss that can come within this time is warned of."""
+    """Warn of records that can be lost within this many seconds."""
     topic_in: str = ""
     """The region that gets the verdicts as records of a topic; empty for none."""
     canary_s: float | None = None
-    """From one canary to the next; None for none."""
+    """Seconds from one canary to the next; None for none."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What there is to watch."""
+    """The clusters, flows and topics to watch."""
 
     clusters: Mapping[str, str]
     """The id of each region's cluster."""
     flows: tuple[Flow, ...]
-    """What is mirrored and can be judged."""
+    """The flows that can be judged."""
     excused: Mapping[str, tuple[Flow, str]]
-    """By its id, what is mirrored and cannot be judged, and why."""
+    """By id, the flows that cannot be judged, and why."""
     topics: Mapping[str, Mapping[str, tuple[str, int]]]
-    """What to read in each region: id and number of partitions of each topic."""
+    """The topics to read in each region: id and number of partitions of each."""
     events: Mapping[str, Mapping[str, str]]
     """In each region, the kind of event of each topic whose events count."""
 
 
 class Reading(NamedTuple):
-    """What one region gave in a round."""
+    """The records of one region in a round."""
 
     starts: Mapping[TopicPartition, int]
     until: Mapping[TopicPartition, int]
-    """Up to which offset each partition has been read."""
+    """The offset up to which each partition has been read."""
     lost: Mapping[TopicPartition, int]
-    """How many offsets were deleted before they could be read."""
+    """The number of offsets that were deleted before they could be read."""
     back: tuple[TopicPartition, ...]
     """Partitions that end before the offset up to which they have been read."""
     rows: list[Row]
@@ -143,7 +144,7 @@ class Reading(NamedTuple):
 
 @dataclass
 class Note:
-    """Something that is not judged, or that somebody should know."""
+    """A part that is not judged, or an event to report."""
 
     at_ms: int
     region: str
@@ -151,12 +152,12 @@ class Note:
     partition: int | None
     says: str
     offsets: int = 0
-    """How many offsets are not judged."""
+    """The number of offsets that are not judged."""
 
 
 @dataclass
 class Topic:
-    """What has been read of a topic."""
+    """How far a topic has been read."""
 
     id: str
     following: dict[int, int] = field(default_factory=dict)
@@ -164,11 +165,11 @@ class Topic:
 
 
 class RegionReader:
-    """One region: a thread and clients of its own, and one set of Spark's consumers for when there is much to read.
+    """Reads one region: with its own thread and clients, and with one set of Spark's consumers for many records.
 
     Args:
         spark: the session.
-        region: which one.
+        region: the region.
     """
 
     def __init__(self, spark: SparkSession | None, region: Region) -> None:
@@ -180,61 +181,62 @@ class RegionReader:
         self._consumers = f"watch-{region.name}-{uuid4()}"
         self._is_cold = True
         self.ended = threading.Event()
-        """Once it is set, somebody waits for the end, and Java need not get quick any more."""
+        """Set once the watch is about to stop: a warm-up ends then."""
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._last: Future[Any] | None = None
         self._read: tuple[Mapping[TopicPartition, int], Reading] | None = None
-        """What was read last, and from which offsets on."""
+        """The last reading, and the offsets from which it began."""
 
     @property
     def busy(self) -> bool:
-        """Whether it has not yet answered what it was asked last."""
+        """Whether its last question is still open."""
         return self._last is not None and not self._last.done()
 
     def ask(self, question: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Asks it something, in its thread."""
+        """Runs a question in its thread."""
         self._last = self._thread.submit(question, *arguments)
         return self._last
 
     def close(self) -> None:
-        """Ends it."""
+        """Closes its clients."""
         self._thread.submit(self._fetcher.close)
         self._thread.shutdown(wait=False)
         self.cluster.close()
 
     def unfit(self, topics: Collection[str], copies: Collection[str]) -> dict[str, str]:
-        """Of each topic why its records cannot be judged by timestamp and content; empty where they can.
+        """Explains for each topic why its records cannot be judged by timestamp and content; empty where they can.
 
         Args:
-            topics: those that are mirrored, or copies.
+            topics: topics that are mirrored, or copies.
             copies: the copies among them.
 
         Raises:
             UnreachableError: the cluster does not answer.
         """
         configs = self.cluster.configs(topics)
-        found = {}
+        reasons = {}
         for topic in topics:
             settings = configs.get(topic)
             if settings is None:
-                found[topic] = f"nobody says whether it is compacted: {self.cluster.lacks('DescribeConfigs', topic)}"
+                lacks = self.cluster.lacks("DescribeConfigs", topic)
+                reasons[topic] = f"its cleanup policy is unknown: {lacks}"
                 continue
             values = {name: settings[name].value or "" for name in _DECIDING if name in settings}
-            found[topic] = ""
+            reasons[topic] = ""
             if "compact" in values.get("cleanup.policy", ""):
-                found[topic] = f"{topic} in {self.name} is compacted"
+                reasons[topic] = f"{topic} in {self.name} is compacted"
             elif topic in copies and values.get("message.timestamp.type") == "LogAppendTime":
-                found[topic] = f"{topic} in {self.name} has the time of arrival"
-        return found
+                reasons[topic] = f"{topic} in {self.name} has the time of arrival"
+        return reasons
 
     def read(self, wanted: Mapping[TopicPartition, int], events: Mapping[str, str]) -> Reading:
-        """Reads on from these offsets; what was read too late for its round is not read again.
+        """Reads on from these offsets; a reading that was too late for its round is reused.
 
         Raises:
             UnreachableError: the cluster does not answer.
             PySparkException: the records cannot be read.
         """
-        # Whatever has been taken moves the offsets on.
+        # The offsets advance once a reading has been taken.
         if self._read is None or self._read[0] != wanted or self._read[1].until == wanted:
             self._read = wanted, self.read_on(wanted, events)
         return self._read[1]
@@ -256,7 +258,7 @@ class RegionReader:
         if ranges:
             fit(self._spark, sum(end - start for start, end in ranges.values()), again=True)
             records = self._records(self._spark, ranges)
-            # A task for each of many small partitions costs more than the reading, and one needs no shuffle.
+            # A task for each of many small partitions costs more than reading them, and a single task needs no shuffle.
             rows = tally(records.coalesce(1), events).collect()
         return Reading(starts, until, lost, back, rows)
 
@@ -264,7 +266,7 @@ class RegionReader:
         few = self._fetcher.few(ranges, _BY_ONE_CLIENT) if takes_files(spark) else None
         if few is None:
             return read_records(spark, self.cluster.connection, ranges, self._consumers, **_OPTIONS)
-        # The frame before has been summed up.
+        # The frame before has been summed up, so its file can be replaced.
         return frame_of(spark, few, self._consumers)
 
 
@@ -274,10 +276,10 @@ class Watch:
     Args:
         spark: the session.
         lab: what is set up.
-        scope: what there is to watch.
-        options: how to watch.
-        folder: what the watch keeps.
-        report: takes a line that says what is being done.
+        scope: the clusters, flows and topics to watch.
+        options: the options of the watch.
+        folder: holds the watch's state.
+        report: takes a line of progress.
     """
 
     def __init__(
@@ -295,31 +297,31 @@ class Watch:
             lambda mirror: connection_for(lab.region(mirror.source), USER),
             self._copied_by,
         )
-        self._books = Books()
+        self._balance = AuditBalance()
         self._activity = Activity(spark, folder.table("activity"), options.minutes, options.lateness_s, options.kept_s)
         self._audit = AuditTable(spark, folder.table("audit"), options.kept_s)
         self._published = AuditTopic(publisher(lab, options.topic_in)) if options.topic_in else None
         self._canary = None if options.canary_s is None else Canary(lab, options.canary_s)
         self._topics: dict[str, dict[str, Topic]] = {name: {} for name in scope.clusters}
         self._there: dict[str, Mapping[str, tuple[str, int]]] = {}
-        """Every topic of the regions that have answered, with id and number of partitions."""
+        """All topics of the regions that have answered, with id and number of partitions."""
         self._unfit: dict[tuple[str, str], str] = {}
         """Why topics cannot be judged; empty for those that can."""
         self._settings_due = 0.0
         self._notes: list[Note] = []
         self._problems: dict[str, str] = {}
         self._sizes: dict[str, dict[str, float]] = {}
-        """About how many bytes a record has, by region and topic."""
+        """Approximate bytes of a record, by region and topic."""
         self._gone: dict[str, int] = {}
-        """Offsets that were deleted before a mirror had copied them and that were told of, by flow and partition."""
+        """Offsets that were deleted before a mirror had copied them, as reported so far, by flow and partition."""
         self._namer = ThreadPoolExecutor(max_workers=1)
         self._namers_spark = session_beside(spark)
         self._naming: tuple[Mapping[Bucket, OpenBucket], Future[None]] | None = None
         self._unnamed: set[tuple[str, str]] = set()
-        """The topics with findings whose records are still to be named."""
+        """The topics with findings whose records are not named yet."""
         self._looked = 0.0
         self._rounds = 0
-        """How many this run has had."""
+        """The number of rounds of this run."""
         self._at_ms = self._now_ms()
         self._since_ms = self._at_ms // BUCKET_MS * BUCKET_MS
         self._resume()
@@ -336,7 +338,7 @@ class Watch:
         self._positions.end()
         self._namer.shutdown(wait=False, cancel_futures=True)
         if is_alive(self._spark):
-            # What is being named is named by the next watch.
+            # The next watch names these records again.
             self._spark.sparkContext.cancelAllJobs()
             self._write_tables(everything=True)
         if self._published:
@@ -350,7 +352,7 @@ class Watch:
         """The document after each round, until ``ended`` is set.
 
         Raises:
-            SparkEndedError: there is no Spark any more.
+            SparkEndedError: Spark has ended.
         """
         for reader in self._readers.values():
             reader.ended = ended
@@ -364,24 +366,24 @@ class Watch:
             ended.wait(max(due - time.monotonic(), 0))
 
     def round(self) -> None:
-        """Reads on, judges, and keeps what was found.
+        """Reads the new records, judges, and stores the results.
 
         Raises:
-            SparkEndedError: there is no Spark any more.
+            SparkEndedError: Spark has ended.
         """
         self._problems = {}
         if time.monotonic() >= self._looked:
             self._look()
             self._looked = time.monotonic() + _LOOK_S
-        self._books.begin_round()
+        self._balance.begin_round()
         positions = self._positions.positions()
-        # In this order: nothing that a target holds by its end is newer than its source's.
-        open_places = {key.place for key, account in self._books.accounts.items() if not account.balanced}
+        # In this order: no record before a target's end is newer than its source's end.
+        open_places = {key.place for key, account in self._balance.accounts.items() if not account.balanced}
         target_ends = self._ends(open_places)
         source_ends = self._ends(
             RegionPartition(flow.source, flow.topic, place.partition)
             for place in open_places
-            for flow in self._books.sources(place[:2])
+            for flow in self._balance.sources(place[:2])
         )
         readings = self._everywhere(
             {
@@ -403,20 +405,20 @@ class Watch:
             for topic, known in topics.items()
             for partition, offset in known.following.items()
         }
-        judged = self._books.judge(View(positions, target_ends, source_ends, starts, read))
-        rows = self._audit.take([*judged, *self._name(judged)], self._books, self._at_ms)
+        judged = self._balance.judge(View(positions, target_ends, source_ends, starts, read))
+        rows = self._audit.take([*judged, *self._name(judged)], self._balance, self._at_ms)
         if self._published:
             self._published.publish(rows)
-        self._note_what_is_gone()
-        self._positions.want(self._books.waits_for_positions())
+        self._note_losses()
+        self._positions.want(self._balance.waits_for_positions())
         self._store()
         self._rounds += 1
 
     def document(self) -> dict[str, Any]:
-        """What is known now."""
+        """The current results."""
         positions, exposed = self._positions.positions(), self._exposed()
         open_of: dict[tuple[str, str], list[tuple[Bucket, OpenBucket]]] = {}
-        for key, account in self._books.accounts.items():
+        for key, account in self._balance.accounts.items():
             open_of.setdefault(key[:2], []).append((key, account))
         numbers = {
             (flow.target, flow.target_topic): self._numbers((flow.target, flow.target_topic), open_of, positions)
@@ -428,9 +430,9 @@ class Watch:
                 "target": flow.target,
                 "topic": flow.topic,
                 "target_topic": flow.target_topic,
-                "records": self._books.records.get((flow.source, flow.topic), 0),
-                "copies": self._books.records.get((flow.target, flow.target_topic), 0),
-                "older": self._books.older.get((flow.source, flow.topic), 0),
+                "records": self._balance.records.get((flow.source, flow.topic), 0),
+                "copies": self._balance.records.get((flow.target, flow.target_topic), 0),
+                "older": self._balance.older.get((flow.source, flow.topic), 0),
                 **numbers[flow.target, flow.target_topic],
                 "loss": exposed.get(flow.id),
             }
@@ -465,20 +467,20 @@ class Watch:
                 canary.standing(
                     flow,
                     numbers[flow.target, flow.target_topic],
-                    self._books.records.get((flow.source, flow.topic), 0),
+                    self._balance.records.get((flow.source, flow.topic), 0),
                 )
                 for flow in self._scope.flows
                 if self._canary and flow.topic == canary.TOPIC
             ],
         }
 
-    # What a round is made of.
+    # The steps of a round.
 
     def _look(self) -> None:
-        """Looks for topics and partitions that are new, or were made again."""
+        """Looks for topics and partitions that are new or recreated."""
         inventories = self._everywhere({name: (reader.cluster.inventory,) for name, reader in self._readers.items()})
         self._there |= inventories
-        # Of a region that does not answer, what is known of it holds.
+        # For a region that does not answer, the last known topics apply.
         known_topics = {name: self._there.get(name, self._scope.topics.get(name, {})) for name in self._readers}
         self._scope = scope_of(self._lab, self._scope.clusters, known_topics)
         self._look_at_settings()
@@ -490,11 +492,11 @@ class Watch:
             known = self._topics[name]
             for topic, (topic_id, partitions) in topics.items():
                 if topic in known and known[topic].id != topic_id:
-                    self._made_again(name, topic, now)
+                    self._restart_recreated(name, topic, now)
                     known[topic] = Topic(topic_id, dict.fromkeys(range(partitions), 0))
-                there = known.setdefault(topic, Topic(topic_id))
+                followed = known.setdefault(topic, Topic(topic_id))
                 fresh.setdefault(name, []).extend(
-                    TopicPartition(topic, number) for number in range(partitions) if number not in there.following
+                    TopicPartition(topic, number) for number in range(partitions) if number not in followed.following
                 )
             for topic in known.keys() - topics.keys():
                 del known[topic]
@@ -502,14 +504,14 @@ class Watch:
         self._guard()
 
     def _serve(self, now: int) -> None:
-        """Has the flows judged that there are; from now on where what was read before was not counted for them."""
+        """Judges the current flows; a new one only from now on, if earlier records were not counted for it."""
         followed = {(name, topic) for name, topics in self._topics.items() for topic, known in topics.items()}
-        for region, topic in sorted(self._books.serve(self._scope.flows, followed)):
-            sides = [(region, topic), *((flow.source, flow.topic) for flow in self._books.sources((region, topic)))]
-            known = [self._topics[name][there] for name, there in sides if there in self._topics[name]]
+        for region, topic in sorted(self._balance.serve(self._scope.flows, followed)):
+            sides = [(region, topic), *((flow.source, flow.topic) for flow in self._balance.sources((region, topic)))]
+            known = [self._topics[name][of_side] for name, of_side in sides if of_side in self._topics[name]]
             for number in {number for side in known for number in side.following}:
-                self._books.restart(RegionPartition(region, topic, number), now + 1)
-            says = "what is mirrored into the topic has changed; judged anew from now on"
+                self._balance.restart(RegionPartition(region, topic, number), now + 1)
+            says = "the mirrors of this topic have changed; judged from now on"
             self._note(Note(self._now_ms(), region, topic, None, says))
 
     def _look_at_settings(self) -> None:
@@ -538,7 +540,7 @@ class Watch:
             self._settings_due = time.monotonic() + _SETTINGS_S
 
     def _guard(self) -> None:
-        """Looks whether anything was deleted at a target that its retention keeps."""
+        """Notes records that were deleted at a target although its retention keeps them."""
         targets = {(flow.target, flow.target_topic) for flow in self._scope.flows}
         deleted = self._everywhere(
             {
@@ -553,7 +555,7 @@ class Watch:
         )
         for name, of_region in deleted.items():
             for place, offsets in of_region.items():
-                says = "deleted at the target, which its retention does not explain"
+                says = "deleted at the target, although its retention keeps them"
                 self._note(Note(self._now_ms(), name, place.topic, place.partition, says, offsets))
 
     def _copied_by(self, mirror: Mirror) -> list[TopicPartition]:
@@ -567,7 +569,7 @@ class Watch:
         ]
 
     def _begin(self, fresh: Mapping[str, list[TopicPartition]], now: int) -> None:
-        """Decides from which offset on new partitions are read, and from which bucket on they are judged."""
+        """Decides the offset from which new partitions are read, and the bucket from which they are judged."""
         starts = self._everywhere(
             {name: (self._readers[name].cluster.start_offsets, places) for name, places in fresh.items()}
         )
@@ -575,14 +577,14 @@ class Watch:
         firsts: dict[str, dict[int, list[TopicPartition]]] = {}
         for name, of_region in starts.items():
             for place, start in of_region.items():
-                there = self._books.targets(RegionPartition(name, *place))
-                for target in there:
-                    # What has come since the watch began, and still has its beginning, is judged from there on.
-                    if start == 0 or self._books.round == 0:
-                        self._books.begin(target, first)
+                targets = self._balance.targets(RegionPartition(name, *place))
+                for target in targets:
+                    # A partition that is new since the watch began, and still complete, is judged from that time on.
+                    if start == 0 or self._balance.round == 0:
+                        self._balance.begin(target, first)
                     else:
-                        self._books.restart(target, now + 1)
-                since = min((self._books.since[target] for target in there), default=first)
+                        self._balance.restart(target, now + 1)
+                since = min((self._balance.since[target] for target in targets), default=first)
                 firsts.setdefault(name, {}).setdefault(since, []).append(place)
         for name, by_bucket in firsts.items():
             for bucket, places in by_bucket.items():
@@ -591,12 +593,12 @@ class Watch:
                 for place, offset in found.get(name, {}).items():
                     self._topics[name][place.topic].following[place.partition] = offset
 
-    def _made_again(self, region: str, topic: str, now: int) -> None:
+    def _restart_recreated(self, region: str, topic: str, now: int) -> None:
         known = self._topics[region][topic]
         for number in known.following:
-            for place in self._books.targets(RegionPartition(region, topic, number)):
-                self._books.restart(place, now + 1)
-        says = "the topic was deleted and made again; judged anew from now on"
+            for place in self._balance.targets(RegionPartition(region, topic, number)):
+                self._balance.restart(place, now + 1)
+        says = "the topic was deleted and recreated; judged from now on"
         self._note(Note(self._now_ms(), region, topic, None, says))
 
     def _following(self, region: str) -> dict[TopicPartition, int]:
@@ -607,9 +609,9 @@ class Watch:
         }
 
     def _ends(self, places: Iterable[RegionPartition]) -> dict[RegionPartition, int]:
-        """High watermarks; 0 where there is no such partition."""
+        """High watermarks; 0 for a partition that does not exist."""
         wanted = set(places)
-        # What was not there at the last look may be by now, and have been copied.
+        # A partition that was missing at the last look may exist by now, and have been copied.
         doubtful = {place.region for place in wanted if self._is_missing(place)} & self._readers.keys()
         looked = self._everywhere({name: (self._readers[name].cluster.inventory,) for name in doubtful})
         self._there |= looked
@@ -632,16 +634,16 @@ class Watch:
         }
 
     def _is_missing(self, place: RegionPartition) -> bool:
-        """Whether there was no such partition at the last look at its region."""
-        there = self._there.get(place.region)
-        return there is not None and place.partition >= there.get(place.topic, ("", 0))[1]
+        """Whether the partition did not exist at the last look at its region."""
+        topics = self._there.get(place.region)
+        return topics is not None and place.partition >= topics.get(place.topic, ("", 0))[1]
 
     def _take(self, region: str, reading: Reading) -> None:
         now = bucket_of(self._at_ms)
         for row in reading.rows:
             content = tuple(row[name] for name in CONTENT)
             place = RegionPartition(region, row.topic, row.partition)
-            self._books.take(place, row.bucket, Tally(row.records, content, row.first, row.last), self._at_ms)
+            self._balance.take(place, row.bucket, Tally(row.records, content, row.first, row.last), self._at_ms)
             sizes = self._sizes.setdefault(region, {})
             sizes[row.topic] = row.bytes / row.records
         first = bucket_of(self._since_ms)
@@ -649,23 +651,23 @@ class Watch:
         for place, offset in reading.until.items():
             self._topics[region][place.topic].following[place.partition] = offset
         for place, offsets in reading.lost.items():
-            for target in self._books.targets(RegionPartition(region, *place)):
-                self._books.restart(target, now + 1)
+            for target in self._balance.targets(RegionPartition(region, *place)):
+                self._balance.restart(target, now + 1)
             says = "deleted before it could be read: not judged"
             self._note(Note(self._at_ms, region, place.topic, place.partition, says, offsets))
         for place in reading.back:
-            # Its topic's new id is seen with the next look; an unclean election leaves the id as it is.
-            for target in self._books.targets(RegionPartition(region, *place)):
-                self._books.restart(target, now + 1)
+            # The next look finds a recreated topic's new id; an unclean leader election keeps the id.
+            for target in self._balance.targets(RegionPartition(region, *place)):
+                self._balance.restart(target, now + 1)
             self._topics[region][place.topic].following[place.partition] = reading.starts[place]
-            says = "the partition ends before what was read of it: it was made again, or has lost its end"
+            says = "the partition ends before the offset up to which it was read: it was recreated, or has lost its end"
             self._note(Note(self._at_ms, region, place.topic, place.partition, says))
 
     def _name(self, judged: Iterable[Judged]) -> list[Judged]:
-        """Has the records of what does not balance named, beside the rounds: reading them again takes longer than one.
+        """Names the records of buckets that differ, beside the rounds: reading them again takes longer than a round.
 
         Returns:
-            What has been named since the last round.
+            The buckets whose records have been named since the last round.
         """
         self._unnamed |= {entry.key[:2] for entry in judged if entry.verdict != EQUAL}
         named: list[Judged] = []
@@ -674,9 +676,9 @@ class Watch:
             self._naming = None
             named = self._named(found, naming)
         if self._unnamed and not self._naming:
-            # All that stand of these topics: a record that is missing in one partition may have turned up in another.
+            # All findings of these topics: a record that is missing in one partition may have appeared in another.
             found = {
-                key: deepcopy(account) for key, account in findings(self._books.accounts) if key[:2] in self._unnamed
+                key: deepcopy(account) for key, account in findings(self._balance.accounts) if key[:2] in self._unnamed
             }
             self._unnamed = set()
             if found:
@@ -688,17 +690,17 @@ class Watch:
         try:
             naming.result()
         except UnreachableError as error:
-            self._report(f"which records differ could not be read: {error}; their number stands")
+            self._report(f"the records that differ could not be read: {error}; only their number is known")
             return []
         except ERRORS as error:
             if not is_alive(self._spark):
                 raise SparkEndedError(ended(error)) from error
-            self._report(f"which records differ could not be read: {cause(error)}; their number stands")
+            self._report(f"the records that differ could not be read: {cause(error)}; only their number is known")
             return []
         named = []
         for key, copy in found.items():
-            account = self._books.accounts.get(key)
-            # One that has changed in the meantime is judged, and named, anew.
+            account = self._balance.accounts.get(key)
+            # A bucket that has changed since is judged and named again.
             if account and account.verdict and account.touched == copy.touched:
                 changed = account.kinds != copy.kinds
                 account.kinds, account.examples, account.by_time = copy.kinds, copy.examples, copy.by_time
@@ -713,13 +715,13 @@ class Watch:
                 name: stack.enter_context(closing(Cluster.of(self._lab.region(name)))) for name in self._readers
             }
             reader = RegionClusters(self._namers_spark, clusters, until)
-            name_records(self._namers_spark, reader, self._books, found, _EXAMPLES)
+            name_records(self._namers_spark, reader, self._balance, found, _EXAMPLES)
 
     def _everywhere(self, questions: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
-        """Asks the regions side by side; one that does not answer is a problem of this round, and left out.
+        """Asks the regions in parallel; one that does not answer is noted as a problem of this round, and left out.
 
         Raises:
-            SparkEndedError: there is no Spark any more.
+            SparkEndedError: Spark has ended.
         """
         asked = {}
         for name, (question, *arguments) in questions.items():
@@ -742,16 +744,16 @@ class Watch:
                     raise SparkEndedError(ended(error)) from error
                 self._problems[name] = f"{name}: the records could not be read: {cause(error)}"
             except KeyError as error:
-                # Kafka leaves out what is not there any more; the next look finds out.
-                self._problems[name] = f"{name}: {error.args[0]} is not there any more"
+                # Kafka leaves deleted topics out; the next look finds that out.
+                self._problems[name] = f"{name}: {error.args[0]} no longer exists"
         return answers
 
-    # What is kept, and what is told.
+    # The state and the document.
 
     def _resume(self) -> None:
         stored, reason = self._folder.open(self._scope.clusters)
         if reason:
-            self._report(f"starting anew: {reason}; what was kept of it is deleted")
+            self._report(f"starting over: {reason}; the earlier results are deleted")
         if stored is None:
             return
         self._since_ms = stored["since"]
@@ -760,9 +762,9 @@ class Watch:
                 topic: Topic(id_, {int(number): offset for number, offset in following.items()})
                 for topic, (id_, following) in topics.items()
             }
-        self._books.serve(self._scope.flows)
-        self._books.load(stored["books"])
-        self._unnamed = {key[:2] for key, _ in findings(self._books.accounts)}
+        self._balance.serve(self._scope.flows)
+        self._balance.load(stored["books"])
+        self._unnamed = {key[:2] for key, _ in findings(self._balance.accounts)}
         self._activity.load(stored["activity"])
         self._audit.load(stored["audit"])
         self._notes = [Note(**note) for note in stored["notes"]]
@@ -778,7 +780,7 @@ class Watch:
                     name: {topic: [known.id, known.following] for topic, known in topics.items()}
                     for name, topics in self._topics.items()
                 },
-                "books": self._books.dump(),
+                "books": self._balance.dump(),
                 "activity": self._activity.dump(),
                 "audit": self._audit.dump(),
                 "notes": [vars(note) for note in self._notes],
@@ -805,7 +807,7 @@ class Watch:
         positions: Mapping[str, Mapping[TopicPartition, int]],
     ) -> dict[str, int]:
         found = dict.fromkeys(_NUMBERS, 0)
-        found["equal_buckets"] = self._books.equal.get(topic, 0)
+        found["equal_buckets"] = self._balance.equal.get(topic, 0)
         for key, account in open_of.get(topic, ()):
             found["open_buckets"] += 1
             if account.verdict:
@@ -813,42 +815,42 @@ class Watch:
                     found[kind] += count
             elif not account.balanced:
                 old = self._at_ms - account.opened_ms > self._options.late_after_s * 1000
-                late = old and self._books.behind(key, account, positions)
+                late = old and self._balance.behind(key, account, positions)
                 found["late" if late else "in_flight"] += max(account.records - account.copies, 0)
         return found
 
     def _exposed(self) -> dict[str, dict[str, Any]]:
-        """How each flow stands, by its id."""
+        """The risk of each flow, by its id."""
         return {
             f"{mirror}/{topic}": asdict(danger)
             for mirror, exposures in self._positions.exposures().items()
             for topic, danger in by_topic(exposures, self._options.warn_s).items()
         }
 
-    def _note_what_is_gone(self) -> None:
-        """Keeps in mind what sources have deleted before it was copied: a mirror that goes on tells no more of it."""
+    def _note_losses(self) -> None:
+        """Notes records that sources have deleted before they were copied: a resumed mirror no longer shows them."""
         for mirror, exposures in self._positions.exposures().items():
             for one in exposures:
                 key = f"{mirror}/{one.topic}/{one.partition}"
                 if one.gone > self._gone.get(key, 0):
-                    says = f"deleted before {mirror} had copied it: at most so many records are lost"
+                    says = f"deleted before {mirror} had copied them: at most this many records are lost"
                     (source,) = (known.source for known in self._lab.mirrors if known.id == mirror)
-                    told = Note(self._at_ms, source, one.topic, one.partition, says, one.gone)
-                    # One line for one loss, though it may grow while nothing is copied.
-                    same = (told.region, told.topic, told.partition, told.says)
+                    loss = Note(self._at_ms, source, one.topic, one.partition, says, one.gone)
+                    # One line for each loss, though it may grow while nothing is copied.
+                    same = (loss.region, loss.topic, loss.partition, loss.says)
                     if self._gone.get(key):
                         self._notes = [
                             note for note in self._notes if (note.region, note.topic, note.partition, note.says) != same
                         ]
-                    self._note(told)
+                    self._note(loss)
                 self._gone[key] = one.gone
 
     def _shown_findings(self) -> list[tuple[Bucket, OpenBucket]]:
-        return list(findings(self._books.accounts))[:_SHOWN_FINDINGS]
+        return list(findings(self._balance.accounts))[:_SHOWN_FINDINGS]
 
     def _finding(self, key: Bucket, account: OpenBucket) -> dict[str, Any]:
         return {
-            "sources": sorted({flow.source for flow in self._books.sources(key[:2])}),
+            "sources": sorted({flow.source for flow in self._balance.sources(key[:2])}),
             "target": key.region,
             "topic": key.topic,
             "partition": key.partition,
@@ -868,19 +870,19 @@ _NUMBERS = ("in_flight", "late", *KINDS, "equal_buckets", "open_buckets")
 
 
 def publisher(lab: Lab, region: str) -> Connection:
-    """The way by which verdicts get into a region's topic.
+    """The connection that writes verdicts to a region's topic.
 
     Raises:
-        WrongUseError: there is no such region, or nobody here may write there.
+        WrongUseError: the region does not exist, or the kit has no user there who may write.
     """
     return connection_for(lab.region(region), ADMINISTRATOR)
 
 
 def survey(lab: Lab) -> Scope:
-    """Finds out what there is to watch.
+    """Finds the clusters, flows and topics to watch.
 
     Raises:
-        LabError: a region does not answer, or there is nothing to watch.
+        LabError: a region does not answer, or no topic can be watched.
     """
     clusters, inventories = {}, {}
     for name, region in lab.clusters.items():
@@ -891,7 +893,7 @@ def survey(lab: Lab) -> Scope:
             cluster.close()
     scope = scope_of(lab, clusters, inventories)
     if not any(scope.topics.values()):
-        raise LabError("there is nothing to watch: no region has a topic that is mirrored or has events")
+        raise LabError("nothing to watch: no region has a topic that is mirrored or has events")
     return scope
 
 
@@ -901,7 +903,7 @@ def scope_of(
     inventories: Mapping[str, Mapping[str, tuple[str, int]]],
     unfit: Mapping[tuple[str, str], str] | None = None,
 ) -> Scope:
-    """What there is to watch.
+    """The clusters, flows and topics to watch.
 
     Args:
         lab: what is set up.
@@ -920,23 +922,23 @@ def scope_of(
             ends = ((flow.source, flow.topic), (flow.target, flow.target_topic))
             reason = next((found for end in ends if (found := (unfit or {}).get(end))), "")
             if mirror.id not in copies:
-                reason = "nobody claims that the mirror is the only one to write there"
+                reason = "no claim says that the mirror is the only writer there"
             elif mirror.transforms:
-                reason = "the mirror changes records on their way"
+                reason = "the mirror transforms records"
             if reason:
                 excused[flow.id] = flow, reason
             else:
                 flows.append(flow)
-    # Nothing tells whose records a topic has that several flows go into.
+    # In a topic of several flows, a record cannot be attributed to one of them.
     mixed = {(flow.target, flow.target_topic): flow.source for flow, _ in excused.values()}
     for flow in flows:
         if other := mixed.get((flow.target, flow.target_topic)):
-            excused[flow.id] = flow, f"records come there from {other} too, which cannot be judged"
+            excused[flow.id] = flow, f"it also has records from {other}, which cannot be judged"
     flows = [flow for flow in flows if flow.id not in excused]
     sides = {(flow.source, flow.topic) for flow in flows} | {(flow.target, flow.target_topic) for flow in flows}
     topics, events = {}, {}
-    for name, there in inventories.items():
-        kinds = {topic: match[1] for topic in there if (match := re.match(aggregates.TOPIC, topic))}
+    for name, inventory in inventories.items():
+        kinds = {topic: match[1] for topic in inventory if (match := re.match(aggregates.TOPIC, topic))}
         events[name] = {topic: kinds[topic] for topic in counted(lab.mirrors, name, kinds)}
-        topics[name] = {topic: told for topic, told in there.items() if (name, topic) in sides or topic in kinds}
+        topics[name] = {topic: known for topic, known in inventory.items() if (name, topic) in sides or topic in kinds}
     return Scope(clusters, tuple(flows), excused, topics, events)

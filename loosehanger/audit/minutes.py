@@ -1,4 +1,4 @@
-"""Tables on disk that a watch keeps up to date: one Parquet file for each minute, each replaced as a whole."""
+"""Tables on disk that the watch keeps current: one Parquet file for each minute, each replaced atomically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Layout:
-    """What a table's rows are made of. Times are epoch milliseconds in a row, timestamps in a file; decimals text."""
+    """The columns of a table. Times are epoch milliseconds in a row, and timestamps in a file."""
 
     columns: Mapping[str, str]
     """Names and Spark's types."""
@@ -42,7 +42,7 @@ class MinuteTable:
         self._layout = layout
 
     def write(self, minutes: Mapping[int, Iterable[Row]]) -> None:
-        """Writes these minutes, in place of what they had before."""
+        """Writes these minutes, and replaces their earlier files."""
         rows = [
             (minute, *(_plain(row[name]) for name in self._layout.columns))
             for minute, found in minutes.items()
@@ -51,7 +51,7 @@ class MinuteTable:
         if not rows:
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Readers overlook what begins with an underscore. A file comes to its place in one step, or not at all.
+        # Readers skip names that begin with an underscore. The rename is atomic.
         staging = self._folder / "_staging"
         types = {"timestamp": "long", "decimal(38,2)": "string"}
         columns = {"file": "long"} | {name: types.get(type_, type_) for name, type_ in self._layout.columns.items()}
@@ -82,7 +82,7 @@ class MinuteTable:
 
 
 def minute_of(time_ms: int) -> int:
-    """The minute that a time lies in."""
+    """The minute of a time."""
     return time_ms // MINUTE_MS * MINUTE_MS
 
 

@@ -1,6 +1,6 @@
-"""How far the mirrors have come, and what the sources may delete first: asked beside the reading, since it takes time.
+"""The mirrors' positions, and the records that the sources may delete first. Threads of their own fetch them.
 
-An answer of Connect takes half a second at times; and the oldest record that is not copied has to be read.
+Connect may take half a second to answer, and finding the oldest record that is not copied means reading it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from loosehanger.proof.flows import MirrorId
 from loosehanger.proof.read.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress
 
 _SOON_S, _REST_S = 1.0, 5.0
-"""How long to wait between two answers, when somebody waits for them, and when nobody does."""
+"""Seconds between two requests, when the audit waits for the answer, and when it does not."""
 
 
 class Positions:
     """The newest answer of each mirror.
 
     Args:
-        mirrors: whom to ask.
-        source_of: the way into a mirror's source.
-        partitions_of: what a mirror copies, of its source.
+        mirrors: the mirrors to ask.
+        source_of: connects to a mirror's source.
+        partitions_of: the source partitions that a mirror copies.
     """
 
     def __init__(
@@ -42,38 +42,38 @@ class Positions:
         self._partitions_of = partitions_of
         self._found: dict[MirrorId, MirrorProgress] = {}
         self._last: dict[MirrorId, MirrorProgress] = {}
-        """What each said when it could be asked last."""
+        """The last answer of each mirror that has a position."""
         self._exposures: dict[MirrorId, list[Exposure]] = {}
         self._wanted, self._ended = threading.Event(), threading.Event()
         self._threads = [threading.Thread(target=self._ask, args=(mirror,), daemon=True) for mirror in self._mirrors]
 
     def start(self) -> None:
-        """Begins to ask."""
+        """Starts a thread for each mirror."""
         for thread in self._threads:
             thread.start()
 
     def end(self) -> None:
-        """Ends it."""
+        """Stops the threads."""
         self._ended.set()
         self._wanted.set()
 
     def want(self, soon: bool) -> None:
-        """Says whether somebody waits for the next answer."""
+        """Sets whether the audit waits for the next answer."""
         if soon:
             self._wanted.set()
         else:
             self._wanted.clear()
 
     def progress(self) -> dict[MirrorId, MirrorProgress]:
-        """What each has answered last."""
+        """The last answer of each mirror."""
         return dict(self._found)
 
     def positions(self) -> dict[MirrorId, Mapping[TopicPartition, int]]:
-        """The positions of those that can be asked."""
+        """The positions of the mirrors that answer."""
         return {key: found.positions for key, found in self._found.items() if found.state not in NOT_ASKED}
 
     def exposures(self) -> dict[MirrorId, list[Exposure]]:
-        """How far each is behind, by partition."""
+        """The records of each mirror that are not copied yet, by partition."""
         return dict(self._exposures)
 
     def _ask(self, mirror: Mirror) -> None:
@@ -81,20 +81,20 @@ class Positions:
         source, due = LossWatch(self._source_of(mirror)), 0.0
         while not self._ended.is_set():
             looking = time.monotonic() >= due
-            # Before the positions: what is written between the two is not behind.
+            # Before the positions: records that are written between the two do not count as lag.
             ends = self._ends(mirror, source) if looking else None
             now = time.time()
             try:
                 found = connect.progress() if connect else MirrorProgress(UNKNOWN)
             except Exception:
-                # Whatever an answer looks like that nobody has thought of: the mirror cannot be asked now.
+                # An unforeseen answer, whatever it is: the position is unknown for now.
                 found = MirrorProgress(UNKNOWN)
             self._found[mirror.id] = found
             if found.state not in NOT_ASKED:
                 self._last[mirror.id] = found
             if looking:
                 due = time.monotonic() + _REST_S
-                # One whose workers are away stands still: where it was last is where it is.
+                # Without workers a mirror does not move: its last position is current.
                 if found.state in NOT_ASKED:
                     ends, now = None, time.time()
                 self._exposures[mirror.id] = self._look(mirror, self._last.get(mirror.id), source, ends, now)
@@ -123,5 +123,5 @@ class Positions:
         try:
             return source.look(wanted, now=now, ends=ends)
         except (LabError, KeyError):
-            # A source that is away, or a topic that has just gone: the rounds tell of both, and a warning stands.
+            # The source is down, or the topic was just deleted. The rounds report both, and the last warning stays.
             return self._exposures.get(mirror.id, [])

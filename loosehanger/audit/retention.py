@@ -1,4 +1,4 @@
-"""What was deleted at a target without its retention being able to: a stream of records sees no deletion."""
+"""Deletions at a target that its retention does not explain: a stream of records does not show deletions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _CONFIGS_S = 30.0
 
 
 class RetentionGuard:
-    """Looks at the beginnings of a region's partitions again and again. For the thread of its cluster.
+    """Checks the log start offsets of a region's partitions repeatedly. Used by the thread of its cluster.
 
-    Of each partition it remembers the first record that is young enough for ``retention.ms``: as long as it is young
-    enough, time deletes neither it nor anything after it.
+    It remembers the first record of each partition that is young enough for ``retention.ms``. While that record is
+    young enough, time-based retention deletes neither it nor any later record.
     """
 
     def __init__(self) -> None:
@@ -31,12 +31,12 @@ class RetentionGuard:
         sizes: Mapping[str, float],
         now_ms: int | None = None,
     ) -> dict[TopicPartition, int]:
-        """What was deleted since the last look, and should not have been: how many offsets, by partition.
+        """The number of offsets deleted since the last look without a reason, by partition.
 
         Args:
             cluster: the region's.
             partitions: of its targets.
-            sizes: about how many bytes a record has, by topic.
+            sizes: approximate bytes of a record, by topic.
             now_ms: the wall clock, in milliseconds.
 
         Raises:
@@ -64,7 +64,7 @@ class RetentionGuard:
         return found
 
     def _retention(self, cluster: Cluster, topics: set[str]) -> dict[str, tuple[int, int]]:
-        """``retention.ms`` and ``retention.bytes`` of each topic; nothing of one that may not be described."""
+        """``retention.ms`` and ``retention.bytes`` of each topic that may be described."""
         asked, known = self._kept
         if time.monotonic() - asked > _CONFIGS_S or not topics <= known.keys():
             configs = cluster.configs(topics)

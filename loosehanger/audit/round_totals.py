@@ -1,7 +1,7 @@
-"""What the watch makes of the records that it has just read: one pass, one small frame. Pure transforms.
+"""The totals of the records that a round has read: one pass, one small frame. Pure transforms.
 
-A row sums up the records of a partition, of ten seconds of record time, and of a name that the shop's events are
-counted by. The audit needs the fingerprints, the pages need the events; reading costs most, so one pass gives both.
+A row sums up the records of one partition, ten seconds of record time, and one name by which the shop's events are
+counted. The audit needs the fingerprints, the pages need the events. Reading costs most, so one pass computes both.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from loosehanger.proof.read.records import bucket, hashes
 from loosehanger.sales import aggregates
 
 _NAMES = {"ORDERS": "description", "STOCK": "warehouse"}
-"""What an event is counted by, besides its kind."""
-# What Kafka stores of a record besides key, value and headers.
+"""The field by which an event is counted, besides its kind."""
+# The bytes that Kafka stores for a record besides key, value and headers.
 _OVERHEAD = 12
 
 
 def tally(records: DataFrame, events: Mapping[str, str]) -> DataFrame:
-    """The sums of what was read.
+    """The sums over the records.
 
     Args:
         records: a frame of ``records.RECORD_SCHEMA``, of one region.
@@ -30,7 +30,7 @@ def tally(records: DataFrame, events: Mapping[str, str]) -> DataFrame:
 
     Returns:
         topic, partition, bucket, event (empty for records that are none) and name (an order's product, a stock
-        movement's warehouse, else empty); records, content_0 to 3 (sums, as ``outlines`` has them), first and last
+        movement's warehouse, else empty); records, content_0 to 3 (sums, as in ``fingerprints``), first and last
         (offsets), bytes; and of events unreadable, units, revenue, readings, temperature and humidity (sums).
     """
     pairs = [part for topic, event in events.items() for part in (F.lit(topic), F.lit(event))]

@@ -1,7 +1,7 @@
-"""What makes one run of the watch go on where the last one ended: its folder, and one file that is replaced as a whole.
+"""The state that lets one run of the watch continue where the last one stopped: a folder with one atomic file.
 
-Sums and the offsets up to which they hold good are in one file. It comes to its place in one step, so a round that was
-broken off has never been: the next run reads the same offsets again, and counts nothing twice.
+The file has the sums together with the offsets up to which they are complete. Its replacement is atomic, so an
+interrupted round leaves no trace: the next run reads the same offsets again, and counts no record twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION = 2
 
 
 class Folder:
-    """The folder in which the watch keeps what it must not forget.
+    """The folder in which the watch keeps its state.
 
     Args:
         path: the folder.
@@ -32,31 +32,31 @@ class Folder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps a second watch out.
+        """Locks the folder against a second watch.
 
         Raises:
-            LabError: there is one.
+            LabError: another watch has locked it.
         """
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self.path / "lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise LabError(f"another watch is running on {self.path}; end it first") from error
+                raise LabError(f"another watch is running on {self.path}; stop it first") from error
             yield
 
     def table(self, name: str) -> Path:
-        """Where a table is."""
+        """The path of a table."""
         return self.path / name
 
     def open(self, clusters: Mapping[str, str]) -> tuple[dict[str, Any] | None, str]:
-        """What was kept, if it is of the same clusters; else everything there is deleted.
+        """Loads the stored state if it is of the same clusters; deletes everything otherwise.
 
         Args:
             clusters: the id of each region's cluster.
 
         Returns:
-            What ``store`` was given last, None to begin anew; and why what was there had to be given up, if so.
+            The state that was stored last, None to start from scratch; and why an earlier state was deleted, if so.
         """
         stored, reason = self._stored()
         if stored is not None:
@@ -64,14 +64,14 @@ class Folder:
             changed = sorted(name for name in before.keys() | clusters if before.get(name) != clusters.get(name))
             if not changed:
                 return stored, ""
-            reason = f"the cluster of {changed[0]} is another one than before, or not there"
+            reason = f"the cluster of {changed[0]} has changed or is missing"
         for child in self.path.iterdir() if self.path.exists() else ():
             if child.is_dir():
                 shutil.rmtree(child)
         return None, reason
 
     def store(self, state: Mapping[str, Any]) -> None:
-        """Keeps the state, with ``clusters`` in it, in place of what was kept before."""
+        """Stores the state, which includes ``clusters``, in place of the earlier one."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = self._file.with_suffix(".new")
         new.write_text(json.dumps({"version": VERSION, **state}, separators=(",", ":")), encoding="utf-8")
@@ -85,5 +85,5 @@ class Folder:
         except (OSError, ValueError) as error:
             return None, f"{self._file} cannot be read: {error}"
         if stored.get("version") != VERSION:
-            return None, f"{self._file} is of another version of the kit"
+            return None, f"{self._file} was written by another version of the kit"
         return stored, ""

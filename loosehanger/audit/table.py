@@ -1,4 +1,4 @@
-"""What the audit has found, as data: a row for each verdict on a bucket of a target's partition."""
+"""The audit's results as data: a row for each verdict on a bucket of a target's partition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from loosehanger.audit.balance import KINDS, Books, Judged
+from loosehanger.audit.balance import KINDS, AuditBalance, Judged
 from loosehanger.audit.minutes import Layout, MinuteTable, minute_of
 from loosehanger.proof.read.records import BUCKET_MS
 
@@ -30,7 +30,7 @@ LAYOUT = Layout(
 
 
 class AuditTable:
-    """The verdicts, by the minute in which they were found.
+    """The verdicts, by the minute in which they were reached.
 
     Args:
         spark: the session.
@@ -43,15 +43,15 @@ class AuditTable:
         self._kept_ms = round(kept_s * 1000)
         self._minutes: dict[int, list[dict[str, Any]]] = {}
 
-    def take(self, judged: Iterable[Judged], books: Books, now_ms: int) -> list[dict[str, Any]]:
-        """Takes in what was judged in a round; returns it as rows."""
-        rows = [_row(entry, books, now_ms) for entry in judged]
+    def take(self, judged: Iterable[Judged], balance: AuditBalance, now_ms: int) -> list[dict[str, Any]]:
+        """Adds the verdicts of a round; returns them as rows."""
+        rows = [_row(entry, balance, now_ms) for entry in judged]
         if rows:
             self._minutes.setdefault(minute_of(now_ms), []).extend(rows)
         return rows
 
     def write(self, now_ms: int, *, everything: bool = False) -> None:
-        """Writes the minutes that are over, and lets go of them; with ``everything``, the current one as well."""
+        """Writes the minutes that are over, and drops them; with ``everything``, writes the current one as well."""
         over = {minute for minute in self._minutes if minute < minute_of(now_ms)}
         self._table.write({minute: rows for minute, rows in self._minutes.items() if everything or minute in over})
         for minute in over:
@@ -60,21 +60,21 @@ class AuditTable:
             self._table.delete(now_ms - self._kept_ms)
 
     def dump(self) -> list[list[Any]]:
-        """What is not written yet, as JSON knows it."""
+        """The rows that are not written yet, in types that JSON has."""
         return [[minute, rows] for minute, rows in self._minutes.items()]
 
     def load(self, stored: Iterable[Any]) -> None:
-        """Takes over what ``dump`` gave."""
+        """Restores what ``dump`` returned."""
         self._minutes = dict(stored)
 
 
-def _row(entry: Judged, books: Books, now_ms: int) -> dict[str, Any]:
+def _row(entry: Judged, balance: AuditBalance, now_ms: int) -> dict[str, Any]:
     key, account = entry.key, entry.account
     kinds: Mapping[str, int] = account.kinds
     return {
         "minute": minute_of(now_ms),
         "judged": now_ms,
-        "sources": ",".join(sorted({flow.source for flow in books.sources(key[:2])})),
+        "sources": ",".join(sorted({flow.source for flow in balance.sources(key[:2])})),
         "target": key.region,
         "topic": key.topic,
         "partition": key.partition,

@@ -1,4 +1,4 @@
-"""The audit's verdicts as records of a topic, so that other systems can raise their alarms on them."""
+"""The audit's verdicts as records of a topic, on which other systems can alert."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from loosehanger.proof.report.record_times import iso
 
 TOPIC = "lab.audit"
 _SETTINGS = {"cleanup.policy": "compact,delete", "retention.ms": str(7 * 24 * 3600 * 1000)}
-"""The latest verdict on a bucket holds, and none for ever."""
+"""The latest verdict on a bucket is kept, for a week."""
 _TIMES = ("minute", "judged", "bucket")
 
 
 class AuditTopic:
-    """Writes verdicts, each at least once: what a broker has not acknowledged is sent again, also by the next watch.
+    """Writes verdicts, each at least once: unacknowledged ones are sent again, also by the next watch.
 
     Args:
-        connection: the way into the cluster, for a user who may create the topic and write to it.
+        connection: of a user who may create the topic and write to it.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._waiting: dict[str, dict[str, Any]] = {}
-        """Rows that nobody has acknowledged, by their keys."""
+        """Rows without an acknowledgement, by their keys."""
         self._sent: dict[str, dict[str, Any]] = {}
         self._producer: Any = None
 
     def open(self) -> None:
-        """Makes the topic, if it is not there.
+        """Creates the topic, if it does not exist.
 
         Raises:
             LabError: the cluster does not answer, or refuses.
@@ -42,7 +42,7 @@ class AuditTopic:
         self._producer = open_topic(self._connection, TOPIC, _SETTINGS)
 
     def publish(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Sends these rows of the table, and those that were not acknowledged before."""
+        """Sends these rows of the table, and those without an acknowledgement."""
         for row in rows:
             self._waiting[key_of(row)] = dict(row)
         for key, row in list(self._waiting.items()):
@@ -56,16 +56,16 @@ class AuditTopic:
             sent.add_callback(partial(self._acknowledged, key, row)).add_errback(partial(self._refused, key))
 
     def close(self) -> None:
-        """Waits a moment for what is on its way."""
+        """Waits briefly for records in flight, and closes the producer."""
         if self._producer:
             self._producer.close(timeout=BLOCK_MS / 1000)
 
     def dump(self) -> list[dict[str, Any]]:
-        """What was not acknowledged, as JSON knows it."""
+        """The rows without an acknowledgement, in types that JSON has."""
         return list(self._waiting.values())
 
     def load(self, stored: Iterable[Mapping[str, Any]]) -> None:
-        """Takes over what ``dump`` gave."""
+        """Restores what ``dump`` returned."""
         self._waiting = {key_of(row): dict(row) for row in stored}
 
     def _acknowledged(self, key: str, row: dict[str, Any], _: object) -> None:
@@ -78,7 +78,7 @@ class AuditTopic:
 
 
 def key_of(row: Mapping[str, Any]) -> str:
-    """What tells a bucket from every other."""
+    """The unique key of a bucket."""
     return f"{row['target']}/{row['topic']}/{row['partition']}/{iso(row['bucket'])}"
 
 

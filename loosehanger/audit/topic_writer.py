@@ -1,4 +1,4 @@
-"""A topic that the watch makes and writes to."""
+"""A topic that the watch creates and writes to."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import explain
 
 BLOCK_MS = 2000
-"""So long a record waits for a cluster that does not answer."""
+"""Milliseconds that a record waits for a cluster that does not answer."""
 
 
 def open_topic(connection: Connection, topic: str, settings: Mapping[str, str]) -> KafkaProducer:
-    """Makes a topic of one partition, if it is not there.
+    """Creates a topic of one partition, if it does not exist.
 
     Args:
-        connection: the way into the cluster, for a user who may create the topic and write to it.
+        connection: of a user who may create the topic and write to it.
         topic: its name.
         settings: its configuration.
 
     Returns:
-        What writes to it.
+        A producer for it.
 
     Raises:
         LabError: the cluster does not answer, or refuses.

@@ -1,4 +1,4 @@
-"""Java gets quick with use, and no record is to wait for that: made-up ones are summed up before."""
+"""Warms up Java's compiler with made-up records, so that no real record has to wait for it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from loosehanger.proof.session import fit
 
 _RECORDS = 4_000
 _SECONDS = 12.0
-"""So long Java may take to get quick; on a machine that is slow, it goes on getting quicker with real records."""
+"""The longest warm-up, in seconds; on a slow machine Java continues to speed up with real records."""
 _GAINS = 0.9
-"""A pass that takes more than that of the quickest so far has gained little."""
+"""A pass that takes more than this share of the fastest one has gained little."""
 _VALUE = (
     b'{"description": "Straight Jeans", "region": "EMEA", "price": 49.95, "quantity": 2, "warehouse": "London", '
     b'"product": "Straight Jeans", "temperature": 20.5, "humidity": 40.5}'
@@ -25,13 +25,13 @@ _VALUE = (
 
 
 def warm_up(spark: SparkSession, events: Mapping[str, str], name: str, ended: threading.Event) -> None:
-    """Has Spark sum up made-up records until that gets no quicker.
+    """Lets Spark sum up made-up records until a pass is no longer faster than the ones before.
 
     Args:
         spark: the session, which takes files.
         events: the kind of event of each topic whose events count, as it will be with real records.
-        name: of the file that the records are handed over in.
-        ended: set once there is nothing to get quick for.
+        name: of the file in which the records are handed over.
+        ended: set once the watch is about to stop.
     """
     topics = [*events, ""]
     records = {

@@ -342,7 +342,7 @@ def test_a_killed_watch_goes_on_without_losing_or_doubling_anything(
     finally:
         assert watching.end() == 0, watching.errors
 
-    # A topic that was deleted and made again is another one.
+    # A recreated topic is a different one.
     for region in kit.lab.regions:
         client = admin(kit, region)
         client.delete_topics([TOPIC])
@@ -352,7 +352,7 @@ def test_a_killed_watch_goes_on_without_losing_or_doubling_anything(
     done = kit.run("watch", "--json", "--for", "30")
     assert done.returncode == 0, done.stderr
     notes = json.loads(done.stdout.splitlines()[-1])["notes"]
-    assert [note for note in notes if note["topic"] == TOPIC and "made again" in note["says"]]
+    assert [note for note in notes if note["topic"] == TOPIC and "recreated" in note["says"]]
 
 
 def test_a_loss_is_warned_of_before_and_counted_after_it(kit: Kit, watched_topic: str, tmp_path: Path) -> None:

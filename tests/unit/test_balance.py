@@ -1,4 +1,4 @@
-"""The books of the audit judge a bucket only when nothing can come any more, and never take what is late for lost."""
+"""The balance judges a bucket only when no record can arrive any more, and never calls late records lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loosehanger.audit.balance import (
     EQUAL,
     MISSING,
     NEVER_MIRRORED,
-    Books,
+    AuditBalance,
     Bucket,
     RegionPartition,
     Tally,
@@ -29,19 +29,19 @@ BUCKET = 100
 
 
 class Log:
-    """Two clusters and a mirror, as far as the books care: who has what, and how far everything has been read.
+    """Two clusters and a mirror, as far as the balance needs them: the records of each, and how far each was read.
 
     Records are numbers; their offsets count up.
     """
 
     def __init__(self, flows: Sequence[Flow] = (Flow(MIRROR, "A", "A"),), since: int = BUCKET) -> None:
-        self.books = Books(flows)
+        self.balance = AuditBalance(flows)
         self.ends: dict[RegionPartition, int] = {}
         self.read: dict[RegionPartition, int] = {}
         self.starts: dict[RegionPartition, int] = {}
         self.position: dict[str, dict[TopicPartition, int]] = {}
         for flow in flows:
-            self.books.begin(RegionPartition(flow.target, flow.target_topic, 0), since)
+            self.balance.begin(RegionPartition(flow.target, flow.target_topic, 0), since)
             self.ends |= {
                 RegionPartition(flow.source, flow.topic, 0): 0,
                 RegionPartition(flow.target, flow.target_topic, 0): 0,
@@ -49,12 +49,12 @@ class Log:
         self.read = dict(self.ends)
 
     def write(self, place: RegionPartition, *values: int, bucket: int = BUCKET, read: bool = True) -> None:
-        """Appends records; ``read`` tells the books, else they are there and nobody has read them."""
+        """Appends records; ``read`` adds them to the balance; otherwise they are there and unread."""
         first = self.ends[place]
         self.ends[place] += len(values)
         if read:
             content = (sum(values), sum(value * value for value in values), 0, 0)
-            self.books.take(place, bucket, Tally(len(values), content, first, first + len(values) - 1), 0)
+            self.balance.take(place, bucket, Tally(len(values), content, first, first + len(values) - 1), 0)
             self.read[place] = self.ends[place]
 
     def copied(self, offset: int, mirror: Mirror = MIRROR, topic: str = "A") -> None:
@@ -63,19 +63,19 @@ class Log:
 
     def judge(self, ends: Mapping[RegionPartition, int] | None = None) -> list[tuple[str, int, dict[str, int]]]:
         """A further round, in which nothing is read: verdict, bucket and kinds of what is judged."""
-        self.books.begin_round()
+        self.balance.begin_round()
         view = View(self.position, ends or self.ends, ends or self.ends, self.starts, self.read)
-        return [(found.verdict, found.key.bucket, found.account.kinds) for found in self.books.judge(view)]
+        return [(found.verdict, found.key.bucket, found.account.kinds) for found in self.balance.judge(view)]
 
 
 def test_what_balances_is_equal_and_forgotten_even_if_no_mirror_can_be_asked() -> None:
     log = Log()
     log.write(HERE, 1, 2)
     log.write(THERE, 2, 1)
-    assert log.books.judge(View({}, {}, {}, {}, {})) == [], "the round that read it does not judge it"
+    assert log.balance.judge(View({}, {}, {}, {}, {})) == [], "the round that read it does not judge it"
     assert log.judge() == [(EQUAL, BUCKET, {})]
-    assert log.books.accounts == {}
-    assert log.books.records == {("europe", "A"): 2, ("na", "A"): 2}
+    assert log.balance.accounts == {}
+    assert log.balance.records == {("europe", "A"): 2, ("na", "A"): 2}
 
 
 @pytest.mark.parametrize("position", [None, 0])
@@ -86,8 +86,8 @@ def test_a_mirror_that_is_behind_or_unknown_has_lost_nothing(position: int | Non
         log.copied(position)
     for _ in range(3):
         assert log.judge() == []
-    (key, account) = next(iter(log.books.accounts.items()))
-    assert log.books.behind(key, account, log.position)
+    (key, account) = next(iter(log.balance.accounts.items()))
+    assert log.balance.behind(key, account, log.position)
     log.write(THERE, 1, 2)
     assert log.judge() == [(EQUAL, BUCKET, {})]
 
@@ -139,8 +139,8 @@ def test_what_the_source_deleted_before_it_was_copied_is_never_excused() -> None
 def test_a_late_record_opens_a_bucket_again_and_older_ones_are_left_out() -> None:
     log = Log()
     log.write(HERE, 1, bucket=BUCKET - 1)
-    assert log.books.accounts == {}
-    assert log.books.older == {("europe", "A"): 1}
+    assert log.balance.accounts == {}
+    assert log.balance.older == {("europe", "A"): 1}
     for number in (1, 2):
         log.write(HERE, number)
         log.write(THERE, number)
@@ -169,13 +169,13 @@ def test_in_a_chain_a_copy_counts_for_the_next_flow() -> None:
     log.copied(1, on)
     found = sorted(log.judge())
     assert found == [(EQUAL, BUCKET, {}), (MISSING, BUCKET, {"missing": 1})]
-    assert [key.region for key in log.books.accounts] == ["sa"]
+    assert [key.region for key in log.balance.accounts] == ["sa"]
 
 
 def test_what_was_not_read_whole_is_given_up_and_judged_anew_later() -> None:
     log = Log()
     log.write(HERE, 1)
-    assert log.books.restart(THERE, BUCKET + 1) == [Bucket(*THERE, BUCKET)]
+    assert log.balance.restart(THERE, BUCKET + 1) == [Bucket(*THERE, BUCKET)]
     log.write(HERE, 2)
     log.write(HERE, 3, bucket=BUCKET + 1)
     log.copied(2)
@@ -188,10 +188,10 @@ def test_the_books_are_the_same_after_they_were_put_away() -> None:
     log.write(THERE, 1)
     log.copied(2)
     first = log.judge()
-    again = Books([Flow(MIRROR, "A", "A")])
-    again.load(json.loads(json.dumps(log.books.dump())))
-    assert again.dump() == log.books.dump()
-    log.books = again
+    again = AuditBalance([Flow(MIRROR, "A", "A")])
+    again.load(json.loads(json.dumps(log.balance.dump())))
+    assert again.dump() == log.balance.dump()
+    log.balance = again
     log.write(THERE, 2**62)
     assert first == [(MISSING, BUCKET, {"missing": 2})]
     assert log.judge() == [(MISSING, BUCKET, {"missing": 1})]
@@ -202,21 +202,21 @@ def test_the_books_are_the_same_after_they_were_put_away() -> None:
 def test_a_flow_that_is_gone_takes_its_buckets_with_it() -> None:
     log = Log()
     log.write(HERE, 1)
-    log.books.serve([])
-    assert log.books.accounts == {}
+    log.balance.serve([])
+    assert log.balance.accounts == {}
 
 
 def test_it_is_said_where_a_part_of_what_was_read_did_not_count() -> None:
     other = replace(MIRROR, name="o", source="sa", source_alias="sa")
     one, two, there = Flow(MIRROR, "A", "A"), Flow(other, "A", "A"), THERE[:2]
-    books = Books()
-    assert books.serve([one], [HERE[:2]]) == {there}, "what was read of the source was counted nowhere"
-    assert books.serve([one], [HERE[:2]]) == set()
-    assert books.serve([one, two], [HERE[:2], there]) == set(), "its copies have been counted"
-    again = Books()
-    again.load(books.dump())
+    balance = AuditBalance()
+    assert balance.serve([one], [HERE[:2]]) == {there}, "what was read of the source was counted nowhere"
+    assert balance.serve([one], [HERE[:2]]) == set()
+    assert balance.serve([one, two], [HERE[:2], there]) == set(), "its copies have been counted"
+    again = AuditBalance()
+    again.load(balance.dump())
     assert again.serve([one, two], [HERE[:2], there, ("sa", "A")]) == set()
     assert again.serve([one], [HERE[:2], there]) == {there}, "what is on its way from the other will not balance"
     assert again.serve([], [there]) == set()
     assert again.serve([two], [there]) == {there}, "its copies were counted nowhere"
-    assert Books().serve([one, two]) == set(), "nothing was read yet"
+    assert AuditBalance().serve([one, two]) == set(), "nothing was read yet"

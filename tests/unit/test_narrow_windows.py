@@ -173,8 +173,8 @@ def test_the_watch_says_what_it_has_no_room_for(height: int) -> None:
     lines = on_screen(watched(late=5, missing=3, altered=2), height)
     assert len(lines) <= height - 1
     assert any("LH.TOPIC.6" in line and "3 missing, 2 altered" in line for line in lines), "alarms have room"
-    assert any(line.startswith("not shown, as the window is too small: ") for line in lines)
-    assert lines[-1].endswith("Ctrl-C ends it")
+    assert any(line.startswith("not shown because the window is too small: ") for line in lines)
+    assert lines[-1].endswith("Ctrl-C stops it")
 
 
 def test_ctrl_c_ends_a_watch_in_the_middle_of_a_round() -> None:

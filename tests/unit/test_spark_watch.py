@@ -19,7 +19,16 @@ from rich.console import Console
 
 from loosehanger.audit import warming
 from loosehanger.audit.activity import Activity
-from loosehanger.audit.balance import DIFFERENT, KINDS, MISSING, NEVER_MIRRORED, Books, Bucket, Judged, OpenBucket
+from loosehanger.audit.balance import (
+    DIFFERENT,
+    KINDS,
+    MISSING,
+    NEVER_MIRRORED,
+    AuditBalance,
+    Bucket,
+    Judged,
+    OpenBucket,
+)
 from loosehanger.audit.display import as_line, lines, screen
 from loosehanger.audit.locate_differences import RegionClusters, name_records
 from loosehanger.audit.round_totals import tally
@@ -233,7 +242,7 @@ def named(spark: SparkSession, here: list[tuple[Any, ...]], there: list[tuple[An
     account.sources = {"europe A": [here[0][4], here[-1][4]]} if here else {}
     account.target = [there[0][4], there[-1][4]] if there else []
     name_records(
-        spark, Logs(spark, europe=here, na=there), Books([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5
+        spark, Logs(spark, europe=here, na=there), AuditBalance([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5
     )
     return account
 
@@ -260,7 +269,7 @@ def test_records_of_other_buckets_between_them_are_no_difference(spark: SparkSes
         na=[record("europe.A", b"1", 1, 0)],
     )
     account = OpenBucket(0, 2, 1, verdict=MISSING, sources={"europe A": [0, 2]}, target=[0, 0])
-    name_records(spark, logs, Books([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5)
+    name_records(spark, logs, AuditBalance([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5)
     assert account.kinds == {"missing": 1}
 
 
@@ -269,10 +278,10 @@ def test_what_came_before_a_bucket_was_opened_again_tells_what_came_then(spark: 
     there = [record("europe.A", value.encode(), 1, offset) for offset, value in enumerate("abbx")]
     # Two of each were found equal, and dropped.
     account = OpenBucket(0, 0, 2, verdict=DIFFERENT, kinds={"unexpected": 2}, target=[2, 3])
-    books = Books([Flow(MIRROR, "A", "europe.A")])
+    balance = AuditBalance([Flow(MIRROR, "A", "europe.A")])
     logs = Logs(spark, europe=here, na=there)
     for _ in range(2):
-        name_records(spark, logs, books, {BUCKET: account}, 5)
+        name_records(spark, logs, balance, {BUCKET: account}, 5)
         assert account.kinds == {"duplicates": 1, "unexpected": 1}
         examples = {example["kind"]: example["target_offset"] for example in account.examples}
         assert examples == {"duplicates": 2, "unexpected": 3}
@@ -280,7 +289,7 @@ def test_what_came_before_a_bucket_was_opened_again_tells_what_came_then(spark: 
 
 
 def test_a_bucket_that_lies_between_the_records_of_another_keeps_its_own_difference(spark: SparkSession) -> None:
-    books = Books([Flow(MIRROR, "A", "europe.A")])
+    balance = AuditBalance([Flow(MIRROR, "A", "europe.A")])
     twice, other = record("A", b"e", 1, 1), BUCKET._replace(bucket=BUCKET.bucket + 1)
     logs = Logs(
         spark,
@@ -293,11 +302,11 @@ def test_a_bucket_that_lies_between_the_records_of_another_keeps_its_own_differe
         other: OpenBucket(0, 2, 0, verdict=MISSING, kinds={"missing": 2}, sources={"europe A": [0, 2]}),
     }
     for _ in range(2):
-        name_records(spark, logs, books, found, 5)
+        name_records(spark, logs, balance, found, 5)
         assert [account.kinds for account in found.values()] == [{"duplicates": 1}, {"missing": 2}]
     # By then the target has deleted both.
     gone = Logs(spark, europe=[record("A", b"f", 11, 2)], na=[record("europe.A", b"later", 21, 2)])
-    name_records(spark, gone, books, found, 5)
+    name_records(spark, gone, balance, found, 5)
     assert [account.kinds for account in found.values()] == [{"duplicates": 1}, {"missing": 2}]
 
 
@@ -320,14 +329,14 @@ def test_what_one_side_has_deleted_since_makes_no_difference(spark: SparkSession
     there = [record("europe.A", value.encode(), 1, offset) for offset, value in enumerate("abb")]
     account = OpenBucket(0, 0, 1, verdict=DIFFERENT, kinds={"unexpected": 1}, target=[2, 2])
     logs = Logs(spark, europe=[record("A", b"later", 11, 2)], na=there)
-    name_records(spark, logs, Books([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5)
+    name_records(spark, logs, AuditBalance([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5)
     assert account.kinds == {"unexpected": 1}
 
 
 def test_what_the_source_does_not_have_any_more_is_counted(spark: SparkSession) -> None:
     here = [record("A", b"3", 1, 2), record("A", b"4", 1, 3)]
     account = OpenBucket(0, 4, 0, verdict=NEVER_MIRRORED, sources={"europe A": [0, 3]})
-    name_records(spark, Logs(spark, europe=here), Books([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5)
+    name_records(spark, Logs(spark, europe=here), AuditBalance([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5)
     assert account.kinds == {"missing": 2, "never_mirrored": 2}
 
 
@@ -341,21 +350,21 @@ def test_what_is_done_once_with_few_records_is_not_compiled_for_it(spark: SparkS
 
 def test_verdicts_are_a_table_that_anybody_can_read(spark: SparkSession, tmp_path: Path) -> None:
     table = AuditTable(spark, tmp_path / "audit", kept_s=3600)
-    books = Books([Flow(MIRROR, "A", "europe.A")])
+    balance = AuditBalance([Flow(MIRROR, "A", "europe.A")])
     account = OpenBucket(0, 5, 3, verdict=MISSING, kinds={"missing": 2})
     judged = [Judged(Bucket("na", "europe.A", 0, START // 10), MISSING, account)]
     now = (START + 30) * 1000
-    table.take(judged, books, now)
+    table.take(judged, balance, now)
     again = AuditTable(spark, tmp_path / "audit", kept_s=3600)
     again.load(json.loads(json.dumps(table.dump())))
-    again.take(judged, books, now + 1000)
+    again.take(judged, balance, now + 1000)
     again.write(now + 60_000)
     assert again.dump() == []
     rows = spark.read.parquet(str(tmp_path / "audit")).collect()
     assert len(rows) == 2
     assert rows[0].bucket.timestamp() == START
     assert (rows[0].sources, rows[0].target, rows[0].verdict, rows[0].missing) == ("europe", "na", MISSING, 2)
-    again.take(judged, books, now + 7_200_000)
+    again.take(judged, balance, now + 7_200_000)
     again.write(now + 7_300_000)
     assert len(list((tmp_path / "audit").glob("*.parquet"))) == 1, "what is older than it shall be kept is deleted"
 
