@@ -1,4 +1,4 @@
-"""Who may read what, by the rights that manifests give: from elsewhere too, by users whose secrets are copied there."""
+"""Which users of other regions may read a topic: those whose secrets are copied there and whose ACLs allow it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _READING = {"read", "all"}
 
 
 class RemoteReader(NamedTuple):
-    """A user who may read a topic of the region that it belongs to."""
+    """A user of another region that may read a topic in the region that both belong to."""
 
     region: str
-    """Whose user it is, and whose topic."""
+    """The region of the user and of the topic."""
     user: str
     rule: str
-    """The name in the rule that says so, with an asterisk where it is a prefix."""
+    """The topic name in the ACL, with an asterisk for a prefix."""
 
 
 def readers_from(topology: Topology, region: str, topic: str) -> Iterator[RemoteReader]:
-    """The users of other regions that a region has the secrets of, and that may read a topic at home.
+    """Yields the users of other regions whose secrets are in this region, and that may read a topic in their own.
 
     Args:
         topology: every region's resources.

@@ -1,6 +1,6 @@
-"""The options of the jobs with Spark, which ``./lab`` reads before it starts one, and the job reads again.
+"""The command-line options of the Spark jobs, parsed by ``./lab`` before it starts a job and again by the job.
 
-Python's own library is enough for it: loading a job takes seconds, and a mistake in its options is found before.
+Needs the standard library only: loading a job takes seconds, and a wrong option is reported before that.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def prove(parser: Parser) -> None:
 
 
 def check_prove(options: argparse.Namespace) -> None:
-    """Finds what does not fit together, and files that cannot be read or written.
+    """Checks options that depend on each other, and the files that the proof reads and writes.
 
     Raises:
-        WrongUseError: there is such a thing.
+        WrongUseError: options contradict each other, or a file cannot be read or written.
     """
     for path in filter(None, (options.report, options.junit)):
         check_writable(path)
@@ -84,15 +84,15 @@ def check_prove(options: argparse.Namespace) -> None:
 
 
 def are_two_clusters(options: argparse.Namespace) -> bool:
-    """Whether the proof is about two clusters of the user's own."""
+    """Whether the proof compares two clusters of the user's own."""
     return any(getattr(options, name) for name in (*_OF_TWO_CLUSTERS, "policy", "source_alias", "allow_same_cluster"))
 
 
 def check_writable(path: Path) -> None:
-    """Finds out before the work whether a file can be written after it.
+    """Checks before the work that its result can be written to a file.
 
     Raises:
-        WrongUseError: the folder is not there or cannot be written to, or the path is itself a folder.
+        WrongUseError: the folder does not exist or is not writable, or the path is itself a folder.
     """
     if not path.parent.is_dir():
         raise WrongUseError(f"{path}: cannot be written: there is no folder {path.parent}")
@@ -166,7 +166,7 @@ def watch(parser: Parser) -> None:
 
 
 def spark(parser: argparse.ArgumentParser) -> None:
-    """Adds what the launcher of every job takes."""
+    """Adds the options of every job's launcher."""
     group = parser.add_argument_group("about Spark")
     group.add_argument("--master", default="local[*]", help="where Spark runs (default local[*])")
     group.add_argument(
@@ -198,11 +198,11 @@ _JOBS: Mapping[str, tuple[Callable[[Parser], None], str, str]] = {
         "0 ended by Ctrl-C or --for, 1 a region cannot be read, 2 wrong use, 3 nothing is set up",
     ),
 }
-"""What adds a job's options, what it is for, and its exit codes."""
+"""For each job: the function that adds its options, its description, and its exit codes."""
 
 
 def parser(job: str) -> Parser:
-    """The command line of a job itself, as ``spark-submit`` hands it over."""
+    """Returns the parser of a job's own command line, as ``spark-submit`` passes it."""
     add, description, codes = _JOBS[job]
     made = Parser(prog=f"lab {job}", description=description, epilog=f"exit codes: {codes}", allow_abbrev=False)
     add(made)

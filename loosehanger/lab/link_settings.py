@@ -1,6 +1,6 @@
-"""How a link between two regions behaves in one direction: what may be set, and how people write it.
+"""Settings of one direction of a link between two regions: delay, jitter, rate and cut, and their text forms.
 
-Only the standard library is used: a relay is a small program, and one runs for every pair of regions.
+Uses the standard library only: one relay process runs for every pair of regions, and must stay small.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from loosehanger.errors import WrongUseError
 MAX_DELAY = 10.0
 MIN_RATE, MAX_RATE = 10e3, 10e9
 MAX_HELD = 256 * 2**20
-"""Bytes that may be on their way in one direction at most, whatever is set."""
+"""Most bytes that may be in flight in one direction."""
 UNLIMITED = "unlimited"
 _TIMES = {"ms": 1e-3, "s": 1.0}
 _RATES = {"kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "kbit/s": 125.0, "Mbit/s": 125e3, "Gbit/s": 125e6}
@@ -26,19 +26,19 @@ class OneWay:
     """One direction of a link."""
 
     delay: float = 0.0
-    """Seconds that every byte takes longer."""
+    """Seconds added to every byte's way."""
     jitter: float = 0.0
-    """By how many seconds that varies, up and down."""
+    """Seconds by which the delay varies, up and down."""
     rate: float = 0.0
-    """Bytes a second for all connections together; 0 for as many as there are."""
+    """Bytes per second for all connections together; 0 for unlimited."""
     silent: bool = False
-    """Whether bytes are taken and none is handed on."""
+    """Whether the link is cut: it accepts bytes and forwards none."""
 
     def with_(self, **changes: float | bool | None) -> OneWay:
-        """The same with changes; what is None stays.
+        """Returns a copy with changes; None leaves a value as it is.
 
         Raises:
-            WrongUseError: the values do not fit together.
+            WrongUseError: the values contradict each other.
         """
         changed = replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
         if changed.jitter > changed.delay:
@@ -56,19 +56,19 @@ class OneWay:
 
     @property
     def in_flight(self) -> float:
-        """Bytes that are on their way at the full rate."""
+        """Bytes in flight at the full rate."""
         return self.rate * (self.delay + self.jitter)
 
     def as_json(self) -> dict[str, Any]:
-        """For files and for other programs: seconds, and bytes a second."""
+        """Returns the settings for files and other programs, in seconds and bytes per second."""
         return asdict(self)
 
 
 def parse_time(text: str) -> float:
-    """Seconds of a text such as ``80ms`` or ``0.5s``.
+    """Parses a text such as ``80ms`` or ``0.5s`` into seconds.
 
     Raises:
-        WrongUseError: it is no such time, or out of bounds.
+        WrongUseError: the text is not such a time, or out of bounds.
     """
     seconds = _parse(text, _TIMES, "a time", "80ms or 0.5s")
     if seconds > MAX_DELAY:
@@ -77,10 +77,10 @@ def parse_time(text: str) -> float:
 
 
 def parse_rate(text: str) -> float:
-    """Bytes a second of a text such as ``20MB/s`` or ``100Mbit/s``; 0 for ``unlimited``.
+    """Parses a text such as ``20MB/s`` or ``100Mbit/s`` into bytes per second; ``unlimited`` is 0.
 
     Raises:
-        WrongUseError: it is no such rate, or out of bounds.
+        WrongUseError: the text is not such a rate, or out of bounds.
     """
     if text.strip() == UNLIMITED:
         return 0.0
@@ -104,12 +104,12 @@ def _parse(text: str, units: dict[str, float], what: str, such_as: str) -> float
 
 
 def time_text(seconds: float) -> str:
-    """A time for people."""
+    """Formats seconds for people."""
     return f"{seconds:g} s" if seconds >= 1 else f"{seconds * 1000:g} ms"
 
 
 def rate_text(rate: float) -> str:
-    """A rate for people."""
+    """Formats bytes per second for people."""
     if not rate:
         return UNLIMITED
     unit = "GB/s" if rate >= 1e9 else "MB/s" if rate >= 1e6 else "kB/s"
@@ -117,7 +117,7 @@ def rate_text(rate: float) -> str:
 
 
 def size_text(size: float) -> str:
-    """A number of bytes for people."""
+    """Formats a number of bytes for people."""
     unit, factor = (
         ("GB", 1e9) if size >= 1e9 else ("MB", 1e6) if size >= 1e6 else ("kB", 1e3) if size >= 1e3 else ("B", 1)
     )

@@ -1,4 +1,4 @@
-"""What of a lab's Deployments are consumers, and which console sees every region: read from what was described."""
+"""The lab's producers, consumers and control room, recognised among its Deployments."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Consumer:
-    """A program of a region that reads events."""
+    """A consumer Deployment."""
 
     name: str
-    """Of its Deployment."""
+    """The name of its Deployment."""
     region: str
-    """The region that it runs in."""
+    """The region it runs in."""
     cluster_region: str
-    """The region whose cluster it reads."""
+    """The region whose cluster it consumes from."""
     user: str
-    """The user of that cluster that it reads as."""
+    """The user of that cluster that it signs in as."""
     pattern: str = ""
-    """The topics that it reads: a regular expression; empty for its own default."""
+    """The topics it subscribes to, as a regular expression; empty for its default."""
     group: str = ""
-    """The group that it is a member of; empty for none."""
+    """Its consumer group; empty for none."""
     replicas: int = 1
-    """In how many copies it runs."""
+    """The number of its replicas."""
 
 
 def consumers(topology: Topology) -> list[Consumer]:
-    """Every consumer there is, in the order of their regions' documents."""
+    """Returns all consumers, in the order of their regions' documents."""
     found = []
     for document in topology.of_kind("Deployment"):
         command, variables = _program(document)
@@ -46,12 +46,12 @@ def consumers(topology: Topology) -> list[Consumer]:
 
 
 def is_producer(document: Document) -> bool:
-    """Whether a resource is a program that writes events."""
+    """Whether a resource is a producer's Deployment."""
     return document.kind == "Deployment" and "producer" in _program(document)[0]
 
 
 def cluster_address(document: Document) -> str:
-    """The address of the cluster that a producer or a consumer uses; empty for any other resource."""
+    """Returns the bootstrap address of a producer or a consumer; empty for any other resource."""
     if document.kind != "Deployment":
         return ""
     command, variables = _program(document)
@@ -59,7 +59,7 @@ def cluster_address(document: Document) -> str:
 
 
 def ledgers(topology: Topology) -> dict[tuple[str, str], str]:
-    """The claim that holds the ledger of each program that keeps one, by region and name of its Deployment."""
+    """Returns the PersistentVolumeClaim of each program's ledger, by region and name of its Deployment."""
     found = {}
     for document in topology.of_kind("Deployment"):
         _, variables = _program(document)
@@ -77,18 +77,18 @@ def ledgers(topology: Topology) -> dict[tuple[str, str], str]:
 
 
 def replicas(deployment: Document) -> int:
-    """In how many copies a Deployment runs."""
+    """Returns the number of a Deployment's replicas."""
     return int((deployment.content.get("spec") or {}).get("replicas", 1))
 
 
 def with_replicas(document: Document, replicas: int) -> Document:
-    """A Deployment in another number of copies."""
+    """Returns a Deployment with another number of replicas."""
     spec = {**document.content["spec"], "replicas": replicas}
     return replace(document, content={**document.content, "spec": spec})
 
 
 def control_room(topology: Topology) -> tuple[str, str] | None:
-    """The region and the name of the web console that sees every region; None where there is none."""
+    """Returns the region and the name of the web console that shows every region; None without one."""
     for document in topology.of_kind("Deployment"):
         _, variables = _program(document)
         if variables.get("CONSOLE_CONTROL_ROOM") == "true":
@@ -97,14 +97,14 @@ def control_room(topology: Topology) -> tuple[str, str] | None:
 
 
 def prover_region(topology: Topology) -> str:
-    """The region that provers are in: the control room's, else the first one with a cluster; empty where none is."""
+    """Returns the region that the proof runs in: the control room's, else the first with a cluster; empty for none."""
     if room := control_room(topology):
         return room[0]
     return next((region for region in topology.regions if topology.clusters(region)), "")
 
 
 def _program(deployment: Document) -> tuple[list[str], dict[str, str]]:
-    """The commands of a Deployment's containers, and the values of their environment variables."""
+    """Returns the commands of a Deployment's containers, and the values of their environment variables."""
     pod = ((deployment.content.get("spec") or {}).get("template") or {}).get("spec") or {}
     containers = pod.get("containers") or ()
     command = [str(word) for container in containers for word in container.get("command") or ()]

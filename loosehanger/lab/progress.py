@@ -1,4 +1,4 @@
-"""Which scenario is set up, and how far it is: the record's ``lab.json``. Python's own library is enough for it."""
+"""``lab.json`` of the record: the scenario that is set up and its stage. Needs the standard library only."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from loosehanger.files import write_file
 from loosehanger.paths import lab_home
 
 VERSION = 2
-"""Of the record's form."""
+"""The version of the record's format."""
 _FILE = Path("access", "lab.json")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Which scenario is set up, and how far it is: the content of ``lab.json``."""
+    """The scenario that is set up, and the stages that were reached and begun: the content of ``lab.json``."""
 
     scenario: str
     platform: str
     inventory: str
     stage: str = ""
-    """The last stage that was reached; empty before the first one is."""
+    """The last stage that was reached; empty before the first."""
     unfinished: str = ""
-    """A stage that was begun and not finished; empty for none."""
+    """The stage that was begun and not finished; empty for none."""
     lost: tuple[str, ...] = ()
-    """The regions that are dead in the stage that was begun or reached last."""
+    """The regions killed by the stage that was begun or reached last."""
     version: int = VERSION
     claims: Sequence[dict[str, Any]] = ()
-    """What ``scenario.yaml`` claims beside what the mirrors promise, as it stood when the stage began."""
+    """The claims of ``scenario.yaml`` as they were when the stage began."""
     port_base: int = 0
-    """The number that the lab's ports on this machine follow; 0 where none has been recorded."""
+    """The first of the lab's ports on this machine; 0 if none is recorded."""
 
     @property
     def text(self) -> str:
-        """As the record has it."""
+        """Returns the text of ``lab.json``."""
         return f"{json.dumps(asdict(self), indent=1)}\n"
 
     def write(self, home: Path) -> bool:
-        """Keeps it in a lab's home; True when that changed anything."""
+        """Writes the record into a lab's home; True when it changed."""
         return write_file(home / _FILE, self.text)
 
     def check_version(self) -> None:
-        """Checks that this version of the kit has set the lab up.
+        """Checks that this version of the kit set the lab up.
 
         Raises:
-            WrongUseError: another one has.
+            WrongUseError: another version did.
         """
         if self.version != VERSION:
             raise WrongUseError(
@@ -58,7 +58,7 @@ class Progress:
 
 
 def read_progress(home: Path | None = None) -> Progress | None:
-    """Which scenario is set up, also where another version of the kit has recorded it; None for none.
+    """Reads which scenario is set up, by any version of the kit; None for none.
 
     Raises:
         WrongUseError: the record cannot be read.
@@ -75,10 +75,10 @@ def read_progress(home: Path | None = None) -> Progress | None:
 
 
 def required_progress(home: Path | None = None) -> Progress:
-    """Which scenario is set up.
+    """Reads which scenario is set up.
 
     Raises:
-        NothingSetUpError: none is.
+        NothingSetUpError: nothing is set up.
         WrongUseError: the record cannot be read.
     """
     progress = read_progress(home)
@@ -88,12 +88,12 @@ def required_progress(home: Path | None = None) -> Progress:
 
 
 def recorded_regions(home: Path | None = None) -> list[str]:
-    """The names of the regions that are set up, in alphabetical order."""
+    """Returns the names of the regions that are set up, in alphabetical order."""
     folder = ((home or lab_home()) / _FILE).parent
     return sorted(path.stem for path in folder.glob("*.json") if path.name != _FILE.name)
 
 
 def unreadable(path: Path, error: Exception) -> WrongUseError:
-    """What is said of a file of the record that cannot be used."""
+    """Returns the error for a file of the record that cannot be used."""
     reason = getattr(error, "strerror", None) or error
     return WrongUseError(f"{path}: the record of the lab cannot be read ({reason}); run ./lab cleanup")

@@ -1,8 +1,8 @@
-"""What is set up, and how to reach it: the record that the set-up leaves in ``.lab/access/``.
+"""The record of the lab that is set up, in ``.lab/access/``: its resources, and how to reach them.
 
-``lab.json`` says which scenario is set up, and how far it is. ``<region>.json`` has one region's resources as they were
-described, and how to reach what runs there. Client configurations (``<region>/<user>.properties``) and certificates lie
-beside it, readable by their owner only.
+``lab.json`` names the scenario and the stage that was reached. ``<region>.json`` has one region's resources as they
+were applied, and the addresses of what runs there. Client configurations (``<region>/<user>.properties``) and
+certificates lie beside it, readable by their owner only.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ ADMINISTRATOR, PROVER = "admin", "prover"
 
 @dataclass(frozen=True)
 class Pod:
-    """Where clients run that must be in a Kubernetes cluster to reach the lab's."""
+    """The pod that clients run in when only the Kubernetes network reaches the lab's clusters."""
 
     namespace: str
     kubeconfig: str
-    """Empty for the one that kubectl would choose."""
+    """Empty for kubectl's default."""
     context: str
-    """Empty for the kubeconfig's current one."""
+    """Empty for the kubeconfig's current context."""
     image: str
     secret: str
     """The Secret with the region's record."""
@@ -46,22 +46,22 @@ class Pod:
 
 @dataclass(frozen=True)
 class Kubernetes:
-    """The cluster that has a region's resources; maybe another one than that in which clients run."""
+    """The Kubernetes cluster with a region's resources; clients may run in another one."""
 
     kubeconfig: str
-    """Empty for the one that kubectl would choose."""
+    """Empty for kubectl's default."""
     context: str
-    """Empty for the kubeconfig's current one."""
+    """Empty for the kubeconfig's current context."""
 
 
 @dataclass(frozen=True)
 class WebConsole:
-    """Where people look at a region, or at all of them, in a browser."""
+    """A web console, for one region or for all of them."""
 
     name: str
     url: str
     username: str
-    """The user of the region whose name and password people sign in with."""
+    """The region's user with whose name and password people sign in."""
 
 
 @dataclass(frozen=True)
@@ -74,24 +74,24 @@ class Region:
     clients: dict[str, Path]
     """Client properties file of each user."""
     logs: dict[str, Path]
-    """Log of each deployment, where the platform keeps it in a file."""
+    """The log file of each Deployment, where the platform keeps one."""
     mirrors: tuple[Mirror, ...]
-    """The mirrors that run here, wherever they write."""
+    """The mirrors that run in this region, wherever they write."""
     pod: Pod | None = None
-    """Where this record belongs, if not here."""
+    """The pod that keeps this record; None for this machine."""
     consoles: tuple[WebConsole, ...] = ()
     kubernetes: Kubernetes | None = None
-    """Where the region's resources are; None within a pod, and where there are no resources."""
+    """The Kubernetes cluster of the region; None within a pod, and on the local platform."""
     ledgers: dict[str, Path] = field(default_factory=dict)
-    """The folder with the ledger of each program that keeps one, where the platform has it as files."""
+    """The ledger folder of each program that keeps one, where the platform has it as files."""
     variables: Mapping[str, str] | None = field(default=None, repr=False)
     """The variables that placeholders in client properties may name; None for the kit's own files, which have none."""
 
     def client_file(self, user: str) -> Path:
-        """The file with the properties by which a user connects to this region's cluster.
+        """Returns the client properties file of a user of this region's cluster.
 
         Raises:
-            WrongUseError: no such user here.
+            WrongUseError: the region has no such user.
         """
         if user not in self.clients:
             raise WrongUseError(f"{self.name}: no client configuration for user '{user}'; run the set-up again")
@@ -100,34 +100,34 @@ class Region:
 
 @dataclass(frozen=True)
 class Lab:
-    """What was set up last."""
+    """The lab that is set up."""
 
     scenario: str
     platform: str
     inventory: str
     regions: dict[str, Region]
     stage: str = ""
-    """The last stage that was reached; empty before the first one is."""
+    """The last stage that was reached; empty before the first."""
     unfinished: str = ""
-    """A stage that was begun and not finished; empty for none."""
+    """The stage that was begun and not finished; empty for none."""
     topology: Topology = field(default_factory=lambda: Topology(()))
     declared_claims: tuple[DeclaredClaim, ...] = ()
-    """What ``scenario.yaml`` claims beside what the mirrors promise."""
+    """The claims of ``scenario.yaml``, beside those that follow from the mirrors."""
     copied_at_mark: Mapping[str, Window] = field(default_factory=dict)
-    """How far each source of a mirror, by its id, had been copied when the last stage held it."""
+    """Offsets up to which each source of a mirror, by its id, had been copied when the last stage stopped it."""
     archives: Mapping[str, Window] = field(default_factory=dict)
-    """Where the copies of a source of a mirror, by its id, begin to be that source's: see ``Claim.archives``."""
+    """First target offsets that are copies of a mirror's current source, by the source's id: ``Claim.archives``."""
     lost: tuple[str, ...] = ()
-    """The regions that are dead, as the stage wants it."""
+    """The regions that the stage has killed."""
 
     @property
     def clusters(self) -> dict[str, Region]:
-        """The regions that have a cluster, and live."""
+        """The live regions that have a Kafka cluster."""
         return {name: region for name, region in self.regions.items() if region.cluster and name not in self.lost}
 
     @property
     def ledgers(self) -> tuple[Path, ...]:
-        """The folders with the ledgers of producers and consumers, where the platform keeps them in files."""
+        """The ledger folders of producers and consumers, where the platform keeps them as files."""
         return tuple(path for region in self.regions.values() for path in region.ledgers.values())
 
     @property
@@ -137,25 +137,25 @@ class Lab:
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """What has to hold in the stage that was begun or reached last."""
+        """The claims of the stage that was begun or reached last."""
         stage = self.unfinished or self.stage
         return claims_of(self.mirrors, self.declared_claims, stage, self.copied_at_mark, self.archives)
 
     @property
     def chains(self) -> tuple[Mirror, ...]:
-        """The chains of mirrors that claims speak of in that stage, each as one mirror."""
+        """The chains that the stage's claims name, each as one mirror."""
         return chains_of(self.mirrors, self.declared_claims, self.unfinished or self.stage)
 
     @property
     def pod(self) -> Pod | None:
-        """Where clients of this lab run; None for here."""
+        """The pod that this lab's clients run in; None for this machine."""
         return next((region.pod for region in self.regions.values() if region.pod), None)
 
     def region(self, name: str) -> Region:
-        """The region of this name.
+        """Returns the region of this name.
 
         Raises:
-            WrongUseError: there is none.
+            WrongUseError: no region has this name.
         """
         if name not in self.regions:
             hint = did_you_mean(name, self.regions) or f"; the regions are: {', '.join(self.regions)}"
@@ -164,17 +164,17 @@ class Lab:
 
 
 def check_stage(scenario: Scenario, stage: str, progress: Progress | None) -> None:
-    """Checks whether a stage may run now.
+    """Checks that a stage may run now.
 
-    A stage that was interrupted may always run again, and so may the one that was reached last.
+    The stage that was interrupted, and the one that was reached last, may always run again.
 
     Args:
-        scenario: whose stage.
-        stage: its name.
-        progress: what is set up; None for nothing.
+        scenario: the scenario of the stage.
+        stage: the stage's name.
+        progress: the scenario that is set up; None for none.
 
     Raises:
-        WrongUseError: it may not; the message says what may.
+        WrongUseError: it may not; the message names the stages that may.
     """
     after = scenario.stage(stage).after
     if progress is None:
@@ -188,7 +188,7 @@ def check_stage(scenario: Scenario, stage: str, progress: Progress | None) -> No
     if progress.scenario != scenario.name:
         raise WrongUseError(f"the scenario {progress.scenario} is set up; run ./lab cleanup before another one")
     if progress.unfinished:
-        # A way back that leads from both leads from between them as well.
+        # A stage that may follow both the reached and the unfinished stage may also follow an interrupted run.
         if stage != progress.unfinished and not {progress.stage, progress.unfinished} <= set(after):
             raise WrongUseError(
                 f"{scenario.name}: '{progress.unfinished}' was begun and not finished; run it again before '{stage}'"
@@ -206,11 +206,11 @@ def _either(stages: Sequence[str]) -> str:
 
 
 def load_lab(home: Path | None = None) -> Lab:
-    """Reads what the set-up recorded.
+    """Reads the record of the lab.
 
     Raises:
         NothingSetUpError: nothing is set up.
-        WrongUseError: another version of the kit has set it up, or the record cannot be read.
+        WrongUseError: another version of the kit wrote the record, or it cannot be read.
     """
     progress = required_progress(home)
     progress.check_version()
@@ -220,7 +220,7 @@ def load_lab(home: Path | None = None) -> Lab:
     topology = Topology(_document(entry) for region in found for entry in region["documents"])
     kept = archives(home or lab_home())
     if progress.unfinished:
-        # It may have ended between the wipe of a mirror's source and the making of a new one.
+        # A run may have stopped after the wipe of a mirror's source and before its recreation.
         topology = topology.connected()
     regions = {region["name"]: _region(region, topology) for region in found}
     return Lab(
@@ -249,17 +249,17 @@ def region_record(
     ledgers: Mapping[str, str] | None = None,
     **places: Mapping[str, str],
 ) -> str:
-    """What ``<region>.json`` holds.
+    """Returns the content of ``<region>.json``.
 
     Args:
         name: the region.
-        documents: what was carried out there.
-        clients: client properties file of each user.
-        logs: log of each program, where it is a file.
+        documents: the resources that were applied there.
+        clients: the client properties file of each user.
+        logs: the log file of each program, where there is one.
         consoles: the web consoles: name, url, username.
-        connect: how to reach Connect's REST interface, for each mirror that runs there.
-        ledgers: the folder with the ledger of each program that keeps one, where it is a file.
-        places: where the record belongs, and where the region's resources are, on Kubernetes.
+        connect: Connect's REST interface of each mirror that runs there.
+        ledgers: the ledger folder of each program that keeps one as files.
+        places: the pod that keeps the record and the cluster with the resources, on Kubernetes.
     """
     described = [
         {"source": document.source, "line": document.line, "content": document.content} for document in documents
@@ -278,14 +278,14 @@ def region_record(
 
 
 def recorded_documents(home: Path, region: str) -> list[Document]:
-    """What was carried out in a region, by its record; nothing where there is none."""
+    """Returns the resources that were applied in a region, by its record; none without a record."""
     path = home / "access" / f"{region}.json"
     found = _read(path) if path.exists() else {}
     return [_document(entry) for entry in found.get("documents", ())]
 
 
 def recorded_pod(home: Path, region: str) -> Pod | None:
-    """Where a region's record belongs, if it has one, and that is not here."""
+    """Returns the pod that keeps a region's record; None for this machine or without a record."""
     path = home / "access" / f"{region}.json"
     return _pod(_read(path)) if path.exists() else None
 
@@ -303,7 +303,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _copied_at_mark(topology: Topology, marks: Marks) -> dict[str, Window]:
-    """The end of what was copied, by each source of a mirror that was held."""
+    """Returns the end of what was copied, by source of each mirror that was stopped."""
     known = {fence.mirror: fence.positions for fence in marks.fences}
     return {
         mirror.id: {

@@ -1,4 +1,4 @@
-"""How long a switch took, leg by leg: from the marks of its stage and the ledgers, whoever looks and whenever."""
+"""How long a failover or switch took, step by step: computed from the stage's snapshots and the ledgers."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from loosehanger.ledger import LedgerEntry
 
 @dataclass(frozen=True)
 class Leg:
-    """One of the things that a switch has to get to."""
+    """One milestone of a switch."""
 
     name: str
     seconds: float | None
-    """From the beginning; None where it is not reached yet."""
+    """Seconds from the beginning; None before it is reached."""
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """A switch and its legs."""
+    """A switch and its milestones."""
 
     begins: str
-    """What the time is counted from."""
+    """The event that the times count from."""
     legs: tuple[Leg, ...]
 
     @property
     def complete(self) -> bool:
-        """Whether everything is reached."""
+        """Whether every milestone is reached."""
         return all(leg.seconds is not None for leg in self.legs)
 
 
 def recovery(marks: Marks, entries: Iterable[LedgerEntry]) -> Recovery | None:
-    """The legs of a switch; None where nothing was switched.
+    """Returns the milestones of a switch; None where nothing was switched.
 
-    The clock starts when the first process of a dying region was killed; in a planned switch, with the last
-    acknowledgement that the producers got from the cluster that they left, or, where only consumers move, with the last
-    record that they processed there. Who stays has no legs.
+    The clock starts when the first process of a lost region is killed. In a planned switch it starts with the last
+    acknowledgement from the cluster that the producers leave, or, where only consumers move, with the last record that
+    they processed there. Programs that stay are not counted.
 
     Args:
-        marks: what the stage has kept.
-        entries: all that the ledgers have.
+        marks: the stage's snapshots.
+        entries: every entry of the ledgers.
     """
     if not marks.fences:
         return None
@@ -50,7 +50,7 @@ def recovery(marks: Marks, entries: Iterable[LedgerEntry]) -> Recovery | None:
     acked = [entry for entry in every if entry.kind == "acked"]
     processed = [entry for entry in every if entry.kind == "processed"]
     held = [fence.held_ms for fence in marks.fences]
-    # A group that got its offsets by its ledger has a mark of its own, and no mirror.
+    # A group whose offsets came from its ledger has a snapshot of its own, and no mirror.
     mirrors_held = [fence.held_ms for fence in marks.fences if fence.source]
     producers_move, consumers_move = True, True
     if marks.losses:
@@ -59,7 +59,7 @@ def recovery(marks: Marks, entries: Iterable[LedgerEntry]) -> Recovery | None:
         old = [entry.until for entry in acked if entry.cluster not in targets]
         read_before = [entry.until for entry in processed if entry.cluster not in targets]
         producers_move = not any(until > max(held) for until in old)
-        # Where they were at last: they may have been at the target before, and left it again.
+        # Only their last stay counts: they may have used the target before and left it again.
         before = [entry for entry in processed if entry.since < min(held)]
         consumers_move = not before or max(before, key=lambda entry: entry.since).cluster not in targets
         begins, last = (
@@ -85,7 +85,7 @@ def recovery(marks: Marks, entries: Iterable[LedgerEntry]) -> Recovery | None:
         del moments["consumer's first record"]
     if not mirrors_held:
         del moments["mirror held"]
-    # A mirror is held when all of them are; the others count from their first.
+    # The mirrors are stopped when the last one is; every other milestone counts from its first record.
     legs = [
         Leg(name, round(((max if name == "mirror held" else min)(found) - start) / 1000, 3) if found else None)
         for name, found in moments.items()
@@ -94,7 +94,7 @@ def recovery(marks: Marks, entries: Iterable[LedgerEntry]) -> Recovery | None:
 
 
 def _first_new(read: Sequence[LedgerEntry], new: Sequence[LedgerEntry]) -> Iterable[int]:
-    """When consumers had processed what was acknowledged for the first time after the switch."""
+    """Yields when consumers had processed the first events that were acknowledged after the switch."""
     by_partition: dict[tuple[str, str, int], list[LedgerEntry]] = {}
     for entry in new:
         by_partition.setdefault((entry.run, entry.topic, entry.partition), []).append(entry)

@@ -1,4 +1,4 @@
-"""A scenario: a folder of ``playbooks/`` with its manifests, its stages, and what the manifests cannot say."""
+"""A scenario: a folder of ``playbooks/`` with manifests, stages, and ``scenario.yaml``."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from loosehanger.lab.scenario_index import PLAYBOOKS, SETUP, one_line, scenario_
 from loosehanger.lab.scenario_index import scenario_names as scenario_names
 
 MirrorState = Literal["running", "copying", "rearmed", "paused", "stopped", "dropped", "armed", "absent"]
-"""What a stage does with a mirror: ``running`` is what its manifest says, and ``rearmed`` too, once a mirror that was
-held is told where its source ends now; ``copying`` goes on copying records, and translates no groups any more; the
-others hold or end it: ``stopped`` when everything has arrived, where nothing dies; ``dropped`` at once; and ``armed``
-is one that was held already, and stays so, and is told where its source ends."""
+"""The state that a stage gives a mirror. ``running``: as its manifest says. ``rearmed``: running, after the mirror's
+offsets are reset to the end of its source. ``copying``: it copies records, and no longer translates groups.
+``stopped``: it stops, and in a planned switch only after it has drained. ``paused``: its connectors are paused.
+``dropped``: it stops at once. ``armed``: it stays stopped, and its offsets are reset to the end of its source."""
 
 
 class CopiedSecret(Entry):
-    """A secret that a region needs from another, beyond those that manifests name."""
+    """A secret that one region needs from another and that no manifest names."""
 
     from_: Annotated[str, Field(alias="from")]
-    """The region that has it."""
+    """The region that owns it."""
     name: str
     to: str
-    """The region that gets it."""
+    """The region that receives a copy."""
     as_: Annotated[str | None, Field(alias="as")] = None
-    """Its name there; None for the same."""
+    """Its name there; None for the same name."""
 
 
 def _read_as(parse: Callable[[str], float]) -> BeforeValidator:
@@ -51,11 +51,11 @@ def _read_as(parse: Callable[[str], float]) -> BeforeValidator:
 
 
 class StartingLink(Entry):
-    """What the link of two regions is like when the scenario begins, where the platform has links."""
+    """The initial settings of the link between two regions, on platforms that have links."""
 
     between: tuple[str, str]
     one_way: bool = False
-    """Whether it is said of what flows from the first region to the second only."""
+    """Whether the settings apply only to traffic from the first region to the second."""
     delay: Annotated[float, _read_as(parse_time)] = 0.0
     jitter: Annotated[float, _read_as(parse_time)] = 0.0
     rate: Annotated[float, _read_as(parse_rate)] = 0.0
@@ -72,7 +72,7 @@ class StartingLink(Entry):
 
     @property
     def directions(self) -> dict[tuple[str, str], OneWay]:
-        """What each direction begins with."""
+        """Returns the initial settings of each direction."""
         ways = [self.between] if self.one_way else [self.between, self.between[::-1]]
         return dict.fromkeys(ways, OneWay(self.delay, self.jitter, self.rate))
 
@@ -85,35 +85,34 @@ class Stage(Entry):
     """One stage: a playbook of the same name."""
 
     after: tuple[str, ...] = ()
-    """The stages it may follow; empty for the first one."""
+    """The stages it may follow; empty for the first stage."""
     mirrors: Annotated[dict[str, MirrorState], Field(default_factory=dict)]
-    """What it does with mirrors; those that are not named run as their manifests say."""
+    """The state of each mirror in this stage; other mirrors run as their manifests say."""
     lost: tuple[str, ...] = ()
-    """Regions that are dead in it: everything that runs there is killed at once, before anything else happens."""
+    """Regions that it kills: all processes there are killed at once, before anything else happens."""
     deleted: tuple[str, ...] = ()
-    """Those of them of which nothing is left: data, certificates and secrets go with them."""
+    """Lost regions that also lose their data, certificates and secrets."""
     rebuilt: tuple[str, ...] = ()
-    """Regions that it wipes, and makes again with the certificate authorities and passwords that they had. What they
-    do not have any more of these comes back from the copies that other regions have."""
+    """Regions that it wipes and recreates with their previous certificate authorities and passwords, restored from
+    the copies in other regions where the region no longer has them."""
     rescues: tuple[str, ...] = ()
-    """Mirrors that are held: what their sources have beyond them is exported, and written elsewhere on request."""
+    """Stopped mirrors whose uncopied source records are exported, and written to the target on request."""
     mark: bool = False
-    """Whether it keeps how far everything was when its mirrors were held: the ends of partitions, groups' offsets."""
+    """Whether it records end offsets and group offsets when it stops its mirrors."""
     fenced: tuple[str, ...] = ()
-    """Regions in which nobody may write events in it: that nobody has the right to, and that nothing was written since
-    the first stage that says so, is a condition of each that follows and says so too."""
+    """Regions with a write fence on event topics: no user may hold Write, and no record may have been written since
+    the first of the consecutive stages that fence the region."""
     starts: tuple[str, ...] = ()
-    """Consumers, by their Deployments' names, that change over to another cluster and begin there where their ledger
-    ends, in topics in which no mirror translates how far their groups are."""
+    """Consumers, by Deployment name, that move to another cluster and resume there at the end of their ledger, for
+    topics whose group offsets no mirror translates."""
     proof: bool = False
-    """Whether it is reached only when everything that is claimed in it is proved."""
+    """Whether the stage is reached only if all its claims are proved."""
     gone: tuple[str, ...] = ()
-    """Regions that go at the end, with all that they have, when nobody uses them any more."""
+    """Regions that it deletes at the end, with all their data, when no program uses them."""
     manifests: Annotated[tuple[str, ...], BeforeValidator(_one_or_several)] = ()
-    """A folder below ``manifests/``, or several, with whole resources that replace those of the same name while this
-    stage lasts."""
+    """Folders below ``manifests/`` whose resources replace those of the same name in this stage."""
     next: str = ""
-    """What to do after it, for the person who ran it."""
+    """The next step, shown to the user after the stage."""
 
     @model_validator(mode="after")
     def _the_deleted_are_lost(self) -> Stage:
@@ -123,28 +122,28 @@ class Stage(Entry):
 
 
 class Scenario(Entry):
-    """What ``scenario.yaml`` says. Everything that the manifests say stands there and only there."""
+    """The content of ``scenario.yaml``, which has only what manifests cannot express."""
 
     folder: Annotated[Path, Field(exclude=True, init=False)] = PLAYBOOKS
-    """Where it lies."""
+    """The folder of the scenario."""
     document: Annotated[InstanceOf[Document], Field(exclude=True, init=False)] = Document(FILE, 1, {})
-    """The file, which knows the line of each field."""
+    """The parsed file, which knows the line of each field."""
     title: Annotated[str, StringConstraints(min_length=1, max_length=60)]
     teaches: Annotated[str, StringConstraints(min_length=1)]
     """One sentence for the list of scenarios."""
     control_room: str = ""
-    """The region whose console sees all regions; empty for none."""
+    """The region whose console shows all regions; empty for none."""
     topics: Annotated[tuple[str, ...], Field(min_length=1)]
-    """What the names of the scenario's topics begin with: the kit's own users may see these, and no others."""
+    """Prefixes of the scenario's topic names: the kit's own users may see only these topics."""
     secrets: tuple[CopiedSecret, ...] = ()
     links: tuple[StartingLink, ...] = ()
     claims: tuple[DeclaredClaim, ...] = ()
-    """What has to hold beside what the mirrors promise: see ``claims``."""
+    """Declared claims, beside those that follow from the mirrors: see ``claims``."""
     stages: Annotated[dict[str, Stage], Field(min_length=1)]
 
     @property
     def name(self) -> str:
-        """Its folder's name."""
+        """The name of its folder."""
         return self.folder.name
 
     @model_validator(mode="after")
@@ -161,7 +160,7 @@ class Scenario(Entry):
         return self
 
     def fence_of(self, stage: str, region: str) -> str:
-        """The stage in which the fence of a region was put up that stands in a stage; itself, if it does so."""
+        """Returns the stage that first put up the fence that a region has in this stage; possibly the stage itself."""
         way = [stage]
         while before := [b for b in self.stage(way[-1]).after if region in self.stages[b].fenced and b not in way]:
             way.append(before[0])
@@ -169,30 +168,31 @@ class Scenario(Entry):
 
     @property
     def link_directions(self) -> dict[tuple[str, str], OneWay]:
-        """What each direction of a link begins with, by the regions that bytes flow from and to."""
+        """Initial link settings by direction: the regions that bytes flow from and to."""
         return {way: settings for link in self.links for way, settings in link.directions.items()}
 
     @model_validator(mode="after")
     def _links_are_said_once(self) -> Scenario:
         ways = [way for link in self.links for way in link.directions]
         if twice := [way for way in ways if ways.count(way) > 1]:
-            raise ValueError(f"links: the link from {twice[0][0]} to {twice[0][1]} stands twice")
+            raise ValueError(f"links: duplicate link from {twice[0][0]} to {twice[0][1]}")
         return self
 
     def stage(self, name: str) -> Stage:
-        """The stage of this name.
+        """Returns the stage of this name.
 
         Raises:
-            WrongUseError: there is none.
+            WrongUseError: the scenario has no such stage.
         """
         if name not in self.stages:
             raise WrongUseError(f"{self.name} has no stage '{name}'; it has: {', '.join(self.stages)}")
         return self.stages[name]
 
     def manifests(self, stage: str) -> list[Document]:
-        """The scenario's resources in a stage, in the order of their files.
+        """Returns the scenario's resources in a stage, in the order of their files.
 
-        A mirror that is absent in the stage is left out; of one that is stopped or paused every connector is.
+        Leaves out mirrors that are absent in the stage, and stops or pauses every connector of those that it stops or
+        pauses.
 
         Raises:
             WrongUseError: a file cannot be used, two resources have one name, or one replaces nothing.
@@ -202,7 +202,7 @@ class Scenario(Entry):
         for replacing in at.manifests:
             for document in _read_folder(self.folder / "manifests" / replacing):
                 if _identity(document) not in found:
-                    raise WrongUseError(f"{document.where()}: manifests/ has nothing of this name to replace")
+                    raise WrongUseError(f"{document.where()}: manifests/ has no resource of this name to replace")
                 found[_identity(document)] = document
         known = {document.name for document in found.values() if document.kind == MIRROR}
         for key, named in (("mirrors", at.mirrors), ("rescues", at.rescues)):
@@ -218,12 +218,12 @@ class Scenario(Entry):
 
     @property
     def mirror_names(self) -> frozenset[str]:
-        """The mirrors of ``manifests/``, whatever a stage does with them."""
+        """All mirrors of ``manifests/``, in whatever state a stage has them."""
         found = _read_folder(self.folder / "manifests")
         return frozenset(document.name for document in found if document.kind == MIRROR)
 
     def regions(self, known: Iterable[str]) -> tuple[str, ...]:
-        """Those of these regions that the plays of any stage name: whatever a stage does, it finds them prepared.
+        """Returns the regions that a play of any stage names, so that a set-up prepares all of them.
 
         Args:
             known: every region of the inventory, in its order.
@@ -233,7 +233,7 @@ class Scenario(Entry):
         return tuple(name for name in names if name in used)
 
     def users_that_go(self, stage: str) -> frozenset[str]:
-        """The users that only mirrors need which are absent in a stage in which a region goes: they never return."""
+        """Returns the users that only absent mirrors need, in a stage that deletes a region: they never return."""
         if not self.stage(stage).gone:
             return frozenset()
         mirrors = [document for document in _read_folder(self.folder / "manifests") if document.kind == MIRROR]
@@ -245,26 +245,26 @@ class Scenario(Entry):
         return frozenset(going - staying)
 
     def absent(self, stage: str) -> frozenset[str]:
-        """The mirrors that must not be there in a stage."""
+        """Returns the mirrors that a stage deletes."""
         return frozenset(name for name, life in self.stage(stage).mirrors.items() if life == "absent")
 
 
 MIRROR = "KafkaMirrorMaker2"
 CARRY_OUT = "carry_out"
-"""The role that carries out what others describe, in whatever regions they did."""
+"""The role that applies the resources that other roles describe, in every region."""
 CONNECTORS = ("sourceConnector", "checkpointConnector")
 DROPPED: MirrorState = "dropped"
 ARMED: MirrorState = "armed"
 HELD: tuple[MirrorState, ...] = ("stopped", "paused", DROPPED, ARMED)
-"""The lives in which a mirror is there and copies nothing."""
+"""The states in which a mirror exists and copies nothing."""
 COPYING: MirrorState = "copying"
-"""The life in which its source connector runs, and its checkpoint connector does not."""
+"""The state in which a mirror's source connector runs, and its checkpoint connector does not."""
 REARMED: tuple[MirrorState, ...] = ("rearmed", ARMED)
-"""The lives in which it is told where its source ends."""
+"""The states in which a mirror's offsets are reset to the end of its source."""
 
 
 def _users_of(mirror: Document) -> Iterator[str]:
-    """The users as which a mirror signs in at either end: the secret of a password has its user's name."""
+    """Yields the users that a mirror signs in as at either end; a user's password secret has the user's name."""
     spec = mirror.content.get("spec") or {}
     for end in (spec.get("target"), *(entry.get("source") for entry in spec.get("mirrors") or ())):
         if name := (((end or {}).get("authentication") or {}).get("passwordSecret") or {}).get("secretName"):
@@ -272,7 +272,7 @@ def _users_of(mirror: Document) -> Iterator[str]:
 
 
 def is_held(mirror: Document, life: MirrorState = "stopped") -> bool:
-    """Whether a resource is a mirror of which every connector is stopped or paused that does not run in a life."""
+    """Whether a resource is a mirror whose connectors that a state stops are all stopped or paused."""
     held = _held_in(life)
     connectors = [
         entry[key] or {}
@@ -284,7 +284,7 @@ def is_held(mirror: Document, life: MirrorState = "stopped") -> bool:
 
 
 def with_life(document: Document, life: MirrorState) -> Document:
-    """A mirror's manifest as a stage wants it: with every connector in that state."""
+    """Returns a mirror's manifest with every connector in a stage's state."""
     held = _held_in(life)
     if not held:
         return document
@@ -299,7 +299,7 @@ def with_life(document: Document, life: MirrorState) -> Document:
 
 
 def _held_in(life: MirrorState) -> tuple[str, ...]:
-    """The connectors of a mirror that do not run in a life."""
+    """Returns the connectors of a mirror that do not run in a state."""
     if life == COPYING:
         return CONNECTORS[1:]
     return CONNECTORS if life in HELD else ()
@@ -310,10 +310,10 @@ def read_scenario(name: str, playbooks: Path = PLAYBOOKS) -> Scenario:
 
     Args:
         name: the folder's name.
-        playbooks: where it lies.
+        playbooks: the folder of all scenarios.
 
     Raises:
-        WrongUseError: there is no such scenario, or its ``scenario.yaml`` cannot be used.
+        WrongUseError: the scenario does not exist, or its ``scenario.yaml`` is not valid.
     """
     path = scenario_file(name, playbooks)
     text = read_file(path)
@@ -341,7 +341,9 @@ def _read_folder(folder: Path) -> Iterator[Document]:
         for document in read_resources(_shown(path), read_file(path)):
             refuse_older_api(document)
             if other := seen.get(_identity(document)):
-                raise WrongUseError(f"{document.where()}: stands twice; it is in {other.source}:{other.line} as well")
+                raise WrongUseError(
+                    f"{document.where()}: duplicate resource; it is also in {other.source}:{other.line}"
+                )
             seen[_identity(document)] = document
             yield document
 
@@ -351,7 +353,7 @@ def _identity(document: Document) -> tuple[str, str, str]:
 
 
 def _hosts(playbook: Path, known: Sequence[str]) -> Iterator[str]:
-    """The regions that a playbook's plays name. What is more than a list of names may be any of them."""
+    """Yields the regions that a playbook's plays name. A pattern that is not a list of names may match any region."""
     for play in yaml.load(read_file(playbook), Loader=yaml.CSafeLoader) or ():
         if _roles(play) == [CARRY_OUT]:
             continue

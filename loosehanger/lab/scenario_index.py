@@ -1,7 +1,7 @@
-"""What can be told of scenarios before anything is installed: Python's own library is enough for it.
+"""The list of scenarios, readable before anything is installed: it needs the standard library only.
 
-It has no YAML, so the two lines that the list of scenarios shows are read as lines; ``read_scenario`` refuses a
-``scenario.yaml`` in which they mean anything else.
+Without a YAML parser it reads title and summary as plain lines; ``read_scenario`` refuses a ``scenario.yaml`` in which
+YAML would read them differently.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SETUP = "setup"
 
 @dataclass(frozen=True)
 class Outline:
-    """A scenario, as the list of scenarios shows it."""
+    """A scenario in the list of scenarios."""
 
     name: str
     title: str
@@ -30,19 +30,19 @@ class Outline:
     teaches: str
     """One sentence; empty where it is not written in one line."""
     playbooks: tuple[str, ...]
-    """The names of its playbooks: its stages, the set-up first."""
+    """The names of its playbooks, which are its stages, the set-up first."""
 
 
 def scenario_names(playbooks: Path = PLAYBOOKS) -> list[str]:
-    """Every scenario there is, in alphabetical order."""
+    """Returns the names of all scenarios, in alphabetical order."""
     return sorted(path.parent.name for path in playbooks.glob(f"*/{FILE}"))
 
 
 def scenario_file(name: str, playbooks: Path = PLAYBOOKS) -> Path:
-    """A scenario's ``scenario.yaml``.
+    """Returns the path of a scenario's ``scenario.yaml``.
 
     Raises:
-        WrongUseError: there is no such scenario.
+        WrongUseError: the scenario does not exist.
     """
     names = scenario_names(playbooks)
     if name in names:
@@ -52,10 +52,10 @@ def scenario_file(name: str, playbooks: Path = PLAYBOOKS) -> Path:
 
 
 def read_outline(name: str, playbooks: Path = PLAYBOOKS) -> Outline:
-    """What the list of scenarios shows of one.
+    """Reads what the list of scenarios shows of one.
 
     Raises:
-        WrongUseError: there is no such scenario.
+        WrongUseError: the scenario does not exist.
     """
     path = scenario_file(name, playbooks)
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -69,7 +69,7 @@ def read_outline(name: str, playbooks: Path = PLAYBOOKS) -> Outline:
 
 
 def one_line(text: str, key: str) -> str:
-    """The value of a key of a YAML mapping that stands in one line; empty where it does not."""
+    """Returns the value of a YAML key that is written in one line; empty otherwise."""
     if not (found := re.search(rf"^{key}:[ \t]+(\S.*)$", text, re.MULTILINE)):
         return ""
     for pattern in (r'"([^"\\]*)"', r"'((?:[^']|'')*)'", r"([^\s\"'|>&*!%@`\[{#].*?)"):

@@ -1,7 +1,7 @@
-"""Marks: what a stage has kept of the moment in which it switched, beside the record, in ``access/marks/<stage>/``.
+"""Snapshots: what a stage records of the moment it switched, beside the record, in ``access/marks/<stage>/``.
 
-A region that dies leaves the time of its death; a mirror that is held, how far everything was. The proof compares with
-them, and they outlive the clusters that they tell of.
+For a lost region it is the time of its death, for a stopped mirror the offsets at both ends. The proof compares with
+them, and they outlive the clusters that they describe.
 """
 
 from __future__ import annotations
@@ -17,56 +17,56 @@ from loosehanger.lab.mirrors.mirror import Mirror
 
 _PROOF = "proof.json"
 Offsets = dict[str, dict[int, int]]
-"""An offset for each partition of topics."""
+"""Offsets by topic and by partition."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A region's death."""
+    """The death of a region."""
 
     region: str
     died_ms: int
-    """When the first of its processes was killed, in milliseconds since the epoch; of one of which none was there, or
-    whose end was not seen, when the stage came to it."""
+    """When its first process was killed, in milliseconds since the epoch. If no process was running, or its end was
+    not seen, when the stage killed the region."""
 
 
 @dataclass(frozen=True)
 class Fence:
-    """How far everything was when a mirror was held."""
+    """The offsets at the moment a mirror was stopped."""
 
     mirror: str
-    """The id of the mirror's source: its name and the source's alias. Where no mirror was held, but a group got its
-    offsets by its ledger, ``by ledger`` and the group."""
+    """The id of the mirror's source: its name and the source's alias. For a group whose offsets came from its ledger,
+    ``by ledger`` and the group."""
     source: str
-    """The region that it reads."""
+    """The region it reads."""
     target: str
     """The region that it writes."""
     cluster: str
     """The id of the target's cluster."""
     held_ms: int
-    """When Connect had no task of the mirror any more, in milliseconds since the epoch."""
+    """When Connect had no more tasks of the mirror, in milliseconds since the epoch."""
     ends: Offsets
-    """Where each copied topic ended at the target: nothing before it is written any more."""
+    """End offsets of each copied topic at the target."""
     positions: Offsets = field(default_factory=dict)
-    """The offset of the last record of the source that was copied."""
+    """Offsets of the last source records that were copied."""
     groups: dict[str, Offsets] = field(default_factory=dict)
-    """The offsets at the target of each group that the mirror translates."""
+    """Target offsets of each group that the mirror translates."""
 
 
 @dataclass(frozen=True)
 class Silence:
-    """How far a region was when nobody had the right to write there any more."""
+    """The end offsets of a region when its write fence was complete."""
 
     region: str
     since_ms: int
     """In milliseconds since the epoch."""
     ends: Offsets
-    """Where each topic with events ended."""
+    """End offsets of each topic with events."""
 
 
 @dataclass(frozen=True)
 class Wipe:
-    """The end of what a dead region had: what nobody else has of it is given up."""
+    """The wipe of a lost region: its data that no other region has is given up."""
 
     region: str
     wiped_ms: int
@@ -74,7 +74,7 @@ class Wipe:
 
 @dataclass(frozen=True)
 class Ending:
-    """A region that goes: from here on it may be half gone."""
+    """A region whose deletion has begun: from now on it may be deleted in part."""
 
     region: str
     since_ms: int
@@ -83,14 +83,14 @@ class Ending:
 
 @dataclass(frozen=True)
 class Rearmed:
-    """A mirror that was told where its source ends."""
+    """A mirror whose offsets were reset to the end of its source."""
 
     mirror: str
-    """As in a fence."""
+    """The id of the mirror's source, as in the snapshot of a stopped mirror."""
     positions: Offsets
-    """The offset of the last record of the source that it shall pass over."""
+    """Offsets of the last source records that it must skip."""
     archives: Offsets = field(default_factory=dict)
-    """Where each copy ended of which the source had nothing: what lies before is of a source that is no more."""
+    """End offsets of each copy whose source topic was empty: earlier records come from a source that is gone."""
     target: str = ""
     """The region that it writes."""
     at_ms: int = 0
@@ -99,22 +99,22 @@ class Rearmed:
 
 @dataclass(frozen=True)
 class Rescue:
-    """What the source of a held mirror had beyond it."""
+    """The records of a stopped mirror's source that it had not copied."""
 
     mirror: str
-    """As in a fence."""
+    """The id of the mirror's source, as in the snapshot of a stopped mirror."""
     source: str
     target: str
     file: str
-    """Where it was exported to, a JSON document in each line."""
+    """The file they were exported to, one JSON document per line."""
     records: int
     written: int
-    """How many of them were written to the target, by this run or an earlier one."""
+    """How many of them were written to the target, in this run or an earlier one."""
 
 
 @dataclass(frozen=True)
 class Marks:
-    """Everything that a stage has kept."""
+    """All snapshots of a stage."""
 
     losses: tuple[Loss, ...] = ()
     fences: tuple[Fence, ...] = ()
@@ -126,27 +126,27 @@ class Marks:
 
 
 def mark_of_group(group: str) -> str:
-    """What a group that got its offsets by its ledger is known by in marks."""
+    """Returns the id, in snapshots, of a group whose offsets came from its ledger."""
     return f"by ledger/{group}"
 
 
 def mark_of(mirror: Mirror) -> str:
-    """What a mirror's source is known by in marks."""
+    """Returns the id of a mirror's source in snapshots."""
     return f"{mirror.name}/{mirror.source_alias}"
 
 
 def keep_loss(home: Path, stage: str, loss: Loss) -> None:
-    """Keeps a region's death."""
+    """Writes the death of a region."""
     write_file(_folder(home, stage) / f"loss.{loss.region}.json", json.dumps(asdict(loss), indent=1))
 
 
 def is_lost(home: Path, stage: str, region: str) -> bool:
-    """Whether a stage has kept a region's death."""
+    """Whether a stage has recorded the death of a region."""
     return any(loss.region == region for loss in read_marks(home, stage).losses)
 
 
 def is_marked(home: Path, stage: str, mirror: Mirror) -> bool:
-    """Whether a stage has kept how far everything was when it held a mirror."""
+    """Whether a stage has recorded the offsets at which it stopped a mirror."""
     return any(fence.mirror == mark_of(mirror) for fence in read_marks(home, stage).fences)
 
 
@@ -166,45 +166,45 @@ def is_rearmed(home: Path, stage: str, mirror: Mirror) -> bool:
 
 
 def keep_fence(home: Path, stage: str, fence: Fence) -> None:
-    """Keeps how far everything was."""
+    """Writes the offsets at which a mirror was stopped."""
     name = fence.mirror.replace("/", ".").replace(" ", "-")
     write_file(_folder(home, stage) / f"fence.{name}.json", json.dumps(asdict(fence), indent=1))
 
 
 def keep_silence(home: Path, stage: str, silence: Silence) -> None:
-    """Keeps how far a region was when it was fenced."""
+    """Writes the end offsets at which a region was fenced."""
     write_file(_folder(home, stage) / f"silence.{silence.region}.json", json.dumps(asdict(silence), indent=1))
 
 
 def keep_proof(home: Path, stage: str, document: Mapping[str, Any]) -> None:
-    """Keeps what the proof found when a stage asked for it."""
+    """Writes the result of the proof that a stage ran."""
     write_file(_folder(home, stage) / _PROOF, json.dumps(document, indent=1))
 
 
 def keep_wipe(home: Path, stage: str, wipe: Wipe) -> None:
-    """Keeps that a region was wiped, so that the stage does it once."""
+    """Records that a region was wiped, so that the stage wipes it once."""
     write_file(_folder(home, stage) / f"wipe.{wipe.region}.json", json.dumps(asdict(wipe), indent=1))
 
 
 def keep_ending(home: Path, stage: str, ending: Ending) -> None:
-    """Keeps that a region is being deleted: it cannot be asked any more."""
+    """Records that the deletion of a region has begun, so that it is not queried again."""
     write_file(_folder(home, stage) / f"ending.{ending.region}.json", json.dumps(asdict(ending), indent=1))
 
 
 def keep_rearmed(home: Path, stage: str, rearmed: Rearmed) -> None:
-    """Keeps that a mirror was re-armed: once more, after producers have begun to write, it would pass over records."""
+    """Records that a mirror's offsets were reset: a second reset, after producers resume, would skip records."""
     name = rearmed.mirror.replace("/", ".")
     write_file(_folder(home, stage) / f"rearmed.{name}.json", json.dumps(asdict(rearmed), indent=1))
 
 
 def keep_rescue(home: Path, stage: str, rescue: Rescue) -> None:
-    """Keeps what was rescued."""
+    """Records what was exported of a mirror's source."""
     name = rescue.mirror.replace("/", ".")
     write_file(_folder(home, stage) / f"rescue.{name}.json", json.dumps(asdict(rescue), indent=1))
 
 
 def put_away(home: Path, stage: str) -> None:
-    """Puts away what a stage kept when it was run before: it begins anew, and keeps marks of its own."""
+    """Archives the snapshots of an earlier run of a stage."""
     folder = _folder(home, stage)
     if folder.exists():
         number = sum(1 for _ in folder.parent.glob(f"{stage}.*")) + 1
@@ -212,7 +212,7 @@ def put_away(home: Path, stage: str) -> None:
 
 
 def read_marks(home: Path, stage: str) -> Marks:
-    """What a stage has kept; nothing where it kept nothing."""
+    """Reads the snapshots of a stage; empty if it has none."""
     losses, fences, silences, wipes, rearmed, rescues, endings = [], [], [], [], [], [], []
     for kind, content in _contents(_folder(home, stage)):
         match kind:
@@ -238,20 +238,20 @@ def read_marks(home: Path, stage: str) -> Marks:
 
 
 def last_wipe_ms(home: Path) -> int | None:
-    """When a region was wiped last, in milliseconds since the epoch, in whatever stage; None for never."""
+    """Returns when any stage last wiped a region, in milliseconds since the epoch; None for never."""
     return max((wipe.wiped_ms for marks in _every(home) for wipe in marks.wipes), default=None)
 
 
 def last_fence(home: Path, mirror: Mirror) -> Fence | None:
-    """Where everything was when a mirror was held last, in whatever stage; None where that was never kept."""
+    """Returns the offsets at which any stage last stopped a mirror; None if none recorded them."""
     found = [fence for marks in _every(home) for fence in marks.fences if fence.mirror == mark_of(mirror)]
     return max(found, key=lambda fence: fence.held_ms, default=None)
 
 
 def archives(home: Path) -> dict[str, Offsets]:
-    """Where the copies of each mirror that was re-armed begin to be its source's, as in the last ``Rearmed`` of it.
+    """Returns, for each mirror whose offsets were reset, the first target offsets that are copies of its new source.
 
-    A target that was wiped since has no such past.
+    A target that was wiped later is left out.
     """
     every = list(_every(home))
     wipes = sorted((wipe for marks in every for wipe in marks.wipes), key=lambda wipe: wipe.wiped_ms)
@@ -262,7 +262,7 @@ def archives(home: Path) -> dict[str, Offsets]:
 
 
 def mark_files(home: Path) -> dict[str, str]:
-    """The files of all stages' marks, by their names in the folder ``access``, without what proofs found."""
+    """Returns the snapshot files of all stages, by their names in the folder ``access``, without results of proofs."""
     access = home / "access"
     return {
         str(path.relative_to(access)): path.read_text(encoding="utf-8")

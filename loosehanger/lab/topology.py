@@ -1,7 +1,7 @@
-"""Who mirrors what to where, with which users and secrets: read from the manifests, and from nothing else.
+"""The topology of a lab: clusters, mirrors, users and secrets, read from the manifests alone.
 
-The documents are what the roles describe before a set-up, and afterwards what the record has of them. So whoever asks
-gets one answer, and an edited file that nobody has applied misleads nobody.
+Before a set-up the documents come from the roles, and afterwards from the record. So every command gets the same
+answer, and a file that was edited and not applied has no effect.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SERVICE = re.compile(
     r"\b(?P<cluster>[a-z0-9][a-z0-9-]*)-kafka-bootstrap\.(?P<region>[a-z0-9][a-z0-9-]*)"
     r"\.svc(?:\.cluster\.local)?:(?P<port>\d+)\b"
 )
-"""The address of a Kafka cluster, as manifests have it."""
+"""The address of a Kafka cluster in a manifest."""
 _STATE = ("configStorageTopic", "offsetStorageTopic", "statusStorageTopic")
 
 
 class Address(NamedTuple):
-    """What a client needs to reach a cluster by name."""
+    """The listener that an address in a manifest belongs to."""
 
     region: str
     cluster: str
@@ -43,25 +43,25 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class SecretCopy:
-    """A secret that one region needs from another."""
+    """A secret that is copied from one region to another."""
 
     origin: str
     name: str
     region: str
-    """The region that needs it."""
+    """The region that needs the copy."""
     as_name: str
     """Its name there."""
     maker: str
-    """The kind of the resource that makes it, such as ``KafkaUser``."""
+    """The kind of the resource that creates it, such as ``KafkaUser``."""
 
     @property
     def source(self) -> str:
-        """What a copy bears, to be known by: ``region/name``."""
+        """The mark on a copy that names its origin: ``region/name``."""
         return f"{self.origin}/{self.name}"
 
 
 class Topology:
-    """What a lab's documents say."""
+    """The topology that a lab's documents describe."""
 
     def __init__(self, documents: Iterable[Document], secrets: Sequence[CopiedSecret] = ()) -> None:
         self._documents = tuple(documents)
@@ -70,7 +70,7 @@ class Topology:
 
     @property
     def regions(self) -> tuple[str, ...]:
-        """Every region that has anything."""
+        """Every region that has resources."""
         return tuple(dict.fromkeys(document.namespace for document in self._documents))
 
     @property
@@ -79,7 +79,7 @@ class Topology:
         return tuple(mirror for document in self.of_kind(MIRROR) for _, mirror in self._mirrors_of(document))
 
     def where(self, mirror: Mirror) -> str:
-        """Where a manifest has this source of a mirror: file, line, resource and field, for messages."""
+        """Returns file, line, resource and field of a mirror's source, for messages."""
         return next(
             document.where("spec", "mirrors", index)
             for document in self.of_kind(MIRROR)
@@ -96,28 +96,28 @@ class Topology:
         )
 
     def of_kind(self, kind: str, region: str | None = None) -> list[Document]:
-        """Every resource of a kind, in one region or in all."""
+        """Returns every resource of a kind, in one region or in all."""
         return [
             document for document in self._documents if document.kind == kind and region in (None, document.namespace)
         ]
 
     def clusters(self, region: str) -> tuple[str, ...]:
-        """The names of a region's Kafka clusters."""
+        """Returns the names of a region's Kafka clusters."""
         return tuple(document.name for document in self.of_kind("Kafka", region))
 
     def users(self, region: str) -> tuple[str, ...]:
-        """The names of a region's users."""
+        """Returns the names of a region's users."""
         return tuple(document.name for document in self.of_kind("KafkaUser", region))
 
     def address(self, text: str, where: str) -> Address:
-        """The cluster that an address belongs to.
+        """Returns the cluster that an address belongs to.
 
         Args:
             text: such as ``west-kafka-bootstrap.west.svc:9098``.
-            where: what names it, for the message.
+            where: the field with the address, for the message.
 
         Raises:
-            WrongUseError: no Kafka of the scenario offers it.
+            WrongUseError: no Kafka of the scenario has this address.
         """
         name = text.strip().replace(".svc.cluster.local:", ".svc:")
         if name not in self._addresses:
@@ -128,13 +128,13 @@ class Topology:
         return self._addresses[name]
 
     def connected(self) -> Topology:
-        """The same without mirrors that have an end in no Kafka of it, such as one that is wiped to be made again."""
+        """Returns the topology without mirrors one of whose clusters is missing, such as one being recreated."""
         kept = (document for document in self._documents if document.kind != MIRROR or self._is_connected(document))
         return Topology(kept, self._declared_secrets)
 
     @property
     def crossings(self) -> tuple[tuple[str, str], ...]:
-        """Which region's applications use services of which other region, each pair once."""
+        """Pairs of regions: programs of the first use services of the second."""
         found: dict[tuple[str, str], None] = {}
         for document in self._documents:
             for text in _texts(document.content):
@@ -144,13 +144,13 @@ class Topology:
         return tuple(found)
 
     def secret_copies(self) -> tuple[SecretCopy, ...]:
-        """The secrets that each region needs from another, each once.
+        """Returns the secrets that each region needs from another, each once.
 
-        What a mirror names for one of its ends is that end's region's. What a program mounts is its own region's if
-        that has it, else that of a region whose address the program is given.
+        A secret that a mirror names for one of its ends belongs to that end's region. A secret that a program mounts
+        belongs to its own region if that has it, else to a region whose address is in the program's environment.
 
         Raises:
-            WrongUseError: nobody makes a secret that is named, or its name is taken where it is needed.
+            WrongUseError: no manifest creates a secret that is needed, or the region already has another of its name.
         """
         copies = {
             **dict.fromkeys(self._copies_of_mirrors()),
@@ -168,18 +168,18 @@ class Topology:
         return tuple(copies)
 
     def check(self) -> None:
-        """Checks how everything fits together.
+        """Checks that the manifests of all regions fit together.
 
         Raises:
-            WrongUseError: an address that nobody offers, an alias of two regions, two mirrors that share a group or a
-                topic for their state, mirrors that keep topic names and form a loop, or a secret that nobody makes.
+            WrongUseError: an address belongs to no cluster, two regions have one alias, two mirrors share a worker
+                group or a state topic, mirrors that keep topic names form a loop, or no manifest creates a secret.
         """
         self._check_aliases()
         self._check_state()
         self._check_loops()
         self.secret_copies()
 
-    # What the documents say.
+    # Reading the documents.
 
     def _offered(self) -> Iterator[tuple[str, Address]]:
         for kafka in self.of_kind("Kafka"):
@@ -189,7 +189,7 @@ class Topology:
                 yield address, Address(kafka.namespace, kafka.name)
 
     def _ends(self, document: Document) -> Iterator[tuple[Mapping[str, Any], str, tuple[str | int, ...]]]:
-        """Target and sources of a mirror: what its manifest says, the region, and where it says it."""
+        """Yields the target and the sources of a mirror: content, region, and path in the manifest."""
         spec = document.content.get("spec") or {}
         paths: list[tuple[Mapping[str, Any], tuple[str | int, ...]]] = [(spec.get("target") or {}, ("spec", "target"))]
         paths += [
@@ -207,7 +207,7 @@ class Topology:
             return False
 
     def _mirrors_of(self, document: Document) -> Iterator[tuple[int, Mirror]]:
-        """The sources of a mirror, each with its place in ``spec.mirrors``."""
+        """Yields the sources of a mirror, each with its index in ``spec.mirrors``."""
         (target_end, target, _), *sources = self._ends(document)
         mirrors = document.content["spec"].get("mirrors") or ()
         for index, ((end, source, _), mirror) in enumerate(zip(sources, mirrors, strict=True)):
@@ -243,7 +243,7 @@ class Topology:
     # Secrets.
 
     def _made(self, region: str) -> dict[str, Document]:
-        """The names of the secrets that a region makes itself, and which resource makes each."""
+        """Returns the secrets that a region creates itself, each with the resource that creates it."""
         made: dict[str, Document] = {}
         for document in self._documents:
             if document.namespace == region:
@@ -262,7 +262,7 @@ class Topology:
             values = list(_environment(document).values())
             addresses = [match for value in values for match in SERVICE.finditer(value)]
             regions = dict.fromkeys(self.address(match[0], document.where()).region for match in addresses)
-            # Of other regions' services, Connect's interface among them, the name tells the region.
+            # The names of other regions' services, Connect's REST interface among them, contain the region.
             regions |= dict.fromkeys(
                 match[1] for value in values for match in _ANY_SERVICE.finditer(value) if match[1] in self.regions
             )
@@ -276,16 +276,23 @@ class Topology:
                     continue
                 owners = [region for region in regions if name in self._made(region)]
                 if len(owners) != 1:
-                    reason = f"both {' and '.join(owners)} make it" if owners else "nobody makes it"
+                    reason = (
+                        f"both {' and '.join(owners)} create it; give one of them another name"
+                        if owners
+                        else "no manifest creates it; add it, or remove the volume"
+                    )
                     raise WrongUseError(f"{document.where()}: the secret '{name}': {reason}")
                 yield SecretCopy(owners[0], name, document.namespace, name, self._made(owners[0])[name].kind)
 
     def _copies_declared(self) -> Iterator[SecretCopy]:
         for secret in self._declared_secrets:
             if secret.from_ not in self.regions:
-                continue  # It has gone, and what it had was copied while it was there.
+                continue  # The region was deleted, and its secret was copied before that.
             if secret.name not in self._made(secret.from_):
-                raise WrongUseError(f"scenario.yaml: secrets: nobody makes '{secret.name}' in {secret.from_}")
+                raise WrongUseError(
+                    f"scenario.yaml: secrets: the secret '{secret.name}' does not exist in {secret.from_}, and no "
+                    "manifest creates it"
+                )
             maker = self._made(secret.from_)[secret.name].kind
             yield SecretCopy(secret.from_, secret.name, secret.to, secret.as_ or secret.name, maker)
 
@@ -298,7 +305,8 @@ class Topology:
             return
         if name not in self._made(owner):
             raise WrongUseError(
-                f"{where}: nobody makes the secret '{name}' in {owner}: is there a KafkaUser of that name?"
+                f"{where}: the secret '{name}' does not exist in {owner}, and no manifest creates it; "
+                "add a KafkaUser of that name"
             )
         if owner == here:
             return
@@ -347,29 +355,29 @@ class Topology:
                 names = [flows[a][b] for a, b in itertools.pairwise(loop)]
                 raise WrongUseError(
                     f"{'; '.join(names)}: with IdentityReplicationPolicy these mirrors form a loop "
-                    f"({' -> '.join(loop)}), in which records go round for ever; "
-                    "take one out, or use DefaultReplicationPolicy"
+                    f"({' -> '.join(loop)}), in which records circulate for ever; "
+                    "remove one of them, or use DefaultReplicationPolicy"
                 )
         running = [mirror for mirror in self.mirrors if mirror.state == "running"]
         for region, topic in self.declared_topics:
             if ring := _ring(running, [], region, topic):
                 names = [self.where(mirror) for mirror, _ in ring]
                 raise WrongUseError(
-                    f"{'; '.join(names)}: {region}'s {topic} would come back to where it was copied from, and go "
-                    f"round for ever under longer and longer names ({' -> '.join(name for _, name in ring)}): a mirror "
-                    "with IdentityReplicationPolicy adds no mark by which its source would know its own; narrow "
-                    "topicsPattern, or use DefaultReplicationPolicy throughout"
+                    f"{'; '.join(names)}: {region}'s {topic} would return to the region it was copied from, and "
+                    f"circulate for ever under longer and longer names ({' -> '.join(name for _, name in ring)}), "
+                    "because IdentityReplicationPolicy adds no prefix by which its source recognises its own topics; "
+                    "narrow topicsPattern, or use DefaultReplicationPolicy throughout"
                 )
 
 
 OF_IDENTITY = ("Kafka", "KafkaUser")
-"""The kinds that come with secrets by which clients and a cluster know each other."""
+"""The kinds whose secrets authenticate clients and clusters to each other."""
 _CLUSTER_SECRETS = ("cluster-ca-cert", "cluster-ca", "clients-ca-cert", "clients-ca")
 _ANY_SERVICE = re.compile(r"\b[a-z0-9][a-z0-9-]*\.([a-z0-9][a-z0-9-]*)\.svc(?:\.cluster\.local)?:\d+\b")
 
 
 def _texts(content: object) -> Iterator[str]:
-    """Every text in a resource."""
+    """Yields every text in a resource."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, Mapping):
@@ -381,7 +389,7 @@ def _texts(content: object) -> Iterator[str]:
 
 
 def _environment(document: Document) -> dict[str, str]:
-    """The environment of a Deployment's program."""
+    """Returns the environment of a Deployment's program."""
     pod = ((document.content.get("spec") or {}).get("template") or {}).get("spec") or {}
     return {
         str(variable.get("name")): str(variable.get("value", ""))
@@ -391,26 +399,26 @@ def _environment(document: Document) -> dict[str, str]:
 
 
 def secrets_of(document: Document) -> Sequence[str]:
-    """The names of the secrets that come with a resource, by the operators' rules."""
+    """Returns the names of the secrets that the operators create for a resource."""
     match document.kind:
         case "Secret" | "KafkaUser":
             return (document.name,)
         case "Kafka":
             return [f"{document.name}-{part}" for part in _CLUSTER_SECRETS]
         case "KafkaMirrorMaker2":
-            # Only where Connect's interface has a password.
+            # Only if Connect's REST interface requires a password.
             return [f"{document.name}-connect", f"{document.name}-connect-cluster-ca-cert"]
         case _:
             return ()
 
 
 def identity_of(document: Document) -> Sequence[str]:
-    """The names of the secrets by which clients and a cluster know each other, of those that come with a resource."""
+    """Returns the secrets of a resource that authenticate clients and clusters to each other."""
     return secrets_of(document) if document.kind in OF_IDENTITY else ()
 
 
 def _named_by_end(end: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str | int, ...]]]:
-    """The secrets that an end of a mirror names, and where."""
+    """Yields the secrets that an end of a mirror names, each with its path."""
     for index, certificate in enumerate((end.get("tls") or {}).get("trustedCertificates") or ()):
         yield str(certificate.get("secretName")), ("tls", "trustedCertificates", index, "secretName")
     password = (end.get("authentication") or {}).get("passwordSecret") or {}
@@ -430,7 +438,7 @@ def _loop(flows: dict[str, dict[str, str]], start: str, path: list[str]) -> list
 def _ring(
     mirrors: Sequence[Mirror], path: list[tuple[Mirror, str]], region: str, topic: str
 ) -> list[tuple[Mirror, str]]:
-    """The way of a topic from a mirror back to the same one, each hop with the name that it gives; empty for none."""
+    """Returns the path of a topic from a mirror back to the same mirror, with its name at each hop; empty for none."""
     for mirror in mirrors:
         if mirror.source == region and selected_topics(mirror, [topic]):
             before = [known.id for known, _ in path]

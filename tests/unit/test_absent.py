@@ -87,7 +87,7 @@ def test_a_copy_under_any_name_counts_and_another_topic_does_not() -> None:
     [
         ("  - {absent: {}, in: region-b}\n", "names nothing; give topics, headers, fields or groups"),
         ("  - {absent: {topics: [LH.CUSTOMER]}, in: region-b}\n", "no manifest declares a topic 'LH.CUSTOMER'"),
-        ("  - {absent: {fields: [customer]}, in: region-x}\n", "'region-x' is no region with a Kafka cluster"),
+        ("  - {absent: {fields: [customer]}, in: region-x}\n", "'region-x' is not a region with a Kafka cluster"),
     ],
 )
 def test_a_claim_that_could_not_fail_is_refused(tmp_path: Path, claims: str, message: str) -> None:

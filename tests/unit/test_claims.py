@@ -116,15 +116,16 @@ def test_a_form_that_nobody_knows_is_refused_with_its_line(tmp_path: Path, claim
         ("  - {copy: xy}\n", r"scenario\.yaml:9: claims\[0\]\.copy: manifests/ has no mirror 'xy'; it has: ab, ba"),
         (
             "  - {copy: ab, at: [setup]}\n  - {copy: ab}\n",
-            r"scenario\.yaml:10: claims\[1\]\.copy: claims\[0\] speaks of 'ab' in stage 'setup' as well",
+            r"scenario\.yaml:10: claims\[1\]\.copy: claims\[0\] names 'ab' in stage 'setup' as well",
         ),
         (
             "  - {contains: ab, at: [failover], until: mark}\n",
-            r"scenario\.yaml:9: claims\[0\]\.until: the stage 'failover' keeps no mark: it has no 'mark: true'",
+            r"scenario\.yaml:9: claims\[0\]\.until: the stage 'failover' has no 'mark: true'",
         ),
         (
             f"  - {{whole: LH.ORDERS, in: [{A}, region-x]}}\n",
-            r"scenario\.yaml:9: claims\[0\]\.in: 'region-x' is no region with a Kafka cluster; those are: region-a, re",
+            r"scenario\.yaml:9: claims\[0\]\.in: 'region-x' is not a region with a Kafka cluster; "
+            "the regions with one are: region-a, re",
         ),
     ],
 )

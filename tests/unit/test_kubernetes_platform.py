@@ -306,7 +306,7 @@ def test_a_quantity_that_is_none_is_refused() -> None:
             "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}",
             "Secret/a: metadata.namespace: 'b' is not the region's namespace 'europe'",
         ),
-        ("apiVersion: v1\nkind: Secret\nkind: Secret\nmetadata: {name: a}", "f.yaml:3: .*the key 'kind' stands twice"),
+        ("apiVersion: v1\nkind: Secret\nkind: Secret\nmetadata: {name: a}", "f.yaml:3: .*duplicate key 'kind'"),
     ],
 )
 def test_a_wrong_manifest_is_refused_with_file_and_field(text: str, message: str) -> None:

@@ -82,7 +82,7 @@ def test_a_stage_decides_on_the_life_of_mirrors_and_replaces_whole_resources(sce
         ("ab: stopped", "ab: asleep", r"scenario\.yaml:6: stages\.failover\.mirrors\.ab: 'asleep' is not possible"),
         ("after: [setup], ", "after: [setup], deleted: [region-a], ", "deleted: region-a is not lost"),
         ("failback:", "fallback:", "there is no playbook .*fallback.yaml"),
-        ("title: A test", "title: A test\ntitle: twice", "the key 'title' stands twice"),
+        ("title: A test", "title: A test\ntitle: twice", "duplicate key 'title'"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, before: str, after: str, message: str) -> None:
@@ -118,7 +118,7 @@ def test_a_scenario_says_what_its_links_begin_with(tmp_path: Path) -> None:
         (f"[{A}, {B}]", f"[{A}, {A}]", rf"links\[0\]: between: {A} has no link to itself"),
         (f"[{A}, {B}]", f"[{A}]", r"links\[0\]\.between: is missing"),
         ("    jitter", "    speed", r"links\[0\]\.speed: unknown field"),
-        (f"[{B}, region-c]", f"[{B}, {A}]", f"links: the link from {B} to {A} stands twice"),
+        (f"[{B}, region-c]", f"[{B}, {A}]", f"links: duplicate link from {B} to {A}"),
     ],
 )
 def test_a_mistake_in_a_link_is_named(tmp_path: Path, before: str, after: str, message: str) -> None:
@@ -168,14 +168,14 @@ def test_an_unknown_mirror_and_a_replacement_for_nothing_are_named(tmp_path: Pat
     with pytest.raises(WrongUseError, match=r"stages\.failover\.mirrors: manifests/ has no mirror 'xy'"):
         read_scenario("99-test", tmp_path).manifests("failover")
     (path / "manifests" / "fenced" / "users.yaml").write_text(yaml.safe_dump(user(A, "somebody")))
-    with pytest.raises(WrongUseError, match="KafkaUser/somebody: manifests/ has nothing of this name to replace"):
+    with pytest.raises(WrongUseError, match="KafkaUser/somebody: manifests/ has no resource of this name to replace"):
         read_scenario("99-test", tmp_path).manifests("failback")
 
 
 def test_a_resource_that_stands_twice_is_named(tmp_path: Path) -> None:
     path = folder(tmp_path)
     (path / "manifests" / "more.yaml").write_text(yaml.safe_dump(mirror("ab", B, B, A)))
-    with pytest.raises(WrongUseError, match=r"KafkaMirrorMaker2/ab: stands twice; it is in .*m.*\.yaml:1 as well"):
+    with pytest.raises(WrongUseError, match=r"KafkaMirrorMaker2/ab: duplicate resource; it is also in .*m.*\.yaml:1"):
         read_scenario("99-test", tmp_path).manifests("setup")
 
 

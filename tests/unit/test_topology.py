@@ -101,13 +101,15 @@ def test_declared_secrets_get_another_name() -> None:
     kept = CopiedSecret.model_validate({"from": A, "name": "reader", "to": B, "as": "kept-reader"})
     taken = user(B, "reader", authentication={"password": {"valueFrom": {"secretKeyRef": {"name": "kept-reader"}}}})
     assert copies(documents(kafka(A), kafka(B), user(A, "reader"), taken), kept) == {(A, "reader", B, "kept-reader")}
-    with pytest.raises(WrongUseError, match="nobody makes 'reader' in region-a"):
+    with pytest.raises(
+        WrongUseError, match="the secret 'reader' does not exist in region-a, and no manifest creates it"
+    ):
         copies(documents(kafka(A), kafka(B)), kept)
 
 
 @pytest.mark.parametrize("secrets", [("nobodys",), ("region-b-cluster-ca-cert",)])
 def test_a_secret_that_nobody_makes_is_refused(secrets: tuple[str, ...]) -> None:
-    with pytest.raises(WrongUseError, match=rf"Deployment/program: the secret '{secrets[0]}': nobody makes it"):
+    with pytest.raises(WrongUseError, match=rf"Deployment/program: the secret '{secrets[0]}': no manifest creates it"):
         copies(documents(kafka(A), kafka(B), program(C, A, *secrets)))
 
 

@@ -1,1 +1,1 @@
-"""Claims: what a lab promises, and whether a scenario can promise it."""
+"""Claims: what a lab promises, and the checks that a scenario can promise it."""

@@ -1,4 +1,4 @@
-"""Whether what a scenario claims can hold at all: checked before anything is created."""
+"""Checks that a scenario's claims are possible, before anything is created."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from loosehanger.lab.topology import Topology
 
 
 def check_claims(scenario: Scenario, topology: Topology) -> None:
-    """Checks that a scenario's claims speak of what there is.
+    """Checks that a scenario's claims name stages, mirrors, topics and regions that exist.
 
     Raises:
-        WrongUseError: they do not; the message has file and line.
+        WrongUseError: a claim does not; the message has file and line.
     """
     spoken: dict[tuple[str, str], int] = {}
     keepers = {name for _, name in ledgers(topology)}
@@ -47,14 +47,12 @@ def check_claims(scenario: Scenario, topology: Topology) -> None:
                 )
             for stage in entry.at or scenario.stages:
                 if isinstance(entry, DeclaredContains) and entry.until and not scenario.stages[stage].mark:
-                    raise WrongUseError(
-                        f"{where('claims', number, 'until')}: the stage '{stage}' keeps no mark: it has no 'mark: true'"
-                    )
+                    raise WrongUseError(f"{where('claims', number, 'until')}: the stage '{stage}' has no 'mark: true'")
                 other = spoken.setdefault((entry.mirror, stage), number)
                 if other != number:
                     raise WrongUseError(
-                        f"{here}: claims[{other}] speaks of '{entry.mirror}' in stage '{stage}' as well; a mirror has "
-                        "one such claim in a stage"
+                        f"{here}: claims[{other}] names '{entry.mirror}' in stage '{stage}' as well; "
+                        "keep one of the two claims"
                     )
         if isinstance(entry, DeclaredGroups) and entry.mirror and entry.mirror not in scenario.mirror_names:
             raise WrongUseError(
@@ -62,13 +60,11 @@ def check_claims(scenario: Scenario, topology: Topology) -> None:
                 f"{', '.join(sorted(scenario.mirror_names)) or 'none'}"
             )
         if isinstance(entry, DeclaredGroups) and entry.since and not _marks(scenario, entry.since):
-            raise WrongUseError(
-                f"{where('claims', number, 'since')}: '{entry.since}' is no stage that keeps a mark (mark: true)"
-            )
+            raise WrongUseError(f"{where('claims', number, 'since')}: '{entry.since}' is not a stage with 'mark: true'")
         if isinstance(entry, DeclaredKept) and entry.producer not in keepers:
             raise WrongUseError(
-                f"{where('claims', number, 'kept')}: '{entry.producer}' is no program that keeps a ledger; "
-                f"those are: {', '.join(sorted(keepers)) or 'none'}"
+                f"{where('claims', number, 'kept')}: '{entry.producer}' is not a program with a ledger; "
+                f"the programs with one are: {', '.join(sorted(keepers)) or 'none'}"
             )
         if isinstance(entry, DeclaredThrough):
             _check_chain(entry, where("claims", number, "through"), scenario, topology)
@@ -77,8 +73,8 @@ def check_claims(scenario: Scenario, topology: Topology) -> None:
             for topic in entry.forbidden.topics:
                 if topic not in declared:
                     raise WrongUseError(
-                        f"{where('claims', number, 'absent', 'topics')}: no manifest declares a topic '{topic}', so "
-                        f"that nothing of it could be found; those are: {', '.join(declared) or 'none'}"
+                        f"{where('claims', number, 'absent', 'topics')}: no manifest declares a topic '{topic}'; "
+                        f"the declared topics are: {', '.join(declared) or 'none'}"
                     )
             _check_cluster(entry.region, where("claims", number, "in"), topology)
         if isinstance(entry, DeclaredKept) and (
@@ -93,7 +89,7 @@ def check_claims(scenario: Scenario, topology: Topology) -> None:
 def _check_cluster(region: str, where: str, topology: Topology) -> None:
     if not topology.clusters(region):
         raise WrongUseError(
-            f"{where}: '{region}' is no region with a Kafka cluster; those are: "
+            f"{where}: '{region}' is not a region with a Kafka cluster; the regions with one are: "
             f"{', '.join(name for name in topology.regions if topology.clusters(name))}"
         )
 
@@ -110,8 +106,8 @@ def _check_chain(entry: DeclaredThrough, where: str, scenario: Scenario, topolog
     hops = chain_of(mirrors, entry.mirrors)
     if not hops:
         raise WrongUseError(
-            f"{where}: {' -> '.join(entry.mirrors)} is no chain: each mirror must read the region that the one "
-            "before it writes"
+            f"{where}: {' -> '.join(entry.mirrors)} is not a chain: each mirror must read the region that the "
+            "previous one writes"
         )
     topics = [topic for region, topic in topology.declared_topics if region == hops[0].source]
     for topic in begins_with(mirrors, hops, topics):
@@ -119,8 +115,8 @@ def _check_chain(entry: DeclaredThrough, where: str, scenario: Scenario, topolog
         if len(places) <= len(hops):
             stops = hops[len(places) - 1]
             raise WrongUseError(
-                f"{topology.where(stops)}: does not take {places[-1].topic}, as {hops[0].source}'s {topic} is called "
-                f"in {places[-1].region}, and {where} says that it goes through; its topicsPattern is {stops.topics}"
+                f"{topology.where(stops)}: topicsPattern {stops.topics} does not match {places[-1].topic}, the name of "
+                f"{hops[0].source}'s {topic} in {places[-1].region}, and {where} claims that it goes through"
             )
 
 
@@ -129,12 +125,12 @@ def _marks(scenario: Scenario, stage: str) -> bool:
 
 
 def check_writers(topology: Topology, claims: Sequence[Claim]) -> None:
-    """Checks that of the topics that manifests declare, none would have two mirrors copied into one topic.
+    """Checks that no two mirrors copy declared topics into one topic.
 
-    Topics that nobody declares are the proof's matter: two patterns cannot be compared without them.
+    The proof checks topics that no manifest declares, because two patterns cannot be compared without topic names.
 
     Raises:
-        WrongUseError: two mirrors would write one topic, and one of them claims that it is an exact copy.
+        WrongUseError: two mirrors would write one topic that a claim calls an exact copy.
     """
     exact = {mirror for claim in claims if claim.kind == "copy" for mirror in claim.mirrors}
     writers: dict[tuple[str, str], tuple[Mirror, str]] = {}
@@ -144,13 +140,13 @@ def check_writers(topology: Topology, claims: Sequence[Claim]) -> None:
         if other.id != mirror.id and exact & {other.id, mirror.id}:
             raise WrongUseError(
                 f"{topology.where(mirror)}: would copy {mirror.source}'s {topic} into {place[1]} in {mirror.target}, "
-                f"where {topology.where(other)} copies {other.source}'s {its_topic}: then neither is an exact copy; "
+                f"where {topology.where(other)} copies {other.source}'s {its_topic}, so neither is an exact copy; "
                 "narrow topicsPattern, or give them different names by DefaultReplicationPolicy and other aliases"
             )
 
 
 def _copied(topology: Topology) -> Iterator[tuple[Mirror, str]]:
-    """What running mirrors copy of declared topics and of their copies: the mirror, and the topic at its source."""
+    """Yields each running mirror with every topic that it copies at its source, declared topics and their copies."""
     mirrors = [mirror for mirror in topology.mirrors if mirror.state == "running"]
     declared = [Place(*place) for place in topology.declared_topics]
     places = dict.fromkeys(place for first in declared for place in (first, *copies(mirrors, first)))

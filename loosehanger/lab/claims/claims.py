@@ -1,7 +1,7 @@
-"""What a lab promises, claim by claim: most of it follows from the mirrors, the rest stands in ``scenario.yaml``.
+"""The claims of a lab: most of them follow from the mirrors, the others are declared in ``scenario.yaml``.
 
-A claim says what has to hold; whether it does, the proof finds out. Here nothing is known of records: a claim names the
-mirrors, topics and regions that it is about.
+A claim states what must hold, and the proof checks it. A claim names mirrors, topics and regions, and knows nothing of
+records.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from loosehanger.lab.mirrors.chain import as_mirror, chain_of
 from loosehanger.lab.mirrors.mirror import Mirror
 
 Kind = Literal["copy", "contains", "through", "absent", "whole", "kept", "groups"]
-"""``copy``: the target topics are the source's, exactly, and have no other writer. ``contains``: every record of the
-source is in the target topic, where others may write too. ``through``: what was written at one end of a chain of
-mirrors is at the other end and at each hop, once. ``absent``: nothing of a kind is in a region, and nobody there could
-read it where it is. ``whole``: a region's local and mirrored topics together hold what
-every region has produced, each record once. ``kept``: every record that a producer's ledger calls acknowledged is
-in a cluster that lives. ``groups``: a consumer group went on elsewhere, skipped nothing, and read again exactly what
-was predicted when the mirror was held."""
+"""``copy``: the target topics equal the source's topics, and have no other writer. ``contains``: every record of the
+source is in the target topic, where others may write too. ``through``: every record written at one end of a chain of
+mirrors is at the other end and at each hop, once. ``absent``: a region holds nothing of a kind, and its users cannot
+read it in the region that does. ``whole``: a region's local and mirrored topics together hold what every region
+produced, each record once. ``kept``: every record that a producer's ledger calls acknowledged is in a live cluster.
+``groups``: a consumer group resumed elsewhere, skipped nothing, and read again exactly what was predicted when the
+mirror stopped."""
 OF_LEDGERS = ("kept", "groups")
-"""The kinds that ledgers decide on."""
+"""The kinds that the proof checks against ledgers."""
 Window = Mapping[str, Mapping[int, int]]
-"""For each topic of a source and each of its partitions the offset where it ends."""
+"""End offsets, by topic of a source and by partition."""
 
 
 class Forbidden(Entry):
-    """What must not be in a region."""
+    """Data that a region must not hold."""
 
     topics: tuple[str, ...] = ()
-    """Topics by their names where they are written; a copy under any name counts as well."""
+    """Topics by their names where they are written; a copy under any name counts too."""
     headers: tuple[str, ...] = ()
-    """Names of records' headers."""
+    """Names of record headers."""
     fields: tuple[str, ...] = ()
-    """Names of fields in records' values."""
+    """Names of fields in record values."""
     groups: tuple[str, ...] = ()
-    """Consumer groups of other regions, in what mirrors note of them."""
+    """Consumer groups of other regions, in the mirrors' checkpoints."""
 
     @model_validator(mode="after")
     def _is_something(self) -> Forbidden:
@@ -51,65 +51,65 @@ class Forbidden(Entry):
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that has to hold."""
+    """A statement that must hold in a stage."""
 
     id: str
     kind: Kind
     mirrors: tuple[str, ...] = ()
-    """The ids of the mirrors' sources whose flows it is about; of each there is one such claim at most."""
+    """The ids of the mirrors' sources whose flows it covers; a source has one such claim at most."""
     subject: Mapping[str, str] = field(default_factory=dict)
-    """What it speaks of, by the names of the field: ``mirror``, ``source``, ``target``; ``topic``, ``region``;
-    ``producer``, ``not_in`` (regions, with commas); ``group``."""
+    """What it covers, by field name: ``mirror``, ``source``, ``target``; ``topic``, ``region``; ``producer``,
+    ``not_in`` (regions, with commas); ``group``."""
     window: Window | None = None
-    """What of its mirrors' sources it is about: everything where it is None; empty where nobody knows."""
+    """The part of its mirrors' sources that it covers; None for everything, empty if unknown."""
     archives: Window = field(default_factory=dict)
-    """Where its mirrors' copies begin to be their source's, for each topic and partition of the target in which there
-    is something of an earlier one."""
+    """First target offsets that are copies of the mirrors' current sources, for each topic and partition in which
+    records of an earlier source precede them."""
     forbidden: Forbidden | None = None
-    """What must not be in its region."""
+    """The data that its region must not hold."""
 
 
 class _Declared(Entry):
     at: tuple[str, ...] = ()
-    """The stages in which it is claimed; empty for all."""
+    """The stages that it applies to; empty for all."""
 
     def holds_at(self, stage: str) -> bool:
-        """Whether it is claimed in a stage."""
+        """Whether it applies to a stage."""
         return not self.at or stage in self.at
 
 
 class DeclaredContains(_Declared):
-    """``{contains: mm2, at: [failover]}``: what a mirror's source has is in the target, where others write too."""
+    """``{contains: mm2, at: [failover]}``: the target has every record of the source, and other writers may exist."""
 
     mirror: Annotated[str, Field(alias="contains")]
-    """The name of its resource."""
+    """The name of the KafkaMirrorMaker2."""
     until: Literal["mark"] | None = None
-    """``mark``: only what the mirror had copied when the stage held it."""
+    """``mark``: only what the mirror had copied when the stage stopped it."""
 
 
 class DeclaredCopy(_Declared):
-    """``{copy: mm2, at: [setup]}``: a mirror's copies are exact in these stages; in others it claims nothing."""
+    """``{copy: mm2, at: [setup]}``: a mirror's copies are exact in these stages; in others there is no claim."""
 
     mirror: Annotated[str, Field(alias="copy")]
-    """The name of its resource."""
+    """The name of the KafkaMirrorMaker2."""
 
 
 class DeclaredThrough(_Declared):
-    """``{through: [mm2-b, mm2-c]}``: what the first mirror's source has of its own is where the last one writes."""
+    """``{through: [mm2-b, mm2-c]}``: what the first mirror's source produced is where the last mirror writes."""
 
     mirrors: Annotated[tuple[str, ...], Field(alias="through", min_length=2)]
-    """The names of their resources, in the order of the hops."""
+    """The names of the KafkaMirrorMaker2 resources, in the order of the hops."""
 
 
 class DeclaredAbsent(_Declared):
-    """``{absent: {topics: [LH.CUSTOMERS]}, in: west}``: nothing of it is there, and nobody there could read it."""
+    """``{absent: {topics: [LH.CUSTOMERS]}, in: west}``: the region holds none of it, and its users cannot read it."""
 
     forbidden: Annotated[Forbidden, Field(alias="absent")]
     region: Annotated[str, Field(alias="in", min_length=1)]
 
 
 class DeclaredWhole(_Declared):
-    """``{whole: LH.ORDERS, in: [east, west]}``: each of these regions sees what all have produced, each record once."""
+    """``{whole: LH.ORDERS, in: [east, west]}``: each region has what all produced, each record once."""
 
     topic: Annotated[str, Field(alias="whole", min_length=1)]
     """The topic's name where it is produced."""
@@ -117,27 +117,27 @@ class DeclaredWhole(_Declared):
 
 
 class DeclaredKept(_Declared):
-    """``{kept: producer, at: [failover]}``: what this producer's ledger calls acknowledged is somewhere."""
+    """``{kept: producer, at: [failover]}``: every record that its ledger calls acknowledged still exists."""
 
     producer: Annotated[str, Field(alias="kept", min_length=1)]
     """The name of its Deployment."""
     regions: Annotated[tuple[str, ...], Field(alias="in")] = ()
-    """The regions of which one must have it; empty for all that live."""
+    """The regions of which one must have it; empty for all live ones."""
     not_in: Annotated[tuple[str, ...], Field(alias="not-in")] = ()
-    """Regions whose clusters live and do not count, since they are going to be wiped."""
+    """Live regions that do not count because they will be wiped."""
 
 
 class DeclaredGroups(_Declared):
-    """``{groups: consumer-x, by: mm2, at: [failover]}``: this group has moved to the mirror's target; with ``to: east``
-    in place of ``by``, to where its members' ledger ended in this region."""
+    """``{groups: consumer-x, by: mm2, at: [failover]}``: this group moved to the mirror's target. ``to: east`` in place
+    of ``by``: it moved to this region, at the offsets where its members' ledger ended."""
 
     group: Annotated[str, Field(alias="groups", min_length=1)]
     mirror: Annotated[str, Field(alias="by")] = ""
-    """The name of the resource that translates its offsets; empty for none."""
+    """The name of the KafkaMirrorMaker2 that translates its offsets; empty for none."""
     to: str = ""
-    """The region that it has moved to; empty for the mirror's target."""
+    """The region that it moved to; empty for the mirror's target."""
     since: str = ""
-    """The stage in which it moved; empty for the one in which it is claimed."""
+    """The stage in which it moved; empty for the claim's own stage."""
 
     @model_validator(mode="after")
     def _either(self) -> DeclaredGroups:
@@ -158,16 +158,16 @@ _KINDS: Mapping[Kind, type[_Declared]] = {
 
 
 OF_MIRRORS = (DeclaredCopy, DeclaredContains)
-"""Claims about everything that a mirror copies, of which each mirror has one."""
+"""Kinds of claims about everything that a mirror copies; each mirror has one."""
 
 
 def kind_of(entry: _Declared) -> Kind:
-    """The kind of a claim of ``scenario.yaml``: the key that it begins with."""
+    """Returns the kind of a declared claim, which is its first key."""
     return next(kind for kind, form in _KINDS.items() if isinstance(entry, form))
 
 
 def _tag(entry: Any) -> str | None:
-    """Which form an entry has, in words that are no part of the file: see ``validation``."""
+    """Returns which form an entry has, as a tag that is not part of the file: see ``validation``."""
     kind = next((kind for kind in _KINDS if kind in entry), None) if isinstance(entry, dict) else kind_of(entry)
     return kind and f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} claim"
 
@@ -186,12 +186,12 @@ DeclaredClaim = Annotated[
         custom_error_message=f"a claim has one of these keys: {', '.join(_KINDS)}",
     ),
 ]
-"""A claim of ``scenario.yaml``."""
+"""A claim that ``scenario.yaml`` declares."""
 _CLAIMS: TypeAdapter[tuple[DeclaredClaim, ...]] = TypeAdapter(tuple[DeclaredClaim, ...])
 
 
 def recorded(declared: Sequence[DeclaredClaim]) -> list[dict[str, Any]]:
-    """The declared claims as the record keeps them."""
+    """Returns the declared claims in the record's form."""
     found: list[dict[str, Any]] = _CLAIMS.dump_python(
         tuple(declared), mode="json", by_alias=True, exclude_defaults=True
     )
@@ -199,12 +199,12 @@ def recorded(declared: Sequence[DeclaredClaim]) -> list[dict[str, Any]]:
 
 
 def from_record(entries: Sequence[Mapping[str, Any]]) -> tuple[DeclaredClaim, ...]:
-    """The declared claims, as ``recorded`` has written them."""
+    """Returns the declared claims that ``recorded`` has written."""
     return _CLAIMS.validate_python(tuple(entries))
 
 
 def chains_of(mirrors: Iterable[Mirror], declared: Sequence[DeclaredClaim], stage: str) -> tuple[Mirror, ...]:
-    """The chains of mirrors that claims speak of in a stage, each as one mirror."""
+    """Returns the chains that a stage's claims name, each as one mirror."""
     every = tuple(mirrors)
     found = [chain_of(every, e.mirrors) for e in declared if isinstance(e, DeclaredThrough) and e.holds_at(stage)]
     return tuple(as_mirror(hops) for hops in found if hops)
@@ -217,17 +217,17 @@ def claims_of(
     marks: Mapping[str, Window] | None = None,
     archives: Mapping[str, Window] | None = None,
 ) -> tuple[Claim, ...]:
-    """What is claimed in a stage.
+    """Returns the claims of a stage.
 
-    Each source of each mirror claims that its copies are exact, unless ``scenario.yaml`` speaks of the mirror: then it
-    claims what stands there for this stage, and nothing where nothing does.
+    Each source of each mirror has the claim that its copies are exact, unless ``scenario.yaml`` names the mirror: then
+    it has the claim declared for this stage, or none.
 
     Args:
-        mirrors: those that are there.
-        declared: what ``scenario.yaml`` has.
+        mirrors: the lab's mirrors.
+        declared: the claims of ``scenario.yaml``.
         stage: the stage.
-        marks: how far each source of a mirror, by its id, had been copied when the stage held it.
-        archives: where its copies begin to be this source's, likewise.
+        marks: offsets up to which each source, by its id, had been copied when the stage stopped its mirror.
+        archives: first target offsets that are copies of each source, by its id.
     """
     every = tuple(mirrors)
     spoken_of = {entry.mirror for entry in declared if isinstance(entry, OF_MIRRORS)}

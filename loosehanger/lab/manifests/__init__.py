@@ -1,1 +1,1 @@
-"""Manifests: read from YAML, checked field by field, with errors that name file, line, resource and field."""
+"""Manifests: reads them from YAML and checks each field, with errors that name file, line, resource and field."""

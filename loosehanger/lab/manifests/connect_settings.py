@@ -1,7 +1,7 @@
-"""The settings that MirrorMaker 2's connectors and Connect's workers know.
+"""The settings of MirrorMaker 2's connectors and Connect's workers.
 
-Connect passes over a setting that it does not know, so a slip of the pen would stay unseen; here it is refused. The
-names are those of Kafka 4.3.1's own definitions.
+Connect ignores an unknown setting, so a typing error would go unnoticed; the kit refuses it. The names are those of
+Kafka 4.3.1's own definitions.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SOURCE_CONNECTOR = _BOTH_CONNECTORS | frozenset(
     use.defaults.from
     """.split()
 )
-"""What MirrorSourceConnector knows."""
+"""The settings of MirrorSourceConnector."""
 
 CHECKPOINT_CONNECTOR = _BOTH_CONNECTORS | frozenset(
     """
@@ -82,7 +82,7 @@ CHECKPOINT_CONNECTOR = _BOTH_CONNECTORS | frozenset(
     sync.group.offsets.interval.seconds
     """.split()
 )
-"""What MirrorCheckpointConnector knows."""
+"""The settings of MirrorCheckpointConnector."""
 
 CONNECTOR_PREFIXES = (
     "source.consumer.",
@@ -107,7 +107,7 @@ CONNECTOR_PREFIXES = (
     "key.converter.",
     "value.converter.",
 )
-"""What begins like this is passed on to a client or a plug-in."""
+"""Prefixes of settings that are passed to a client or a plug-in."""
 
 WORKER = frozenset(
     """
@@ -169,10 +169,10 @@ WORKER = frozenset(
     worker.unsync.backoff.ms
     """.split()
 )
-"""What a distributed worker knows."""
+"""The settings of a distributed worker."""
 
 WORKER_PREFIXES = ("producer.", "consumer.", "admin.", "header.converter.", "key.converter.", "value.converter.")
-"""What begins like this is passed on to a client or a converter."""
+"""Prefixes of settings that are passed to a client or a converter."""
 
 SHARED_BY_CONNECTORS = {
     "replication.policy.class": "org.apache.kafka.connect.mirror.DefaultReplicationPolicy",
@@ -183,10 +183,10 @@ SHARED_BY_CONNECTORS = {
 
 
 def check_known(name: str, names: frozenset[str], prefixes: tuple[str, ...]) -> None:
-    """Refuses a setting that nobody would read.
+    """Refuses an unknown setting.
 
     Raises:
-        ValueError: it is neither among the names nor begins with one of the prefixes.
+        ValueError: the name is not in the list, and has none of the prefixes.
     """
     if name in names or name.startswith(prefixes):
         return
@@ -226,7 +226,7 @@ _INTEGERS = {
     "receive.buffer.bytes": -1,
     "send.buffer.bytes": -1,
 }
-"""Whole numbers, and the least that each may be; None for any."""
+"""Whole numbers and their minimum; None for any."""
 _COUNTS = frozenset(
     """
     checkpoints.topic.replication.factor config.storage.replication.factor offset-syncs.topic.replication.factor
@@ -262,7 +262,7 @@ _CLASSES = {
     ),
     "topic.filter.class": (f"{_MIRROR_CLASSES}DefaultTopicFilter",),
 }
-"""What Kafka brings. No other plug-in is installed here."""
+"""Classes that Kafka includes. No other plug-in is installed."""
 OVERRIDE_POLICY = "connector.client.config.override.policy"
 """Which settings of its clients a connector may override."""
 _OVERRIDE_ALLOWED = "connector.client.config.override.allowlist"
@@ -276,7 +276,7 @@ _OVERRIDE = re.compile(r"(?:producer|consumer|admin)\.override\.(.+)")
 
 
 def check_value(name: str, value: str) -> None:
-    """Refuses a value that Kafka 4.3.1 would refuse, or a class that is not there; of unknown settings, none.
+    """Refuses a value that Kafka 4.3.1 would refuse, and a class that is not installed; accepts any unknown setting.
 
     Raises:
         ValueError: the value is not possible.
@@ -303,7 +303,7 @@ def check_value(name: str, value: str) -> None:
 
 
 def override_refused(name: str, worker: Mapping[str, str]) -> str | None:
-    """Why Connect's workers refuse a setting of a connector that overrides one of a client; None if they do not.
+    """Returns why Connect's workers refuse a connector's override of a client setting; None if they accept it.
 
     Args:
         name: the connector's setting.

@@ -1,4 +1,4 @@
-"""Reading YAML as manifests have it: several documents, each a resource, and no key twice."""
+"""Reads manifests' YAML: several documents, each a resource, without duplicate keys."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from loosehanger.errors import WrongUseError
 
 
 class StrictLoader(yaml.CSafeLoader):
-    """Refuses what YAML readers usually pass over: a key that stands twice.
+    """A YAML loader that refuses duplicate keys.
 
-    By libyaml, which takes a tenth of the time: every task reads the manifests of all regions.
+    It uses libyaml, which takes a tenth of the time, because every task reads the manifests of all regions.
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -25,7 +25,7 @@ class StrictLoader(yaml.CSafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if key in seen:
-                raise ConstructorError(None, None, f"the key '{key}' stands twice", key_node.start_mark)
+                raise ConstructorError(None, None, f"duplicate key '{key}'", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -34,24 +34,24 @@ _OF_THE_SERVER = (
     "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "ownerReferences",
     "finalizers",
 )  # fmt: skip
-"""What of ``metadata`` an API server, or an operator in it, adds to a resource."""
+"""Fields of ``metadata`` that an API server or an operator adds to a resource."""
 _OF_KUBECTL = ("kubectl.kubernetes.io/last-applied-configuration",)
 
 
 @dataclass(frozen=True)
 class Document:
-    """One resource of a manifest file, as it was written."""
+    """One resource of a manifest file, as written."""
 
     source: str
     """The file, for messages."""
     line: int
-    """Where in the file it begins; the first line is 1."""
+    """Its first line in the file, counted from 1."""
     content: dict[str, Any]
     node: yaml.Node | None = field(default=None, compare=False, repr=False)
-    """What it was read from, which knows the line of each field; None where a record has it."""
+    """The YAML node, which knows the line of each field; None for a resource from the record."""
 
     dropped: tuple[str, ...] = field(default=(), compare=False)
-    """The fields that an API server had added, and that were left out."""
+    """The fields that an API server had added and that were removed."""
 
     @property
     def kind(self) -> str:
@@ -70,26 +70,26 @@ class Document:
 
     @property
     def namespace(self) -> str:
-        """The namespace that it is in, or that it is: the region."""
+        """Its namespace, which is the region; for a Namespace, its own name."""
         return self.name if self.kind == "Namespace" else str(self._metadata.get("namespace", ""))
 
     @property
     def reference(self) -> str:
-        """``Kind/name``, for messages; empty for what is no resource."""
+        """``Kind/name``, for messages; empty for a document that is not a resource."""
         return f"{self.kind}/{self.name}".strip("/")
 
     def where(self, *path: str | int) -> str:
-        """File, line, resource and field, for messages.
+        """Returns file, line, resource and field, for messages.
 
         Args:
-            path: the way to a field, such as ``"spec", "mirrors", 0``.
+            path: the path of a field, such as ``"spec", "mirrors", 0``.
         """
         shown, line = locate(self.node, path) if self.node else (dotted(path), self.line)
         return ": ".join(filter(None, (f"{self.source}:{line}", self.reference, shown)))
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """The way to a field as people write it: ``spec.mirrors[0].source``."""
+    """Formats the path of a field: ``spec.mirrors[0].source``."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
 
 
@@ -98,10 +98,10 @@ def locate(node: yaml.Node, path: Sequence[str | int]) -> tuple[str, int]:
 
     Args:
         node: the document.
-        path: the way to the field; parts that are not there are passed over, but for a last key that is missing.
+        path: the path of the field; missing parts are skipped, except a last key that is missing.
 
     Returns:
-        The way as people write it, and the line of what is there of it.
+        The formatted path, and the line of its last part that exists.
     """
     found: list[str | int] = []
     line = node.start_mark.line + 1
@@ -122,10 +122,10 @@ def locate(node: yaml.Node, path: Sequence[str | int]) -> tuple[str, int]:
 
 
 def _refuse_cycles(root: yaml.Node) -> None:
-    """Refuses an alias that stands within what it is an alias of.
+    """Refuses an alias inside its own anchor.
 
     Raises:
-        ConstructorError: there is one.
+        ConstructorError: the document has one.
     """
     done: set[int] = set()
     above: set[int] = set()
@@ -136,7 +136,7 @@ def _refuse_cycles(root: yaml.Node) -> None:
             above.discard(id(node))
             done.add(id(node))
         elif id(node) in above:
-            raise ConstructorError(None, None, "an alias stands within what it is an alias of", node.start_mark)
+            raise ConstructorError(None, None, "an alias is inside its own anchor", node.start_mark)
         elif id(node) not in done and isinstance(node, yaml.CollectionNode):
             above.add(id(node))
             left.append((node, True))
@@ -152,7 +152,7 @@ def read_documents(source: str, text: str) -> list[Document]:
         text: its content: one or more YAML documents.
 
     Raises:
-        WrongUseError: the text is not YAML, there is nothing in it, or a document is not a resource.
+        WrongUseError: the text is not YAML, is empty, or a document is not a resource.
     """
     found: list[tuple[yaml.Node, Any]] = []
     loader: StrictLoader | None = None
@@ -170,14 +170,14 @@ def read_documents(source: str, text: str) -> list[Document]:
     except yaml.YAMLError as error:
         raise WrongUseError(f"{source}: not YAML: {error}") from error
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
-        # A day that no month has, a number that is none, what nests without end.
+        # An impossible date, a malformed number, or endless nesting.
         raise WrongUseError(f"{source}: not YAML: {error}") from error
     finally:
         if loader is not None:
             loader.dispose()
     found = [(node, content) for node, content in found if content is not None]
     if not found:
-        raise WrongUseError(f"{source}: there is no resource in it")
+        raise WrongUseError(f"{source}: no resource in this file")
     for node, content in found:
         if not isinstance(content, dict):
             where = f"{source}:{node.start_mark.line + 1}"
@@ -186,14 +186,14 @@ def read_documents(source: str, text: str) -> list[Document]:
 
 
 def read_resources(source: str, text: str) -> list[Document]:
-    """Reads manifests as people have them: also lists, and what ``kubectl get -o yaml`` shows.
+    """Reads manifests in all their forms: also lists, and the output of ``kubectl get -o yaml``.
 
     Args:
         source: the file's name, for messages.
         text: its content.
 
     Returns:
-        Each resource, without what an API server adds to it.
+        Each resource, without the fields that an API server adds.
 
     Raises:
         WrongUseError: as ``read_documents``.
@@ -204,7 +204,7 @@ def read_resources(source: str, text: str) -> list[Document]:
 
 
 def _items(document: Document) -> list[Document]:
-    """The resources of a ``List``; the document itself if it is none."""
+    """Returns the resources of a ``List``; for any other document, the document itself."""
     items = document.content.get("items")
     if document.kind != "List" or not isinstance(items, list):
         return [document]
@@ -241,10 +241,10 @@ def _without_what_a_server_adds(document: Document) -> Document:
 
 
 def read_file(path: Path) -> str:
-    """A text file's content.
+    """Reads a text file.
 
     Raises:
-        WrongUseError: it cannot be read, or is not UTF-8.
+        WrongUseError: the file cannot be read, or is not UTF-8.
     """
     shown = os.path.relpath(path)
     try:

@@ -1,4 +1,4 @@
-"""Reading manifests: from YAML text to checked resources, with errors that name file, line, resource and field."""
+"""Reads YAML text into checked resources, with errors that name file, line, resource and field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loosehanger.lab.manifests.validation import validated
 
 @dataclass(frozen=True)
 class Manifest:
-    """A checked resource, and the document that it came from."""
+    """A checked resource and its document."""
 
     source: str
     document: dict[str, Any]
@@ -30,22 +30,22 @@ def read_manifests(source: str, text: str, namespace: str | None = None) -> list
     Args:
         source: the file's name, for messages.
         text: its content: one or more YAML documents.
-        namespace: the only namespace that the resources may be for; None for any.
+        namespace: the only namespace that the resources may have; None for any.
 
     Raises:
-        WrongUseError: the text is not YAML, or a resource is not one that this platform can carry out.
+        WrongUseError: the text is not YAML, or the local platform does not support a resource.
     """
     return [check_document(document, namespace) for document in read_resources(source, text)]
 
 
 def in_order(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """Sorts resources into the order in which they are applied: what others need comes first."""
+    """Sorts resources into the order in which they are applied, dependencies first."""
     order = list(KINDS)
     return sorted(manifests, key=lambda manifest: order.index(manifest.resource.kind))
 
 
 def without_meaning() -> Iterator[tuple[str, str, str]]:
-    """Every field that is accepted and does nothing here: kind, field, reason."""
+    """Yields every field that is accepted and ignored: kind, field, reason."""
     for kind, model in KINDS.items():
         yield from ((kind, field, reason) for field, reason in _without_meaning(model))
 
@@ -77,10 +77,10 @@ def check_document(document: Document, namespace: str | None = None) -> Manifest
 
     Args:
         document: the resource.
-        namespace: the only namespace that it may be for; None for any.
+        namespace: the only namespace that it may have; None for any.
 
     Raises:
-        WrongUseError: it is not one that this platform can carry out.
+        WrongUseError: the local platform does not support it.
     """
     refuse_older_api(document)
     if document.kind not in KINDS:

@@ -1,4 +1,4 @@
-"""Manifests of Strimzi's older API, ``v1beta2``: what of it has another name or place in ``v1``."""
+"""Manifests of Strimzi's older API ``v1beta2``: fields with another name or place in ``v1``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FIELDS = {
     },
     "KafkaUser": {"spec.authorization.acls[].operation": "spec.authorization.acls[].operations, a list"},
 }
-"""By kind: each field that v1 does not have, and what v1 has in its place."""
+"""By kind: each field that v1 does not have, and its replacement."""
 _OF_THE_WORKERS = {
     "group.id": "groupId",
     "config.storage.topic": "configStorageTopic",
@@ -41,18 +41,18 @@ _OF_THE_WORKERS = {
 
 
 def refuse_older_api(document: Document) -> None:
-    """Refuses a resource of an older API, and names the line, the field and what v1 has in its place.
+    """Refuses a resource of an older API, and names the line, the field and its replacement in v1.
 
     Raises:
-        WrongUseError: it is one.
+        WrongUseError: the resource is of an older API.
     """
     version = str(document.content.get("apiVersion", ""))
     if not _OLDER.fullmatch(version):
         return
     changes = [(_line(document, ("apiVersion",)), f"apiVersion → {_NEW}"), *_changes(document)]
-    told = "; ".join(f"line {line}: {change}" for line, change in changes)
+    listed = "; ".join(f"line {line}: {change}" for line, change in changes)
     raise WrongUseError(
-        f"{document.where('apiVersion')}: '{version}' is Strimzi's older API; write {_NEW}: {told}. "
+        f"{document.where('apiVersion')}: '{version}' is Strimzi's older API; write {_NEW}: {listed}. "
         f"{_TOOL} {document.source} --in-place"
     )
 
@@ -74,7 +74,7 @@ def _changes(document: Document) -> Iterator[tuple[int, str]]:
 
 
 def _found(content: Any, parts: list[str], path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The ways to what is there of a field, in which ``[]`` stands for each entry of a list."""
+    """Yields the paths at which a field exists; ``[]`` stands for each entry of a list."""
     if not parts:
         yield path
         return

@@ -1,6 +1,6 @@
-"""The fields of each kind that the local platform carries out, and those that have no meaning here, with the reason.
+"""The fields of each kind that the local platform applies, and those that it ignores, with the reason.
 
-A field that is in neither list is refused. Kinds and fields are those of Kubernetes and of Strimzi's API v1.
+Any other field is refused. Kinds and fields are those of Kubernetes and of Strimzi's API v1.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ KAFKA_VERSION: Final = "4.3.1"
 
 @dataclass(frozen=True)
 class WithoutMeaning:
-    """Marks a field that is accepted and does nothing here, and says why."""
+    """Marks a field that the local platform accepts and ignores, with the reason."""
 
     reason: str
 
 
 class ResourceModel(BaseModel):
-    """A part of a manifest; fields that are not listed are refused."""
+    """A part of a manifest; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True)
 
@@ -38,18 +38,20 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])
 Scalar = str | bool | int | float
 SECRET_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _LONGEST_KEY: Final = 253
-Pods = Annotated[Any, WithoutMeaning("shapes pods, and there are none here")]
+Pods = Annotated[Any, WithoutMeaning("the local platform has no pods")]
 Cpu = Annotated[Any, WithoutMeaning("processes share this machine; its memory is checked before anything starts")]
-Volumes = Annotated[Any, WithoutMeaning("data lies in the region's folder")]
-Probes = Annotated[Any, WithoutMeaning("the process manager restarts what ends, and status asks every service itself")]
-Metrics = Annotated[Any, WithoutMeaning("nothing scrapes metrics here")]
+Volumes = Annotated[Any, WithoutMeaning("data is in the region's folder")]
+Probes = Annotated[
+    Any, WithoutMeaning("the process manager restarts programs that exit, and status queries every service")
+]
+Metrics = Annotated[Any, WithoutMeaning("no metrics are scraped")]
 
 
 def decode(value: str) -> bytes:
     """Decodes a value of a Secret's ``data``.
 
     Raises:
-        ValueError: it is not base64.
+        ValueError: the value is not base64.
     """
     try:
         return base64.b64decode(value, validate=True)
@@ -58,7 +60,7 @@ def decode(value: str) -> bytes:
 
 
 def as_text(value: Scalar) -> str:
-    """A setting as a properties file has it."""
+    """Returns a setting in the form of a properties file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -68,7 +70,7 @@ def _base64(value: str) -> str:
 
 
 def _keys(data: dict[str, str]) -> dict[str, str]:
-    """Refuses the keys that Kubernetes refuses: each becomes the name of a file."""
+    """Refuses the keys that Kubernetes refuses, because each becomes the name of a file."""
     for key in data:
         if not SECRET_KEY.fullmatch(key) or len(key) > _LONGEST_KEY or key == "." or key.startswith(".."):
             raise ValueError(f"'{key}' is not a key: letters, digits, '-', '_' and '.'")
@@ -76,7 +78,7 @@ def _keys(data: dict[str, str]) -> dict[str, str]:
 
 
 def _printable(config: dict[str, Scalar]) -> dict[str, Scalar]:
-    """Refuses control characters: a line break would make one setting of a properties file into two."""
+    """Refuses control characters, because a line break would make two settings of one in a properties file."""
     for key, value in config.items():
         if any(ord(char) < ord(" ") or char in "\x7f\x85\u2028\u2029" for char in f"{key}{as_text(value)}"):
             raise ValueError(f"{key!r} has a line break or another control character")
@@ -89,7 +91,7 @@ Config = Annotated[dict[str, Scalar], AfterValidator(_printable)]
 def _without(*prefixes: str) -> AfterValidator:
     def check(key: str, _: Scalar) -> None:
         if key.startswith(prefixes):
-            raise ValueError(f"'{key}' is not for a manifest to set: the platform does")
+            raise ValueError(f"'{key}' is set by the platform; remove it")
 
     return _each(check)
 
@@ -103,7 +105,7 @@ def _known(names: frozenset[str], prefixes: tuple[str, ...]) -> AfterValidator:
 
 
 def _each(check: Callable[[str, Scalar], None]) -> AfterValidator:
-    """Checks every setting; each that is refused is named at its own line."""
+    """Checks every setting, and reports each that is refused at its own line."""
 
     def check_all(config: Config) -> Config:
         refused = []
@@ -125,11 +127,11 @@ class Metadata(ResourceModel):
     name: Name
     namespace: Name | None = None
     labels: dict[str, str] = {}
-    annotations: Annotated[dict[str, str], WithoutMeaning("no operator reads them here")] = {}
+    annotations: Annotated[dict[str, str], WithoutMeaning("there is no operator to read them")] = {}
 
 
 class Resource(ResourceModel):
-    """What every manifest has."""
+    """The fields that every manifest has."""
 
     api_version: str
     kind: str
@@ -153,12 +155,12 @@ class Secret(Resource):
 
     api_version: Literal["v1"]
     kind: Literal["Secret"]
-    type: Annotated[str, WithoutMeaning("all secrets are files alike")] = "Opaque"
+    type: Annotated[str, WithoutMeaning("every secret is a folder of files")] = "Opaque"
     data: Annotated[dict[str, Annotated[str, AfterValidator(_base64)]], AfterValidator(_keys)] = {}
     string_data: Annotated[dict[str, str], AfterValidator(_keys)] = {}
 
     def values(self) -> dict[str, bytes]:
-        """The decoded values; ``stringData`` wins over ``data``, as in Kubernetes."""
+        """Returns the decoded values; ``stringData`` overrides ``data``, as in Kubernetes."""
         return {key: decode(value) for key, value in self.data.items()} | {
             key: value.encode() for key, value in self.string_data.items()
         }
@@ -169,13 +171,13 @@ class ConfigMap(Resource):
 
     api_version: Literal["v1"]
     kind: Literal["ConfigMap"]
-    data: Annotated[dict[str, str], WithoutMeaning("only settings of metrics and logs of pods refer to it")] = {}
-    binary_data: Annotated[dict[str, str], WithoutMeaning("only settings of metrics and logs of pods refer to it")] = {}
-    immutable: Annotated[bool, WithoutMeaning("nothing reads it here")] = False
+    data: Annotated[dict[str, str], WithoutMeaning("only the metrics and logging settings of pods use it")] = {}
+    binary_data: Annotated[dict[str, str], WithoutMeaning("only the metrics and logging settings of pods use it")] = {}
+    immutable: Annotated[bool, WithoutMeaning("the local platform does not enforce it")] = False
 
 
 INITIAL_HEAP = "128m"
-"""What a Java process without sizes of its own begins with: it takes more when it needs it, and not all at once."""
+"""Initial heap of a Java process whose manifest sets no sizes; the heap grows on demand."""
 
 
 class JvmOptions(ResourceModel):
@@ -186,7 +188,7 @@ class JvmOptions(ResourceModel):
     xx: Annotated[dict[str, Scalar], Field(alias="-XX")] = {}
 
     def arguments(self, default_heap: str) -> list[str]:
-        """The arguments for ``java``."""
+        """Returns the arguments for ``java``."""
         arguments = [f"-Xmx{self.xmx or default_heap}"]
         if self.xms:
             arguments.append(f"-Xms{self.xms}")
@@ -200,13 +202,13 @@ class JvmOptions(ResourceModel):
 
 
 class ScramAuthentication(ResourceModel):
-    """A listener that asks for SCRAM-SHA-512."""
+    """A listener that requires SCRAM-SHA-512."""
 
     type: Literal["scram-sha-512"]
 
 
 class Listener(ResourceModel):
-    """Where clients connect. There is no plaintext and no anonymous access here."""
+    """A listener for clients. Plaintext and anonymous access are not supported."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,11}$")]
     port: Annotated[int, Field(ge=9092, le=65535)]
@@ -223,10 +225,10 @@ class SimpleAuthorization(ResourceModel):
 
 
 class EntityOperator(ResourceModel):
-    """KafkaTopic and KafkaUser are carried out by the platform itself."""
+    """Accepted and ignored: the local platform reconciles KafkaTopic and KafkaUser itself."""
 
-    topic_operator: Annotated[dict[str, Any], WithoutMeaning("the platform carries out KafkaTopic itself")] = {}
-    user_operator: Annotated[dict[str, Any], WithoutMeaning("the platform carries out KafkaUser itself")] = {}
+    topic_operator: Annotated[dict[str, Any], WithoutMeaning("the local platform reconciles KafkaTopic itself")] = {}
+    user_operator: Annotated[dict[str, Any], WithoutMeaning("the local platform reconciles KafkaUser itself")] = {}
     template: Pods = None
 
 
@@ -234,13 +236,13 @@ class CertificateAuthority(ResourceModel):
     """The cluster's own certificate authority."""
 
     generate_certificate_authority: bool = True
-    generate_secret_owner_reference: Annotated[bool, WithoutMeaning("no secret has an owner here")] = True
+    generate_secret_owner_reference: Annotated[bool, WithoutMeaning("secrets have no owners")] = True
     validity_days: Annotated[int, Field(ge=1, le=36500)] = 365
     renewal_days: Annotated[int, Field(ge=1, le=36500)] = 30
 
 
 class KafkaCluster(ResourceModel):
-    """Brokers' common connect_settings."""
+    """The brokers' common settings."""
 
     version: Literal["4.3.1"] = KAFKA_VERSION
     metadata_version: Annotated[str, StringConstraints(pattern=r"^4\.[0-3](-IV[0-9]+)?$")] | None = None
@@ -319,7 +321,7 @@ class PersistentVolumeClaim(Resource):
 
     api_version: Literal["v1"]
     kind: Literal["PersistentVolumeClaim"]
-    spec: Annotated[Any, WithoutMeaning("it is a folder of the region, on this machine's disk")] = None
+    spec: Annotated[Any, WithoutMeaning("it is a folder of the region on this machine's disk")] = None
 
 
 class OfCluster(Resource):
@@ -327,7 +329,7 @@ class OfCluster(Resource):
 
     @property
     def cluster(self) -> str:
-        """The name of the Kafka cluster it belongs to."""
+        """The name of its Kafka cluster."""
         return self.metadata.labels["strimzi.io/cluster"]
 
     @model_validator(mode="after")
@@ -338,7 +340,7 @@ class OfCluster(Resource):
 
 
 class KafkaNodePool(OfCluster):
-    """Nodes of a cluster."""
+    """A group of a cluster's nodes."""
 
     api_version: Literal["kafka.strimzi.io/v1"]
     kind: Literal["KafkaNodePool"]
@@ -355,7 +357,7 @@ class KafkaTopicSpec(ResourceModel):
 
 
 class KafkaTopic(OfCluster):
-    """A topic; without ``replicas`` or ``partitions`` the cluster's defaults hold."""
+    """A topic; ``replicas`` and ``partitions`` default to the cluster's settings."""
 
     api_version: Literal["kafka.strimzi.io/v1"]
     kind: Literal["KafkaTopic"]
@@ -375,7 +377,7 @@ class SecretKey(ResourceModel):
 
 
 class PasswordSource(ResourceModel):
-    """Where a user's password comes from, when it is not generated."""
+    """The source of a user's password, when it is not generated."""
 
     secret_key_ref: SecretKey
 
@@ -387,14 +389,14 @@ class Password(ResourceModel):
 
 
 class UserAuthentication(ResourceModel):
-    """A user with a password; it is generated unless a secret holds it."""
+    """A user with a password, which is generated unless a secret has it."""
 
     type: Literal["scram-sha-512"]
     password: Password | None = None
 
 
 class AclResource(ResourceModel):
-    """What a rule is about."""
+    """The resource of an ACL."""
 
     type: Literal["topic", "group", "cluster", "transactionalId"]
     name: str | None = None
@@ -408,7 +410,7 @@ class AclResource(ResourceModel):
 
 
 class Acl(ResourceModel):
-    """One rule."""
+    """One ACL."""
 
     type: Literal["allow", "deny"] = "allow"
     resource: AclResource
@@ -434,7 +436,7 @@ class Acl(ResourceModel):
 
 
 class UserAuthorization(ResourceModel):
-    """What the user may do: exactly this."""
+    """The user's complete ACLs."""
 
     type: Literal["simple"]
     acls: list[Acl]
@@ -448,7 +450,7 @@ class KafkaUserSpec(ResourceModel):
 
 
 class KafkaUser(OfCluster):
-    """A user, its password in a secret of its name, and its access control list."""
+    """A user, with its password in a secret of the same name, and its ACLs."""
 
     api_version: Literal["kafka.strimzi.io/v1"]
     kind: Literal["KafkaUser"]
@@ -483,7 +485,7 @@ class PasswordSecret(ResourceModel):
 
 
 class ClientAuthentication(ResourceModel):
-    """How a mirror signs in."""
+    """A mirror's credentials."""
 
     type: Literal["scram-sha-512"]
     username: str
@@ -498,7 +500,7 @@ _NOT_FOR_A_CONNECTOR = ("name", "connector.class", "tasks.max", "connector.plugi
 
 
 class MirrorSource(ResourceModel):
-    """The cluster that is read."""
+    """The source cluster."""
 
     alias: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
     bootstrap_servers: str
@@ -508,7 +510,7 @@ class MirrorSource(ResourceModel):
 
 
 class MirrorTarget(MirrorSource):
-    """The cluster that is written, and that keeps the worker group's state."""
+    """The target cluster, which also keeps the state of the Connect workers."""
 
     group_id: str
     config_storage_topic: str
@@ -520,7 +522,7 @@ class MirrorTarget(MirrorSource):
 
 
 class AutoRestart(ResourceModel):
-    """Whether failed connectors and tasks are started again."""
+    """Whether failed connectors and tasks are restarted."""
 
     enabled: bool = True
     max_restarts: Annotated[int, Field(ge=0)] | None = None
@@ -555,7 +557,7 @@ class CheckpointConnector(MirrorConnector):
 
 
 class MirrorEntry(ResourceModel):
-    """What is copied from one source."""
+    """One source of a mirror and its connectors."""
 
     source: MirrorSource
     source_connector: SourceConnector | None = None
@@ -596,7 +598,7 @@ class KafkaMirrorMaker2Spec(ResourceModel):
     liveness_probe: Probes = None
     readiness_probe: Probes = None
     metrics_config: Metrics = None
-    logging: Annotated[Any, WithoutMeaning("logs are files of the region, and the platform sets them up")] = None
+    logging: Annotated[Any, WithoutMeaning("logs are files of the region, configured by the platform")] = None
     jvm_options: JvmOptions = JvmOptions()
 
     @model_validator(mode="after")
@@ -618,7 +620,7 @@ class KafkaMirrorMaker2Spec(ResourceModel):
 
 
 class KafkaMirrorMaker2(Resource):
-    """A group of Connect workers beside the target, with the mirror's connectors."""
+    """A group of Connect workers at the target, with the mirror's connectors."""
 
     api_version: Literal["kafka.strimzi.io/v1"]
     kind: Literal["KafkaMirrorMaker2"]
@@ -632,22 +634,22 @@ def _one_line(value: str) -> str:
 
 
 class EnvironmentVariable(ResourceModel):
-    """A name and a value."""
+    """An environment variable."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
     value: Annotated[str, AfterValidator(_one_line)] = ""
 
 
 class VolumeMount(ResourceModel):
-    """Where a volume's files appear to the program; here its path is replaced in arguments and environment."""
+    """The path of a volume for the program; the local platform replaces it in arguments and environment."""
 
     name: str
     mount_path: Annotated[str, StringConstraints(pattern=r"^/.+")]
-    read_only: Annotated[bool, WithoutMeaning("programs write where they have a claim, and to no secret")] = False
+    read_only: Annotated[bool, WithoutMeaning("programs can write to their claims and not to secrets")] = False
 
 
 class ContainerPort(ResourceModel):
-    """Where a program listens."""
+    """A port that a program listens on."""
 
     container_port: Annotated[int, Field(ge=1, le=65535)]
     name: Pods = None
@@ -657,7 +659,7 @@ class Container(ResourceModel):
     """A program."""
 
     name: Name
-    image: Annotated[str, WithoutMeaning("the program of the checkout runs, with the lab's own Python")]
+    image: Annotated[str, WithoutMeaning("the checkout's program runs with the lab's Python")]
     image_pull_policy: Pods = None
     command: Annotated[list[str], Field(min_length=1)]
     args: list[str] = []
@@ -685,7 +687,7 @@ class ClaimVolume(ResourceModel):
 
 
 class Volume(ResourceModel):
-    """Files of a secret, or a folder to write to that outlives the program."""
+    """The files of a secret, or a writable folder that outlives the program."""
 
     name: str
     secret: SecretVolume | None = None
@@ -727,7 +729,7 @@ class DeploymentSpec(ResourceModel):
 
 
 class Deployment(Resource):
-    """A program that is kept running."""
+    """A program that the platform keeps running."""
 
     api_version: Literal["apps/v1"]
     kind: Literal["Deployment"]
@@ -741,4 +743,4 @@ KINDS: dict[str, type[Resource]] = {
         KafkaMirrorMaker2, Deployment,
     )
 }  # fmt: skip
-"""The kinds, in the order in which they are applied; they are deleted the other way round."""
+"""The kinds in the order in which they are applied; they are deleted in reverse order."""

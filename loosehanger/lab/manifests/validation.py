@@ -1,4 +1,4 @@
-"""Checking a YAML document against a model, with errors that name file, line, resource and field."""
+"""Checks a YAML document against a model, with errors that name file, line, resource and field."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Checked = TypeVar("Checked", bound=BaseModel)
 
 
 _SCALARS = ("str", "bool", "int", "float")
-"""The members of a setting's type, as pydantic puts them into its path."""
+"""The members of a setting's type, which pydantic puts into an error's path."""
 
 
 class FieldError(ValueError):
-    """What is wrong in a part of a document: the way to each field, from that part on, and what is wrong with it."""
+    """Errors in a part of a document: for each the path of the field, relative to that part, and the message."""
 
     def __init__(self, problems: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
         super().__init__("; ".join(text for _, text in problems))
@@ -26,21 +26,21 @@ class FieldError(ValueError):
 
 
 class Entry(BaseModel):
-    """A part of ``scenario.yaml``: nothing that it does not know is passed over."""
+    """A part of ``scenario.yaml``; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def validated(model: type[Checked], document: Document, *, unknown: str = "unknown field") -> Checked:
-    """What a document says, as the model has it.
+    """Returns a document as an instance of a model.
 
     Args:
-        model: what it must fit.
-        document: what was written.
-        unknown: what to say of a field that the model does not have.
+        model: the model.
+        document: the document.
+        unknown: the message for a field that the model does not have.
 
     Raises:
-        WrongUseError: it does not fit; the message has every problem.
+        WrongUseError: the document does not match the model; the message has every problem.
     """
     try:
         return model.model_validate(document.content)
@@ -72,5 +72,5 @@ def _problem(document: Document, problem: Any, unknown: str) -> str:
             text = f"{problem['msg'][0].lower()}{problem['msg'][1:]}"
             if isinstance(problem["input"], str | int | float):
                 text += f" (it is '{problem['input']}')"
-    # The names of union members stand in pydantic's path too; those that are no part of the document are left out.
+    # Pydantic's path also has the names of union members, which are not part of the document and are left out.
     return f"{document.where(*problem['loc'])}: {text}"

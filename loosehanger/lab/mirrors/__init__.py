@@ -1,1 +1,1 @@
-"""Mirrors: what one copies, under which names and rights, and how mirrors form chains."""
+"""Mirrors: their topics, names and rights, and the chains that they form."""

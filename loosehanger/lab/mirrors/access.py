@@ -1,4 +1,4 @@
-"""What the users of a mirror must be allowed at its source and at its target, and what to say of what they lack."""
+"""The ACLs that a mirror's users need at its source and its target, and the message for those that they lack."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _USER = re.compile(r"""\busername\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;]+))""")
 
 
 def user_of(config: Mapping[str, str], end: str) -> str:
-    """The user that a connector signs in as; empty where its configuration does not say.
+    """Returns the user that a connector signs in as; empty if its configuration does not name one.
 
     Args:
-        config: the connector's.
+        config: the connector's configuration.
         end: ``source`` or ``target``.
     """
     found = _USER.search(config.get(f"{end}.cluster.sasl.jaas.config", ""))
@@ -25,10 +25,10 @@ def user_of(config: Mapping[str, str], end: str) -> str:
 
 
 def at_source(mirror: Mirror, topics: Iterable[str], config: Mapping[str, str]) -> list[NeededRight]:
-    """What the mirror needs where it reads.
+    """Returns the rights that the mirror needs at its source.
 
     Args:
-        mirror: which.
+        mirror: the mirror.
         topics: the source's topics that it copies.
         config: its source connector's configuration.
     """
@@ -39,7 +39,7 @@ def at_source(mirror: Mirror, topics: Iterable[str], config: Mapping[str, str]) 
 
 
 def at_target(mirror: Mirror, topics: Iterable[str], config: Mapping[str, str]) -> list[NeededRight]:
-    """What the mirror needs where it writes; the arguments are those of ``at_source``."""
+    """Returns the rights that the mirror needs at its target; the arguments are those of ``at_source``."""
     copies = [target_topic(mirror, topic) for topic in topics]
     needed = [NeededRight("TOPIC", copy, "WRITE") for copy in copies]
     if config.get("sync.topic.configs.enabled", "true").lower() == "true":
@@ -48,7 +48,7 @@ def at_target(mirror: Mirror, topics: Iterable[str], config: Mapping[str, str]) 
 
 
 def of_workers(target: Mapping[str, object], connectors: Iterable[str]) -> list[NeededRight]:
-    """What the mirror's workers need at the target.
+    """Returns the rights that the mirror's workers need at the target.
 
     Args:
         target: ``spec.target`` of its manifest.
@@ -67,12 +67,12 @@ def of_workers(target: Mapping[str, object], connectors: Iterable[str]) -> list[
 
 
 def told(region: str, user: str, lacking: Sequence[NeededRight]) -> str:
-    """What a user lacks, in a sentence; empty for nothing.
+    """Returns a sentence that names the rights a user lacks; empty for none.
 
     Args:
-        region: where.
-        user: whose rights they are.
-        lacking: what is missing.
+        region: the region of the cluster.
+        user: the user.
+        lacking: the missing rights.
     """
     if not lacking:
         return ""
@@ -81,9 +81,9 @@ def told(region: str, user: str, lacking: Sequence[NeededRight]) -> str:
 
 
 def judged_topics(selected: Collection[str], copied: Collection[str]) -> list[str]:
-    """The topics whose rights count: those that the mirror has copied, or all of its pattern where there are none.
+    """Returns the topics whose rights count: those that the mirror has copied, or its whole pattern if it copied none.
 
-    A right that was never given keeps a topic where it belongs.
+    A mirror may lack a right on purpose, so that a topic stays in its region.
     """
     return sorted(set(copied) & set(selected) or set(selected))
 

@@ -1,7 +1,7 @@
-"""Chains: mirrors of which each reads what the one before it has written.
+"""Chains: mirrors each of which reads what the previous one writes.
 
-For the proof a chain is a mirror as well, from the first one's source to the last one's target, which nobody can be
-asked about: so what was written at one end is compared with what is at the other, whatever lies between.
+The proof treats a chain as one mirror from the first source to the last target, without connectors of its own. So it
+compares the two ends of the chain directly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loosehanger.lab.mirrors.replication import selected_topics, target_topic
 
 
 def chain_of(mirrors: Iterable[Mirror], names: Sequence[str]) -> tuple[Mirror, ...]:
-    """The sources of mirrors that these names stand for, hop by hop; empty where they do not follow each other.
+    """Returns the mirrors of these names, hop by hop; empty if they do not form a chain.
 
     Args:
         mirrors: every source of every mirror.
@@ -32,7 +32,7 @@ def chain_of(mirrors: Iterable[Mirror], names: Sequence[str]) -> tuple[Mirror, .
 
 
 def as_mirror(hops: Sequence[Mirror]) -> Mirror:
-    """The chain as one mirror, whose policy gives topics the names that they have at its end."""
+    """Returns the chain as one mirror, whose policy gives topics their names at its end."""
     first, last = hops[0], hops[-1]
     prefixes = [(hop.source_alias, hop.separator) for hop in reversed(hops) if hop.policy != "identity"]
     alias = "".join(alias + separator for alias, separator in prefixes)
@@ -56,19 +56,19 @@ def as_mirror(hops: Sequence[Mirror]) -> Mirror:
 
 
 def begins_with(mirrors: Iterable[Mirror], hops: Sequence[Mirror], topics: Iterable[str]) -> list[str]:
-    """The topics of the first source that a chain has to carry: those that its first hop takes, and that are no copies.
+    """Returns the topics that a chain must carry: those of the first source that the first hop copies, without copies.
 
     Args:
-        mirrors: every source of every mirror, to tell copies.
+        mirrors: every source of every mirror, to recognise copies.
         hops: the chain.
-        topics: those of the first source.
+        topics: the topics of the first source.
     """
     every, first = tuple(mirrors), hops[0]
     return [topic for topic in selected_topics(first, topics) if not writers(every, Place(first.source, topic))]
 
 
 def stations(hops: Sequence[Mirror], topic: str) -> Iterator[Place]:
-    """Where a topic of the first source gets to, hop by hop, by the mirrors' patterns: as far as they take it."""
+    """Yields the places that a topic of the first source reaches, hop by hop, by the mirrors' patterns."""
     at = Place(hops[0].source, topic)
     yield at
     for hop in hops:

@@ -1,4 +1,4 @@
-"""Where topics come from: which are copies, of which topic, over which hops; by the mirrors that are set up."""
+"""The lineage of topics: which are copies, of which topic and over which hops, by the lab's mirrors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Place(NamedTuple):
 
 
 def writers(mirrors: Iterable[Mirror], place: Place) -> list[tuple[Mirror, Place]]:
-    """The mirrors that a topic's name and region make its writers, each with the topic that it copies there.
+    """Returns the mirrors that write a topic, by its name and region, each with its source topic.
 
-    A prefix says it for certain, whatever the mirror's pattern is today. Without one it takes the pattern, and where
-    applications write into a topic of that name as well, the name alone cannot tell.
+    A prefix identifies the mirror with certainty, whatever its pattern is now. Without a prefix the pattern decides,
+    and the name alone cannot show whether applications write into the topic as well.
     """
     found = []
     for mirror in mirrors:
@@ -31,24 +31,24 @@ def writers(mirrors: Iterable[Mirror], place: Place) -> list[tuple[Mirror, Place
 
 
 def way(mirrors: Iterable[Mirror], place: Place) -> list[Place]:
-    """A topic, the one that it is a copy of, and so on, back to the one that applications write."""
+    """Returns a topic, the topic that it is a copy of, and so on, back to the one that applications write."""
     found = [place]
     mirrors = tuple(mirrors)
-    # Where mirrors that keep names go both ways, as before and after a failover, one round is enough.
+    # Mirrors that keep names may go both ways, as before and after a failover: one round is enough.
     while (before := writers(mirrors, found[-1])) and before[0][1] not in found:
         found.append(before[0][1])
     return found
 
 
 def origin(mirrors: Iterable[Mirror], place: Place) -> Place:
-    """The topic that applications write, of which this one is a copy; itself, if it is none."""
+    """Returns the topic that applications write and this one is a copy of; itself if it is not a copy."""
     return way(mirrors, place)[-1]
 
 
 def event_topic(mirrors: Iterable[Mirror], topic: str) -> str:
-    """A topic's name where applications write it: without what mirrors have put before it, wherever it is.
+    """Returns a topic's name where applications write it, without the prefixes that mirrors have added.
 
-    With run, partition and sequence number it tells which event a record is, in each of its copies.
+    Together with run, partition and sequence number it identifies an event in each of its copies.
     """
     renaming = [mirror for mirror in mirrors if mirror.policy != "identity"]
     while before := next((name for m in renaming if (name := source_topic(m, topic)) not in (None, topic)), None):
@@ -57,7 +57,7 @@ def event_topic(mirrors: Iterable[Mirror], topic: str) -> str:
 
 
 def copies(mirrors: Iterable[Mirror], place: Place) -> list[Place]:
-    """Where a topic is copied to, over one hop or several."""
+    """Returns the places that a topic is copied to, over one hop or several."""
     mirrors = tuple(mirrors)
     found = [place]
     for at in found:
@@ -70,9 +70,9 @@ def copies(mirrors: Iterable[Mirror], place: Place) -> list[Place]:
 
 
 def counted(mirrors: Iterable[Mirror], region: str, topics: Iterable[str]) -> list[str]:
-    """The topics of a region with nothing in them twice: of two copies of one topic, that with the shorter way.
+    """Returns the topics of a region with one copy of each origin: the copy with the fewest hops.
 
-    So a topic that came back by another region (``b.a.ORDERS`` beside ``a.ORDERS``) does not count again.
+    So a topic that returned by another region (``b.a.ORDERS`` beside ``a.ORDERS``) is not counted twice.
     """
     mirrors = tuple(mirrors)
     best: dict[Place, Sequence[Place]] = {}
@@ -84,21 +84,21 @@ def counted(mirrors: Iterable[Mirror], region: str, topics: Iterable[str]) -> li
 
 
 def side_by_side(mirrors: Iterable[Mirror], places: Iterable[Place]) -> list[tuple[Place, dict[str, str]]]:
-    """Each topic beside its copies.
+    """Returns each topic beside its copies.
 
     Args:
-        mirrors: what copies.
-        places: the topics that there are.
+        mirrors: every source of every mirror.
+        places: the topics that exist.
 
     Returns:
-        The topic that applications write, and for each region that has it, or shall have a copy, what it is called
-        there. A region that has two copies of one topic gets a second line for it.
+        The topic that applications write, and its name in each region that has it or must have a copy. A region with
+        two copies of one topic gets a second line.
     """
     mirrors = tuple(mirrors)
     families: dict[Place, list[Place]] = {}
     for place in places:
         first = origin(mirrors, place)
-        # Where mirrors that keep names go both ways, each is a copy of the other: they are one topic still.
+        # Mirrors that keep names may go both ways, and each topic is then a copy of the other: they count as one topic.
         families.setdefault(min(way(mirrors, first)) if writers(mirrors, first) else first, []).append(place)
     lines = []
     for first in sorted(families, key=lambda place: (place.topic, place.region)):

@@ -1,4 +1,4 @@
-"""A mirror, as the rest of the model and everybody who asks it speaks of one; and as one line for programs."""
+"""``Mirror``, one source of a KafkaMirrorMaker2, and its form as one line of text for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 
 @dataclass(frozen=True)
 class Mirror:
-    """One source of a KafkaMirrorMaker2: what it copies, from where to where."""
+    """One source of a KafkaMirrorMaker2: its ends, patterns and connectors."""
 
     name: str
     """The resource's name."""
@@ -20,7 +20,7 @@ class Mirror:
     target: str
     """The region it writes."""
     policy: str
-    """``identity`` keeps topic names; ``default`` puts the source's alias and a separator before them."""
+    """``identity`` keeps topic names; ``default`` prefixes them with the source's alias and a separator."""
     separator: str
     topics: str
     """Which topics: MM2's own list of regular expressions."""
@@ -28,35 +28,35 @@ class Mirror:
     connector: str
     """The name of its source connector."""
     connect: Mapping[str, str] = field(default_factory=dict)
-    """Connect's REST interface: ``url``, and where it asks for them ``username``, ``password_file``, ``ca_file``."""
+    """Connect's REST interface: ``url``, and if it requires them ``username``, ``password_file``, ``ca_file``."""
     region: str = ""
-    """The region that it runs in."""
+    """The region it runs in."""
     groups: str = ""
-    """Which consumer groups it translates; empty where it has no checkpoint connector."""
+    """Which consumer groups it translates; empty without a checkpoint connector."""
     groups_exclude: str = ""
     checkpoint_connector: str = ""
     """The name of its checkpoint connector; empty for none."""
     offset_syncs: str = "source"
-    """Where the map of offsets is kept: ``source`` or ``target``."""
+    """The cluster with the offset-syncs topic: ``source`` or ``target``."""
     state: str = "running"
-    """What its manifest wants its source connector to be: ``running``, ``paused`` or ``stopped``."""
+    """The state of its source connector in its manifest: ``running``, ``paused`` or ``stopped``."""
     transforms: bool = False
-    """Whether its source connector changes records on their way."""
+    """Whether its source connector transforms records."""
     hops: tuple[str, ...] = ()
-    """The ids of those that it stands for, one after the other; empty for a mirror of its own."""
+    """For a chain, the ids of its mirrors in order; empty otherwise."""
     checkpoint_state: str = "running"
-    """The same of its checkpoint connector."""
+    """The state of its checkpoint connector in its manifest."""
     synchronisation: Mapping[str, str] = field(default_factory=dict)
-    """What its source connector sets of how it copies topics' settings: see ``topic_rules.synchronises``."""
+    """Its source connector's settings for copying topic configurations: see ``replication.synchronises``."""
 
     @property
     def translates(self) -> bool:
-        """Whether it translates the offsets of consumer groups now."""
+        """Whether it translates the offsets of consumer groups."""
         return bool(self.groups) and self.checkpoint_state == "running"
 
     @property
     def id(self) -> str:
-        """What tells it from every other source of every mirror: ``region/name/source-alias->target-alias``."""
+        """Unique id of this source of this mirror: ``region/name/source-alias->target-alias``."""
         return f"{self.region}/{self.name}/{self.source_alias}->{self.target_alias}".lstrip("/")
 
 
@@ -67,18 +67,18 @@ _ROUTE = (
 
 
 def routes_text(mirrors: Iterable[Mirror]) -> str:
-    """What of mirrors says where topics go, as one line without quotation marks, for programs that have no record.
+    """Returns the routes of mirrors as one line without quotation marks, for programs that have no record.
 
-    How a mirror works, and whether it runs, is not in it: whoever has it need not be told of such changes.
+    It has neither states nor tuning, so a change of those does not change the text or restart the program.
     """
     return " ".join(urlencode({name: getattr(mirror, name) for name in _ROUTE}) for mirror in mirrors)
 
 
 def read_routes(text: str) -> tuple[Mirror, ...]:
-    """The mirrors of ``routes_text``.
+    """Parses the result of ``routes_text``.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the text is not a list of mirrors.
     """
     try:
         routes = [dict(parse_qsl(word, keep_blank_values=True, strict_parsing=True)) for word in text.split()]

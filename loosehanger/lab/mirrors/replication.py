@@ -1,4 +1,4 @@
-"""Which topics a mirror copies, what they are called at its target, and which groups it translates: MM2's rules, once.
+"""MM2's rules for the topics that a mirror copies, their names at the target, and the groups that it translates.
 
 From Kafka 4.3.1: ``DefaultTopicFilter``, ``DefaultGroupFilter``, ``MirrorSourceConnector.shouldReplicateTopic`` and
 ``ReplicationPolicy``.
@@ -14,10 +14,10 @@ from loosehanger.lab.mirrors.mirror import Mirror
 
 IDENTITY_POLICY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 DEFAULT_EXCLUDED = r"mm2.*\.internal, .*\.replica, __.*"
-"""MM2's ``topics.exclude``, which holds where a mirror says nothing else."""
+"""MM2's default of ``topics.exclude``."""
 SYNCHRONISED, UNSYNCHRONISED = "sync.topic.configs.enabled", "config.properties.exclude"
 SYNCHRONISATION = (SYNCHRONISED, UNSYNCHRONISED)
-"""The settings of a source connector that say which settings of topics it copies."""
+"""The settings of a source connector that control which topic configurations it copies."""
 NOT_SYNCHRONISED = frozenset(
     {
         # MM2 4.3.1's config.properties.exclude.
@@ -31,17 +31,17 @@ NOT_SYNCHRONISED = frozenset(
         "min.insync.replicas",
     }
 )
-"""The settings of topics that a mirror does not copy, where it says nothing else."""
+"""MM2's default of ``config.properties.exclude``: the topic configurations that a mirror does not copy."""
 DEFAULT_GROUPS_EXCLUDED = r"console-consumer-.*, connect-.*, __.*"
-"""MM2's ``groups.exclude``, likewise."""
+"""MM2's default of ``groups.exclude``."""
 _NAME = re.compile(r"(?:[\w.-]|\\\.)+")
 
 
 def selected_topics(mirror: Mirror, topics: Iterable[str]) -> list[str]:
-    """The topics of a source that the mirror copies, in alphabetical order.
+    """Returns the topics of a source that the mirror copies, in alphabetical order.
 
-    A list of regular expressions of which one matches the whole name, none of the excluded ones does, and neither
-    internal topics nor those that came from the target. MM2's own heartbeats are left out.
+    A topic is copied if one of the patterns matches its whole name and no excluded pattern does. Internal topics,
+    topics that came from the target, and MM2's heartbeats are left out.
 
     Raises:
         WrongUseError: a pattern is not a regular expression.
@@ -58,12 +58,12 @@ def selected_topics(mirror: Mirror, topics: Iterable[str]) -> list[str]:
 
 
 def target_topic(mirror: Mirror, topic: str) -> str:
-    """The name that the mirror's policy gives a topic at the target."""
+    """Returns the name that the mirror's policy gives a topic at the target."""
     return topic if mirror.policy == "identity" else f"{mirror.source_alias}{mirror.separator}{topic}"
 
 
 def synchronises(mirror: Mirror, setting: str) -> bool:
-    """Whether a mirror gives the copies of a topic that setting of the topic's."""
+    """Whether a mirror copies this setting of a topic to the topic's copy."""
     if mirror.synchronisation.get(SYNCHRONISED, "true").strip().lower() == "false":
         return False
     if UNSYNCHRONISED not in mirror.synchronisation:
@@ -72,10 +72,10 @@ def synchronises(mirror: Mirror, setting: str) -> bool:
 
 
 def named_topics(mirror: Mirror, found: Iterable[str] = ()) -> set[str]:
-    """The topics that the mirror's patterns name one by one, without any sign of a regular expression but the dot.
+    """Returns the topics that the mirror's patterns name literally, with no regular-expression sign but the dot.
 
     Args:
-        mirror: whose patterns.
+        mirror: the mirror with the patterns.
         found: names whose pattern matches one of these topics are left out: ``a.b`` matches ``a-b`` too.
     """
     known = list(found)
@@ -88,7 +88,7 @@ def named_topics(mirror: Mirror, found: Iterable[str] = ()) -> set[str]:
 
 
 def idle_patterns(mirror: Mirror, topics: Iterable[str]) -> list[str]:
-    """The regular expressions of the mirror that match none of the topics, without those that only name one topic."""
+    """Returns the mirror's regular expressions that match none of the topics; literal names are left out."""
     known = list(topics)
     patterns = dict.fromkeys(pattern.strip() for pattern in mirror.topics.split(","))
     return [
@@ -99,7 +99,7 @@ def idle_patterns(mirror: Mirror, topics: Iterable[str]) -> list[str]:
 
 
 def source_topic(mirror: Mirror, topic: str) -> str | None:
-    """The name at the source of a topic that the mirror has made at the target; None if no copy has such a name."""
+    """Returns the source name of a topic at the target; None if the mirror gives no copy such a name."""
     if mirror.policy == "identity":
         return topic
     prefix = f"{mirror.source_alias}{mirror.separator}"
@@ -107,13 +107,13 @@ def source_topic(mirror: Mirror, topic: str) -> str | None:
 
 
 def is_copy(mirror: Mirror, topic: str) -> bool:
-    """Whether a topic at the target has the name of something that the mirror copies."""
+    """Whether a topic's name at the target is that of a copy by this mirror."""
     name = source_topic(mirror, topic)
     return name is not None and bool(selected_topics(mirror, [name]))
 
 
 def offset_syncs(mirror: Mirror) -> tuple[str, str]:
-    """The region and the name of the topic that has a mirror's map of offsets."""
+    """Returns the region and the name of a mirror's offset-syncs topic."""
     at_source = mirror.offset_syncs == "source"
     alias = mirror.target_alias if at_source else mirror.source_alias
     return (mirror.source if at_source else mirror.target), mirror.separator.join(
@@ -122,12 +122,12 @@ def offset_syncs(mirror: Mirror) -> tuple[str, str]:
 
 
 def checkpoints(mirror: Mirror) -> str:
-    """The name of the topic, at the target, that has what a mirror has translated groups' offsets to."""
+    """Returns the name of a mirror's checkpoints topic, which is at the target."""
     return f"{mirror.source_alias}{mirror.separator}checkpoints.internal"
 
 
 def selected_groups(mirror: Mirror, groups: Iterable[str]) -> list[str]:
-    """The consumer groups that the mirror translates, in alphabetical order; none without a checkpoint connector.
+    """Returns the consumer groups that the mirror translates, sorted; none without a checkpoint connector.
 
     Raises:
         WrongUseError: a pattern is not a regular expression.
@@ -140,7 +140,7 @@ def selected_groups(mirror: Mirror, groups: Iterable[str]) -> list[str]:
 
 
 def is_internal(topic: str) -> bool:
-    """Whether a topic is Kafka's or Connect's own, which no mirror copies."""
+    """Whether a topic is internal to Kafka or Connect, so that no mirror copies it."""
     return topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal"))
 
 
