@@ -89,9 +89,12 @@ def prepare(write: Callable[[str], Any]) -> ClientLog:
     return client_log
 
 
-def repair() -> None:
-    """Repairs kafka-python; the second time, there is nothing left to do."""
-    repairs: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+def repairs() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
+    """The methods of kafka-python that are patched: their class, their name, and what wraps them.
+
+    ``tests/unit/test_kafka_python_defects.py`` has a reproduction of each defect, against the library as installed.
+    """
+    return (
         (KafkaTCPTransport, "_sock_recv", _with_last_words),
         (KafkaSSLTransport, "_sock_recv", _with_last_words),
         (KafkaSSLTransport, "handshake", _with_a_bound),
@@ -108,7 +111,11 @@ def repair() -> None:
         (KafkaConsumer, "_fetch_all_topic_metadata", _within_a_request),
         (ConsumerCoordinator, "need_rejoin", _until_it_has_joined),
     )
-    for owner, name, repaired in repairs:
+
+
+def repair() -> None:
+    """Patches kafka-python; a second call changes nothing."""
+    for owner, name, repaired in repairs():
         method = getattr(owner, name)
         if not hasattr(method, "repairs"):
             setattr(owner, name, repaired(method))
