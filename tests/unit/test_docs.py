@@ -49,6 +49,19 @@ def test_every_link_leads_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page}: {target}"
 
 
+def test_every_path_that_the_guide_for_contributors_names_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:loosehanger|scripts|tests|docs|spark-jobs|roles|playbooks)/[\w./-]*)`", text)
+    assert len(named) > 30
+    assert [path for path in named if not (re.search("[A-Z]{4}", path) or (ROOT / path).exists())] == []
+
+
+def test_the_guide_for_contributors_names_every_part_of_the_package() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    parts = {path.parent.name for path in (ROOT / "loosehanger").glob("*/__init__.py")}
+    assert {part for part in parts if f"`{part}/`" not in text} == set()
+
+
 def test_the_readme_names_every_variable_that_a_user_can_set() -> None:
     sources = [*ROOT.glob("scripts/*.sh"), *ROOT.glob("scripts/*.py"), *ROOT.glob("inventories/*/group_vars/*")]
     used = {name for path in sources for name in re.findall(r"\bLAB_[A-Z_]+\b", path.read_text(encoding="utf-8"))}
