@@ -1,4 +1,4 @@
-"""A proof that came to nothing: its document, so that whoever reads JSON gets one however the proof ends."""
+"""The document of a proof that failed early, so that readers of JSON always get one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from loosehanger.proof.verdict import judge
 
 
 def document(reason: str, scenario: str = "", seconds: float = 0.0, claims: Sequence[Claim] = ()) -> dict[str, Any]:
-    """The document of a proof that found out nothing.
+    """The document of a proof without results.
 
     Args:
-        reason: why not.
-        scenario: what is set up, where that is known.
+        reason: why it has none.
+        scenario: the scenario that is set up, where that is known.
         seconds: how long it took.
-        claims: what was to be proved, where that is known.
+        claims: the claims to prove, where they are known.
     """
     evidence = Evidence(claims=tuple(claims))
     evidence.tell("undecided", None, {"reason": reason})
@@ -27,11 +27,11 @@ def document(reason: str, scenario: str = "", seconds: float = 0.0, claims: Sequ
 
 
 def give_up(error: Exception, arguments: Sequence[str]) -> InconclusiveError:
-    """What to raise in place of a failure before the proof, whose exit code would say that something was disproved.
+    """The error to raise in place of a failure before the proof, whose exit code would mean *disproved*.
 
     Args:
         error: the failure.
-        arguments: of the command; with ``--json`` the document is printed.
+        arguments: of the command; with ``--json`` this prints the document.
     """
     reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
     if "--json" in arguments and not (isinstance(error, LabError) and error.shown):

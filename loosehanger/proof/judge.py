@@ -1,7 +1,6 @@
-"""Judges claims: from evidence to findings, each of them of a claim and, where it is about one, of a flow.
+"""Judges claims: from evidence to findings. Each finding belongs to a claim and, where it is about one, to a flow.
 
-A kind of claim is a function here; what it needs to know is evidence, and what it says are findings. Claims about flows
-come first, since others rest on them.
+Each kind of claim has a function, from evidence to findings. Claims about flows come first, since others rest on them.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from loosehanger.proof.snapshot import is_compacted
 FAULTS = ("missing", "never_mirrored", "duplicates", "reordered", "unexpected", "altered", "moved")
 """Kinds of difference between records that disprove a copy."""
 LOSSES = ("missing", "never_mirrored", "altered", "moved")
-"""Those of them that disprove that every record is in a topic that has other writers too."""
+"""Those that disprove ``contains``, where a topic may have other writers."""
 _HIDDEN_AT_SOURCE = ("unexpected",)
 OF_MIRRORS: tuple[Kind, ...] = ("copy", "contains")
-"""The kinds that speak of single mirrors, on whose flows others rest."""
+"""The kinds of claims about single mirrors, on whose flows other claims rest."""
 Judge = Callable[[Claim, Evidence, Mapping[FlowId, Verdict]], Iterator[Finding]]
 
 
 def findings_of(evidence: Evidence) -> list[Finding]:
-    """Everything that follows from the evidence, for every claim."""
+    """All findings that follow from the evidence, for every claim."""
     found = list(evidence.findings)
     for claim in evidence.claims:
         if claim.kind in OF_MIRRORS:
@@ -43,7 +42,7 @@ def findings_of(evidence: Evidence) -> list[Finding]:
         and not any(counts.source_records for counts in evidence.counts.values())
         and not any(claim.kind in OF_LEDGERS for claim in evidence.claims)
     ):
-        # With --since there may be records, and none of them new enough.
+        # With --since there may be records, but none new enough.
         has_records = any(cut.last_records for cut in evidence.cuts.values())
         since = iso(int(evidence.since.timestamp() * 1000)) if evidence.since and has_records else ""
         found.append(Finding("nothing_to_prove", "undecides", details={"since": since}))
@@ -55,7 +54,7 @@ def findings_of(evidence: Evidence) -> list[Finding]:
 
 
 def findings_about(flow: Flow, evidence: Evidence, findings: list[Finding]) -> list[Finding]:
-    """Those that a flow's own verdict depends on: its own, and what leaves all of its claim's flows undecided."""
+    """The findings that decide a flow's verdict: its own, and those that leave all flows of its claim undecided."""
     claim = evidence.claim_of(flow.mirror)
     return [
         finding
@@ -66,7 +65,7 @@ def findings_about(flow: Flow, evidence: Evidence, findings: list[Finding]) -> l
 
 
 def flows_of(claim: Claim, evidence: Evidence) -> list[Flow]:
-    """The flows that a claim is about or, without mirrors of its own, that it rests on."""
+    """The flows that a claim is about or, for a claim without mirrors, that it rests on."""
     if claim.mirrors:
         own = [flow for flow in evidence.flows if flow.mirror.id in claim.mirrors]
         return [*own, *(hop for flow in own for hop in _hops(flow, evidence))]
@@ -75,7 +74,7 @@ def flows_of(claim: Claim, evidence: Evidence) -> list[Flow]:
 
 
 def never_mirrored(flow: Flow, evidence: Evidence) -> int:
-    """How many of its records the source deleted before they were mirrored, by sequence numbers and by offsets."""
+    """The number of records that the source deleted before they were mirrored, by sequence numbers and by offsets."""
     counts, history = _numbers(flow, evidence)
     return counts.never_mirrored + history.never_mirrored(counts.beginnings)
 
@@ -100,7 +99,7 @@ def _copy(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iter
 
 
 def _reported_settings(claim: Claim, evidence: Evidence) -> Iterator[Finding]:
-    """The settings that differ, each difference once with all its topics: a provider's defaults differ for all."""
+    """The settings that differ, each with all its topics: a provider's defaults differ for all topics."""
     topics: dict[Difference, list[str]] = {}
     for flow in flows_of(claim, evidence):
         for entry in evidence.configs.get(flow.id, ()):
@@ -117,7 +116,7 @@ def _contains(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> 
         yield Finding("no_mark", "undecides", claim.id, details={"mirror": claim.subject["mirror"]})
     for flow in flows_of(claim, evidence):
         if is_compacted(flow, evidence.cuts) and any(getattr(_numbers(flow, evidence)[0], name) for name in LOSSES):
-            # The last record of a key may be another writer's, who was free to write it.
+            # The last record of a key may be from another writer, who may write here.
             yield Finding("compacted", "undecides", claim.id, flow.id)
             continue
         yield from _faults(claim, flow, evidence, LOSSES)
@@ -125,7 +124,7 @@ def _contains(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> 
 
 
 def _archive(claim: Claim, flow: Flow) -> Iterator[Finding]:
-    """What a copy has of a source that is no more. It is left aside, and told."""
+    """Records in a copy from a former source. They are not compared, but reported."""
     if offsets := sum(claim.archives.get(flow.target_topic, {}).values()):
         details = {"target": flow.target, "topic": flow.target_topic}
         yield Finding("archive", "informs", claim.id, flow.id, offsets, details)
@@ -155,7 +154,7 @@ def _faults(claim: Claim, flow: Flow, evidence: Evidence, kinds: Sequence[str]) 
     held = evidence.held.get(flow.id, {})
     for kind, number in faults.items():
         if number:
-            # What an open transaction hides at one side looks like a fault at the other.
+            # Records that an open transaction hides on one side look like a fault on the other.
             hidden = (flow.source in held and kind in _HIDDEN_AT_SOURCE) or (flow.target in held and kind in LOSSES)
             weight: Weight = "undecides" if hidden else "disproves"
             details = {name: value for name, value in more.get(kind, {}).items() if value}
@@ -164,7 +163,7 @@ def _faults(claim: Claim, flow: Flow, evidence: Evidence, kinds: Sequence[str]) 
     if flow.id in evidence.append_time and any(faults.get(kind) for kind in ("missing", "unexpected", "altered")):
         where = {"target": flow.target, "topic": flow.target_topic}
         yield Finding("log_append_time", "disproves", claim.id, flow.id, details=where)
-    # What an earlier topic of the name had cannot be told from what retention has deleted.
+    # Records of an earlier topic of the name cannot be distinguished from records that retention has deleted.
     weight = "disproves" if any(faults.values()) else "undecides"
     if weight == "disproves" or counts.expired:
         for partition, reason in sorted(history.made_again.items()):
@@ -173,7 +172,7 @@ def _faults(claim: Claim, flow: Flow, evidence: Evidence, kinds: Sequence[str]) 
 
 
 def _held(claim: Claim, flow: Flow, evidence: Evidence) -> Iterator[Finding]:
-    """Records that cannot be read yet, at either side of a flow."""
+    """Records on either side of a flow that cannot be read yet."""
     for region, held in sorted(evidence.held.get(flow.id, {}).items()):
         partitions = [
             {
@@ -192,7 +191,7 @@ def _held(claim: Claim, flow: Flow, evidence: Evidence) -> Iterator[Finding]:
 
 
 def _other_writers(claim: Claim, flow: Flow, evidence: Evidence) -> Iterator[Finding]:
-    """Other mirrors' flows into the same topic. A mirror that is held writes nothing now, but it may have."""
+    """Other mirrors' flows into the same topic. A fenced mirror does not write now, but may have written."""
     for other in evidence.flows:
         is_same_topic = (other.target, other.target_topic) == (flow.target, flow.target_topic)
         if is_same_topic and other.id != flow.id and not other.mirror.hops:
@@ -202,7 +201,7 @@ def _other_writers(claim: Claim, flow: Flow, evidence: Evidence) -> Iterator[Fin
 
 
 def _through(claim: Claim, evidence: Evidence, verdicts: Mapping[FlowId, Verdict]) -> Iterator[Finding]:
-    """What was written at one end of a chain of mirrors is at the other end and at each hop, once."""
+    """Each record written at the source of a chain of mirrors is at its target and at each hop, once."""
     if not claim.mirrors:
         yield Finding("no_chain", "undecides", claim.id, details=claim.subject)
     weights: Mapping[Verdict, Weight] = {"disproved": "disproves", "inconclusive": "undecides"}
@@ -225,7 +224,7 @@ def _through(claim: Claim, evidence: Evidence, verdicts: Mapping[FlowId, Verdict
 
 
 def _hops(flow: Flow, evidence: Evidence) -> list[Flow]:
-    """The flows by which a topic goes through a chain, hop by hop, as far as they go."""
+    """The flows of a topic through a chain, hop by hop, up to the last one that exists."""
     found: list[Flow] = []
     place = flow.source, flow.topic
     for mirror in flow.mirror.hops:
@@ -238,7 +237,7 @@ def _hops(flow: Flow, evidence: Evidence) -> list[Flow]:
 
 
 def _medians_by_hop(claim: Claim, evidence: Evidence) -> list[dict[str, Any]]:
-    """For each region of a chain half of the sampled records' times since they were produced, in milliseconds."""
+    """The median time since production of the sampled records in each region of a chain, in milliseconds."""
     samples: dict[str, list[int]] = {}
     for flow in flows_of(claim, evidence):
         if not flow.mirror.hops:
@@ -251,7 +250,7 @@ def _medians_by_hop(claim: Claim, evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _absent(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iterator[Finding]:
-    """Nothing of a kind is in a region, and nobody there could read it where it is."""
+    """A region has none of the named data, and no user there can read it at its origin."""
     found, region = evidence.present.get(claim.id), claim.subject["region"]
     if found is None:
         yield Finding("not_looked_through", "undecides", claim.id, details={"region": region})
@@ -275,14 +274,14 @@ def _whole(claim: Claim, evidence: Evidence, verdicts: Mapping[FlowId, Verdict])
             resting = {"region": region, "claim": evidence.claim_of(flow.mirror), "verdict": verdicts[flow.id]}
             yield Finding("no_exact_copy", weight, claim.id, flow.id, details=resting)
     if evidence.away:
-        # What they produce, and which topics are copies of that, is not known.
+        # Their own topics, and which topics are copies of these, are unknown.
         for reason in evidence.away.values():
             yield Finding("unreachable", "undecides", claim.id, details={"reason": reason})
         return
     if not members:
         yield Finding("not_produced", "undecides", claim.id, details={"topic": topic})
     for origin, flows in members.items():
-        # Two mirrors in one topic are the copies' own matter.
+        # Two mirrors into one topic are judged with the copies.
         ways = {flow.target_topic: flow.mirror.name for flow in flows} | ({topic: ""} if origin == region else {})
         details: dict[str, Any] = {"origin": origin, "region": region, "topic": topic}
         if not ways:
@@ -300,7 +299,7 @@ def _whole(claim: Claim, evidence: Evidence, verdicts: Mapping[FlowId, Verdict])
 
 
 def _members(claim: Claim, evidence: Evidence) -> dict[str, list[Flow]]:
-    """The regions that have the topic as their own, and for each the flows that bring it into the claim's region."""
+    """The regions with a topic of this name of their own, and the flows of each into the claim's region."""
     region, topic = claim.subject["region"], claim.subject["topic"]
     copies = {(flow.target, flow.target_topic) for flow in evidence.flows}
     origins = [name for name, there in evidence.topics.items() if topic in there and (name, topic) not in copies]
@@ -312,7 +311,7 @@ def _members(claim: Claim, evidence: Evidence) -> dict[str, list[Flow]]:
 
 
 def _strays(claim: Claim, evidence: Evidence, members: Mapping[str, list[Flow]]) -> list[str]:
-    """Topics of the claim's region that a subscription by pattern takes for more of the same, and that are not."""
+    """Topics of the claim's region that a subscription by pattern matches, and that are not copies."""
     region, topic = claim.subject["region"], claim.subject["topic"]
     known = {flow.target_topic for flows in members.values() for flow in flows}
     known |= {topic} if region in members else set()
@@ -325,16 +324,16 @@ def _strays(claim: Claim, evidence: Evidence, members: Mapping[str, list[Flow]])
 
 
 def _kept(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iterator[Finding]:
-    """Every record that the producer's ledger calls acknowledged is in a cluster that lives."""
-    if not (told := evidence.switch) or claim.id in told.untold:
-        yield from _untold(claim, told)
+    """Every record that the producer's ledger calls acknowledged is in a surviving cluster."""
+    if not (switch := evidence.switch) or claim.id in switch.untold:
+        yield from _untold(claim, switch)
         return
-    found, producer = told.kept[claim.subject["producer"]], claim.subject["producer"]
+    found, producer = switch.kept[claim.subject["producer"]], claim.subject["producer"]
     yield Finding("acknowledged", "informs", claim.id, count=found.acknowledged, details={"producer": producer})
     if not found.acknowledged:
         yield Finding("nothing_acknowledged", "undecides", claim.id, details={"producer": producer})
     if lost := sum(map(count, found.lost.values())):
-        death, oldest = told.death_ms, found.oldest_lost_ms
+        death, oldest = switch.death_ms, found.oldest_lost_ms
         details = {
             "processed": found.lost_processed,
             "rpo_seconds": None if death is None or oldest is None else max(0, death - oldest) / 1000,
@@ -345,18 +344,18 @@ def _kept(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iter
     for kind, number in others.items():
         if number:
             yield Finding(kind, "informs", claim.id, count=number)
-    if recovery := told.recovery:
+    if recovery := switch.recovery:
         legs = {leg.name: leg.seconds for leg in recovery.legs}
         yield Finding("recovery", "informs", claim.id, details={"begins": recovery.begins, "legs": legs})
 
 
 def _groups(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iterator[Finding]:
-    """A group went on elsewhere: nothing skipped, and read again exactly what was predicted."""
-    if not (told := evidence.switch) or claim.id in told.untold:
-        yield from _untold(claim, told)
+    """A group continued in another cluster: it skipped no record, and read again exactly what was predicted."""
+    if not (switch := evidence.switch) or claim.id in switch.untold:
+        yield from _untold(claim, switch)
         return
     group = claim.subject["group"]
-    found = told.groups[group]
+    found = switch.groups[group]
     if skipped := sum(map(count, found.skipped.values())):
         missed = {"group": group, "records": _ranges(found.skipped)}
         yield Finding("skipped", "disproves", claim.id, count=skipped, details=missed)
@@ -369,7 +368,7 @@ def _groups(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> It
 
 
 def _untold(claim: Claim, switch: Switch | None) -> Iterator[Finding]:
-    """Why nothing could be found out about a claim; where nothing was about any, that is told already."""
+    """Why a claim could not be examined; a failure that concerns all claims has its own finding."""
     if switch:
         yield Finding("undecided", "undecides", claim.id, details={"reason": switch.untold[claim.id]})
 

@@ -152,11 +152,11 @@ class Proof:
     def _present(self, claim: str, region: str, forbidden: Forbidden) -> Present:
         cluster = self._clusters[region]
         there = cluster.topics()
-        self._report(f"looking for what must not be in {region}")
+        self._report(f"looking for data that must not be in {region}")
         spark = self._spark.result()
         ranges, held = settle(cluster, to_scan(there), self._deadline, self._report)
         if held:
-            reason = f"{region} cannot be looked through as a whole: {held[0]}"
+            reason = f"{region} cannot be scanned completely: {held[0]}"
             self._found.findings.append(Finding("undecided", "undecides", claim, details={"reason": reason}))
         fit(spark, sum(end - start for start, end in ranges.values()))
         rows = scan(read_records(spark, cluster.connection, ranges).persist(), forbidden).collect()
@@ -343,7 +343,7 @@ class Proof:
                 for flow in flows:
                     if flow.topic not in configs:
                         lacks = cluster.lacks("DescribeConfigs", flow.topic)
-                        reason = f"not compared, for nobody says whether it is compacted: {lacks}"
+                        reason = f"not compared, because its cleanup policy is unknown: {lacks}"
                         self._found.cannot_tell(flow, reason)
                     for partition in sorted(unread):
                         if partition.topic == flow.topic:
@@ -383,7 +383,7 @@ class Proof:
             for flow in flows:
                 if flow.target_topic in hidden_there:
                     lacks = target.lacks("Describe", flow.target_topic)
-                    self._found.cannot_tell(flow, f"nobody says whether there is a copy: {lacks}")
+                    self._found.cannot_tell(flow, f"whether there is a copy is unknown: {lacks}")
                     self._hidden.add(flow.id)
 
     def _tell_of_absent(self, mirror: Mirror, topic: str) -> None:
@@ -622,7 +622,7 @@ class Proof:
                 raise
             for flow in ordinary:
                 if counts[flow.id].beginnings:
-                    self._found.cannot_tell(flow, f"what was deleted at the source cannot be found out: {cause(error)}")
+                    self._found.cannot_tell(flow, f"deletions at the source could not be examined: {cause(error)}")
 
     def _start_comparing_configs(self) -> dict[MirrorId, Future[Settings]]:
         # What is not judged need not become equal.

@@ -1,4 +1,4 @@
-"""From what was found to what it means: the document that ``./lab prove --json`` prints."""
+"""From evidence to verdicts: the document that ``./lab prove --json`` prints."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def judge(evidence: Evidence, scenario: str, seconds: float) -> dict[str, Any]:
     """Judges the evidence.
 
     Args:
-        evidence: what was found.
-        scenario: which scenario it was found in.
+        evidence: the results of the proof's steps.
+        scenario: the scenario that was proved.
         seconds: how long it took.
 
     Returns:
-        The document: ``disproved`` if a difference was found anywhere, else ``inconclusive`` if anything could not be
-        decided or there was nothing to prove, else ``proved``. Each claim and each flow has such a verdict of its own.
+        The document: ``disproved`` if any difference was found, else ``inconclusive`` if anything could not be decided
+        or there was nothing to prove, else ``proved``. Each claim and each flow has its own verdict, too.
     """
     findings = findings_of(evidence)
     known = [*evidence.flows, *evidence.only_at_target]
@@ -72,7 +72,7 @@ def judge(evidence: Evidence, scenario: str, seconds: float) -> dict[str, Any]:
 
 
 def _reasons(findings: Sequence[Finding], flows: Sequence[Flow]) -> list[str]:
-    """Why something is not proved: what disproves it first."""
+    """Why something is not proved: first what disproves it."""
     weights = ("disproves", "undecides")
     in_order = [finding for weight in weights for finding in findings if finding.weight == weight]
     return sentences(in_order, flows)

@@ -221,7 +221,7 @@ class TestFaults:
         self, tampered: dict[str, dict[str, Any]], disproof: dict[str, Any]
     ) -> None:
         assert tampered["LH.AGAIN"]["unexpected"] == RECORDS
-        where = "LH.AGAIN, europe → north-america: partition 0: the topic seems to have been made again at the source: "
+        where = "LH.AGAIN, europe → north-america: partition 0: the topic seems to have been recreated at the source: "
         assert any(reason.startswith(where) for reason in disproof["reasons"]), disproof["reasons"]
 
     def test_a_topic_that_is_only_at_the_target_is_named(self, disproof: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ def test_the_proof_is_inconclusive_while_a_transaction_holds_records_back(broker
     (reason,) = document["reasons"]
     assert reason.startswith(
         "orders, source → target: in source, up to 1,005 records of partition 0 are behind the last stable offset 1, "
-        "and no consumer of committed records gets them: held by transaction 'till-orders' of producer "
+        "where no consumer of committed records sees them: held by transaction 'till-orders' of producer "
     )
     assert [flow["source_records"] for flow in document["flows"]] == [1], "what can be read is compared all the same"
     # Once it has ended, what was behind it counts: it was written before the cut.

@@ -277,7 +277,7 @@ def test_a_right_that_is_missing_is_named_and_nothing_else_is_judged_by_it(
     document = prove(broker, spark, "described,here,there", ("reader", "reader"))
     assert document["verdict"] == "inconclusive"
     assert document["reasons"] == [
-        "here, source → target: not compared, for nobody says whether it is compacted: user 'reader' lacks "
+        "here, source → target: not compared, because its cleanup policy is unknown: user 'reader' lacks "
         "DescribeConfigs on topic here in source",
         "there, source → target: neither its settings nor what retention has deleted can be judged: user 'reader' "
         "lacks DescribeConfigs on topic old.there in target",
@@ -332,7 +332,7 @@ def test_a_topic_that_may_not_be_seen_is_neither_missing_nor_copied(broker: Brok
         "inconclusive",
         [
             f"mirror external: {lacks} alone in source",
-            f"unseen, source → target: nobody says whether there is a copy: {lacks} old.unseen in target",
+            f"unseen, source → target: whether there is a copy is unknown: {lacks} old.unseen in target",
             f"alone, source → target: old.alone is a copy of a topic that cannot be seen: {lacks} alone in source",
         ],
     )

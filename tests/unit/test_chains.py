@@ -147,7 +147,7 @@ def test_a_chain_rests_on_its_hops_and_says_where_it_ends() -> None:
     found.flows.remove(found.flows[2])
     document = judge(found, "10", 1.0)
     assert document["claims"][-1]["verdict"] == "inconclusive"
-    assert f"has not got to {C} yet, as regionb.regiona.LH.ORDERS" in document["reasons"][-1]
+    assert f"has not reached {C} yet, as regionb.regiona.LH.ORDERS" in document["reasons"][-1]
     found.topics[C] = ["regionb.regiona.LH.ORDERS"]
     document = judge(found, "10", 1.0)
     assert document["claims"][-1]["verdict"] == "disproved"
@@ -158,4 +158,4 @@ def test_a_chain_that_is_not_there_leaves_its_claim_open() -> None:
     only: tuple[Mirror, ...] = chain().mirrors[:2]
     document = judge(Evidence(claims=claims_of(only, [THROUGH])), "10", 1.0)
     assert document["claims"][-1]["verdict"] == "inconclusive"
-    assert "ab, bc, cd are not all there, or do not follow each other" in document["reasons"]
+    assert "ab, bc, cd: some of these mirrors do not exist, or they do not form a chain" in document["reasons"]

@@ -90,7 +90,7 @@ def test_lost_records_disprove_and_are_listed_with_the_recovery_point() -> None:
         {"run": "a-run", "topic": "LH.ORDERS", "partition": 2, "first": 90, "last": 99}
     ]
     assert (
-        "10 acknowledged records are in no cluster that lives, 4 of them had been processed; the oldest was "
+        "10 acknowledged records are in no surviving cluster, 4 of them had been processed; the oldest was "
         "acknowledged 2.5 s before (the recovery point): LH.ORDERS-2 lh-seq 90 to 99"
     ) in shown(document)
 
@@ -138,9 +138,11 @@ def test_of_each_claim_it_is_told_apart_what_it_lacks(tmp_path: Path) -> None:
     claims = tuple(claim for claim in claims if claim.kind in OF_LEDGERS)
     found = switch_evidence.look(lab, tmp_path, claims, *NONE)
     assert found.untold == {
-        "kept:producer-x": "a has no cluster that lives, and records are to be there",
+        "kept:producer-x": "a has no surviving cluster, although the claim names it",
         "kept:somebody": "'somebody' keeps no ledger that can be read from here",
-        "groups:consumer-y:b": "no mark tells where consumer-y was when its offsets were set; run the stage again",
+        "groups:consumer-y:b": (
+            "no snapshot has the offsets of consumer-y from when its offsets were set; run the stage again"
+        ),
     }
     assert found.kept.keys() == {"producer"}
 
@@ -181,7 +183,7 @@ def test_records_behind_an_open_transaction_are_not_called_lost(
 def test_every_document_is_made_of_it() -> None:
     kept = Kept(acknowledged=1, lost={KEY: [(0, 0)]})
     for document in (proof(ALL_WELL), proof(replace(ALL_WELL, kept={"producer": kept}))):
-        assert "every record that producer was told is written" in render(document, {})
+        assert "every record of producer that was acknowledged" in render(document, {})
         assert "consumer-x went on in b" in junit(document)
 
 

@@ -221,12 +221,12 @@ def test_where_others_write_too_only_what_is_not_there_disproves(fault: str) -> 
     assert only("contains", **{fault: 1})["verdict"] == ("disproved" if lost else "proved")
 
 
-def test_without_the_mark_it_cannot_be_told() -> None:
+def test_without_the_snapshot_it_is_inconclusive() -> None:
     flow = Flow(mirror("europe", "north-america", policy="identity"), ORDERS, ORDERS)
     declared = DeclaredContains.model_validate({"contains": "mm2", "until": "mark"})
     document = judge(Evidence(claims=claims_of([flow.mirror], [declared]), flows=[flow]), "x", 1.0)
     assert document["verdict"] == "inconclusive"
-    assert document["reasons"][0] == "nobody has kept how far mirror mm2 was when it was held"
+    assert document["reasons"][0] == "no snapshot has the position of mirror mm2 at its fence"
 
 
 def test_what_concerns_one_mirror_is_no_matter_of_another() -> None:

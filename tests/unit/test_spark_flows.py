@@ -212,7 +212,7 @@ def test_up_to_its_mark_everything_is_there_whatever_others_write(document: dict
         {"source_records": 2, "missing": 0, "unexpected": len(OTHERS), "duplicates": 1},
     )
     (claim,) = (claim for claim in document["claims"] if claim["kind"] == "contains")
-    assert claim["says"].endswith("takes from north-america, as far as it was when it was held")
+    assert claim["says"].endswith("takes from north-america, up to the fence of the mirror")
 
 
 def test_each_mirror_has_a_claim_with_the_findings_of_its_own_flows(document: dict[str, Any]) -> None:

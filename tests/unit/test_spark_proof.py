@@ -203,8 +203,8 @@ def test_records_behind_an_open_transaction_leave_their_flows_undecided(lab: Lab
     document, verdicts = run(lab)
     assert verdicts == {"inconclusive": {"b na", "b sa"}, "proved": ALL - {"b na", "b sa"}}
     assert document["reasons"][0] == (
-        "b, europe → na: in europe, up to 1,005 records of partition 0 are behind the last stable offset 1, and no "
-        "consumer of committed records gets them: held by transaction 'till-7' of producer 5, open for 1.2 min "
+        "b, europe → na: in europe, up to 1,005 records of partition 0 are behind the last stable offset 1, where no "
+        "consumer of committed records sees them: held by transaction 'till-7' of producer 5, open for 1.2 min "
         "(timeout 15.0 min)"
     )
     (finding,) = [
@@ -344,7 +344,7 @@ def test_what_a_chain_carries_is_waited_for_at_each_hop(
     assert [line for line in said if line.startswith("waiting")] == ["waiting until na has d"]
     (claim,) = (claim for claim in document["claims"] if claim["kind"] == "through")
     assert claim["verdict"] == verdict
-    assert ("d, europe → sa: has not got to na yet, as d" in document["reasons"]) == (verdict == "inconclusive")
+    assert ("d, europe → sa: has not reached na yet, as d" in document["reasons"]) == (verdict == "inconclusive")
 
 
 def test_without_spark_the_reason_is_told_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,7 +255,7 @@ def test_a_range_disproves_and_a_bound_leaves_it_open() -> None:
 
 def test_a_topic_made_again_is_told_beside_what_it_explains() -> None:
     found = evidence(made_again={0: "why"})
-    said = "LH.A, europe → north-america: partition 0: the topic seems to have been made again at the source: why"
+    said = "LH.A, europe → north-america: partition 0: the topic seems to have been recreated at the source: why"
     assert judge(found, "s", 1.0)["verdict"] == "proved"
     counts = found.counts[found.flows[0].id]
     # Retention cannot be told from the end of an earlier topic.

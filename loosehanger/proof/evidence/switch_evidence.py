@@ -199,7 +199,7 @@ def _counted(lab: Lab, claim: Claim, ledgers: Container[str]) -> list[str]:
     named, left_out = (claim.subject[key].split(",") for key in ("regions", "not_in"))
     regions = named if named != [""] else [region for region in lab.clusters if region not in left_out]
     if away := [region for region in regions if region not in lab.clusters]:
-        raise LabError(f"{away[0]} has no cluster that lives, and records are to be there")
+        raise LabError(f"{away[0]} has no surviving cluster, although the claim names it")
     return regions
 
 
@@ -246,7 +246,7 @@ def _fence(claim: Claim, marks: Marks) -> Fence:
             # A group that had committed nothing begins with the first record.
             return fence if group in fence.groups else Fence(**{**vars(fence), "groups": {**fence.groups, group: {}}})
     moment = f"mirror {mirror} was held" if mirror else "its offsets were set"
-    raise LabError(f"no mark tells where {group} was when {moment}; run the stage again")
+    raise LabError(f"no snapshot has the offsets of {group} from when {moment}; run the stage again")
 
 
 def _wait_until_passed(lab: Lab, group: str, fence: Fence, timeout_s: float, report: Callable[[str], None]) -> bool:

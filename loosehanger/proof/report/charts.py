@@ -1,4 +1,4 @@
-"""Charts as inline SVG: text stays text, and the colours are the page's own, so they follow light and dark."""
+"""Charts as inline SVG: text stays text, and the colours are the page's own, so that they follow light and dark."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-# The SVG was made by Matplotlib a moment ago: nothing of it is foreign, and what is foreign in it was escaped.
+# Matplotlib has just made the SVG, and has escaped all foreign text in it.
 from xml.etree import ElementTree
 
 from loosehanger.paths import lab_home
 
-# Matplotlib lists the machine's fonts once and keeps the list: among what the kit makes, not in the user's home.
+# Matplotlib caches the list of the machine's fonts: in the kit's folder, not in the user's home.
 os.environ.setdefault("MPLCONFIGDIR", str(lab_home() / "cache" / "matplotlib"))
 
 import matplotlib.style
@@ -27,9 +27,9 @@ from loosehanger.proof.difference import printable
 WIDTH = 340
 """In the SVG's units: about a phone's width, so that text keeps its size there; wider screens enlarge it a little."""
 SERIES = 6
-"""How many colours of series the page has; more series begin again."""
+"""The number of series colours on the page; further series reuse them."""
 
-# Colours that nobody would choose, each standing for one of the page's.
+# Placeholder colours, each for one of the page's.
 _INK, _MUTED, _LINE = "#010203", "#010204", "#010205"
 _BARS = tuple(f"#0102{16 + number:02x}" for number in range(SERIES))
 _PAGE_COLOURS = {_INK: "var(--ink)", _MUTED: "var(--muted)", _LINE: "var(--line)"} | {
@@ -37,7 +37,7 @@ _PAGE_COLOURS = {_INK: "var(--ink)", _MUTED: "var(--muted)", _LINE: "var(--line)
 }
 # The salt makes ids that do not change from run to run.
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "chart", "text.usetex": False}
-# This font comes with Matplotlib: the layout is the same on every machine. The page shows its own.
+# Matplotlib includes this font, so the layout is the same on every machine. The page uses its own font.
 _FONT = "DejaVu Sans"
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
@@ -50,10 +50,10 @@ def distribution(name: str, title: str, description: str, bars: Sequence[tuple[s
 
     Args:
         name: what the chart's ids begin with; unique in the page.
-        title: what it shows.
-        description: the same in words, for those who do not see it.
+        title: of the chart.
+        description: the same in words, for screen readers.
         bars: each bucket's label and its share, from 0 to 1.
-        series: whose colour, from 0.
+        series: the number of the series whose colour is used, from 0.
     """
     height, top, bottom = 180, 22, 38
     figure, axes = _canvas(height)
@@ -79,8 +79,8 @@ def side_by_side(name: str, title: str, description: str, groups: Mapping[str, S
 
     Args:
         name: what the chart's ids begin with; unique in the page.
-        title: what it shows.
-        description: the same in words, for those who do not see it.
+        title: of the chart.
+        description: the same in words, for screen readers.
         groups: label → the values of the series; None where a series has no such value.
     """
     thick, heading, gap, values_width = 10, 18, 9, 56
@@ -132,14 +132,14 @@ def _write(axes: Axes, x: float, y: float, text: str, *, size: float, colour: st
 def _svg(figure: Figure, name: str, title: str, description: str) -> str:
     drawn = io.StringIO()
     with matplotlib.style.context(["default", _STYLE]), warnings.catch_warnings():
-        # The page's reader has the fonts for what people write; that Matplotlib's lacks it does not matter.
+        # The page is shown with the reader's own fonts, so glyphs that Matplotlib's font lacks do not matter.
         warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from", category=UserWarning)
         figure.savefig(drawn, format="svg", transparent=True)
     return _inline(drawn.getvalue(), name, title, description)
 
 
 def _inline(drawn: str, name: str, title: str, description: str) -> str:
-    """Makes an SVG document a part of a page: its ids are unique, its colours the page's, and it says what it shows."""
+    """Embeds an SVG document in a page: with unique ids, the page's colours, and a title and description."""
     root = ElementTree.fromstring(drawn)  # noqa: S314 - see the import
     referred = set(re.findall(r'(?:url\(|href=")#([^")]+)', drawn))
     for parent in list(root.iter()):

@@ -1,4 +1,4 @@
-"""What an experiment found as one HTML page, which looks like the proof's report and needs nothing but itself."""
+"""The results of an experiment as one self-contained HTML page in the style of the proof's report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def render(document: Mapping[str, Any]) -> str:
     """Makes the page.
 
     Args:
-        document: what was found, as ``./lab experiment NAME --json`` prints it.
+        document: the results, as ``./lab experiment NAME --json`` prints them.
 
     Returns:
         HTML. The same input gives the same page, as long as Matplotlib is the same.

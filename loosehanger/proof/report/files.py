@@ -1,4 +1,4 @@
-"""Files that a job leaves for people and other programs: whole, or not there."""
+"""Output files of a job, written atomically."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from loosehanger.errors import LabError
 
 
 def write(path: Path, text: str) -> None:
-    """Writes the text as UTF-8, in one step: a reader sees the old file or the new one, never half of it.
+    """Writes the text as UTF-8, atomically: a reader sees the old file or the new one, never half of it.
 
     Raises:
-        LabError: the folder is not there or cannot be written to.
+        LabError: the folder does not exist or cannot be written to.
     """
-    # Beside it, since only within one file system is renaming one step.
+    # Beside it, since a rename is atomic only within one file system.
     # Its name cannot be guessed, so no other user can put a link there that leads elsewhere.
     temporary = path.with_name(f".{secrets.token_hex(16)}")
     try:

@@ -1,4 +1,4 @@
-"""The proof as a JUnit report, for the systems of continuous integration that show one."""
+"""The proof as a JUnit report, for CI systems."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def junit(document: Mapping[str, Any]) -> str:
         document: the proof, as from ``loosehanger.proof.verdict.judge``.
 
     Returns:
-        XML that holds to the schema of Ant's JUnit reports, which is the strictest of those in use. What is disproved
-        has a failure; what could not be decided has an error.
+        XML in the schema of Ant's JUnit reports, which is the strictest in use. A disproved case has a failure, an
+        inconclusive one has an error.
     """
     seconds = f"{document['seconds']:.3f}"
-    # Nothing measures a claim or a flow alone: all are compared at once.
+    # Claims and flows have no times of their own: all are compared at once.
     cases = [_case("claims", claim["says"], "0", claim["verdict"], claim["reasons"]) for claim in document["claims"]]
     cases += [
         _case(f"{flow['source']} → {flow['target']}", flow["name"], "0", flow["verdict"], flow["reasons"])
@@ -59,7 +59,7 @@ def junit(document: Mapping[str, Any]) -> str:
 
 
 def _named(flows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The flows with names of their own: with the mirror's where another one brings the same topic the same way."""
+    """The flows with unique names: with the mirror's name where two mirrors copy the same topic the same way."""
     alike = Counter((flow["source"], flow["target"], flow["topic"]) for flow in flows)
     return [
         {

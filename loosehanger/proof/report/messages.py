@@ -1,4 +1,4 @@
-"""What people read of claims and findings: one sentence each. Nothing reads it back."""
+"""Sentences for people about claims and findings. No program parses them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Details = Mapping[str, Any]
 
 
 def says(claim: Claim) -> str:
-    """What a claim says, in words."""
+    """A claim as a sentence."""
     subject = claim.subject
     match claim.kind:
         case "copy" if subject["mirror"] == EXTERNAL:
@@ -41,7 +41,7 @@ def says(claim: Claim) -> str:
             )
         case "contains":
             return f"{subject['target']} has every record that mirror {subject['mirror']} takes from " + (
-                f"{subject['source']}{', as far as it was when it was held' if claim.window is not None else ''}"
+                f"{subject['source']}{', up to the fence of the mirror' if claim.window is not None else ''}"
             )
         case "through":
             return (
@@ -50,14 +50,14 @@ def says(claim: Claim) -> str:
         case "absent":
             kinds = (("topics", "topic"), ("headers", "header"), ("fields", "field"), ("groups", "trace of group"))
             what = ", ".join(f"no {name} {subject[kind]}" for kind, name in kinds if kind in subject)
-            return f"{subject['region']} has {what}, and nobody there could read such a topic at its origin"
+            return f"{subject['region']} has {what}, and no user there can read such a topic at its origin"
         case "whole":
             return f"{subject['region']} sees the {subject['topic']} of every region, each record once"
         case "kept":
             without = subject["not_in"].replace(",", " and ")
-            where = subject["regions"].replace(",", " or ") or "a cluster that lives"
-            return f"every record that {subject['producer']} was told is written is in {where}" + (
-                f", {without} left aside" if without else ""
+            where = subject["regions"].replace(",", " or ") or "a surviving cluster"
+            return f"every record of {subject['producer']} that was acknowledged is in {where}" + (
+                f", {without} not counted" if without else ""
             )
         case "groups":
             return (
@@ -67,9 +67,9 @@ def says(claim: Claim) -> str:
 
 def counted(faults: Mapping[str, int]) -> str:
     """Numbers with what they count, such as ``1 duplicate, 2 missing``."""
-    said = {name: _SAID.get(name, name) for name in faults}
+    phrases = {name: _SAID.get(name, name) for name in faults}
     return ", ".join(
-        f"{count:,} {_ONE.get(name, said[name]) if count == 1 else said[name]}" for name, count in faults.items()
+        f"{count:,} {_ONE.get(name, phrases[name]) if count == 1 else phrases[name]}" for name, count in faults.items()
     )
 
 
@@ -77,8 +77,8 @@ def sentences(findings: Iterable[Finding], flows: Iterable[Flow]) -> list[str]:
     """The findings in words, each sentence once.
 
     Args:
-        findings: of any claims, in the order in which they shall be read; the faults of a flow stand together.
-        flows: those that they speak of.
+        findings: of any claims, in reading order; the faults of a flow stand together.
+        flows: the flows that the findings are about.
     """
     where = _places(flows)
     found: list[str] = []
@@ -89,7 +89,7 @@ def sentences(findings: Iterable[Finding], flows: Iterable[Flow]) -> list[str]:
 
 
 def _places(flows: Iterable[Flow]) -> dict[FlowId, str]:
-    """How each flow is called: with its mirror where nothing else tells it from another one."""
+    """The name of each flow: with its mirror where another flow has the same topic and regions."""
     flows = list(flows)
     alike = Counter((flow.topic, flow.source, flow.target) for flow in flows)
     return {"": ""} | {
@@ -101,7 +101,7 @@ def _places(flows: Iterable[Flow]) -> dict[FlowId, str]:
 
 
 def _faults(findings: list[Finding], where: str) -> list[str]:
-    """One sentence with all numbers of a flow, and one for each thing that says more of them."""
+    """One sentence with all numbers of a flow, and one for each detail."""
     return [
         where + counted({finding.kind: finding.count for finding in findings}),
         *(sentence for finding in findings for sentence in _more(finding, where)),
@@ -128,9 +128,11 @@ def _more(finding: Finding, where: str) -> Iterator[str]:
 
 def _sentence(finding: Finding, where: Mapping[FlowId, str]) -> str:
     details = {**finding.details, "count": finding.count}
-    said = _SENTENCES[finding.kind]
-    # A topic that was not compared is no flow that is known; its sentence has its name.
-    return where.get(finding.flow or "", "") + (said.format_map(details) if isinstance(said, str) else said(details))
+    sentence = _SENTENCES[finding.kind]
+    # A topic that was not compared is not a known flow; its sentence names it.
+    return where.get(finding.flow or "", "") + (
+        sentence.format_map(details) if isinstance(sentence, str) else sentence(details)
+    )
 
 
 def _config_difference(details: Details) -> str:
@@ -207,7 +209,7 @@ def _held_back(details: Details) -> str:
     more = f" and {len(holders) - _MOST_HOLDERS} more" if len(holders) > _MOST_HOLDERS else ""
     return (
         f"in {details['region']}, up to {details['count']:,} records of {where} are behind the last stable "
-        f"offset{stable}, and no consumer of committed records gets them"
+        f"offset{stable}, where no consumer of committed records sees them"
         + (f": {'; '.join(holders[:_MOST_HOLDERS])}{more}" if holders else "")
     )
 
@@ -221,7 +223,7 @@ def _lost(details: Details) -> str:
     age = details["rpo_seconds"]
     recovery_point = "" if age is None else f"; the oldest was acknowledged {age:.1f} s before (the recovery point)"
     return (
-        f"{details['count']:,} acknowledged records are in no cluster that lives, {details['processed']:,} of them had "
+        f"{details['count']:,} acknowledged records are in no surviving cluster, {details['processed']:,} of them had "
         f"been processed{recovery_point}: {_listed(details['records'])}"
     )
 
@@ -231,9 +233,9 @@ def _skipped(details: Details) -> str:
 
 
 def _listed(ranges: list[Mapping[str, Any]]) -> str:
-    """The first of many; the document has them all."""
-    said = [f"{one['topic']}-{one['partition']} lh-seq {one['first']} to {one['last']}" for one in ranges[:_MOST]]
-    return ", ".join(said) + (f" and {len(ranges) - _MOST} more" if len(ranges) > _MOST else "")
+    """The first of many ranges; the document has all of them."""
+    listed = [f"{one['topic']}-{one['partition']} lh-seq {one['first']} to {one['last']}" for one in ranges[:_MOST]]
+    return ", ".join(listed) + (f" and {len(ranges) - _MOST} more" if len(ranges) > _MOST else "")
 
 
 def _recovery(details: Details) -> str:
@@ -251,9 +253,7 @@ def _nothing_to_prove(details: Details) -> str:
 
 _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     # Of flows.
-    "archive": (
-        "{target}'s {topic} begins with up to {count:,} records of a cluster that is no more: they are left aside"
-    ),
+    "archive": ("{target}'s {topic} begins with up to {count:,} records of a former cluster, which are not compared"),
     "config_difference": _config_difference,
     "log_append_time": (
         "{target}'s topic {topic} has message.timestamp.type=LogAppendTime: each copy gets the time of its arrival, "
@@ -262,23 +262,25 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     "never_mirrored_at_most": (
         "partition {partition}: at most {count:,} records may have been deleted at the source before they were mirrored"
     ),
-    "compacted": "what is missing of a compacted topic with other writers cannot be told from what they replaced",
+    "compacted": (
+        "the topic is compacted and has other writers, so missing records cannot be distinguished from replaced ones"
+    ),
     "held_back": _held_back,
     "not_compared": "{reason}",
     "only_at_target": _only_at_target,
     "other_writer": _other_writer,
     "settings_differ": _settings_differ,
     "settings_unknown": "neither its settings nor what retention has deleted can be judged: {lacks}",
-    "topic_made_again": ("partition {partition}: the topic seems to have been made again at the source: {reason}"),
+    "topic_made_again": ("partition {partition}: the topic seems to have been recreated at the source: {reason}"),
     # Of mirrors.
     "failed": "mirror {mirror}: {reason}",
     "mirror_behind": describe,
     "named_topic_absent": _named_topic_absent,
     "named_topic_left_out": _named_topic_left_out,
     "pattern_matches_nothing": _pattern_matches_nothing,
-    "no_mark": "nobody has kept how far mirror {mirror} was when it was held",
+    "no_mark": "no snapshot has the position of mirror {mirror} at its fence",
     "no_topics": _no_topics,
-    "not_claimed": "nothing is claimed of mirror {mirror} in this stage",
+    "not_claimed": "no claim covers mirror {mirror} in this stage",
     "own_topic": (
         "{target} has topic {target_topic}, and {source} does not: the pattern of mirror {mirror} covers its name, but "
         "the mirror has never copied into it"
@@ -287,20 +289,20 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     "unreachable": "{reason}",
     # Of chains.
     "ends_early": "goes no further than {region}, as {topic}: the next mirror's pattern does not take it",
-    "not_there_yet": "has not got to {region} yet, as {topic}",
+    "not_there_yet": "has not reached {region} yet, as {topic}",
     "latency_by_hop": _latency_by_hop,
-    "no_chain": "{by} are not all there, or do not follow each other",
+    "no_chain": "{by}: some of these mirrors do not exist, or they do not form a chain",
     "no_exact_hop": "goes by {hop}, which is {verdict}",
-    # Of what must not be there.
+    # Of isolation.
     "field_present": (
         "{region}: {count:,} records of {topic} have a field {name}, the first one {topic}-{partition} at {offset}"
     ),
-    "group_present": "{region}: {topic} tells that there is a group {name}, in {count:,} records",
+    "group_present": "{region}: {count:,} records of {topic} name a group {name}",
     "header_present": (
         "{region}: {count:,} records of {topic} have a header {name}, the first one {topic}-{partition} at {offset}"
     ),
-    "name_present": "{region}: {topic} tells that there is a topic {name}, in {count:,} records",
-    "not_looked_through": "{region} was not looked through for what must not be there",
+    "name_present": "{region}: {count:,} records of {topic} name a topic {name}",
+    "not_looked_through": "{region} was not scanned for what it must not have",
     "right_too_many": "{region} has the password of {origin}'s user {user}, who may read {topic} there (by {rule})",
     "topic_present": "{region} has a topic {topic}",
     # Of regions as a whole.
@@ -312,7 +314,7 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     # Of switches.
     "acknowledged": "{count:,} records of {producer} were acknowledged",
     "given_up": (
-        "{count:,} more were lost in an earlier disaster: only a cluster had them that was wiped and made again since"
+        "{count:,} more were lost in an earlier disaster: they were only in a cluster that was wiped and rebuilt since"
     ),
     "lost": _lost,
     "not_passed": "{group} has not yet read all that was in {target} when it moved there",
@@ -320,7 +322,7 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     "read_again": "{group} read {count:,} records again; {predicted:,} were predicted",
     "recovery": _recovery,
     "retired": "{count:,} acknowledged records were deleted by retention",
-    "sent_twice": "{count:,} records are there twice, for their producer had no answer and sent them again",
+    "sent_twice": "{count:,} records are stored twice: their producer got no answer and sent them again",
     "skipped": _skipped,
     # Of the proof.
     "broke_off": "the proof broke off: {reason}",

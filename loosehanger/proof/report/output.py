@@ -1,4 +1,4 @@
-"""Standard output under ``--json``: one document, whatever fails, and nothing else."""
+"""Standard output under ``--json``: exactly one document, whatever fails."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MOST_REASONS = 10
 def separate_streams(arguments: list[str]) -> None:
     """Sends standard error to Java's where ``spark-submit`` has joined it with standard output.
 
-    ``spark-submit`` gives Python one pipe for both, so progress and errors would stand beside the document.
+    ``spark-submit`` gives Python one pipe for both, so progress and errors would mix with the document.
 
     Args:
-        arguments: of the job; without ``--json`` both streams are for people, and stay as they are.
+        arguments: of the job; without ``--json`` both streams are for people, and stay unchanged.
     """
     if "--json" not in arguments or _GATEWAY not in os.environ or not os.path.sameopenfile(1, 2):
         return
@@ -39,7 +39,7 @@ def separate_streams(arguments: list[str]) -> None:
 
 
 class _Lines(io.TextIOBase):
-    """A text stream that hands everything to a function.
+    """A text stream that passes everything to a function.
 
     Args:
         take: takes the text.
@@ -49,7 +49,7 @@ class _Lines(io.TextIOBase):
         self._take = take
 
     def write(self, text: str) -> int:
-        """Hands it on; a Java machine that is gone has no reader either."""
+        """Passes the text on, until Java has ended."""
         try:
             self._take(text)
         except Exception:
@@ -58,25 +58,25 @@ class _Lines(io.TextIOBase):
 
 
 def print_proof(document: Mapping[str, Any]) -> bool:
-    """Prints a proof's document; where the file has no room for it, a short one with the same verdict.
+    """Prints a proof's document; if the file has no room for it, a short one with the same verdict.
 
     Returns:
         Whether all of it could be written.
 
     Raises:
-        BrokenPipeError: the reader has gone.
+        BrokenPipeError: the reader has closed the pipe.
     """
     return _print(document, lambda error: _short(document, error))
 
 
 def print_document(document: Mapping[str, Any]) -> bool:
-    """Prints a document; where the file has no room for it, nothing of it is left there.
+    """Prints a document; if the file has no room for it, removes the part that was written.
 
     Returns:
         Whether it could be written.
 
     Raises:
-        BrokenPipeError: the reader has gone.
+        BrokenPipeError: the reader has closed the pipe.
     """
     return _print(document, lambda _: None)
 
@@ -114,14 +114,14 @@ def _text(document: Mapping[str, Any]) -> str:
 
 
 def _write(descriptor: int, text: str) -> None:
-    # Past Python's buffer, which would keep what could not be written and try again at the end.
+    # Bypasses Python's buffer, which would keep unwritten bytes and write them again at exit.
     left = text.encode("utf-8", errors="replace")
     while left:
         left = left[os.write(descriptor, left) :]
 
 
 def _end_of(descriptor: int) -> int | None:
-    """Where the document begins in the file; None for a pipe or a terminal."""
+    """The document's first position in the file; None for a pipe or a terminal."""
     about = os.fstat(descriptor)
     if not stat.S_ISREG(about.st_mode):
         return None

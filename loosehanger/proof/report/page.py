@@ -1,4 +1,4 @@
-"""The proof as one HTML page: to be read in any browser, kept, and shown around. It needs nothing but itself."""
+"""The proof as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def render(document: Mapping[str, Any], aggregates: Mapping[str, Any]) -> str:
 
     Args:
         document: the proof, as from ``loosehanger.proof.verdict.judge``, or as ``./lab prove --json`` prints it.
-        aggregates: what was sold, as from ``loosehanger.sales.sales.sum_up``, or as ``./lab aggregate --json`` prints
-            it; empty if that is not known.
+        aggregates: the sales, as from ``loosehanger.sales.sales.sum_up``, or as ``./lab aggregate --json`` prints
+            them; empty if they are unknown.
 
     Returns:
         HTML. The same input gives the same page, as long as Matplotlib is the same.
@@ -81,7 +81,7 @@ def render(document: Mapping[str, Any], aggregates: Mapping[str, Any]) -> str:
 
 
 def _general(document: Mapping[str, Any]) -> list[str]:
-    """The reasons that are no single claim's: those that all of several claims share, or that there is no claim for."""
+    """The reasons that belong to no single claim: those that several claims share, or that have no claim."""
     of_claims = [claim["reasons"] for claim in document["claims"]]
     return [
         reason
@@ -92,7 +92,7 @@ def _general(document: Mapping[str, Any]) -> list[str]:
 
 
 def _claims(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The claims, each with the reasons of its own."""
+    """The claims, each with its own reasons."""
     general = set(_general(document))
     return [
         {**claim, "reasons": [reason for reason in claim["reasons"] if reason not in general]}
@@ -154,7 +154,7 @@ def _region_totals(regions: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def _region_charts(regions: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Bars and a table of the products and of the customers' regions: what each region's consumers see of them."""
+    """Bars and a table of the products and of the customers' regions, as each region's consumers see them."""
     charts = []
     for name, title, field, value in (
         ("products", "Revenue by product", "by_product", "revenue"),
@@ -187,7 +187,7 @@ def _duration(milliseconds: int | None, *, brief: bool = False) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value of the aggregates: as the job has it, or as its JSON has it, where decimals are text too."""
+    """A value of the aggregates, either the job's own or from JSON, where decimals are text."""
     if value is None:
         return "–"
     if isinstance(value, str):

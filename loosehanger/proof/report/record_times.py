@@ -1,4 +1,4 @@
-"""A record's time as text. Between here and Kafka it is a number: Kafka's goes far beyond what a Python date can be."""
+"""A record's time as text. Elsewhere it is a number, since Kafka's timestamps exceed the range of Python's dates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def iso(time_ms: int) -> str:
         time_ms: milliseconds since 1970.
 
     Returns:
-        Such as ``2026-01-31T12:00:00.000+00:00``; years after 9999 in the expanded form, as Java prints them:
+        For example ``2026-01-31T12:00:00.000+00:00``; years after 9999 in the expanded form, as Java prints them:
         ``+12026-01-31T12:00:00.000+00:00``. Years before 1 likewise, with a minus.
     """
     cycles, rest_ms = divmod(time_ms, _CYCLE_MS)
@@ -31,11 +31,11 @@ def plain(text: str, *, milliseconds: bool = False) -> str:
     """A time for people, in UTC, without its zone: ``2026-01-31 12:00:00``.
 
     Args:
-        text: ISO 8601, also as ``iso`` has it.
+        text: ISO 8601, also as from ``iso``.
         milliseconds: whether to show them.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the text is not a time.
     """
     if text[:1] in ("+", "-"):
         date, _, time = text.partition("T")

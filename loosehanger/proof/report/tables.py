@@ -1,4 +1,4 @@
-"""What the jobs show to people. Colours only on a terminal; a pipe gets plain text of 100 columns."""
+"""Output of the jobs for people: coloured on a terminal; plain text of 100 columns in a pipe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AGGREGATES = (
     ("mean temperature °C", "temperature"),
     ("mean humidity %", "humidity"),
 )
-"""What is shown of a region, and its name in the document of the aggregates."""
+"""The rows for a region, and their names in the document of the aggregates."""
 _COLUMNS = (
     ("records", "source_records"),
     ("missing", "missing"),
@@ -43,16 +43,16 @@ _COLUMNS = (
     ("reord.", "reordered"),
 )
 _RARE = (("moved", "moved"), ("never mirrored", "never_mirrored"))
-"""Columns that a table has only if there is something in them."""
+"""Columns that a table has only if they are not empty."""
 
 
 def console() -> Console:
-    """Standard output. ``NO_COLOR`` holds, as Rich has it."""
+    """Standard output. Rich honours ``NO_COLOR``."""
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 100)
 
 
 def show_proof(document: Mapping[str, Any], output: Console) -> None:
-    """Shows the proof: every claim, a table for each pair of regions, the differences by example, the verdict last."""
+    """Shows the proof: every claim, a table for each pair of regions, examples of differences, and last the verdict."""
     for claim in document["claims"]:
         verdict = claim["verdict"]
         output.print(f"[{_COLOURS[verdict]} bold]{verdict:<{_VERDICT_WIDTH}}[/] {escape(claim['says'])}")
@@ -100,7 +100,7 @@ def summary(document: Mapping[str, Any]) -> str:
 
 
 def _fitting(title: str, flows: list[Mapping[str, Any]], output: Console) -> Table:
-    """The table with a column for each kind of fault, or, where the window is too narrow, with one for all of them."""
+    """The table with a column for each kind of fault or, in a narrow window, with one column for all of them."""
     whole = _flow_table(title, flows)
     wanted = output.measure(whole, options=output.options.update(max_width=_ANY_WIDTH)).maximum
     return whole if wanted <= output.width or not output.is_terminal else _narrow_table(title, flows)
@@ -113,13 +113,13 @@ def _narrow_table(title: str, flows: list[Mapping[str, Any]]) -> Table:
         table.add_column(name, justify="right", overflow="fold")
     for flow in flows:
         faults = {name: flow[name] for _, name in (*_COLUMNS[1:], *_RARE) if flow[name]}
-        said = counted(faults) if faults else "0"
+        counts = counted(faults) if faults else "0"
         fault = flow["verdict"] == "disproved" and faults
         latency = flow["latency_ms"]
         table.add_row(
             escape(flow["topic"]),
             f"{flow['source_records']:,}",
-            f"[red bold]{said}[/]" if fault else said,
+            f"[red bold]{counts}[/]" if fault else counts,
             _count(len(flow["config_differences"]), fault=flow["verdict"] == "disproved"),
             *("-" if latency[name] is None else f"{latency[name]:,}" for name in ("p50", "p99")),
         )
@@ -136,7 +136,7 @@ def _flow_table(title: str, flows: list[Mapping[str, Any]]) -> Table:
     table.add_column("p50 ms", justify="right")
     table.add_column("p99 ms", justify="right")
     for flow in flows:
-        # Where others may write too, some of these numbers are no faults.
+        # In a topic with other writers some of these numbers are not faults.
         faulty = flow["verdict"] == "disproved"
         counts = [_count(flow[name], fault=faulty and name != "source_records") for _, name in columns]
         latency = flow["latency_ms"]
