@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Shows the events of Europe; Ctrl-C ends it. --help tells more.
+# Shows the events of Europe; Ctrl-C ends it. --help shows all options.
 set -euo pipefail
 exec "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/lab" consume europe "$@"

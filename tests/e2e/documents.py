@@ -1,6 +1,6 @@
 """README.md and the labs, run from their own text: every command, its output, and every edit.
 
-The form of such a text is told in CONTRIBUTING.md. Sybil finds the blocks and makes a test of each of them. They share
+CONTRIBUTING.md describes the form of such a text. Sybil finds the blocks and makes a test of each of them. They share
 one terminal: one that fails keeps those after it from running.
 """
 
@@ -26,7 +26,7 @@ _BOUND = re.compile(r"<!-- at most (\d+) s -->\n+\Z")
 _LONGEST_SECONDS = 1500
 _COMPLAINT = re.compile(r" (WARN|ERROR) ")
 _COMPLAINTS = 20
-"""So many lines of each mirror's log are told of when a block fails: its lab is gone when somebody looks."""
+"""Most lines of each mirror's log that a failure quotes: the lab is gone by the time it is read."""
 
 
 def collector(documents: Collection[Path]) -> Callable[[Path, pytest.Collector], pytest.File | None]:
@@ -96,11 +96,11 @@ def _apply(example: Example, terminal: Terminal) -> str | None:
 
 def complaints(folder: Path) -> str:
     """The last complaints in the logs of a lab's mirrors."""
-    told = ""
+    quoted = ""
     for log in sorted(folder.glob(".lab/regions/*/logs/mm2-*.log")):
         lines = [line for line in log.read_text(errors="replace").splitlines() if _COMPLAINT.search(line)]
-        told += "".join(f"\n{log.stem}: {line[:300]}" for line in lines[-_COMPLAINTS:])
-    return told
+        quoted += "".join(f"\n{log.stem}: {line[:300]}" for line in lines[-_COMPLAINTS:])
+    return quoted
 
 
 def edit(folder: Path, difference: str) -> str | None:

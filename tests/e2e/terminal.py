@@ -57,7 +57,7 @@ class Terminal:
     def run(self, command: str, seconds: float) -> tuple[int, str]:
         """Runs a command to its end; its exit code, and what it wrote on standard output and error, as it came.
 
-        Programs that it leaves running may keep their output: it is a file, and nobody waits for its end.
+        Programs that it leaves running may keep their output: it is a file, whose end is not waited for.
 
         Raises:
             TerminalError: it took longer, and was ended with all that it had started; or the shell ended with it.

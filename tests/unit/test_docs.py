@@ -22,7 +22,7 @@ def test_the_readme_names_every_wrapper(wrapper: str) -> None:
 
 
 def test_every_command_that_is_named_anywhere_is_there() -> None:
-    """In documentation, messages and comments: the wrapper of a command that has gone is what nobody looks for."""
+    """In documentation, messages and comments: the wrapper of a command that was removed is easily missed."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     scripts: dict[str, str] = {}
     commands: dict[tuple[str, str], str] = {}

@@ -18,7 +18,7 @@ SECURITY = "STRIMZI_POD_SECURITY_PROVIDER_CLASS"
 _OF_ITSELF = "leader-election"
 """The only binding that is for the operator's own namespace, and not for those that it watches."""
 _CLUSTER_WIDE = ("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition")
-"""The release leaves the namespace of everything else to whoever applies it."""
+"""The release names no namespace for anything else: ``kubectl apply`` chooses it."""
 
 
 def strimzi_release(text: str, namespace: str, watched: Sequence[str], registry: str = "") -> list[Document]:
