@@ -1,1 +1,1 @@
-"""What carries manifests out: processes of this machine, or Kubernetes and its operators."""
+"""The platforms that apply manifests: processes of this machine, or Kubernetes and its operators."""

@@ -1,4 +1,4 @@
-"""The Java programs: where the runtime and the jars are, and how a program is started."""
+"""The Java runtime, Kafka's jars, and the commands that start Java programs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _THOROUGH_LATER = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-"""The thorough compiler takes what ran ten times as often as it would otherwise. A start takes a quarter less of the
-processor, of which the compiler had the largest share; what is really busy gets there within seconds all the same."""
+"""Raises the thresholds of the C2 compiler tenfold. A start takes a quarter less CPU time, and hot code is still
+compiled within seconds."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +42,23 @@ class Java:
         system: dict[str, str],
         temporary: Path | None = None,
     ) -> list[str]:
-        """The command that runs one of Kafka's programs.
+        """Returns the command that runs one of Kafka's programs.
 
         Args:
             main_class: the class to run.
             arguments: its arguments.
             options: heap and flags of the manifest.
-            heap: the heap where the manifest has none, as in ``512m``.
+            heap: the heap if the manifest sets none, such as ``512m``.
             system: system properties.
-            temporary: the folder for its temporary files; None for the machine's own.
+            temporary: the folder for its temporary files; None for the system's.
         """
         return [
             str(self.home / "java" / "bin" / "java"),
-            # Halves the start of a node; without the archive, or with one that does not fit, everything runs as well.
+            # Halves the start-up time of a node; Java ignores a missing or unsuitable archive.
             f"-XX:SharedArchiveFile={self._jars / 'kafka.jsa'}",
             *("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"),
             *_THOROUGH_LATER,
-            # Java keeps counters in /tmp, and Kafka's codecs unpack native libraries there. Killed, it leaves both.
+            # Java keeps counters in /tmp, and Kafka's codecs unpack native libraries there. A killed JVM leaves both.
             "-XX:-UsePerfData",
             *([f"-Djava.io.tmpdir={temporary}"] if temporary else []),
             *options.arguments(heap),
@@ -71,19 +71,19 @@ class Java:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of a program: the class path, in the order in which the archive of classes was made."""
+        """Returns a program's environment: the class path, in the order of the class data archive."""
         return {"CLASSPATH": ":".join(str(jar) for jar in sorted((self._jars / "kafka").glob("*.jar")))}
 
     def logging(self, folder: Path) -> dict[str, str]:
-        """The system property that sends a program's log to its standard output, in the lab's format."""
+        """Returns the system property that logs to standard output in the lab's format."""
         return {"log4j2.configurationFile": str(folder / "log4j2.properties")}
 
     @property
     def logging_configuration(self) -> str:
-        """The content of ``log4j2.properties``."""
+        """Returns the content of ``log4j2.properties``."""
         return _LOGGING
 
     @property
     def _jars(self) -> Path:
-        # The archive of classes names the jars by their own paths.
+        # The class data archive names the jars by their real paths.
         return (self.home / "jars").resolve()

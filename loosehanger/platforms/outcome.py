@@ -1,4 +1,4 @@
-"""What carrying out resources changed, on every platform."""
+"""The outcome of applying resources, on every platform."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Outcome:
-    """What applying changed."""
+    """The changes that applying resources made."""
 
     changed: list[str] = field(default_factory=list)
-    """``Kind/name`` of each resource that was made or changed."""
+    """``Kind/name`` of each resource that was created or changed."""
     before: str = ""
     after: str = ""
-    """The resources that differ, before and after, as YAML; of secrets, nothing."""
+    """The resources that differ, before and after, as YAML; secrets are left out."""
     died_ms: int | None = None
-    """When the region died, in milliseconds since the epoch, if that was the step."""
+    """When the region died, in milliseconds since the epoch, if the step killed it."""

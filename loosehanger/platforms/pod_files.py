@@ -1,4 +1,4 @@
-"""The files by which a command in a pod and its caller exchange what no stream carries."""
+"""The files that a command in a pod and its caller exchange beside the output streams."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 FILES: Final = Path("/tmp/files")  # noqa: S108 - in a pod of its own
-"""What a command writes here goes to its caller."""
+"""The folder whose files go to the caller of the command."""
 STEP: Final = "step"
-"""In place of a command: a step of a stage."""
+"""The argument, in place of a command, for a step of a stage."""
 STEP_FILE: Final = "step"
 """The step as JSON, beside the lab's record."""
 ANSWER: Final = "answer.json"
-"""What a step returned or why it failed, and the files that it wrote."""
+"""The result or the error of a step, and the files that it wrote."""

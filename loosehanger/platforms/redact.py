@@ -1,4 +1,4 @@
-"""Taking secrets out of what is going to be shown to somebody else."""
+"""Redacts secrets from files that leave the machine."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from loosehanger.files import write_file
 
 SHORTEST = 8
-"""What is shorter would also stand in ordinary words."""
+"""Shorter secrets would match parts of ordinary words."""
 MASK = b"***"
 _KEY = re.compile(rb"-----BEGIN ((?:[A-Z0-9]+ )*PRIVATE KEY)-----(?:[A-Za-z0-9+/=:,>|#\s-]|\\[nr])*?-----END \1-----")
-"""A private key, whatever stands before its lines or between them: blanks, or line breaks as JSON has them."""
+"""A private key with any prefix or separator of its lines: blanks, or line breaks in JSON's form."""
 UNREAD = "unread-secrets.txt"
-"""In a region's part of a bundle: why its secrets could not be taken out."""
+"""A file in a region's part of a bundle: why its secrets could not be redacted."""
 
 
 def scrub(folder: Path, secrets: Iterable[bytes]) -> None:
-    """Replaces every secret in every file of a folder, whether it stands there as it is or in base64."""
+    """Replaces every secret in every file of a folder, in plain text and in base64."""
     values = {value.strip() for value in secrets}
     values |= {base64.b64encode(value) for value in values}
     found = sorted((value for value in values if len(value) >= SHORTEST), key=len, reverse=True)
@@ -34,5 +34,5 @@ def scrub(folder: Path, secrets: Iterable[bytes]) -> None:
 
 
 def say_unread(folder: Path, reason: str) -> None:
-    """Leaves word that secrets could not be read, for whoever packs the bundle: nothing that may hold them goes in."""
+    """Notes that secrets could not be read, so that the bundle leaves out the files that may hold them."""
     write_file(folder / UNREAD, f"{reason}\n")

@@ -1,6 +1,6 @@
-"""The platforms, for everything above them: only this module imports one, and only when it is needed.
+"""The platforms, for every other part of the kit: only this module imports one, and only when it is needed.
 
-What runs on Kubernetes takes a while to load, and a lab of one machine never needs it.
+The Kubernetes platform takes a while to load, and a lab of one machine never needs it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def run_step_in_pod(lab: Lab, pod: Pod, home: Path, step: str, *, exclusive: boo
     """Runs a step of a stage in a pod.
 
     Args:
-        lab: what is set up.
+        lab: the lab that is set up.
         pod: where pods run.
         home: the lab's home on this machine, whose snapshots the step reads.
         step: the step as JSON.
@@ -52,10 +52,10 @@ def run_step_in_pod(lab: Lab, pod: Pod, home: Path, step: str, *, exclusive: boo
 
 
 def connection_in_pod(pod: Pod, user: str) -> Connection:
-    """A user's way into a region's cluster, as the cluster keeps it for the kit's pods.
+    """Returns a user's connection to a region's cluster, from the secret that the kit's pods use.
 
     Raises:
-        LabError: the API server does not answer, or knows no such user.
+        LabError: the API server does not answer, or has no such user.
     """
     from loosehanger.platforms.kubernetes import pods
 
@@ -63,10 +63,10 @@ def connection_in_pod(pod: Pod, user: str) -> Connection:
 
 
 def change_declared_topic(region: Region, topic: str, changes: Mapping[str, str | None]) -> bool:
-    """Changes a topic where a resource declares it.
+    """Changes a topic in the resource that declares it.
 
     Returns:
-        Whether there is such a resource.
+        Whether a resource declares it.
 
     Raises:
         LabError: the API server does not answer, or the operator refuses the change.
@@ -77,16 +77,16 @@ def change_declared_topic(region: Region, topic: str, changes: Mapping[str, str 
 
 
 def addresses_from(home: Path, cluster: str, servers: Sequence[str], seen_from: str) -> list[str] | None:
-    """The addresses by which one region reaches another region's cluster on this machine.
+    """Returns the addresses by which one region reaches another region's cluster on this machine.
 
     Args:
         home: the lab's home.
         cluster: the region that the cluster belongs to.
         servers: the cluster's own addresses.
-        seen_from: the region that asks.
+        seen_from: the region of the client.
 
     Returns:
-        None where there is no link between them.
+        None if there is no link between them.
     """
     from loosehanger.platforms.local.services import offers
 

@@ -1,4 +1,4 @@
-"""Which Deployments are web consoles, and where people find them: told by the program's own environment."""
+"""Recognises the web consoles among Deployments, and reads their addresses from their environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from loosehanger.lab.plan import is_console
 
 
 def web_console(deployment: Mapping[str, Any]) -> dict[str, str] | None:
-    """Where people reach a web console, and as whom they sign in; None for other programs, and for one that is stopped.
+    """Returns the address and the user of a web console; None for other programs, and for a console without replicas.
 
     Args:
         deployment: the resource.

@@ -63,12 +63,12 @@ def test_what_fails_again_and_again_is_never_healthy() -> None:
         watched.look(status("RUNNING", "RESTARTING"), None, now)
         watched.look(status("RUNNING", "RUNNING"), None, now)
         if watched.restarts > 1:
-            told = watched.told(now)
-            problem = restarted("a->b", status("RUNNING", "RUNNING"), told)
+            summary = watched.summary(now)
+            problem = restarted("a->b", status("RUNNING", "RUNNING"), summary)
             assert problem == f"a->b was restarted {restarts} times and has run for 0 s since {REASON}"
             restarting = status("RUNNING", "RESTARTING")
             assert problems(restarting) == ["a->b task 1 is RESTARTING"]
-            assert restarted("a->b", restarting, told).endswith(f"the last time because {REASON}")
+            assert restarted("a->b", restarting, summary).endswith(f"the last time because {REASON}")
         assert REASON.removeprefix("task 1 failed: ") in problems(status("RUNNING", "FAILED"))[0]
     assert restarts > 3
 
@@ -78,7 +78,7 @@ def test_a_task_that_hangs_on_its_start_is_not_forgotten() -> None:
     assert watched.look(status("RUNNING", "FAILED"), None, 1000)
     for now in range(1002, 1300, 2):
         assert not watched.look(status("RUNNING", "RESTARTING"), None, now)
-    assert watched.told(1300)["reason"] == REASON
+    assert watched.summary(1300)["reason"] == REASON
     watched.look(status("RUNNING", "RUNNING"), None, 1302)
     assert watched.restarts == 1, "it counts from the start when it has been running for a minute, not earlier"
     watched.look(status("RUNNING", "RUNNING"), None, 1360)
@@ -89,7 +89,7 @@ def test_a_restart_that_helped_is_no_problem() -> None:
     watched = Watched()
     watched.look(status("FAILED"), None, 1000)
     assert problems(status("RUNNING")) == []
-    assert restarted("a->b", status("RUNNING"), watched.told(1002)) == ""
+    assert restarted("a->b", status("RUNNING"), watched.summary(1002)) == ""
 
 
 def test_it_gives_up_and_says_why() -> None:

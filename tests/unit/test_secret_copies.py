@@ -62,9 +62,7 @@ def test_locally_another_secret_is_not_overwritten(europe: LocalRegion, america:
     write_secret(europe, "more", {"password": b"more"})
     write_secret(america, "mm2-source", {"password": b"its own"})
     for dry_run in (True, False):
-        with pytest.raises(
-            WrongUseError, match="north-america: the secret 'mm2-source' is there already, and is not a"
-        ):
+        with pytest.raises(WrongUseError, match="north-america: the secret 'mm2-source' already exists and is not a"):
             copy_secrets(europe, america, [copied("europe", "more", "more"), EUROPES], dry_run=dry_run)
     assert read_secret(america, "mm2-source") == {"password": b"its own"}
     assert not (america.secrets / "more").exists(), "nothing is changed where something is refused"
@@ -247,7 +245,7 @@ def test_on_kubernetes_a_copy_follows_its_origin(region: apply.RegionNamespace) 
     ("labels", "message"),
     [
         ({}, "Secret/mm2-source: there is one already that is not the kit's"),
-        (KIT, "north-america: the secret 'mm2-source' is there already, and is not a copy that the kit has made"),
+        (KIT, "north-america: the secret 'mm2-source' already exists and is not a copy made by the kit"),
     ],
 )
 def test_on_kubernetes_another_secret_is_not_overwritten(

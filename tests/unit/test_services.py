@@ -48,5 +48,5 @@ def test_what_is_offered_anew_leaves_the_others_services(region: LocalRegion) ->
 
 def test_what_is_deleted_is_offered_no_longer(region: LocalRegion) -> None:
     assert services.offer(region, CONNECT, {})
-    with pytest.raises(LabError, match=rf"nobody offers the service {CONNECT}:8083; offered are: {KAFKA}:9098"):
+    with pytest.raises(LabError, match=rf"no region has the service {CONNECT}:8083; the services are: {KAFKA}:9098"):
         services.resolve(region, f"{CONNECT}:8083")

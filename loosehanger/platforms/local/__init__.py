@@ -1,1 +1,1 @@
-"""The local platform: carries out the lab's Kubernetes manifests with processes of this machine."""
+"""The local platform: applies the lab's Kubernetes manifests as processes of this machine."""

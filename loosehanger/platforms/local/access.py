@@ -1,4 +1,4 @@
-"""The record by which the kit's own clients reach a region: see ``loosehanger.lab.record``, which reads it."""
+"""Writes the record by which the kit's own clients reach a region, and which ``loosehanger.lab.record`` reads."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from loosehanger.platforms.web_consoles import web_console
 def record(region: LocalRegion, documents: Sequence[Document], topology: Topology) -> bool:
     """Writes client configurations for every user of the region, and the region's record; True when it changed.
 
-    They are for the person at the keyboard, who is everywhere; only provers are in a region of their own, and reach the
-    others through links.
+    The configurations address each region directly. Only provers count as clients of one region, and reach the others
+    through links.
 
     Args:
-        region: which.
-        documents: what was carried out in it.
+        region: the region.
+        documents: the resources that were applied there.
         topology: all regions.
     """
     folder = region.home / "access"
@@ -53,7 +53,7 @@ def record(region: LocalRegion, documents: Sequence[Document], topology: Topolog
         changed |= write_file(path, format_properties(properties))
         clients[name] = str(path)
     for path in own.glob("*.properties"):
-        # Of users that are no longer there.
+        # The files of users that no longer exist.
         if path.stem not in clients:
             path.unlink()
             changed = True

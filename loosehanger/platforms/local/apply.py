@@ -1,4 +1,4 @@
-"""Applying and deleting resources: what kubectl and the operators do together."""
+"""Applies and deletes resources, as kubectl and the operators do together."""
 
 from __future__ import annotations
 
@@ -36,19 +36,18 @@ from loosehanger.waiting import wait_for
 def apply(
     region: LocalRegion, manifests: Sequence[Manifest], *, ready_seconds: float, dry_run: bool = False
 ) -> Outcome:
-    """Carries out manifests of one region, in the order in which they need each other, and waits until they are ready.
+    """Applies the manifests of one region in the order of their dependencies, and waits until they are ready.
 
-    What does not need what comes before it to be ready is not held up: consumers start while their mirrors do.
+    Only clusters are waited for before the next kind: consumers start while their mirrors do.
 
     Args:
-        region: where.
-        manifests: what.
+        region: the region.
+        manifests: its manifests.
         ready_seconds: how long each cluster, each mirror, and all programs together may take to get ready.
-        dry_run: only tell which manifests differ from those applied before.
+        dry_run: only report which manifests differ from the applied ones.
 
     Raises:
-        ManifestError: a manifest cannot be carried out.
-        LabError: carrying it out failed.
+        LabError: a manifest cannot be applied, or a resource does not get ready.
     """
     ordered = in_order(manifests)
     outcome = _compare(region, ordered)
@@ -56,20 +55,20 @@ def apply(
         return outcome
     outcome.changed = []
     if not region.exists() and not any(isinstance(manifest.resource, Namespace) for manifest in ordered):
-        raise LabError(f"{region.name}: there is no such region yet; apply its Namespace first")
+        raise LabError(f"{region.name}: the region does not exist; apply its Namespace first")
     for kind in dict.fromkeys(type(manifest.resource) for manifest in ordered):
         of_kind = [manifest for manifest in ordered if type(manifest.resource) is kind]
         outcome.changed += _APPLY[kind](region, of_kind)
-        if kind is Kafka:  # Whatever comes after it needs it; programs and mirrors wait for each other by themselves.
+        if kind is Kafka:  # Everything after it needs it; programs and mirrors wait for each other.
             _wait_ready(region, [manifest.resource for manifest in of_kind], ready_seconds)
     _wait_ready(region, [m.resource for m in ordered if not isinstance(m.resource, Kafka)], ready_seconds)
     return outcome
 
 
 def delete(region: LocalRegion, manifests: Iterable[Manifest], *, dry_run: bool = False) -> list[str]:
-    """Deletes resources, those first that need the others; returns the references of those that were there.
+    """Deletes resources in reverse order of their dependencies; returns the references of those that existed.
 
-    With ``dry_run`` they stay.
+    With ``dry_run`` it deletes nothing.
     """
     deleted = []
     for manifest in reversed(in_order(manifests)):
@@ -106,17 +105,17 @@ def delete(region: LocalRegion, manifests: Iterable[Manifest], *, dry_run: bool 
 
 
 def delete_region(region: LocalRegion, bound: float) -> bool:
-    """Ends every process of a region and deletes its folder; True when there was anything.
+    """Kills every process of a region and deletes its folder; True when there was anything.
 
-    They are killed: what they would write on their way out is deleted with the rest, and a Connect worker whose brokers
-    went first would hang there.
+    An orderly stop has no use here, because their data is deleted too, and a Connect worker whose brokers stop first
+    hangs.
 
     Raises:
-        LabError: a process does not end.
+        LabError: a process does not stop.
     """
     there = region.folder.exists()
     stopped = processes.kill_everything(region) is not None
-    # The relays, which do not die with a region.
+    # The relays, which outlive a lost region.
     stopped = processes.stop_everything(region, bound) or stopped
     remove_folder(region.folder)
     for path in (region.home / "access").glob(f"{region.name}*"):
@@ -128,12 +127,12 @@ def delete_region(region: LocalRegion, bound: float) -> bool:
 
 
 def erase(region: LocalRegion, bound: float) -> bool:
-    """Deletes what is left of a region whose processes were killed; True when there was anything.
+    """Deletes the folder of a region whose processes were killed; True when there was anything.
 
-    What is known of it elsewhere stays: the record says what has died, and its services' names where they were.
+    The record of the region and the names of its services stay.
 
     Raises:
-        LabError: a process does not end.
+        LabError: a process does not stop.
     """
     there = region.folder.exists()
     processes.stop_everything(region, bound)
@@ -145,15 +144,15 @@ def erase(region: LocalRegion, bound: float) -> bool:
 
 
 def wipe(region: LocalRegion, kept: Collection[str], bound: float) -> None:
-    """Ends every process of a region, and deletes all that it has but some secrets.
+    """Stops every process of a region, and deletes everything but some secrets.
 
     Args:
-        region: which.
+        region: the region.
         kept: the names of the secrets that stay.
-        bound: how long its processes may take to end, in seconds; then they are killed.
+        bound: how long its processes may take to stop, in seconds; then they are killed.
 
     Raises:
-        LabError: a process does not end.
+        LabError: a process does not stop.
     """
     processes.stop_everything(region, bound)
     for path in region.folder.glob("*"):
@@ -191,7 +190,7 @@ def _compare(region: LocalRegion, manifests: Sequence[Manifest]) -> Outcome:
     for manifest in manifests:
         resource = manifest.resource
         if isinstance(resource, Secret):
-            # Its values are for nobody to see, not even as a difference.
+            # A secret's values are never shown, not even as a difference.
             present = (region.secrets / resource.metadata.name).is_dir()
             if not present or read_secret(region, resource.metadata.name) != resource.values():
                 outcome.changed.append(resource.reference)
@@ -235,7 +234,7 @@ def _apply_clusters(region: LocalRegion, manifests: Sequence[Manifest]) -> list[
 
 def _apply_pools(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
     changed = [manifest.resource.reference for manifest in manifests if region.store(manifest.document)]
-    # Pools are applied before their Kafka, which starts the nodes; alone they change a cluster that is there.
+    # Pools are applied before their Kafka, which starts the nodes; without it they change an existing cluster.
     present = {kafka["metadata"]["name"] for kafka in region.resources("Kafka")}
     for name in sorted({m.resource.cluster for m in manifests if isinstance(m.resource, OfCluster)} & present):
         if LocalCluster.of(region, name).apply():

@@ -1,7 +1,7 @@
-"""Restarts failed connectors and tasks, as Strimzi's operator does where a manifest has ``autoRestart``.
+"""Restarts failed connectors and tasks, as Strimzi's operator does for ``autoRestart``.
 
-Run as a program beside the workers. Between attempts on the same connector it waits n² + n minutes in Strimzi; here the
-minutes are seconds, for a lab's patience.
+It runs as a program beside the workers. Between attempts on one connector Strimzi waits n² + n minutes; in the lab the
+minutes are seconds.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from loosehanger.kafka.failed_topics import name_topics
 
 LOOK_SECONDS = 2.0
 HEALTHY_SECONDS = 60.0
-"""After so long with everything running the counting starts again."""
+"""Seconds without a failure after which the count of restarts begins again."""
 
 
 def main(settings_file: str) -> int:
-    """Looks after the connectors named in the settings until it is told to end."""
+    """Restarts the connectors that the settings name, until the process is stopped."""
     settings: dict[str, Any] = json.loads(Path(settings_file).read_text(encoding="utf-8"))
     rest = ConnectClient.of(settings["connect"])
     limits: dict[str, int | None] = settings["connectors"]
-    # A lab that an older version has set up does not say where it is.
+    # The settings of a lab that an older version set up have no path.
     home = Path(settings["home"]) if "home" in settings else None
     watched = {name: Watched() for name in limits}
     ending = threading.Event()
@@ -40,7 +40,7 @@ def main(settings_file: str) -> int:
         try:
             present = name_topics(rest.statuses(), home, settings.get("region", ""), settings.get("mirror", ""))
         except LabError:
-            continue  # no worker answers: supervisor is starting one again
+            continue  # no worker answers: supervisor is restarting it
         for name, limit in limits.items():
             one = watched[name]
             if not one.look(present.get(name), limit, time.monotonic()):
@@ -50,31 +50,31 @@ def main(settings_file: str) -> int:
                 rest.restart_failed(name)
             except LabError as error:
                 print(f"{name}: {error}", flush=True)
-        told = {name: one.told(time.monotonic()) for name, one in watched.items() if one.reason}
-        write_file(Path(settings["failures"]), json.dumps(told))
+        failures = {name: one.summary(time.monotonic()) for name, one in watched.items() if one.reason}
+        write_file(Path(settings["failures"]), json.dumps(failures))
     return 0
 
 
 @dataclass
 class Watched:
-    """What is remembered of a connector: Connect itself forgets why a task failed as soon as it is started again."""
+    """The failures of one connector, kept because Connect forgets why a task failed when the task restarts."""
 
     restarts: int = 0
     reason: str = ""
-    """Why it failed last; empty when it has been running long enough."""
+    """Why it failed last; empty when it has been running for long enough."""
     _tried: float = 0.0
     _uneasy: float = 0.0
 
     def look(self, status: Mapping[str, Any] | None, limit: int | None, now: float) -> bool:
-        """Takes in a connector's status; True when it is to be restarted.
+        """Evaluates a connector's status; True when it must be restarted.
 
         Args:
-            status: as Connect has it; None when there is no such connector.
+            status: Connect's status; None if the connector does not exist.
             limit: how many restarts are allowed; None for any number.
-            now: seconds of a clock that never goes back.
+            now: seconds of a monotonic clock.
         """
         found = list(parts("", status)) if status else []
-        failed = next((_said(part) for part in found if part.state == "FAILED"), "")
+        failed = next((_failure(part) for part in found if part.state == "FAILED"), "")
         if failed:
             self.reason, self._uneasy = failed, now
             count = self.restarts
@@ -88,13 +88,13 @@ class Watched:
             self.restarts, self.reason = 0, ""
         return False
 
-    def told(self, now: float) -> dict[str, Any]:
-        """For the status: how often it was restarted, why, and for how many seconds all has been running."""
+    def summary(self, now: float) -> dict[str, Any]:
+        """Returns the restarts, their reason, and the seconds since everything has been running, for the status."""
         return {"restarts": self.restarts, "reason": self.reason, "running_seconds": now - self._uneasy}
 
 
-def _said(part: ConnectorPart) -> str:
-    """What failed, and why, in one line."""
+def _failure(part: ConnectorPart) -> str:
+    """Returns what failed and why, in one line."""
     what = "connector" if part.task is None else f"task {part.task}"
     return f"{what} failed: {part.cause or 'it left no trace'}"
 

@@ -1,4 +1,4 @@
-"""What a maintainer needs to help: resources, processes and logs of a region, without secrets."""
+"""A region's part of a support bundle: resources, processes and logs, without secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOG_BYTES = 1_000_000
 
 
 def collect(region: LocalRegion, folder: Path) -> None:
-    """Writes what is known of a region into a folder: its manifests, its processes' states, the ends of their logs."""
+    """Writes a region's manifests, the states of its processes and the ends of their logs into a folder."""
     make_folder(folder)
     for path in (region.folder / "resources").glob("*/*.yaml"):
         write_file(folder / f"{path.parent.name}-{path.name}", path.read_bytes())
@@ -24,7 +24,7 @@ def collect(region: LocalRegion, folder: Path) -> None:
 
 
 def take_secrets_out(region: LocalRegion, bundle: Path, folder: Path) -> None:
-    """Takes the region's secrets out of a whole bundle; where they cannot be read, says so in the region's folder."""
+    """Removes the region's secrets from a bundle; notes in the region's folder if they cannot be read."""
     if not region.folder.exists():
         return  # A region that the scenario does not use.
     try:

@@ -1,4 +1,4 @@
-"""A certificate authority for each cluster, and what it signs. Names and keys are those of the operators' secrets."""
+"""A certificate authority for each cluster and its certificates, in secrets with the operators' names and keys."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from loosehanger.platforms.local.secret_store import read_secret, write_secret
 ORGANISATION = "io.strimzi"
 DAY = datetime.timedelta(days=1)
 RENEWAL_DAYS = 30
-"""How long before its end a certificate is renewed, where nothing else is said. Strimzi has the same."""
+"""Days before expiry at which a certificate is renewed by default, as in Strimzi."""
 
 
 def ensure_authority(
     region: LocalRegion, cluster: str, validity_days: int, renewal_days: int = RENEWAL_DAYS, *, generate: bool = True
 ) -> bool:
-    """Makes the cluster's certificate authority unless it has one, and renews its certificate near its end.
+    """Creates the cluster's certificate authority if it is missing, and renews its certificate before it expires.
 
-    A renewed authority keeps its key and its name. So whoever trusts the one before trusts what this one signs, and the
-    other way round: no client has to be there when it changes.
+    A renewed authority keeps its key and its name. So a client that trusts either certificate trusts what both sign,
+    and clients need not be updated at the same moment.
 
     Args:
-        region: where.
-        cluster: whose authority it is.
+        region: the region.
+        cluster: the cluster of the authority.
         validity_days: how long its certificate is valid.
-        renewal_days: how long before its end it is renewed; at most half of its validity.
-        generate: whether it is the kit's to make and to renew. Otherwise it has to be there.
+        renewal_days: how long before expiry it is renewed; at most half of its validity.
+        generate: whether the kit creates and renews it. Otherwise it must exist.
 
     Returns:
-        True when it was made or renewed.
+        True when it was created or renewed.
 
     Raises:
-        LabError: it is not there, and not the kit's to make.
+        LabError: it does not exist, and the manifest does not let the kit create it.
     """
     secrets_ = [f"{cluster}-cluster-ca", f"{cluster}-cluster-ca-cert"]
     if missing := [name for name in secrets_ if not (region.secrets / name).is_dir()]:
@@ -60,7 +60,7 @@ def ensure_authority(
 
 
 def issue_authority(region: LocalRegion, cluster: str, key: ec.EllipticCurvePrivateKey, validity_days: int) -> None:
-    """Gives the cluster's authority a certificate for this key, valid from now on."""
+    """Issues the authority's certificate for this key, valid from now on."""
     name = _name(f"cluster-ca v0 of {cluster}")
     certificate = (
         begin_certificate(name, name, key.public_key(), validity_days)
@@ -73,7 +73,7 @@ def issue_authority(region: LocalRegion, cluster: str, key: ec.EllipticCurvePriv
 
 
 def authority_key(region: LocalRegion, cluster: str) -> ec.EllipticCurvePrivateKey:
-    """The key of the cluster's authority."""
+    """Returns the key of the cluster's authority."""
     key = serialization.load_pem_private_key(read_secret(region, f"{cluster}-cluster-ca")["ca.key"], password=None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return key
@@ -88,15 +88,15 @@ def ensure_certificate(
     validity_days: int,
     renewal_days: int = RENEWAL_DAYS,
 ) -> bool:
-    """Makes a certificate for server and client use, signed by the cluster's authority, unless the secret has one.
+    """Issues a certificate for server and client use, signed by the cluster's authority, unless the secret has one.
 
     The secret gets ``tls.crt``, ``tls.key`` and ``keystore.pem`` (key and chain in one, as Kafka reads it), and for
-    programs that know no PEM ``keystore.p12`` and ``truststore.p12``, with the password in ``store.password``.
+    programs without PEM support ``keystore.p12`` and ``truststore.p12``, with the password in ``store.password``.
     ``localhost`` and the loopback address are always among the certificate's names.
 
     Returns:
-        True when it was made: because it was missing, near its end, for other names, or signed by another authority
-        than the one of today.
+        True when it was issued: because it was missing, about to expire, for other names, or not signed by the current
+        authority.
     """
     authority = _authority(region, cluster)
     alternatives = x509.SubjectAlternativeName(
@@ -147,7 +147,7 @@ def ensure_certificate(
 
 
 def principal(common_name: str) -> str:
-    """The Kafka principal of a certificate made here."""
+    """Returns the Kafka principal of a certificate that this module issues."""
     return f"User:CN={common_name},O={ORGANISATION}"
 
 
@@ -156,7 +156,7 @@ def _authority(region: LocalRegion, cluster: str) -> x509.Certificate:
 
 
 def _ends_soon(certificate: x509.Certificate, validity_days: int, renewal_days: int) -> bool:
-    # A certificate that lasts for less than twice the time of its renewal would never be left alone.
+    # Otherwise a certificate valid for less than twice the renewal time would be renewed every time.
     days = min(renewal_days, validity_days // 2)
     return certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC) + days * DAY
 
@@ -181,7 +181,7 @@ def _name(common_name: str) -> x509.Name:
 def begin_certificate(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, validity_days: int
 ) -> x509.CertificateBuilder:
-    """A certificate without what tells authorities, servers and clients apart; valid since yesterday."""
+    """Returns a certificate builder without extensions, valid since yesterday."""
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
@@ -196,7 +196,7 @@ def begin_certificate(
 
 
 def key_usage(*, authority: bool) -> x509.KeyUsage:
-    """What the key of an authority, or of a server or client, is for."""
+    """Returns the key usage of an authority, or of a server and client."""
     return x509.KeyUsage(
         digital_signature=not authority,
         content_commitment=False,

@@ -1,4 +1,4 @@
-"""Deployment: a program of the checkout under the process manager, with its command, environment and secrets."""
+"""Deployment: runs a program of the checkout under the process manager, with command, environment and secrets."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from loosehanger.platforms.local.processes import Process, ProcessState
 from loosehanger.platforms.local.region import LocalRegion
 
 _STEADY_SECONDS = 3
-"""How long a program must have been up to count as one that stays up."""
+"""Seconds a program must have been running to count as stable."""
 _CONNECTED_SECONDS = 30
-"""How long a program is waited for that has no connection to its cluster."""
+"""Seconds to wait for a program to connect to its cluster."""
 
 
 class Program:
@@ -33,22 +33,22 @@ class Program:
 
     @property
     def log(self) -> Path:
-        """The log of its first copy."""
+        """The log of its first replica."""
         copies = self.deployment.spec.replicas
         return self.region.logs / (f"{self.name}-0.log" if copies > 1 else f"{self.name}.log")
 
     @property
     def environment(self) -> dict[str, str]:
-        """The manifest's environment variables, as the program gets them.
+        """The environment variables that the program gets.
 
         Raises:
-            LabError: a secret or a service that they name is not there.
+            LabError: a secret or a service that they name does not exist.
         """
         container = self.deployment.spec.template.spec.containers[0]
         return {variable.name: self._local(variable.value) for variable in container.env}
 
     def apply(self) -> bool:
-        """Has the program running as the manifest says; True when that changed anything."""
+        """Brings the program into the manifest's state; True when that changed anything."""
         pod = self.deployment.spec.template.spec
         container = pod.containers[0]
         python = Path(sys.executable)
@@ -68,17 +68,17 @@ class Program:
         return processes.run(self.region, process)
 
     def lacks(self, states: Iterable[ProcessState], refusing: Collection[str] = ()) -> str | None:
-        """What the program lacks until it works; None for nothing.
+        """Returns why the program is not ready; None if it is.
 
-        It works when every copy stays up, listens on its ports, and has a connection to its cluster. A cluster that
-        does not answer is no reason to wait on: the program goes on trying, and its health says so.
+        It is ready when every replica is stable, listens on its ports, and is connected to its cluster. A cluster that
+        does not answer is not waited for: the program keeps trying, and its health shows it.
 
         Args:
             states: the processes of the region.
-            refusing: the names of those that have refused their settings.
+            refusing: the names of processes that have refused their settings.
 
         Raises:
-            LabError: it has refused them, so that it will never work.
+            LabError: the program has refused its settings, so it will never be ready.
         """
         if not self.deployment.spec.replicas:
             return None
@@ -104,7 +104,7 @@ class Program:
         return None
 
     def delete(self) -> None:
-        """Ends the program."""
+        """Stops the program."""
         processes.remove(self.region, [self.name])
 
     def _mounts(self) -> dict[str, Path]:
@@ -133,7 +133,7 @@ class Program:
         return [path.read_bytes() for folder in folders for path in sorted(folder.iterdir())]
 
     def _local(self, text: str) -> str:
-        """A word of the manifest as it is meant on this machine: mount paths and service names replaced."""
+        """Replaces mount paths and service names in a word of the manifest by those of this machine."""
         for mount_path, folder in self._mounts().items():
             if text == mount_path or text.startswith(f"{mount_path}/"):
                 return f"{folder}{text[len(mount_path) :]}"

@@ -1,8 +1,7 @@
 """Kafka and KafkaNodePool: a KRaft cluster of processes that are broker and controller at once.
 
 Listeners and their security are Strimzi's: a control plane and a replication listener with mutual TLS for the nodes and
-the platform itself, and the listeners of the manifest for everybody else. Source of the mapping: Strimzi 1.2's
-documentation of ``Kafka``.
+the platform, and the manifest's listeners for clients. Source of the mapping: Strimzi 1.2's documentation of ``Kafka``.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from loosehanger.platforms.local.services import ServiceAddresses
 CONTROL_PLANE, REPLICATION = "CONTROLPLANE-9090", "REPLICATION-9091"
 DEFAULT_HEAP = "384m"
 DEDUPE_BUFFER = 16 * 2**20
-"""Bytes in which the cleaner of compacted topics notes keys: 600,000 at a time. Kafka's own default, 128 MiB, is memory
-that every node of the lab has from its start."""
+"""Bytes of the log cleaner's buffer, enough for 600,000 keys at a time. Every node allocates it at its start, and
+Kafka's default is 128 MiB."""
 OPERATOR = "cluster-operator"
 
 
@@ -45,10 +44,10 @@ class LocalCluster:
 
     @classmethod
     def of(cls, region: LocalRegion, name: str) -> LocalCluster:
-        """The applied cluster of that name.
+        """Returns the applied cluster of that name.
 
         Raises:
-            LabError: it was not applied, or has no nodes.
+            LabError: the cluster was not applied, or has no nodes.
         """
         document = region.resource("Kafka", name)
         if document is None:
@@ -71,24 +70,24 @@ class LocalCluster:
         return self.region.folder / "kafka" / self.name
 
     def addresses(self, listener: int) -> list[str]:
-        """Address and port of each node for a listener (0 control plane, 1 replication, 2 … the manifest's)."""
+        """Returns address and port of each node for a listener (0 control plane, 1 replication, 2 … the manifest's)."""
         return [f"{LOOPBACK}:{self.region.node_port(node, listener)}" for node in self.nodes]
 
     def addresses_for(self, client: str) -> list[str]:
-        """Address and port of each node for the clients of another region: those of the link to it."""
+        """Returns address and port of each node on the link, for the clients of another region."""
         return [f"{LOOPBACK}:{self.region.relay_port(node, client)}" for node in self.nodes]
 
     def ports(self) -> list[int]:
-        """Every port of the cluster.
+        """Returns every port of the cluster.
 
         Raises:
-            LabError: more than there are.
+            LabError: a region has not enough ports.
         """
         listeners = [*range(2 + len(self.kafka.spec.kafka.listeners)), *self._hidden.values()]
         return [self.region.node_port(node, listener) for node in self.nodes for listener in listeners]
 
     def apply(self) -> bool:
-        """Has the nodes running as the manifest says; True when that changed anything."""
+        """Brings the nodes into the manifest's state; True when that changed anything."""
         nodes = self._check_nodes_kept()
         changed = self._certificates()
         changed |= services.offer(
@@ -115,7 +114,7 @@ class LocalCluster:
         return [self._process_name(node) for node in self.nodes]
 
     def delete(self) -> None:
-        """Ends the nodes and deletes all that belongs to the cluster."""
+        """Stops the nodes and deletes all data of the cluster."""
         processes.remove(self.region, self.process_names())
         remove_folder(self.folder)
         services.offer(self.region, self._service, {})
@@ -125,7 +124,7 @@ class LocalCluster:
             delete_secret(self.region, self._node_secret(node))
 
     def admin_connection(self) -> dict[str, object]:
-        """The arguments for a kafka-python client that acts as the platform: mutual TLS on the replication listener."""
+        """Returns kafka-python arguments for the platform's own client: mutual TLS on the replication listener."""
         return {
             "bootstrap_servers": self.addresses(1),
             "security_protocol": "SSL",
@@ -134,7 +133,7 @@ class LocalCluster:
             "ssl_keyfile": str(secret_file(self.region, self._operator_secret, "tls.key")),
         }
 
-    # A KRaft quorum of fixed voters cannot grow or shrink by itself.
+    # A KRaft quorum of static voters cannot grow or shrink.
     def _check_nodes_kept(self) -> list[int]:
         path = self.folder / "cluster.json"
         nodes = list(self.nodes)
@@ -150,7 +149,7 @@ class LocalCluster:
         if path.exists():
             cluster_id: str = json.loads(path.read_text())["id"]
             return cluster_id
-        # As Kafka's own: one that begins with a hyphen would be taken for an option.
+        # Like Kafka's own ids: a leading hyphen would be parsed as an option.
         candidates = iter(lambda: urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode(), "")
         return next(candidate for candidate in candidates if not candidate.startswith("-"))
 
@@ -202,7 +201,7 @@ class LocalCluster:
         )
 
     def _format(self, folder: Path) -> None:
-        # Interrupted before, it may have left files without the one that says it is done.
+        # An interrupted run may have left files without the one that marks completion.
         remove_folder(folder / "data")
         make_folder(self.region.temporary)
         command = self.java.command(
@@ -279,7 +278,7 @@ class LocalCluster:
 
     @property
     def _hidden(self) -> dict[str, int]:
-        """The number of the listener for each other region, whose clients a link brings here.
+        """Returns the number of the listener for each other region, whose clients connect through a link.
 
         Raises:
             LabError: the manifest's listeners leave no room for them.

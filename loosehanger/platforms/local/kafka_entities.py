@@ -1,4 +1,4 @@
-"""KafkaTopic and KafkaUser: carried out through Kafka's admin protocol, as Strimzi's topic and user operators do."""
+"""KafkaTopic and KafkaUser: reconciled through Kafka's Admin API, as Strimzi's topic and user operators do."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _PASSWORD_CHARACTERS = string.ascii_letters + string.digits
 
 @contextmanager
 def admin_client(cluster: LocalCluster, bound: float = READY_SECONDS) -> Iterator[KafkaAdminClient]:
-    """A client that acts as the platform.
+    """Yields an admin client that acts as the platform.
 
     Raises:
         LabError: no node answers within ``bound`` seconds.
     """
-    # What the client has to say while nodes start is no news.
+    # The client's warnings while nodes start are not errors.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     arguments = cluster.admin_connection()
     client: KafkaAdminClient | None = None
@@ -63,7 +63,7 @@ def admin_client(cluster: LocalCluster, bound: float = READY_SECONDS) -> Iterato
             return f"{type(error).__name__}; its log says: {tail(cluster.region.logs / f'{cluster.name}-kafka-0.log')}"
         if len(brokers) < len(cluster.nodes):
             client.close()
-            return f"{len(brokers)} of {len(cluster.nodes)} nodes are there"
+            return f"{len(brokers)} of {len(cluster.nodes)} nodes answer"
         return None
 
     wait_for(connect, bound, f"{cluster.region.name}: Kafka/{cluster.name}")
@@ -80,7 +80,7 @@ def wait_ready(cluster: LocalCluster, bound: float) -> None:
     """Waits until every node of the cluster answers.
 
     Raises:
-        LabError: not within ``bound`` seconds.
+        LabError: a node does not within ``bound`` seconds.
     """
     with admin_client(cluster, bound):
         pass
@@ -89,11 +89,11 @@ def wait_ready(cluster: LocalCluster, bound: float) -> None:
 def apply_topics(cluster: LocalCluster, topics: Sequence[KafkaTopic], where: Callable[[KafkaTopic], str]) -> list[str]:
     """Creates and changes topics; returns the references of those that changed.
 
-    Settings that a manifest does not name stay as they are, unless an earlier version of it had named them: as
-    server-side apply does it in Kubernetes. So what a learner sets by hand survives the next set-up.
+    Settings that a manifest does not name stay as they are, unless an earlier version of it named them, as with
+    server-side apply in Kubernetes. So a setting made by hand survives the next set-up.
 
     Raises:
-        WrongUseError: fewer partitions than there are, or a setting that Kafka refuses.
+        WrongUseError: the manifest has fewer partitions than the topic, or a setting that Kafka refuses.
     """
     region = cluster.region
     changed = []
@@ -116,7 +116,7 @@ def apply_topics(cluster: LocalCluster, topics: Sequence[KafkaTopic], where: Cal
 
 
 def delete_topic(cluster: LocalCluster, topic: KafkaTopic) -> None:
-    """Deletes a topic, if it is there."""
+    """Deletes a topic, if it exists."""
     with admin_client(cluster) as admin:
         if topic.topic in admin.list_topics():
             admin.delete_topics([topic.topic])
@@ -125,8 +125,8 @@ def delete_topic(cluster: LocalCluster, topic: KafkaTopic) -> None:
 def apply_users(cluster: LocalCluster, users: Sequence[KafkaUser]) -> list[str]:
     """Creates and changes users; returns the references of those that changed.
 
-    A user gets a generated password, in a secret of its name, unless its manifest names a secret that holds one. Its
-    access control list becomes exactly what the manifest has.
+    A user gets a generated password, in a secret of its name, unless its manifest names a secret with one. Its ACLs
+    become exactly those of the manifest.
     """
     region = cluster.region
     changed = []
@@ -161,7 +161,7 @@ def apply_users(cluster: LocalCluster, users: Sequence[KafkaUser]) -> list[str]:
 
 
 def delete_user(cluster: LocalCluster, user: KafkaUser) -> None:
-    """Deletes a user, its rules and its secret."""
+    """Deletes a user, its ACLs and its secret."""
     name = user.metadata.name
     with admin_client(cluster) as admin:
         if name in admin.describe_user_scram_credentials([name]):
@@ -276,7 +276,7 @@ def _rules_of_users(admin: KafkaAdminClient) -> dict[str, set[Rule]]:
 def _change_rules(admin: KafkaAdminClient, user: KafkaUser, add: set[Rule], delete: set[Rule]) -> bool:
     principal = _principal(user.metadata.name)
     if add and (failed := admin.create_acls([_acl(principal, rule) for rule in sorted(add)])["failed"]):
-        raise LabError(f"{user.reference}: Kafka refuses its access control list: {failed[0]}")
+        raise LabError(f"{user.reference}: Kafka refuses its ACLs: {failed[0]}")
     if delete:
         admin.delete_acls([_acl(principal, rule) for rule in sorted(delete)])
     return bool(add or delete)

@@ -1,8 +1,7 @@
-"""Links: what crosses from one region to another goes through a relay, one for each pair of regions.
+"""Links: traffic between two regions goes through a relay, one for each pair of regions.
 
-A region offers each of its addresses once more for every other region, at a port of its own: there the relay listens,
-and leads to a listener of the same node that is there for that region alone. So a client that asks a node for its
-cluster's addresses is sent to the relay as well.
+For every other region, each node has a relay port and a listener of its own that advertises the relay port. So a client
+that connects through the relay also gets the relay's addresses in the cluster's metadata.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from loosehanger.waiting import wait_for
 
 @dataclass(frozen=True)
 class Link:
-    """The link of two regions, whose relay is the first one's."""
+    """The link of two regions; its relay runs in the first one."""
 
     region: LocalRegion
     other: LocalRegion
@@ -40,15 +39,15 @@ class Link:
 
     @property
     def process_name(self) -> str:
-        """The name of its relay's process."""
+        """The process name of its relay."""
         return process_name(self.other.name)
 
     def apply(self, topology: Topology, start: Mapping[tuple[str, str], OneWay]) -> bool:
-        """Has the relay running; True when that changed anything.
+        """Brings the relay into its desired state; True when that changed anything.
 
         Args:
-            topology: all regions, as they shall be.
-            start: what each direction of every link begins with.
+            topology: all regions, in their desired state.
+            start: the initial settings of each direction of every link.
         """
         found = [*routes(self.region, self.other, topology), *routes(self.other, self.region, topology)]
         regions = [self.region.name, self.other.name]
@@ -66,10 +65,10 @@ class Link:
         return processes.run(self.region, process)
 
     def wait_ready(self, bound: float) -> None:
-        """Waits until the relay answers: only then does it listen for clients.
+        """Waits until the relay answers, which is when it listens for clients.
 
         Raises:
-            LabError: not within ``bound`` seconds; the message has the end of its log.
+            LabError: it does not within ``bound`` seconds; the message has the end of its log.
         """
         wait_for(self._not_ready, bound, f"{self.region.name}: the link with {self.other.name}")
 
@@ -81,18 +80,18 @@ class Link:
         return None
 
     def delete(self) -> None:
-        """Ends the relay, and forgets what was set."""
+        """Stops the relay and deletes its settings."""
         processes.remove(self.region, [self.process_name])
         remove_folder(self.folder)
 
 
 def process_name(other: str) -> str:
-    """The name of a relay's process in its own region: the other one tells them apart."""
+    """Returns the process name of a region's relay, which contains the other region."""
     return f"link-{other}"
 
 
 def links_of(region: LocalRegion, topology: Topology) -> list[Link]:
-    """The links whose relays are a region's, for all that crosses from one region to another."""
+    """Returns the links whose relays run in a region."""
     crossings = {frozenset(pair) for pair in topology.crossings}
     if prover := prover_region(topology):
         crossings |= {frozenset((prover, name)) for name in topology.regions if topology.clusters(name)}
@@ -104,12 +103,12 @@ def links_of(region: LocalRegion, topology: Topology) -> list[Link]:
 def apply_links(
     region: LocalRegion, topology: Topology, start: Mapping[tuple[str, str], OneWay], ready_seconds: float
 ) -> list[str]:
-    """Has a region's relays running and ready; returns the names of the links that this changed.
+    """Starts a region's relays and waits until they are ready; returns the names of the links that changed.
 
     Args:
-        region: whose relays.
-        topology: all regions, as they shall be.
-        start: what each direction begins with, by the regions that bytes flow from and to.
+        region: the region.
+        topology: all regions, in their desired state.
+        start: initial settings by direction: the regions that bytes flow from and to.
         ready_seconds: how long a relay may take to get ready.
 
     Raises:
@@ -128,7 +127,7 @@ def apply_links(
 
 
 def routes(server: LocalRegion, client: LocalRegion, topology: Topology) -> Iterator[Route]:
-    """The ports at which one region's clients reach another one's services, and where they lead."""
+    """Yields the ports at which one region's clients reach another one's services, and their destinations."""
     nodes = sum(int(pool.content["spec"].get("replicas", 1)) for pool in topology.of_kind("KafkaNodePool", server.name))
     for node in range(nodes):
         port, target = server.relay_port(node, client.name), server.hidden_port(node, client.name)
@@ -139,7 +138,7 @@ def routes(server: LocalRegion, client: LocalRegion, topology: Topology) -> Iter
 
 
 def _workers(server: LocalRegion, topology: Topology) -> int:
-    """How many workers' ports a region may use: as many as its mirrors have, and as far as they were numbered."""
+    """Returns how many worker ports a region uses: those of its mirrors' workers, up to the highest number in use."""
     mirrors = topology.of_kind(MIRROR, server.name)
     wanted: int = sum(max(1, int(mirror.content["spec"].get("replicas", 1))) for mirror in mirrors)
     numbered = [json.loads(path.read_text()) for path in (server.folder / "connect").glob("*/slots.json")]

@@ -1,7 +1,7 @@
 """KafkaMirrorMaker2: a group of distributed Connect workers beside the target, with MirrorMaker 2's connectors.
 
-The properties are those that Strimzi's operator makes of the same fields. Passwords stay in their secrets: workers and
-connectors hold references, which Kafka's own DirectoryConfigProvider resolves.
+The properties are those that Strimzi's operator generates from the same fields. Passwords stay in their secrets:
+workers and connectors hold references, which Kafka's own DirectoryConfigProvider resolves.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ from loosehanger.waiting import wait_for
 DEFAULT_HEAP = "384m"
 READY_SECONDS = 90
 REST_PORT = 8083
-"""Of Connect's REST interface, in the name of its service, as Strimzi has it."""
-# A connector gets its tasks within a second or two of its start, unless it finds nothing to copy.
+"""The port of Connect's REST interface in the name of its service, as in Strimzi."""
+# A connector gets its tasks within two seconds of its start, unless it has nothing to copy.
 IDLE_SECONDS = 15
 _DEPENDS_ON_WORKER = {
     OVERRIDE_POLICY: re.compile(r"\.override\."),
     "exactly.once.source.support": re.compile(r"exactly\.once\.support|transaction\.boundary.*"),
     "topic.creation.enable": re.compile(r"topic\.creation\."),
 }
-"""Settings of workers, each with the settings of connectors that Connect judges by it."""
+"""Settings of workers, each with the connector settings whose validation depends on it."""
 _PACKAGE = "org.apache.kafka.connect.mirror"
 _BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension"
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -84,7 +84,7 @@ class LocalMirrorMaker:
 
     @property
     def access(self) -> dict[str, str]:
-        """The way to Connect's REST interface, as the region's record has it."""
+        """Address and credentials of Connect's REST interface, in the form of the region's record."""
         return {
             "url": f"https://{LOOPBACK}:{self.region.worker_port(self._slots()[0])}",
             "username": REST_USER,
@@ -97,7 +97,7 @@ class LocalMirrorMaker:
         return [self.region.worker_port(slot) for slot in self._slots()[: self.resource.spec.replicas]]
 
     def apply(self) -> bool:
-        """Has workers and connectors running as the manifest says; True when that changed anything."""
+        """Brings workers and connectors into the manifest's state; True when that changed anything."""
         changed = self._rest_credentials()
         trust = {end.alias: self._trust(end) for end in self._ends()}
         slots = self._slots()
@@ -122,10 +122,10 @@ class LocalMirrorMaker:
         return changed
 
     def objections(self) -> list[str]:
-        """What the workers that run would refuse of the connectors' configurations; none where no worker answers.
+        """Returns what the running workers would refuse in the connectors' configurations; empty if no worker answers.
 
-        A worker is restarted for a change of its own before its connectors get theirs, so what is refused only then
-        leaves neither as it was.
+        Workers restart with their new settings before the connectors are configured. A refusal only then would leave
+        neither as it was.
         """
         try:
             present, desired = self.rest.connectors(), self.connectors()
@@ -143,7 +143,7 @@ class LocalMirrorMaker:
             return []
 
     def _judgeable(self, configuration: Mapping[str, str]) -> dict[str, str]:
-        """What of a configuration running workers can judge: all but what depends on settings of theirs that change."""
+        """Returns the settings that running workers can validate: those that no changed worker setting affects."""
         path = self.folder / "worker-0.properties"
         before, after = read_properties(path) if path.exists() else {}, self.resource.spec.target.config
         about_to_change = [
@@ -158,12 +158,12 @@ class LocalMirrorMaker:
         }
 
     def wait_ready(self, bound: float) -> None:
-        """Waits until every connector and task is in the state that the manifest wants.
+        """Waits until every connector and task is in the manifest's state.
 
-        A running connector that stays without a task has nothing to copy: it is as ready as one that has.
+        A running connector that stays without a task has nothing to copy, and counts as ready.
 
         Raises:
-            LabError: not within ``bound`` seconds.
+            LabError: they are not within ``bound`` seconds.
         """
         if self.resource.spec.replicas:
             wait_for(self._not_ready, bound, f"{self.region.name}: {self.resource.reference}")
@@ -173,7 +173,7 @@ class LocalMirrorMaker:
         return [f"{self.name}-auto-restart", *(self._worker_name(index) for index in range(MAX_WORKERS))]
 
     def delete(self) -> None:
-        """Ends the workers and deletes all that belongs to them, except their topics on the target."""
+        """Stops the workers and deletes everything of theirs except their topics on the target."""
         processes.remove(self.region, self.process_names())
         services.offer(self.region, self._service, {})
         remove_folder(self.folder)
@@ -181,11 +181,11 @@ class LocalMirrorMaker:
             delete_secret(self.region, f"{self._rest_secret}{secret}")
 
     def connectors(self) -> dict[str, dict[str, str]]:
-        """The configuration of each connector, by name."""
+        """Returns the configuration of each connector, by name."""
         return self._desired({end.alias: self._trust_file(end) for end in self._ends()})
 
     def states(self) -> dict[str, str]:
-        """The state that each connector shall be in: RUNNING, PAUSED or STOPPED."""
+        """Returns the desired state of each connector: RUNNING, PAUSED or STOPPED."""
         return {
             f"{mirror.source.alias}->{self.resource.spec.target.alias}.{name}": connector.state.upper()
             for mirror in self.resource.spec.mirrors
@@ -193,7 +193,7 @@ class LocalMirrorMaker:
         }
 
     def statuses(self) -> dict[str, Mapping[str, Any]]:
-        """What Connect says of each connector, with the topics that tasks failed for.
+        """Returns Connect's status of each connector, with the topics whose tasks failed.
 
         Raises:
             LabError: no worker answers.
@@ -201,7 +201,7 @@ class LocalMirrorMaker:
         return name_topics(self.rest.statuses(), self.region.home, self.region.name, self.name)
 
     def failures(self) -> dict[str, dict[str, Any]]:
-        """What ``auto_restart`` remembers of connectors that failed not long ago: see ``Watched.told``."""
+        """Returns what ``auto_restart`` has noted of recent failures, by connector: see ``Watched.summary``."""
         if not self._failures_file.exists():
             return {}
         found: dict[str, dict[str, Any]] = json.loads(self._failures_file.read_text(encoding="utf-8"))
@@ -256,7 +256,7 @@ class LocalMirrorMaker:
             "config.storage.topic": target.config_storage_topic,
             "offset.storage.topic": target.offset_storage_topic,
             "status.storage.topic": target.status_storage_topic,
-            # Kafka's own plug-ins are all on the class path: nothing is searched for.
+            # Kafka's own plug-ins are all on the class path, so workers need not scan for them.
             "plugin.path": str(self.folder / "plugins"),
             "plugin.discovery": "service_load",
             **self._config_provider(),
@@ -267,7 +267,7 @@ class LocalMirrorMaker:
             "rest.advertised.port": str(port),
             "rest.advertised.listener": "https",
             "rest.extension.classes": f"{_BASIC_AUTH}.BasicAuthSecurityRestExtension",
-            # The REST server, unlike Kafka's clients, knows no PEM.
+            # The REST server, unlike Kafka's clients, does not support PEM.
             "listeners.https.ssl.keystore.type": "PKCS12",
             "listeners.https.ssl.keystore.location": str(stores / "keystore.p12"),
             "listeners.https.ssl.keystore.password": store_password,
@@ -283,7 +283,7 @@ class LocalMirrorMaker:
         return {
             "config.providers": "secrets",
             "config.providers.secrets.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
-            # Whoever may call the REST interface reads what this provider reads: so it is these few passwords.
+            # A caller of the REST interface can read everything this provider can: so only these few passwords.
             "config.providers.secrets.param.allowed.paths": ",".join(
                 sorted({str(self._password_folder(end)) for end in self._ends()} | {str(self._store_password)})
             ),
@@ -291,7 +291,7 @@ class LocalMirrorMaker:
 
     @property
     def _store_password(self) -> Path:
-        """The folder with the password of the REST interface's key store, apart from the key store itself."""
+        """The folder with the password of the REST interface's key store, separate from the key store."""
         return self.region.secrets / f"{self._rest_secret}-store"
 
     def _password_folder(self, end: MirrorSource) -> Path:
@@ -462,13 +462,12 @@ class LocalMirrorMaker:
         chosen = [value for key, value in keys.items() if Path(key).match(pattern)]
         if not chosen:
             raise LabError(
-                f"{self.region.name}: {self.resource.reference}: "
-                f"secret '{trusted.secret_name}' has nothing named '{pattern}'"
+                f"{self.region.name}: {self.resource.reference}: secret '{trusted.secret_name}' has no key '{pattern}'"
             )
         return b"".join(chosen)
 
     def _slots(self) -> list[int]:
-        """The numbers, among the region's workers, of this group's: kept, so that ports stay."""
+        """Returns this group's numbers among the region's workers, which are stored so that ports do not change."""
         path = self.folder / "slots.json"
         own: list[int] = json.loads(path.read_text()) if path.exists() else []
         others = {
@@ -495,7 +494,7 @@ class LocalMirrorMaker:
 
 
 def connectors_of(mirror: MirrorEntry) -> dict[str, Any]:
-    """The connectors that a mirror declares, by class name: an empty block is enough for one to exist."""
+    """Returns the connectors that a mirror declares, by class name; an empty block declares one."""
     declared: dict[str, MirrorConnector | None] = {
         "MirrorSourceConnector": mirror.source_connector,
         "MirrorCheckpointConnector": mirror.checkpoint_connector,
@@ -504,7 +503,7 @@ def connectors_of(mirror: MirrorEntry) -> dict[str, Any]:
 
 
 def patterns(mirror: MirrorEntry, *, checkpoint: bool) -> dict[str, str]:
-    """The connector settings that a mirror's patterns stand for."""
+    """Returns the connector settings for a mirror's patterns."""
     settings = {"topics": mirror.topics_pattern, "topics.exclude": mirror.topics_exclude_pattern}
     if checkpoint:
         settings |= {"groups": mirror.groups_pattern, "groups.exclude": mirror.groups_exclude_pattern}

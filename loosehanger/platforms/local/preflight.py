@@ -1,4 +1,4 @@
-"""Checks before anything is made: the machine and the ports."""
+"""Checks of the machine and its ports, before anything is created."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from loosehanger.ports import is_taken
 
 
 def check_machine(region: LocalRegion, *, regions: int, memory_mb: int, disk_mb: int) -> None:
-    """Checks that memory and disk suffice for regions that are not running yet.
+    """Checks that memory and disk suffice for the regions that are not running yet.
 
     Args:
         region: one of them.
         regions: how many there are.
-        memory_mb: what one region takes, in MiB.
-        disk_mb: what must be free on the disk, in MiB.
+        memory_mb: the memory of one region, in MiB.
+        disk_mb: the free disk space that is required, in MiB.
 
     Raises:
-        WrongUseError: they do not.
+        WrongUseError: they do not suffice.
     """
     if marked_processes(region):
         return
@@ -50,11 +50,11 @@ def check_ports(region: LocalRegion, manifests: Sequence[Manifest]) -> None:
     """Checks that no other program has the ports that these manifests need.
 
     Args:
-        region: whose ports.
-        manifests: of clusters, mirrors and programs.
+        region: the region.
+        manifests: the manifests of clusters, mirrors and programs.
 
     Raises:
-        WrongUseError: one has; the message names the port and the variable to change.
+        WrongUseError: a port is in use; the message names it and the variable to change.
     """
     if not 1024 <= region.port_base <= 65536 - PORTS_OF_A_REGION:
         raise WrongUseError(
@@ -64,7 +64,7 @@ def check_ports(region: LocalRegion, manifests: Sequence[Manifest]) -> None:
     for port in _ports(region, manifests):
         if port in own or not is_taken(port):
             continue
-        # A program of the lab's own may have come up, or ended, since it was asked.
+        # A program of the lab may have started or stopped since the query.
         if port not in _listened_to(region) and is_taken(port):
             raise WrongUseError(
                 f"{region.name}: port {port} is in use by another program; end it, or choose another first port "
@@ -73,7 +73,7 @@ def check_ports(region: LocalRegion, manifests: Sequence[Manifest]) -> None:
 
 
 def _listened_to(region: LocalRegion) -> set[int]:
-    """The ports on which programs of the lab listen."""
+    """Returns the ports that programs of the lab listen on."""
     return {
         connection.laddr.port
         for process in marked_processes(region, *(region.peer(name) for name in region.others))

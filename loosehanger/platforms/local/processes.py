@@ -1,7 +1,7 @@
-"""Processes under supervisor: one supervisord for each region.
+"""Processes under supervisor, with one supervisord for each region.
 
-What a process reads (its configuration files) is part of its definition through a digest, so that supervisor itself
-sees what changed, and restarts that and nothing else.
+A digest of the files that a process reads is part of its definition, so that supervisor sees changes and restarts only
+the changed processes.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from loosehanger.stack_traces import innermost_cause
 from loosehanger.waiting import wait_for
 
 MARK = "LAB_REGION_FOLDER"
-"""The environment variable by which a process of a region is known, whoever started it."""
+"""The environment variable that identifies a region's processes, however they were started."""
 
 RELAY, BROKER, WORKER, OPERATOR, PROGRAM = 50, 100, 200, 300, 400
-"""Start order; processes stop the other way round."""
+"""Start order; processes stop in reverse."""
 RELAY_MODULE = "loosehanger.platforms.local.relay"
-"""What a link's relay runs."""
+"""The module that a link's relay runs."""
 
 _SOCKET = "supervisor.sock"
 _SOCKET_OF_THE_MANAGER = f"/proc/self/cwd/{_SOCKET}"
-"""supervisord requires an absolute path, and a socket's path may have 107 bytes: so it is by way of its own working
-directory, the region's folder. A link in the temporary folder would be short as well, but supervisord deletes its
+"""supervisord requires an absolute path, and a socket's path may have 107 bytes: so the path leads through its working
+directory, the region's folder. A symbolic link in the temporary folder would be short too, but supervisord deletes its
 socket when it stops, and by then another user may have recreated the link."""
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "PYTHONPYCACHEPREFIX", "TZ", "USER")
-"""What programs inherit of the environment of whoever sets the lab up; there may be secrets in the rest of it."""
+"""Variables that programs inherit from the set-up's environment; the others may hold secrets."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """One program, in one or more copies."""
+    """One program with one or more replicas."""
 
     name: str
     command: Sequence[str]
@@ -58,13 +58,13 @@ class Process:
     directory: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     digest: str = ""
-    """Of everything the program reads at its start."""
+    """The digest of everything the program reads at its start."""
     copies: int = 1
     stop_seconds: int = 15
-    """How long it may take to end before it is killed."""
+    """Seconds it may take to stop before it is killed."""
 
     def render(self, region: LocalRegion) -> str:
-        """Its section of supervisor's configuration."""
+        """Returns its section of supervisor's configuration."""
         own = {MARK: str(region.folder), "LAB_DIGEST": self.digest, "TMPDIR": str(region.temporary)}
         environment = {**self.environment, **own}
         if self.copies > 1:
@@ -98,7 +98,7 @@ class Process:
 
 
 def digest(*contents: str | bytes) -> str:
-    """A short digest of what a program reads."""
+    """Returns a short digest of the files that a program reads."""
     together = hashlib.sha256()
     for content in contents:
         together.update(content.encode() if isinstance(content, str) else content)
@@ -107,12 +107,12 @@ def digest(*contents: str | bytes) -> str:
 
 
 def run(region: LocalRegion, process: Process, *, when: bool = True) -> bool:
-    """Defines a process and has it running; True when that changed anything.
+    """Defines and starts a process; True when that changed anything.
 
     Args:
-        region: where.
-        process: what.
-        when: False to have it removed instead.
+        region: the region.
+        process: the process.
+        when: False to remove it instead.
     """
     path = _program_file(region, process.name)
     if not when or process.copies == 0:
@@ -130,7 +130,7 @@ def run(region: LocalRegion, process: Process, *, when: bool = True) -> bool:
 
 
 def remove(region: LocalRegion, names: Iterable[str]) -> bool:
-    """Stops processes, all at once, and forgets them; True when there was anything to remove."""
+    """Stops processes, all at once, and removes their definitions; True when there was anything to remove."""
     wanted = set(names)
     files = [path for name in wanted if (path := _program_file(region, name)).exists()]
     for path in files:
@@ -138,20 +138,20 @@ def remove(region: LocalRegion, names: Iterable[str]) -> bool:
     known: list[str] = []
     if is_supervised(region):
         with _supervisor(region) as supervisor:
-            # Whoever was interrupted here has deleted a file, and no more.
+            # An interrupt here leaves a deleted file, and no more.
             known = sorted({info["group"] for info in supervisor.getAllProcessInfo()} & wanted)
             for name in known:
                 _ignoring_faults(supervisor.stopProcessGroup, name, False)
             if known:
-                # Whoever does not end is killed by supervisor, each after its own bound.
-                wait_for(lambda: _stopping(supervisor, known), 330, f"{region.name}: ending processes")
+                # supervisor kills each process that does not stop within its bound.
+                wait_for(lambda: _stopping(supervisor, known), 330, f"{region.name}: stopping processes")
                 _update(supervisor)
     return bool(files or known)
 
 
 @dataclass(frozen=True)
 class ProcessState:
-    """What supervisor says of one process."""
+    """supervisor's status of one process."""
 
     group: str
     name: str
@@ -159,12 +159,12 @@ class ProcessState:
     """RUNNING, STARTING, BACKOFF, STOPPED, EXITED, FATAL …"""
     pid: int
     seconds: int
-    """How long it has been running."""
+    """Seconds it has been running."""
     log: Path
 
 
 def states(region: LocalRegion) -> list[ProcessState]:
-    """Every process of the region; empty when its supervisor is not running."""
+    """Returns every process of the region; empty when its supervisor is not running."""
     if not is_supervised(region):
         return []
     with _supervisor(region) as supervisor:
@@ -182,12 +182,12 @@ def states(region: LocalRegion) -> list[ProcessState]:
 
 
 def stop_everything(region: LocalRegion, bound: float) -> bool:
-    """Ends every process of the region, supervised or left behind; True when there was one.
+    """Stops every process of the region, supervised or left behind; True when there was one.
 
-    Processes end in their order, each within its own bound; what is left after ``bound`` seconds is killed.
+    Processes stop in order, each within its own bound; those left after ``bound`` seconds are killed.
 
     Raises:
-        LabError: a process outlived even that.
+        LabError: a process survived that too.
     """
     ours = marked_processes(region)
     if not ours:
@@ -200,20 +200,20 @@ def stop_everything(region: LocalRegion, bound: float) -> bool:
             _signal(process, signal.SIGTERM)
     deadline = time.monotonic() + bound
     _, left = psutil.wait_procs(ours, timeout=bound)
-    # Whatever started in the meantime carries the mark as well.
+    # Processes started in the meantime carry the mark too.
     while left := [*marked_processes(region)]:
         for process in left:
             _signal(process, signal.SIGKILL)
         psutil.wait_procs(left, timeout=5)
         if time.monotonic() > deadline + 15:
             pids = ", ".join(str(process.pid) for process in left)
-            raise LabError(f"{region.name}: processes {pids} do not end; end them by hand and run this again")
+            raise LabError(f"{region.name}: processes {pids} do not stop; kill them and run this again")
     return True
 
 
 @dataclass(frozen=True)
 class Killed:
-    """A region's death."""
+    """The death of a region."""
 
     at_ms: int
     """When the first process was killed, in milliseconds since the epoch."""
@@ -221,18 +221,18 @@ class Killed:
 
 
 def kill_everything(region: LocalRegion) -> Killed | None:
-    """Kills every process of the region at once, as a power cut would; None when there was none.
+    """Kills every process of the region at once, like a power cut; None when there was none.
 
-    The process manager goes first: it would start the others again. The relays live: an ocean does not dry up when a
-    region dies, and whoever is elsewhere goes on through it.
+    The process manager is killed first, because it would restart the others. The relays survive, because other regions
+    use them.
 
     Raises:
-        LabError: a process does not end.
+        LabError: a process does not stop.
     """
     ours = [process for process in marked_processes(region) if not _is_relay(process)]
     if not ours:
         return None
-    # Whoever is nobody's child of the others is the process manager.
+    # The process manager is the one whose parent is not among the others.
     pids = {process.pid for process in ours}
     ours.sort(key=lambda process: process.ppid() in pids)
     at_ms = time.time_ns() // 1_000_000
@@ -240,7 +240,8 @@ def kill_everything(region: LocalRegion) -> Killed | None:
         _signal(process, signal.SIGKILL)
     _, left = psutil.wait_procs(ours, timeout=10)
     if left:
-        raise LabError(f"{region.name}: processes {', '.join(str(process.pid) for process in left)} do not end")
+        alive = ", ".join(str(process.pid) for process in left)
+        raise LabError(f"{region.name}: processes {alive} do not stop; kill them and run this again")
     return Killed(at_ms, len(ours))
 
 
@@ -251,7 +252,7 @@ def _is_relay(process: psutil.Process) -> bool:
 
 
 def marked_processes(*regions: LocalRegion) -> list[psutil.Process]:
-    """The processes of this user that carry the mark of one of the regions, except this one and those above it."""
+    """Returns this user's processes that carry the mark of one of the regions, except this one and its ancestors."""
     marks = {str(region.folder) for region in regions}
     own = {process.pid for process in [psutil.Process(), *psutil.Process().parents()]}
     found = []
@@ -265,9 +266,9 @@ def marked_processes(*regions: LocalRegion) -> list[psutil.Process]:
 
 
 class Exits:
-    """The programs of a region that refuse their settings, from now on.
+    """Detects the programs of a region that refuse their settings from now on.
 
-    The process manager starts them again so quickly that only its log has their exit codes.
+    The process manager restarts them so quickly that only its log has their exit codes.
     """
 
     def __init__(self, region: LocalRegion) -> None:
@@ -275,14 +276,14 @@ class Exits:
         self._begin = self._log.stat().st_size if self._log.exists() else 0
 
     def refusing(self) -> set[str]:
-        """The names of the processes that have ended as after wrong use."""
+        """Returns the names of the processes that exited with the code for wrong use."""
         text = self._log.read_bytes() if self._log.exists() else b""
         new = text[self._begin if len(text) >= self._begin else 0 :].decode(errors="replace")
         return set(re.findall(rf" exited: (\S+) \(exit status {ExitCode.WRONG_USE:d};", new))
 
 
 def connections(pid: int) -> list[Any]:
-    """The TCP connections and listening sockets of a process and of those that it has started."""
+    """Returns the TCP connections and listening sockets of a process and its children."""
     found: list[Any] = []
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
@@ -306,10 +307,10 @@ _JVM_REFUSES = re.compile(r"Error: Could not create the Java Virtual Machine")
 
 
 def tail(path: Path) -> str:
-    """What a program said last: its last error, or its last line if there was none; and the path of its log.
+    """Returns a program's last error, or its last line if there was none, with the path of its log.
 
-    Of an error with a stack trace it is the exception at the bottom of it. Log4j's line above it only says what the
-    program did because of it, such as "Stopping due to error".
+    Of an error with a stack trace it is the exception at the bottom. Log4j's line above the trace only names the
+    consequence, such as "Stopping due to error".
     """
     try:
         with path.open("rb") as log:
@@ -317,10 +318,10 @@ def tail(path: Path) -> str:
             lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
     except OSError:
         lines = []
-    return f"{_last_said(lines) or 'nothing yet'} ({path})"
+    return f"{_last_message(lines) or 'nothing yet'} ({path})"
 
 
-def _last_said(lines: list[str]) -> str:
+def _last_message(lines: list[str]) -> str:
     for place in reversed(range(len(lines))):
         if _JVM_REFUSES.match(lines[place]):
             return lines[max(0, place - 1)].strip()
@@ -342,7 +343,7 @@ def _program_file(region: LocalRegion, name: str) -> Path:
 
 @contextlib.contextmanager
 def _supervisor(region: LocalRegion) -> Iterator[Any]:
-    # A socket's path may have about 100 characters, a checkout's may have more: so the path is relative.
+    # A socket's path may have about 100 characters and a checkout's may have more, so the path is relative.
     here = Path.cwd()
     os.chdir(region.folder)
     transport = SupervisorTransport(None, None, serverurl=f"unix://{_SOCKET}")
@@ -426,7 +427,7 @@ def _stopping(supervisor: Any, groups: Sequence[str]) -> str | None:
 
 
 def _update(supervisor: Any) -> bool:
-    """Lets supervisor read its configuration again, and carries out what changed."""
+    """Makes supervisor reload its configuration and apply the changes."""
     added, changed, removed = supervisor.reloadConfig()[0]
     for name in [*removed, *changed]:
         _ignoring_faults(supervisor.stopProcessGroup, name)
@@ -437,7 +438,7 @@ def _update(supervisor: Any) -> bool:
 
 
 def _ignoring_faults(method: Callable[..., Any], *arguments: Any) -> None:
-    # Faults here say that the process already is where it is wanted.
+    # A fault here means that the process already is in the desired state.
     with contextlib.suppress(Fault):
         method(*arguments)
 

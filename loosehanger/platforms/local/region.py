@@ -1,4 +1,4 @@
-"""A region on this machine: its folder, its ports, and what was applied to it."""
+"""A region on this machine: its folder, its ports, and its applied resources."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ PORTS_OF_A_NODE = 8
 FIRST_WORKER_PORT = 50
 MAX_WORKERS = 20
 RELAY_PORTS: tuple[int, ...] = (*range(72, 100), *range(40, 50))
-"""Where relays listen for the clients of other regions."""
+"""Offsets of the ports at which relays listen for clients of other regions."""
 PORTS_OF_A_REGION = 100
 
 
 @dataclass(frozen=True)
 class LocalRegion:
-    """One region: everything it has lies in ``home/regions/<name>``, so that deleting the folder deletes the region."""
+    """One region. All its data is in ``home/regions/<name>``, so deleting the folder deletes the region."""
 
     home: Path
-    """The lab's home: what is installed, and all regions."""
+    """The lab's home: the installation, and all regions."""
     checkout: Path
-    """Where the kit's own programs are."""
+    """The kit's checkout, with its programs."""
     name: str
     port_base: int
     """The first of its ports."""
     peers: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """The first port of every region that there may be, this one among them; without them there are no links."""
+    """The first port of every region of the inventory, including this one; empty for no links."""
 
     @property
     def folder(self) -> Path:
@@ -44,12 +44,12 @@ class LocalRegion:
 
     @property
     def secrets(self) -> Path:
-        """The folder of its secrets: one folder for each, one file for each key."""
+        """The folder of its secrets: a folder for each secret, a file for each key."""
         return self.folder / "secrets"
 
     @property
     def volumes(self) -> Path:
-        """The folder of what its programs write and keep: one folder for each claim."""
+        """The folder of its programs' volumes: a folder for each PersistentVolumeClaim."""
         return self.folder / "volumes"
 
     @property
@@ -59,12 +59,12 @@ class LocalRegion:
 
     @property
     def temporary(self) -> Path:
-        """The folder of its processes' temporary files: a process that is killed leaves them, and they go with it."""
+        """The folder of its processes' temporary files, which killed processes leave behind."""
         return self.folder / "tmp"
 
     @property
     def python_path(self) -> str:
-        """Where programs find the kit: the environment that runs them may be another checkout's."""
+        """The ``PYTHONPATH`` of programs, because the virtual environment may belong to another checkout."""
         return str(self.checkout)
 
     def exists(self) -> bool:
@@ -72,10 +72,10 @@ class LocalRegion:
         return (self.folder / "resources" / "Namespace" / f"{self.name}.yaml").exists()
 
     def node_port(self, node: int, listener: int) -> int:
-        """The port of a listener of a Kafka node; listeners 0 and 1 are the control plane and replication.
+        """Returns the port of a Kafka node's listener; 0 is the control plane and 1 is replication.
 
         Raises:
-            LabError: more nodes or listeners than a region has ports for.
+            LabError: a region has no port for so many nodes or listeners.
         """
         if node >= MAX_NODES or listener >= PORTS_OF_A_NODE:
             raise LabError(
@@ -85,34 +85,34 @@ class LocalRegion:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The other regions, whose clients come through links."""
+        """The other regions, whose clients connect through links."""
         return tuple(name for name in self.peers if name != self.name)
 
     def peer(self, name: str) -> LocalRegion:
-        """Another region of the lab."""
+        """Returns another region of the lab."""
         return replace(self, name=name, port_base=self.peers[name])
 
     def hidden_listener(self, client: str) -> int:
-        """The number of the listener that each node has for another region's clients: counted from the last one."""
+        """Returns the number of the nodes' listener for another region's clients, counted from the last one."""
         return PORTS_OF_A_NODE - 1 - self.others.index(client)
 
     def hidden_port(self, node: int, client: str) -> int:
-        """The port to which the link with another region leads."""
+        """Returns the node's port that the link with another region forwards to."""
         return self.node_port(node, self.hidden_listener(client))
 
     def relay_port(self, node: int, client: str) -> int:
-        """The port at which another region's clients reach a node.
+        """Returns the port at which another region's clients reach a node.
 
         Raises:
-            LabError: a region has not as many ports.
+            LabError: a region has no port for so many nodes or workers.
         """
         return self._relay_port(node * len(self.others) + self.others.index(client))
 
     def worker_relay_port(self, index: int, client: str) -> int:
-        """The port at which another region's clients reach the n-th Connect worker: counted from the last one.
+        """Returns the port at which another region's clients reach the n-th Connect worker, counted from the last one.
 
         Raises:
-            LabError: a region has not as many ports.
+            LabError: a region has no port for so many nodes or workers.
         """
         return self._relay_port(len(RELAY_PORTS) - 1 - index * len(self.others) - self.others.index(client))
 
@@ -125,41 +125,41 @@ class LocalRegion:
         return self.port_base + RELAY_PORTS[index]
 
     def worker_port(self, index: int) -> int:
-        """The port of the REST interface of the region's n-th Connect worker.
+        """Returns the REST port of the region's n-th Connect worker.
 
         Raises:
-            LabError: more workers than a region has ports for.
+            LabError: a region has no port for so many workers.
         """
         if index >= MAX_WORKERS:
             raise LabError(f"{self.name}: the local platform has ports for {MAX_WORKERS} mirror workers a region")
         return self.port_base + FIRST_WORKER_PORT + index
 
-    # What was applied, as an API server would keep it.
+    # The applied resources, which an API server would store.
 
     def resource(self, kind: str, name: str) -> dict[str, Any] | None:
-        """The applied manifest, or None."""
+        """Returns an applied manifest, or None."""
         path = self.folder / "resources" / kind / f"{name}.yaml"
         if not path.exists():
             return None
         return _read(path)
 
     def resources(self, kind: str) -> Iterator[dict[str, Any]]:
-        """Every applied manifest of a kind, by name."""
+        """Yields every applied manifest of a kind, sorted by name."""
         for path in sorted((self.folder / "resources" / kind).glob("*.yaml")):
             yield _read(path)
 
     def store(self, manifest: Mapping[str, Any]) -> bool:
-        """Keeps a manifest as applied; True when it is new or differs."""
+        """Stores an applied manifest; True when it is new or differs."""
         path = self.folder / "resources" / manifest["kind"] / f"{manifest['metadata']['name']}.yaml"
         text = yaml.dump(dict(manifest), Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
         return write_file(path, text)
 
     def forget(self, kind: str, name: str) -> None:
-        """Drops an applied manifest."""
+        """Deletes an applied manifest."""
         (self.folder / "resources" / kind / f"{name}.yaml").unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What ``store`` has written. By libyaml, which takes a tenth of the time: every task reads all of a region."""
+    """Reads a stored manifest with libyaml, which takes a tenth of the time: every task reads all of a region."""
     document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     return document

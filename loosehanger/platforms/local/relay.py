@@ -1,13 +1,13 @@
-"""A link's relay: ``python -P -m loosehanger.platforms.local.relay FILE``, in a folder that only its owner can enter.
+"""The relay of a link: ``python -P -m loosehanger.platforms.local.relay FILE``, run in a folder private to its owner.
 
-It carries bytes between two regions, whose connections it neither opens nor understands: TLS stays end to end. Each
-direction is one lane for all connections: with a delay, a rate, a bound of what it holds, and counters. The file says
-which ports lead where; ``control.sock`` in the working folder answers questions and takes changes, one line of JSON
-each; ``settings.json`` keeps what was changed, so that a relay that was killed goes on as it was.
+It forwards bytes between two regions without decrypting them: TLS stays end to end. Each direction is one lane for all
+connections, with a delay, a rate, a limit on buffered bytes, and counters. The file maps ports to their destinations.
+``control.sock`` in the working folder answers queries and takes changes, one line of JSON each. ``settings.json`` has
+the changes, so that a relay that was killed resumes with them.
 
-Bandwidth is a clock and not a counter: every read moves forward the time at which the lane is free again, and nobody
-reads while that is further ahead than ``BACKLOG``. How long a chunk has to wait is known when it is read: it is due
-when the lane has carried it, after the delay, and handed on when nothing of its connection is before it.
+Bandwidth is a clock and not a counter: every read moves forward the time at which the lane is free again, and no
+connection reads while that is further ahead than ``BACKLOG``. A chunk's wait is known when it is read: it is due when
+the lane has carried it and the delay has passed, and is forwarded after the earlier chunks of its connection.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ from loosehanger.kafka.links import CLIENT, CONTROL, SETTINGS
 from loosehanger.lab.link_settings import OneWay
 
 OTHERS = "others"
-"""Whoever has no such variable."""
+"""The name of clients without that environment variable."""
 LOOPBACK = "127.0.0.1"
 BACKLOG = 0.02
-"""Seconds of work that a lane with a rate takes on in advance: enough for timers that come a little late."""
+"""Seconds of work that a lane with a rate accepts in advance, which covers late timers."""
 READ = 2**18
-"""Bytes of one read at most."""
+"""Most bytes of one read."""
 LEAST_READ = 1460
 READ_SECONDS = 0.01
-"""How long one read may keep a lane with a rate to itself."""
+"""Seconds for which one read may occupy a lane with a rate."""
 HELD_WITHOUT_RATE = 2**26
 HELD_BESIDE_RATE = 2**22
 WINDOW = 2**18
-"""What a connection may hold that its receiver does not take."""
+"""Bytes a connection may buffer that its receiver does not accept."""
 QUANTUM = 2**16
-"""What each connection may hold however full its lane is: one that is stuck does not stop the others for good."""
+"""Bytes each connection may buffer in a full lane, so that one stalled connection does not block the others."""
 COST = 200
-"""Bytes of memory that a chunk takes beside its own."""
+"""Memory overhead of a chunk, in bytes."""
 MAX_CONNECTIONS = 1000
 RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER that ends a connection with a reset."""
+"""SO_LINGER that closes a connection with a reset."""
 NAMING_SECONDS = 0.25
 _buffer = memoryview(bytearray(READ))
 
 
 @dataclass
 class Count:
-    """What one client, or all, have done in one direction."""
+    """Counters of one client, or of all, in one direction."""
 
     bytes: int = 0
     connections: int = 0
-    """Opened so far."""
+    """Connections opened so far."""
     open: int = 0
 
 
@@ -81,17 +81,17 @@ class Lane:
         self.limit = HELD_WITHOUT_RATE
         self.chunk = READ
         self.received = 0
-        """Bytes taken from senders, and handed to receivers."""
+        """Bytes accepted from senders, and forwarded to receivers."""
         self.delivered = 0
         self.dropped = 0
-        """Bytes whose connection ended before they were handed on."""
+        """Bytes whose connection closed before they were forwarded."""
         self.flows: set[Direction] = set()
         self._free = 0.0
         self._waiting: deque[Direction] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, settings: OneWay) -> None:
-        """Goes on with other settings."""
+        """Applies new settings."""
         self.settings = settings
         self.plain = settings == OneWay()
         self._free = 0.0
@@ -102,7 +102,7 @@ class Lane:
         self.go_on()
 
     def due(self, size: int, now: float) -> float:
-        """When bytes that are read now may be handed on."""
+        """Returns when bytes read now may be forwarded."""
         settings = self.settings
         if settings.rate:
             now = self._free = max(now, self._free) + size / settings.rate
@@ -110,18 +110,18 @@ class Lane:
         return now + (random.uniform(delay - settings.jitter, delay + settings.jitter) if settings.jitter else delay)  # noqa: S311 (no secret)
 
     def busy(self, flow: Direction) -> bool:
-        """Whether a connection has to wait before it may read."""
+        """Whether a connection must wait before it reads."""
         if self.settings.rate and self._free - self.loop.time() > BACKLOG:
             return True
         return self.held >= self.limit and flow.held >= QUANTUM
 
     @property
     def contended(self) -> bool:
-        """Whether others are waiting already."""
+        """Whether other connections are waiting."""
         return bool(self._waiting)
 
     def wait(self, flow: Direction) -> None:
-        """Lets a connection read when it is its turn."""
+        """Queues a connection for its turn to read."""
         self._waiting.append(flow)
         flow.waiting = True
         if self.settings.rate:
@@ -130,7 +130,7 @@ class Lane:
             self.loop.call_soon(self.go_on)
 
     def go_on(self) -> None:
-        """Lets those read that wait, each once, in their order, while there is room."""
+        """Lets the waiting connections read, each once and in order, while there is room."""
         for _ in range(len(self._waiting)):
             if self.settings.rate and self._free - self.loop.time() > BACKLOG:
                 break
@@ -153,7 +153,7 @@ class Lane:
 
 
 class Direction:
-    """What one connection carries in one direction."""
+    """One direction of a connection."""
 
     def __init__(self, connection: RelayedConnection, source: socket.socket, target: socket.socket, lane: Lane) -> None:
         self.connection = connection
@@ -162,11 +162,11 @@ class Direction:
         self.held = 0
         self.bytes = 0
         self.ended = False
-        """Whether the sender has ended, or the connection."""
+        """Whether the sender or the connection has closed."""
         self.finished = False
-        """Whether the receiver knows, or is gone."""
+        """Whether the receiver has been notified, or has closed."""
         self.waiting = False
-        """Whether it is the lane's business when it reads next."""
+        """Whether the lane decides when it reads next."""
         self._queue: deque[tuple[float, memoryview]] = deque()
         self._reading = self._writing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -194,7 +194,7 @@ class Direction:
             self.read()
 
     def read(self) -> None:
-        """Reads once, hands on what may be handed on, and sees to it that it reads again when it may."""
+        """Reads once, forwards what is due, and arranges the next read."""
         lane = self.lane
         try:
             size = self.source.recv_into(_buffer, lane.chunk)
@@ -202,7 +202,7 @@ class Direction:
             self._arm()
             return
         except OSError:
-            # The other side learns of a reset as it does of an end: when it would have arrived.
+            # The other side sees a reset, like a close, after the delay of the link.
             size = 0
         if not size:
             self.ended = True
@@ -217,7 +217,7 @@ class Direction:
                 self._arm()
                 return
         if self.finished:
-            # Nobody is there to take it, and the other flow is about to notice.
+            # The receiver has closed, and the other direction is about to notice.
             lane.dropped += size - sent
             self.ended = True
             self._disarm()
@@ -247,7 +247,7 @@ class Direction:
             self._arm()
 
     def flush(self) -> None:
-        """Hands on what is due."""
+        """Forwards what is due."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -310,7 +310,7 @@ class Direction:
             self.connection.part_finished()
 
     def end(self) -> None:
-        """Forgets everything; the sockets are closed by whoever calls."""
+        """Discards all buffered data; the caller closes the sockets."""
         self.ended = self.finished = True
         self._disarm()
         if self._timer is not None:
@@ -325,14 +325,14 @@ class Direction:
 
 
 class RelayedConnection:
-    """A client's connection, and the relay's own to the server."""
+    """A client's connection, and the relay's connection to the server."""
 
     def __init__(self, relay: Relay, route: Route, client: socket.socket, server: socket.socket) -> None:
         self.relay, self.route = relay, route
         self.sockets = client, server
         self.ends = client.getpeername()[1], route.port
         self.name = ""
-        """Whose it is; empty while that is not known."""
+        """The name of its client; empty until it is known."""
         self.began = relay.loop.time()
         there, back = (route.client, route.server), (route.server, route.client)
         self.flows = {
@@ -342,17 +342,17 @@ class RelayedConnection:
 
     @property
     def is_silent(self) -> bool:
-        """Whether its client has sent nothing yet."""
+        """Whether its client has sent no data yet."""
         flow = self.flows[self.route.client, self.route.server]
         return not (flow.bytes or flow.held or flow.waiting)
 
     def part_finished(self) -> None:
-        """One direction is done; with both, the connection is."""
+        """Closes the connection when both directions are finished."""
         if all(flow.finished for flow in self.flows.values()):
             self.relay.loop.call_soon(self.close)
 
     def close(self, *, reset: bool = False) -> None:
-        """Ends it now."""
+        """Closes the connection at once."""
         if self not in self.relay.connections:
             return
         self.relay.connections.discard(self)
@@ -365,26 +365,26 @@ class RelayedConnection:
 
 @dataclass(frozen=True)
 class Route:
-    """A port of the relay, and where it leads."""
+    """A port of the relay and its destination."""
 
     port: int
     target: int
     client: str
     """The region whose clients connect to it."""
     server: str
-    """The region that they reach."""
+    """The region of the destination."""
 
 
 @dataclass
 class Past:
-    """What the connections of a client that are over have done."""
+    """Counters of a client's closed connections."""
 
     connections: int = 0
     bytes: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 class Relay:
-    """A link between two regions."""
+    """The relay of a link between two regions."""
 
     def __init__(self, regions: tuple[str, str], routes: list[Route], start: Mapping[str, Any], folder: Path) -> None:
         self.loop = asyncio.get_running_loop()
@@ -401,7 +401,7 @@ class Relay:
         self._most = _most_connections()
 
     def open(self) -> None:
-        """Begins as its settings say: those of before, if they came from the same start."""
+        """Opens its ports, with the stored settings if they derive from the same initial settings."""
         kept: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):
             kept = json.loads((self.folder / SETTINGS).read_text(encoding="utf-8"))
@@ -415,7 +415,7 @@ class Relay:
         threading.Thread(target=self._name_connections, daemon=True).start()
 
     def close(self) -> None:
-        """Ends every connection, and listens no longer."""
+        """Closes every connection and all ports."""
         for listening in self._listening:
             self.loop.remove_reader(listening)
             listening.close()
@@ -424,14 +424,14 @@ class Relay:
             connection.close(reset=True)
 
     def change(self, wanted: Mapping[str, Any]) -> None:
-        """Takes new settings.
+        """Applies new settings.
 
         Args:
-            wanted: ``directions``, each as ``from>to``, whose ``set`` values change; and what to do with the link as a
-                whole, ``action``: cut, silent, heal, forget, or nothing.
+            wanted: ``directions``, by ``from>to``, whose ``set`` values change; and an ``action`` for the whole link:
+                cut, silent, heal, forget, or none.
 
         Raises:
-            WrongUseError: the values do not fit together; nothing was changed.
+            WrongUseError: the values contradict each other; nothing was changed.
         """
         ways = [(one, other) for one, other in self.lanes if f"{one}>{other}" in wanted["directions"]]
         action = wanted.get("action")
@@ -455,8 +455,8 @@ class Relay:
         }
         write_file(self.folder / SETTINGS, json.dumps(kept, indent=1))
 
-    def told(self) -> dict[str, Any]:
-        """Settings and counters."""
+    def report(self) -> dict[str, Any]:
+        """Returns settings and counters."""
         directions = []
         for (one, other), lane in self.lanes.items():
             clients = self._clients((one, other))
@@ -481,7 +481,7 @@ class Relay:
         }
 
     def keep_count(self, connection: RelayedConnection) -> None:
-        """Takes in what a connection did that is over."""
+        """Adds the counters of a closed connection."""
         past = self._past.setdefault((connection.route.client, connection.name or OTHERS), Past())
         past.connections += 1
         for way, flow in connection.flows.items():
@@ -531,9 +531,9 @@ class Relay:
             _close(server, reset=True)
 
     def _make_room(self) -> bool:
-        """Ends the oldest connection whose client has sent nothing yet; False where there is none.
+        """Closes the oldest connection whose client has sent no data; False if there is none.
 
-        A Kafka client speaks first, and at once. Idle connections of anybody on this machine must not keep it away.
+        A Kafka client sends its first request at once. Idle connections of other programs must not keep it out.
         """
         silent = [connection for connection in self.connections if connection.is_silent]
         if not silent:
@@ -542,7 +542,7 @@ class Relay:
         return True
 
     def _name_connections(self) -> None:
-        """Finds out whose connections are new; in a thread, because it takes a look at every program of the lab."""
+        """Finds the clients of new connections; in a thread, because it inspects every program of the lab."""
         while True:
             self._unnamed.wait()
             self._unnamed.clear()
@@ -550,12 +550,12 @@ class Relay:
             names = _owners({connection.ends for connection in new})
             for connection in new:
                 connection.name = names.get(connection.ends, OTHERS)
-            # Connections come in groups.
+            # Connections arrive in bursts.
             time.sleep(NAMING_SECONDS)
 
 
 def _owners(ends: set[tuple[int, int]]) -> dict[tuple[int, int], str]:
-    """The names of the clients that have these ends of connections: their own port, and the relay's."""
+    """Returns the names of the clients of connections, given by the client's port and the relay's."""
     import psutil  # only this thread needs it
 
     found: dict[tuple[int, int], str] = {}
@@ -579,7 +579,7 @@ def _close(end: socket.socket, *, reset: bool) -> None:
 
 
 def _most_connections() -> int:
-    """As many as there may be open files for, of which each needs two."""
+    """Returns the connections that the limit of open files allows; each needs two."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * MAX_CONNECTIONS + 100
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -592,21 +592,21 @@ def _most_connections() -> int:
 
 
 async def serve(relay: Relay) -> None:
-    """Answers at the control socket until the process is told to end."""
+    """Answers at the control socket until the process receives a signal to stop."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, ValueError):
             wanted = json.loads(await reader.readline())
-            said: dict[str, Any]
+            reply: dict[str, Any]
             try:
                 if wanted:
                     relay.change(wanted)
-                said = relay.told()
+                reply = relay.report()
             except WrongUseError as error:
-                said = {"wrong_use": str(error)}
+                reply = {"wrong_use": str(error)}
             except OSError as error:
-                said = {"failed": str(error)}
-            writer.write(json.dumps(said).encode() + b"\n")
+                reply = {"failed": str(error)}
+            writer.write(json.dumps(reply).encode() + b"\n")
             await writer.drain()
         writer.close()
 
@@ -623,7 +623,7 @@ async def serve(relay: Relay) -> None:
 
 async def _main(file: str) -> None:
     os.umask(0o077)
-    # Threads that look for names let the loop go on soon.
+    # The threads that look up names must not delay the event loop.
     sys.setswitchinterval(0.0005)
     wanted = json.loads(Path(file).read_text(encoding="utf-8"))
     one, other = wanted["regions"]

@@ -1,6 +1,6 @@
-"""Secrets: one folder for each, one file for each key, readable by their owner only.
+"""Secrets: a folder for each secret and a file for each key, readable by their owner only.
 
-Where one was copied from stands beside them: in its own folder every file is a key.
+The origin of a copy is noted beside its folder, because every file in the folder is a key.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.secret_copies import not_a_copy
 
 _CLIENTS_AUTHORITY = ("-clients-ca", "-clients-ca-cert")
-"""Secrets of a cluster that operators make, and nobody here: no client signs in with a certificate."""
+"""Secrets that Strimzi's operators create for a cluster and the local platform does not: it has no client CA."""
 
 
 def write_secret(region: LocalRegion, name: str, data: Mapping[str, bytes]) -> bool:
-    """Makes the secret hold exactly these keys; True when anything changed."""
+    """Writes a secret with exactly these keys; True when it changed."""
     folder = region.secrets / name
     changed = False
     for key, value in data.items():
@@ -32,10 +32,10 @@ def write_secret(region: LocalRegion, name: str, data: Mapping[str, bytes]) -> b
 
 
 def read_secret(region: LocalRegion, name: str) -> dict[str, bytes]:
-    """The secret's keys and values.
+    """Reads a secret's keys and values.
 
     Raises:
-        LabError: there is no such secret.
+        LabError: the secret does not exist.
     """
     folder = region.secrets / name
     if not folder.is_dir():
@@ -46,19 +46,19 @@ def read_secret(region: LocalRegion, name: str) -> dict[str, bytes]:
 def copy_secrets(
     origin: LocalRegion, region: LocalRegion, copies: Iterable[SecretCopy], *, dry_run: bool = False
 ) -> list[str]:
-    """Copies secrets from one region to another; returns the names of the copies that were missing or differed.
+    """Copies secrets from one region to another; returns the names of the copies that were missing or outdated.
 
     Raises:
-        WrongUseError: another secret has the name of a copy; none is copied.
-        LabError: the region of origin has no such secret.
+        WrongUseError: another secret has the name of a copy; no secret is copied.
+        LabError: the secret does not exist in its own region.
     """
     every = [copy for copy in copies if not (copy.maker == "Kafka" and copy.name.endswith(_CLIENTS_AUTHORITY))]
-    # In check mode the region that is going to make it may not have it yet, or may not be there itself.
+    # In check mode the secret or its region may not exist yet.
     coming = [copy for copy in every if dry_run and not (origin.secrets / copy.name).is_dir()]
     wanted = [(copy, read_secret(origin, copy.name)) for copy in every if copy not in coming]
     for copy, data in wanted:
         known_as = _copied_from(region, copy.as_name)
-        # The same may come from another region after a switch. Or it is a copy of before there were notes.
+        # After a switch the same secret may come from another region. Copies of older versions have no note.
         is_another = (region.secrets / copy.as_name).is_dir() and known_as != copy.source
         if is_another and read_secret(region, copy.as_name) != data:
             raise WrongUseError(not_a_copy(region.name, copy.as_name, known_as, copy))
@@ -73,12 +73,13 @@ def copy_secrets(
 
 
 def return_secrets(region: LocalRegion, returns: Iterable[SecretCopy]) -> list[str]:
-    """Gives a region back, from the copies that others have of them, those of its secrets that it does not have.
+    """Restores a region's missing secrets from the copies in other regions.
 
-    They are its own again, and no copies. Of one that nobody has, nothing is said: who needs it says so.
+    They are the region's own again, not copies. A secret without copies is skipped; the resource that needs it reports
+    it.
 
     Returns:
-        The names of those that came back.
+        The names of the restored secrets.
     """
     returned = []
     for back in returns:
@@ -90,7 +91,7 @@ def return_secrets(region: LocalRegion, returns: Iterable[SecretCopy]) -> list[s
 
 
 def delete_copies(region: LocalRegion, names: Iterable[str], *, dry_run: bool = False) -> list[str]:
-    """Deletes those of these secrets that are copies; returns their names. With ``dry_run`` they stay."""
+    """Deletes the copies among these secrets; returns their names. With ``dry_run`` it deletes nothing."""
     found = [name for name in names if _copied_from(region, name) is not None]
     for name in () if dry_run else found:
         delete_secret(region, name)
@@ -102,16 +103,16 @@ def _note(region: LocalRegion, name: str) -> Path:
 
 
 def _copied_from(region: LocalRegion, name: str) -> str | None:
-    """The source of a secret that is a copy; None of any other."""
+    """Returns the source of a copied secret; None for any other."""
     note = _note(region, name)
     return note.read_text(encoding="utf-8") if note.is_file() else None
 
 
 def secret_file(region: LocalRegion, name: str, key: str) -> Path:
-    """The file that holds one key of a secret.
+    """Returns the file with one key of a secret.
 
     Raises:
-        LabError: there is no such secret or key.
+        LabError: the secret or the key does not exist.
     """
     path = region.secrets / name / key
     if not path.is_file():
@@ -120,6 +121,6 @@ def secret_file(region: LocalRegion, name: str, key: str) -> Path:
 
 
 def delete_secret(region: LocalRegion, name: str) -> None:
-    """Deletes a secret, if it is there."""
+    """Deletes a secret, if it exists."""
     remove_folder(region.secrets / name)
     _note(region, name).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Service names: what DNS does in a Kubernetes cluster, a table does here.
+"""Service names: a table in place of a Kubernetes cluster's DNS.
 
-A name such as ``west-kafka-bootstrap.west.svc:9098`` is entered by the region that offers it and resolved for the
-region that asks for it: within the region it is where the service listens, elsewhere it is the link to that region.
+A region enters names such as ``west-kafka-bootstrap.west.svc:9098``. Within the region a name resolves to the ports of
+the service, and in any other region to the ports of the link.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _SERVICE = re.compile(r"\b[a-z0-9][a-z0-9-]*\.[a-z0-9][a-z0-9-]*\.svc(?:\.cluste
 
 @dataclass(frozen=True)
 class ServiceAddresses:
-    """Where a service is reached: in its own region, and from each other one that has a link to it."""
+    """The addresses of a service: in its own region, and from each other region with a link to it."""
 
     here: list[str]
     elsewhere: dict[str, list[str]] = field(default_factory=dict)
 
     def addresses(self, region: str) -> list[str]:
-        """As seen from a region."""
+        """Returns the addresses as seen from a region."""
         return self.elsewhere.get(region, self.here)
 
 
 def offer(region: LocalRegion, owner: str, services: dict[str, ServiceAddresses]) -> bool:
-    """Enters the services of a resource, by name with port. True when the table changed.
+    """Enters the services of a resource, by name and port; True when the table changed.
 
     Args:
-        region: where they are.
-        owner: what the names of the resource's services begin with; others' stay.
-        services: all that it offers; empty when it is deleted.
+        region: the region.
+        owner: the prefix of the resource's service names; other names stay.
+        services: all services of the resource; empty when it is deleted.
     """
     path = _table(region.home, region.name)
     kept = {name: service for name, service in _read(path).items() if not name.startswith(owner)}
@@ -49,7 +49,7 @@ def resolve(region: LocalRegion, text: str) -> str:
     """Replaces every service name in a text by its addresses, as seen from a region.
 
     Raises:
-        LabError: nobody offers that service.
+        LabError: no region has that service.
     """
 
     def addresses(match: re.Match[str]) -> str:
@@ -57,14 +57,14 @@ def resolve(region: LocalRegion, text: str) -> str:
         offered = offers(region.home)
         if name not in offered:
             known = ", ".join(sorted(offered)) or "none"
-            raise LabError(f"{region.name}: nobody offers the service {name}; offered are: {known}")
+            raise LabError(f"{region.name}: no region has the service {name}; the services are: {known}")
         return ",".join(offered[name].addresses(region.name))
 
     return _SERVICE.sub(addresses, text)
 
 
 def offers(home: Path) -> dict[str, ServiceAddresses]:
-    """Every service that any region offers."""
+    """Returns the services of all regions."""
     table: dict[str, ServiceAddresses] = {}
     for path in (*(home / "access").glob(f"*/{_FILE}"), *(home / "regions").glob(f"*/{_FILE}")):
         table |= _read(path)
@@ -72,7 +72,7 @@ def offers(home: Path) -> dict[str, ServiceAddresses]:
 
 
 def remember(region: LocalRegion) -> None:
-    """Keeps the names of a region whose folder is going to be deleted: they lead to where nobody answers any more."""
+    """Keeps the service names of a region before its folder is deleted; they still resolve, and nothing answers."""
     if (path := _table(region.home, region.name)).exists():
         write_file(region.home / "access" / region.name / _FILE, path.read_text(encoding="utf-8"))
 

@@ -1,4 +1,4 @@
-"""Is everything there, and healthy, and if not, why not."""
+"""The health of every resource of a region, with the reason of each problem."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from loosehanger.waiting import wait_for
 
 LOOK_SECONDS = 5
 GATHERED_SECONDS = 15
-"""How long a consumer may take to join its group, and to find topics that have just been made."""
+"""Seconds a consumer may take to join its group and to find new topics."""
 SETTLED_SECONDS = 30
-"""How long a connector that failed more than once must have been running to count as healthy."""
+"""Seconds a connector that failed more than once must have been running to count as healthy."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Health:
     name: str
     healthy: bool
     state: str
-    """In a word or two: Running, Waiting, Paused, Stopped, Failed, Restarting, Busy, Degraded, Down."""
+    """Running, Waiting, Paused, Stopped, Failed, Restarting, Busy, Degraded or Down."""
     detail: str
-    """In a sentence: numbers when healthy, the reason when not."""
+    """One sentence: numbers when healthy, the reason when not."""
 
 
 def status(region: LocalRegion) -> list[dict[str, Any]]:
-    """The health of every cluster, mirror and program of a region."""
+    """Returns the health of every cluster, mirror and program of a region."""
     processes = states(region)
     return [asdict(health) for health in _all(region, processes)]
 
@@ -98,8 +98,8 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
     try:
         present = mirror.statuses()
     except SlowError as error:
-        said = f"its worker did not answer within {mirror.rest.timeout_s:.0f} s: it is busy, or it hangs ({error})"
-        return Health("KafkaMirrorMaker2", mirror.name, False, "Down" if down else "Busy", "; ".join([*down, said]))
+        slow = f"its worker did not answer within {mirror.rest.timeout_s:.0f} s: it is busy or it hangs ({error})"
+        return Health("KafkaMirrorMaker2", mirror.name, False, "Down" if down else "Busy", "; ".join([*down, slow]))
     except LabError as error:
         return Health("KafkaMirrorMaker2", mirror.name, False, "Down", "; ".join(down) or str(error))
     return mirror_health(mirror.resource, mirror.states(), present, mirror.failures(), down)
@@ -112,23 +112,23 @@ def mirror_health(
     failures: Mapping[str, Mapping[str, Any]],
     down: Sequence[str] = (),
 ) -> Health:
-    """A mirror's health.
+    """Returns the health of a mirror.
 
     Args:
         resource: the mirror, which has workers.
-        wanted: the state that each of its connectors shall be in.
-        present: what Connect says of each.
-        failures: what is remembered of connectors that failed of late.
-        down: what to say of its processes that do not run.
+        wanted: the desired state of each of its connectors.
+        present: Connect's status of each.
+        failures: recent failures by connector.
+        down: problems of its processes that do not run.
     """
     kind, name, spec = resource.kind, resource.metadata.name, resource.spec
     judged = judge(wanted, present)
-    wrong = [said for _, said in connector_problems(wanted, present)]
+    wrong = [problem for _, problem in connector_problems(wanted, present)]
     problems = [*down, *wrong]
     problems += [
-        said
+        problem
         for connector, failure in failures.items()
-        if connector in present and (said := restarted(connector, present[connector], failure))
+        if connector in present and (problem := restarted(connector, present[connector], failure))
     ]
     problems += [f"{connector} has no task" for connector in judged.idle]
     if problems:
@@ -143,21 +143,21 @@ def mirror_health(
 
 
 def restarted(name: str, status: Mapping[str, Any], failure: Mapping[str, Any]) -> str:
-    """What to say of a connector that fails again and again, and may run for a moment in between; empty for nothing.
+    """Returns the problem of a connector that fails repeatedly and may run in between; empty for none.
 
     Args:
         name: the connector's name.
-        status: as Connect has it.
-        failure: what is remembered of its last failure.
+        status: Connect's status of it.
+        failure: its last failure.
     """
     if not failure["restarts"]:
         return ""
     states_ = {part["state"] for part in (status["connector"], *status["tasks"])}
-    told = f"{name} was restarted {_count(failure['restarts'], 'time')}"
+    counted = f"{name} was restarted {_count(failure['restarts'], 'time')}"
     if states_ & {"RESTARTING", "UNASSIGNED"}:
-        return f"{told}, the last time because {failure['reason']}"
+        return f"{counted}, the last time because {failure['reason']}"
     if states_ == {"RUNNING"} and failure["restarts"] > 1 and failure["running_seconds"] < SETTLED_SECONDS:
-        return f"{told} and has run for {failure['running_seconds']:.0f} s since {failure['reason']}"
+        return f"{counted} and has run for {failure['running_seconds']:.0f} s since {failure['reason']}"
     return ""
 
 
@@ -176,20 +176,24 @@ def _program(program: Program, processes: list[ProcessState]) -> Health:
 
 def _link(name: str, folder: Path, processes: list[ProcessState]) -> Health:
     try:
-        told = ask(folder)
+        report = ask(folder)
     except (LabError, OSError) as error:
         down = _not_running(processes, [process_name(folder.name)])
         return Health("Link", name, False, "Down", "; ".join(down) or f"it does not answer: {error}")
-    carried = ", ".join(f"{size_text(way['bytes'])} to {way['to']}" for way in told["directions"])
-    if (state := link_state(told)) != OPEN:
+    carried = ", ".join(f"{size_text(way['bytes'])} to {way['to']}" for way in report["directions"])
+    if (state := link_state(report)) != OPEN:
         return Health(
-            "Link", name, False, state.capitalize(), f"{carried}; ./lab link {' '.join(told['between'])} --heal ends it"
+            "Link",
+            name,
+            False,
+            state.capitalize(),
+            f"{carried}; ./lab link {' '.join(report['between'])} --heal ends it",
         )
     return Health("Link", name, True, "Running", carried)
 
 
 def _reading(program: Program, detail: str) -> Health | None:
-    """The health of a consumer that runs: whether it is a member of its group, and reads; None for other programs."""
+    """Returns the health of a running consumer, by its group membership and assignment; None for other programs."""
     try:
         environment = program.environment
         if "CONSUMER_GROUP" not in environment:
@@ -205,10 +209,10 @@ def _reading(program: Program, detail: str) -> Health | None:
 
 
 def _settled(environment: Mapping[str, str], members: int) -> Group:
-    """A consumer's group once it lacks nothing.
+    """Waits until a consumer's group is complete, and returns it.
 
     Raises:
-        LabError: it lacks something for too long, or its cluster does not tell.
+        LabError: it is not complete in time, or its cluster does not answer.
     """
     connection = Connection.from_environment(environment)
     group: Group | None = None
