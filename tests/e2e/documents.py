@@ -24,6 +24,8 @@ BLOCK_SECONDS = 300.0
 """How long the commands of a block may take together, if the text does not say otherwise."""
 _BOUND = re.compile(r"<!-- at most (\d+) s -->\n+\Z")
 _LONGEST_SECONDS = 1500
+SLOW = re.compile(r"\A# .*\n\n<!-- slow\b")
+"""Follows the title of a document that is left out where time is short."""
 _COMPLAINT = re.compile(r" (WARN|ERROR) ")
 _COMPLAINTS = 20
 """Most lines of each mirror's log that a failure quotes: the lab is gone by the time it is read."""
@@ -42,6 +44,8 @@ def collector(documents: Collection[Path]) -> Callable[[Path, pytest.Collector],
             return None
         file: pytest.File = collect(file_path, parent)
         file.add_marker(pytest.mark.e2e)
+        if SLOW.match(file_path.read_text(encoding="utf-8")):
+            file.add_marker(pytest.mark.slow)
         file.add_marker(pytest.mark.timeout(_LONGEST_SECONDS))  # every block has a bound of its own
         return file
 

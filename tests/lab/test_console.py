@@ -19,7 +19,7 @@ from .conftest import wait_until
 from .test_resilience import kill
 from .test_security import can_write
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 MIRROR = "/api/regions/{}/mirrors/{}/connectors/europe-%3E{}.MirrorSourceConnector/{}"
 

@@ -19,7 +19,7 @@ from loosehanger.kafka.patches import prepare
 from .broker import Broker, running
 from .conftest import wait_until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 GROUP = "readers"
 
 

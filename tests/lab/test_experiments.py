@@ -26,7 +26,7 @@ from scripts.sandbox import Kit
 
 from .conftest import admin
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 LINK = ("europe", "north-america")
 

@@ -26,7 +26,7 @@ from .faults import count
 from .hanging import BEHIND, abandon, write
 from .test_console import signed_in
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TOPIC, NAME = "LH.HELD", "till-of-a-test"
 COPIES = ("north-america", "south-america")

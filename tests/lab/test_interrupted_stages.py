@@ -14,7 +14,7 @@ from loosehanger.lab.scenario import read_scenario
 from loosehanger.waiting import wait_for
 from scripts.sandbox import Kit
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 RATE = ("-e", "producer_rate=50")
 MOMENTS_S = (0.5, 4, 9)

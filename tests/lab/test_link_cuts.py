@@ -12,7 +12,7 @@ from scripts.sandbox import Kit
 from .conftest import wait_until
 from .crossings import crossings
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 RATE = 300
 RECOVERY_S = 150

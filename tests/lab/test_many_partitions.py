@@ -32,7 +32,8 @@ EACH = 2
 """Records in each partition."""
 
 
-@pytest.fixture(scope="module", params=[150, 2100])
+# The same with fewer partitions runs every time.
+@pytest.fixture(scope="module", params=[150, pytest.param(2100, marks=pytest.mark.slow)])
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int]]:
     """One with a topic of many partitions, and its copy."""
     count: int = request.param

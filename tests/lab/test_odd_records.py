@@ -20,7 +20,7 @@ from tests.odd_records import ODD_VALUES
 from .conftest import admin
 from .test_console import signed_in
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 REGION = "south-america"
 TOPIC = "LH.odd.LH.ORDERS"

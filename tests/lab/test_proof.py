@@ -18,7 +18,7 @@ from scripts.sandbox import Kit
 from .conftest import admin, processes, wait_until
 from .faults import FAULTS, RECORDS, SPOILT, count, create, empty, prove, some_records, spoil, write
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TOPICS = (*SPOILT, "INTACT", "RECONFIGURED", "LATE", "UNNUMBERED", "AGAIN", "GONE")
 OWN = "LH.OWN"

@@ -19,7 +19,7 @@ from scripts.sandbox import Kit
 from .conftest import admin, batches, wait_until
 from .faults import FAULTS, count, prove
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 ALIAS = "old"
 FOR_EVER = {"retention.ms": "-1"}

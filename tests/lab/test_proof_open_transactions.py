@@ -18,7 +18,7 @@ from loosehanger.proof.verdict import judge
 from .broker import Broker, running
 from .hanging import BEHIND, abandon, held, write
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from scripts.sandbox import Kit
 
 from .conftest import wait_until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TOPIC = "BULK"
 RECORDS = 1_000_000

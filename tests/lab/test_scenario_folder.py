@@ -14,7 +14,7 @@ from tests.three_files import NAME, write_scenario
 from .conftest import wait_until
 from .test_console import signed_in
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.recap import recap
 
 from .conftest import wait_until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 OF_THE_PLATFORM = frozenset(
     {

@@ -15,7 +15,7 @@ from .conftest import wait_until
 from .faults import FAULTS, RECORDS, SPOILT, count, create, prove, some_records, spoil, write
 from .test_watch import TOPIC, UNTIL_SHOWN_S, Watching, topics
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TOPICS = [f"LH.{name}" for name in SPOILT]
 SOURCES = ("europe", "south-america")

@@ -17,7 +17,7 @@ from scripts.sandbox import Kit
 
 from .conftest import batches, processes, wait_until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
 GROUP = "consumer-southamerica"

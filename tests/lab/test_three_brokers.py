@@ -13,7 +13,7 @@ from scripts.sandbox import Kit, copy_kit
 from .conftest import admin, processes, wait_until
 from .crossings import crossings
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 BROKERS = 3
 BROKER = "kafka.Kafka"

@@ -35,7 +35,7 @@ from tests.submission import documented
 
 from .broker import Broker, running
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 RECORDS = 2000
 LOST = range(500, 1900)

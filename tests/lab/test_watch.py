@@ -27,7 +27,7 @@ from scripts.sandbox import Kit
 
 from .conftest import admin, wait_until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TOPIC = "LH.WATCHED"
 TARGETS = ("north-america", "south-america")

@@ -10,6 +10,7 @@ import pytest
 
 from loosehanger.cli.command_line import COMMANDS
 from loosehanger.paths import ROOT
+from tests.e2e.documents import SLOW
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OF_JOBS = ROOT / "loosehanger" / "lab" / "job_options.py"
@@ -97,6 +98,12 @@ def test_every_variable_of_the_console_is_documented() -> None:
 
 def test_the_command_hands_over_to_python() -> None:
     assert len((ROOT / "lab").read_text(encoding="utf-8").splitlines()) <= 40
+
+
+def test_a_document_that_says_that_it_is_slow_is_marked_so() -> None:
+    for page in ROOT.glob("playbooks/*/README.md"):
+        text = page.read_text(encoding="utf-8")
+        assert bool(SLOW.match(text)) == ("<!-- slow" in text), page
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
