@@ -1,8 +1,8 @@
-"""Reads orders to the end and keeps its offsets in a file; goes on in another cluster, where they mean nothing.
+"""Reads orders to the end and keeps its offsets in a file; continues in another cluster, where they mean nothing.
 
     own_offsets.py REGION FILE
 
-To be run from the root of the kit while the scenario is set up; README.md says how.
+Run it from the root of the kit while the scenario is set up; README.md says how.
 """
 
 from __future__ import annotations
@@ -96,18 +96,18 @@ class Reader:
 
 
 def main() -> int:
-    """Reads, tells, and keeps where it is.
+    """Reads the new orders, counts them, and keeps their offsets.
 
     Returns:
-        0 if it could.
+        0 if nothing failed.
 
     Raises:
-        LabError: a record is not there from which to go on.
+        LabError: the record to continue from is missing.
         WrongUseError: other arguments than a region and a file.
     """
     prepare(lambda line: print(line, file=sys.stderr))
     if len(sys.argv) != 3:
-        raise WrongUseError("wanted are a region and a file")
+        raise WrongUseError("give a region and a file")
     region, file = load_lab().region(sys.argv[1]), Path(sys.argv[2])
     state: dict[str, Any] = {"cluster": "", "partitions": {}}
     if file.exists():

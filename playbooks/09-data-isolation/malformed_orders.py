@@ -1,6 +1,6 @@
-"""Writes three odd records into Europe's orders, and tells what of them arrives in North America.
+"""Writes three malformed records into Europe's orders, and shows what of them arrives in North America.
 
-To be run from the root of the kit while the scenario is set up; README.md says how.
+Run it from the root of the kit while the scenario is set up; README.md says how.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ ORDER = {
     "price": 29.99,
     "gift": {"from": {"customerid": "4711", "region": "EU"}, "lines": [{"customer": "Bo Visser", "text": "Hi"}]},
 }
-"""A customer where they always stand, and three more traces of them."""
+"""A customer in the usual field, and three more traces of customers."""
 HEADERS = [("shop", b"Utrecht"), ("signed-in-as", b"iris@example.com")]
 
 
 def main() -> int:
-    """Writes, listens, tells.
+    """Writes the records, and shows those that arrive.
 
     Raises:
-        LabError: what shall arrive does not.
+        LabError: the last record does not arrive.
     """
     prepare(lambda line: print(line, file=sys.stderr))
     lab = load_lab()
@@ -45,7 +45,7 @@ def main() -> int:
     consumer, partition = _listener(lab)
     producer = KafkaProducer(**connection_for(lab.region(SOURCE), "producer").kafka_python(), acks="all")
     for value in values:
-        # All in one partition: once the last one has arrived, so has everything before it that was to.
+        # All in one partition: when the last one arrives, everything before it has arrived or was withheld.
         producer.send(TOPIC, key=key, value=value, partition=partition.partition, headers=list(HEADERS))
         print(f"{SOURCE}, {TOPIC}: {_shown(value, HEADERS)}")
     producer.close()
@@ -58,7 +58,7 @@ def main() -> int:
             if record.value is None:
                 consumer.close(autocommit=False)
                 return ExitCode.DONE
-    raise LabError(f"the last record has not arrived within {BOUND_S:.0f} s; see ./lab status")
+    raise LabError(f"the last record did not arrive within {BOUND_S:.0f} s; see ./lab status")
 
 
 def _listener(lab: Lab) -> tuple[Any, TopicPartition]:
@@ -72,7 +72,7 @@ def _listener(lab: Lab) -> tuple[Any, TopicPartition]:
     partition = TopicPartition(COPY, 0)
     consumer.assign([partition])
     consumer.seek_to_end()
-    consumer.position(partition)  # From here on: what comes later is not missed.
+    consumer.position(partition)  # Fixes the start before anything is written.
     return consumer, partition
 
 

@@ -1,6 +1,6 @@
-"""Writes one order in every region at the same moment, all with one key; tells in which order each region hears them.
+"""Writes one order in every region at the same moment, all with one key; shows the order in which they arrive.
 
-To be run from the root of the kit while the scenario is set up; README.md says how.
+Run it from the root of the kit while the scenario is set up; README.md says how.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Listener(threading.Thread):
     Args:
         lab: what is set up.
         region: where to listen.
-        user: whom to listen as.
+        user: the user that reads.
         key: what to wait for.
     """
 
@@ -38,7 +38,7 @@ class Listener(threading.Thread):
         super().__init__(name=f"listener-{region}", daemon=True)
         self.region = region
         self.heard: dict[str, float] = {}
-        """When the order of each region was heard here, in seconds by this machine's clock."""
+        """When the order of each region arrived here, in seconds of the monotonic clock."""
         self.ready = threading.Event()
         self._key = key
         self._origins = {TOPIC: region}
@@ -63,9 +63,9 @@ class Listener(threading.Thread):
         self._consumer.seek_to_end()
 
     def run(self) -> None:
-        """Listens until all were heard, or the bound has passed."""
+        """Reads until all orders have arrived, or the bound has passed."""
         for partition in self._partitions:
-            self._consumer.position(partition)  # From here on: what comes later is not missed.
+            self._consumer.position(partition)  # Fixes the start before anything is written.
         self._consumer.poll(timeout_ms=20)
         self.ready.set()
         deadline = time.monotonic() + BOUND_S
@@ -77,13 +77,13 @@ class Listener(threading.Thread):
 
 
 def main() -> int:
-    """Writes, listens, tells.
+    """Writes the orders, and shows when each arrived where.
 
     Returns:
-        0 if all regions heard all orders.
+        0 if all orders arrived in all regions.
 
     Raises:
-        LabError: a region did not.
+        LabError: one is missing in a region.
     """
     prepare(lambda line: print(line, file=sys.stderr))
     lab = load_lab()
@@ -93,7 +93,7 @@ def main() -> int:
     for listener in listeners:
         settings = connection_for(lab.region(listener.region), "producer").kafka_python()
         producers[listener.region] = KafkaProducer(**settings, acks="all", allow_auto_create_topics=False)
-        producers[listener.region].partitions_for(TOPIC)  # So that all are ready to send.
+        producers[listener.region].partitions_for(TOPIC)  # Fetches metadata, so that all are ready to send.
     for listener in listeners:
         listener.start()
     for listener in listeners:
@@ -108,10 +108,12 @@ def main() -> int:
     for listener in listeners:
         listener.join(BOUND_S)
         if len(listener.heard) < len(producers):
-            raise LabError(f"{listener.region} has heard of {len(listener.heard)} only; see ./lab status")
+            raise LabError(
+                f"{listener.region} received {len(listener.heard)} of {len(producers)} orders; see ./lab status"
+            )
         heard = sorted(listener.heard.items(), key=lambda item: item[1])
-        told = ", ".join(f"{region} ({(at - written) * 1000:,.0f} ms)" for region, at in heard)
-        print(f"{listener.region} hears: {told}")
+        times = ", ".join(f"{region} ({(at - written) * 1000:,.0f} ms)" for region, at in heard)
+        print(f"{listener.region} hears: {times}")
     orders = {tuple(sorted(listener.heard, key=listener.heard.__getitem__)) for listener in listeners}
     print(f"{len(orders)} different orders of the same events")
     return ExitCode.DONE

@@ -1,6 +1,6 @@
-"""Tells which names the mirror's notes in North America have: of topics, and of consumer groups.
+"""Lists the names of topics and consumer groups in the mirror's internal topics in North America.
 
-To be run from the root of the kit while the scenario is set up; README.md says how.
+Run it from the root of the kit while the scenario is set up; README.md says how.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from loosehanger.lab.record import load_lab
 from loosehanger.waiting import wait_for
 
 REGION, USER = "north-america", "prover"
-NOTES = {"mm2-offset-syncs.europe.internal": ("topic",), "europe.checkpoints.internal": ("group", "topic")}
-"""The mirror's topics of notes, and what the keys of their records name, before the number of a partition."""
+INTERNAL_TOPICS = {"mm2-offset-syncs.europe.internal": ("topic",), "europe.checkpoints.internal": ("group", "topic")}
+"""The mirror's internal topics, and what the keys of their records name, before the number of a partition."""
 BOUND_S = 60.0
 
 
 def main() -> int:
-    """Reads all there is, and tells each name once.
+    """Reads them to their ends, and lists each name once.
 
     Raises:
-        LabError: the name that was to be waited for is told nowhere.
+        LabError: the name that ``--until`` waits for does not appear.
     """
-    parser = argparse.ArgumentParser(prog="told_names", description="Tells which names the mirror's notes have.")
-    parser.add_argument("--until", default="", metavar="NAME", help="wait until they have this one")
+    parser = argparse.ArgumentParser(
+        prog="names_in_offset_syncs", description="Lists the names in the mirror's internal topics."
+    )
+    parser.add_argument("--until", default="", metavar="NAME", help="wait until this one is among them")
     wanted = parser.parse_args().until
     prepare(lambda line: print(line, file=sys.stderr))
     settings = connection_for(load_lab().region(REGION), USER).kafka_python()
@@ -42,22 +44,22 @@ def main() -> int:
         allow_auto_create_topics=False,
         metadata_max_age_ms=1000,
     )
-    told: dict[str, set[tuple[str, str]]] = {}
+    named: dict[str, set[tuple[str, str]]] = {}
 
     def missing() -> str | None:
-        told.update({topic: _told(consumer, topic, kinds) for topic, kinds in NOTES.items()})
-        names = {name for found in told.values() for _, name in found}
-        return f"nothing tells of {wanted}" if wanted and wanted not in names else None
+        named.update({topic: _named(consumer, topic, kinds) for topic, kinds in INTERNAL_TOPICS.items()})
+        names = {name for pairs in named.values() for _, name in pairs}
+        return f"{wanted} is in none of the mirror's internal topics" if wanted and wanted not in names else None
 
     wait_for(missing, BOUND_S, REGION)
-    for topic, found in told.items():
-        print(f"{topic}: {', '.join(' '.join(one) for one in sorted(found)) or 'nothing'}")
+    for topic, pairs in named.items():
+        print(f"{topic}: {', '.join(' '.join(pair) for pair in sorted(pairs)) or 'nothing'}")
     consumer.close(autocommit=False)
     return ExitCode.DONE
 
 
-def _told(consumer: KafkaConsumer, topic: str, kinds: tuple[str, ...]) -> set[tuple[str, str]]:
-    """Kind and name of what a topic tells; nothing where it is not there."""
+def _named(consumer: KafkaConsumer, topic: str, kinds: tuple[str, ...]) -> set[tuple[str, str]]:
+    """Returns kind and name of what the keys of a topic name; nothing where the topic is missing."""
     if topic not in consumer.topics():
         return set()
     places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
@@ -65,26 +67,26 @@ def _told(consumer: KafkaConsumer, topic: str, kinds: tuple[str, ...]) -> set[tu
     consumer.seek_to_beginning()
     ends = consumer.end_offsets(places)
     return {
-        named
+        pair
         for place in places
         for key in _keys(consumer, place, ends[place])
-        for named in zip(kinds, _names(key), strict=False)
+        for pair in zip(kinds, _names(key), strict=False)
     }
 
 
 def _keys(consumer: KafkaConsumer, place: TopicPartition, end: int) -> list[bytes]:
-    found = []
+    keys = []
     deadline = time.monotonic() + BOUND_S
     while consumer.position(place) < end:
         if time.monotonic() >= deadline:
             raise LabError(f"{place.topic} was not read to its end within {BOUND_S:.0f} s; see ./lab status")
         for records in consumer.poll(timeout_ms=200).values():
-            found += [record.key for record in records if record.key]
-    return found
+            keys += [record.key for record in records if record.key]
+    return keys
 
 
 def _names(key: bytes) -> list[str]:
-    """The texts of a key, each after two bytes with its length; the last four bytes are a partition's number."""
+    """Returns a key's texts, each after two bytes with its length; the last four bytes are a partition's number."""
     names = []
     while len(key) > 4:
         length = int.from_bytes(key[:2], "big")
