@@ -93,7 +93,7 @@ def _copy(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iter
             if evidence.handling == "judge" or entry.name in STRUCTURE:
                 difference = {"name": entry.name, "source": entry.source, "target": entry.target}
                 yield Finding("config_difference", "disproves", claim.id, flow.id, details=difference)
-        yield from _shortfalls(claim, flow, evidence)
+        yield from _retention_gaps(claim, flow, evidence)
     if evidence.handling == "report":
         yield from _reported_settings(claim, evidence)
 
@@ -120,7 +120,7 @@ def _contains(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> 
             yield Finding("compacted", "undecides", claim.id, flow.id)
             continue
         yield from _faults(claim, flow, evidence, LOSSES)
-        yield from _shortfalls(claim, flow, evidence)
+        yield from _retention_gaps(claim, flow, evidence)
 
 
 def _archive(claim: Claim, flow: Flow) -> Iterator[Finding]:
@@ -130,8 +130,8 @@ def _archive(claim: Claim, flow: Flow) -> Iterator[Finding]:
         yield Finding("archive", "informs", claim.id, flow.id, offsets, details)
 
 
-def _shortfalls(claim: Claim, flow: Flow, evidence: Evidence) -> Iterator[Finding]:
-    for partition, part in sorted(_numbers(flow, evidence)[1].shortfalls.items()):
+def _retention_gaps(claim: Claim, flow: Flow, evidence: Evidence) -> Iterator[Finding]:
+    for partition, part in sorted(_numbers(flow, evidence)[1].retention_gaps.items()):
         if part.at_most:
             details = {"partition": partition}
             yield Finding("never_mirrored_at_most", "undecides", claim.id, flow.id, part.at_most, details)
@@ -143,8 +143,8 @@ def _faults(claim: Claim, flow: Flow, evidence: Evidence, kinds: Sequence[str]) 
     faults = {name: numbers[name] for name in kinds}
     ranges = [
         {"partition": partition, "first": start, "last": end - 1}
-        for partition, shortfall in sorted(history.shortfalls.items())
-        for start, end in shortfall.ranges
+        for partition, gap in sorted(history.retention_gaps.items())
+        for start, end in gap.ranges
     ]
     more: dict[str, dict[str, Any]] = {
         "missing": {"log_begins": [{"partition": place, "offset": at} for place, at in counts.truncated.items()]},

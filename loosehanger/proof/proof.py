@@ -24,7 +24,7 @@ from loosehanger.paths import lab_home
 from loosehanger.proof.compare.comparison import compare
 from loosehanger.proof.compare.configurations import Handling, Settings, config_differences, considered
 from loosehanger.proof.compare.isolation import Present, named_like, scan, to_scan
-from loosehanger.proof.compare.retention_gaps import shortfalls
+from loosehanger.proof.compare.retention_gaps import retention_gaps
 from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.evidence.findings import Finding, Weight
 from loosehanger.proof.evidence.latency import LatencySampler
@@ -35,7 +35,7 @@ from loosehanger.proof.read.clusters import Cluster, some_of
 from loosehanger.proof.read.external import EXTERNAL, other_name, wait_for_arrival
 from loosehanger.proof.read.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress, standing, wait_for_mirror
 from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
-from loosehanger.proof.snapshot import Cut, Frozen, freeze, is_compacted, settle
+from loosehanger.proof.snapshot import Cut, OffsetSnapshot, freeze, is_compacted, settle
 from loosehanger.proof.spark_progress import reported
 
 _CONFIG_TIMEOUT_S = 15.0
@@ -513,7 +513,7 @@ class Proof:
         if not any(cut.last_records for cut in self._found.cuts.values()):
             return
         # Spark is still starting: what it is going to compare can be read meanwhile.
-        first: Future[Frozen] | None = self._threads.submit(self._freeze, flows)
+        first: Future[OffsetSnapshot] | None = self._threads.submit(self._freeze, flows)
         try:
             spark = self._spark.result()
         except SparkEndedError as error:
@@ -553,7 +553,7 @@ class Proof:
                         self._found.tell("unreachable", flow.mirror, {"reason": str(error)})
         return away
 
-    def _freeze(self, flows: Sequence[Flow]) -> Frozen:
+    def _freeze(self, flows: Sequence[Flow]) -> OffsetSnapshot:
         for region in sorted({flow.target for flow in flows}):
             # Records that a mirror committed behind another producer's open transaction cannot be read yet.
             own = [flow for flow in flows if flow.target == region]
@@ -561,10 +561,10 @@ class Proof:
             _, held = settle(self._clusters[region], topics, self._deadline, self._report)
             for flow in own:
                 self._found.hold(flow, region, held)
-        return Frozen.freeze(flows, self._clusters, self._since, self._found.archives()).fetch()
+        return OffsetSnapshot.freeze(flows, self._clusters, self._since, self._found.archives()).fetch()
 
     def _compare_with_retries(
-        self, spark: SparkSession, flows: Sequence[Flow], frozen_already: Future[Frozen] | None
+        self, spark: SparkSession, flows: Sequence[Flow], frozen_already: Future[OffsetSnapshot] | None
     ) -> str:
         """Compares these flows; returns why that could not be done, empty if it was.
 
@@ -609,13 +609,13 @@ class Proof:
         self._report("".join(traceback.format_exception(error)).rstrip())
         return f"{type(error).__name__}: {error}"
 
-    def _look_at_offsets(self, spark: SparkSession, flows: Sequence[Flow], frozen: Frozen) -> None:
+    def _look_at_offsets(self, spark: SparkSession, flows: Sequence[Flow], frozen: OffsetSnapshot) -> None:
         """Looks for what neither side has any more, and what tells it."""
         # Of a chain, what was deleted before it was copied is its hops' matter.
         ordinary = [flow for flow in flows if not is_compacted(flow, self._found.cuts) and not flow.mirror.hops]
         counts, cuts, progress = self._found.counts, self._found.cuts, self._found.progress
         try:
-            self._found.histories |= shortfalls(spark, ordinary, counts, cuts, progress, frozen)
+            self._found.histories |= retention_gaps(spark, ordinary, counts, cuts, progress, frozen)
         except Exception as error:
             # Of the comparison that went before it, nothing is lost.
             if not is_alive(spark):
@@ -671,7 +671,7 @@ class Proof:
                 self._found.latencies[region, topic] = samples
 
 
-def _moved(frozen: Frozen) -> str:
+def _moved(frozen: OffsetSnapshot) -> str:
     try:
         return frozen.moved()
     except UnreachableError:

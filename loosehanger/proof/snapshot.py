@@ -36,7 +36,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Frozen:
+class OffsetSnapshot:
     """What is read: each target up to now, and each source up to an offset that nothing read there is newer than."""
 
     clusters: Mapping[str, Cluster]
@@ -59,7 +59,7 @@ class Frozen:
         clusters: Mapping[str, Cluster],
         since: datetime | None = None,
         archives: Mapping[str, Mapping[TopicPartition, int]] = MappingProxyType({}),
-    ) -> Frozen:
+    ) -> OffsetSnapshot:
         """Freezes the targets first and the sources after them.
 
         Args:
@@ -117,7 +117,7 @@ class Frozen:
         config = self.target_configs[flow.target].get(flow.target_topic, {}).get("message.timestamp.type")
         return config is not None and config.value == "LogAppendTime"
 
-    def fetch(self) -> Frozen:
+    def fetch(self) -> OffsetSnapshot:
         """Reads what holds few records, each region at the same time as the others: for that nobody needs Spark yet."""
         if self.since:
             return self

@@ -121,7 +121,7 @@ def _flow(evidence: Evidence, flow: Flow, findings: list[Finding], known: Sequen
         "partitions": sum(1 for partition in ranges if partition.topic == flow.topic),
         **{name: getattr(counts, name) for name in TOTALS},
         "never_mirrored": never_mirrored(flow, evidence),
-        "never_mirrored_at_most": sum(part.at_most for part in history.shortfalls.values()),
+        "never_mirrored_at_most": sum(part.at_most for part in history.retention_gaps.values()),
         "by_partition": sorted(counts.by_partition, key=itemgetter("partition")),
         "buckets": counts.buckets,
         "opened": counts.opened,

@@ -21,7 +21,7 @@ from loosehanger.lab.recovery import Leg, Recovery
 from loosehanger.lab.scenario import read_scenario
 from loosehanger.lab.topology import Topology
 from loosehanger.ledger import LedgerEntry
-from loosehanger.proof.compare.switches import Island, Kept, Key, Moved
+from loosehanger.proof.compare.switches import Key, MovedGroup, Retained, SequenceRange
 from loosehanger.proof.evidence import switch_evidence
 from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.evidence.switch_evidence import Switch
@@ -43,8 +43,8 @@ MIRRORS = Topology(with_users(mirror("mm2", "b", "b", "a"), regions=["a", "b"]))
 CLAIMS = claims_of(MIRRORS, DECLARED, "failover")
 KEY = Key("a-run", "LH.ORDERS", 2)
 ALL_WELL = Switch(
-    {"producer": Kept(acknowledged=1000)},
-    {"consumer-x": Moved(predicted=12, again=12, skipped={}, passed=True)},
+    {"producer": Retained(acknowledged=1000)},
+    {"consumer-x": MovedGroup(predicted=12, again=12, skipped={}, passed=True)},
     Recovery("the death of a", (Leg("mirror held", 2.25), Leg("consumer's first record", None))),
     death_ms=100_000,
 )
@@ -80,7 +80,7 @@ def test_where_nothing_is_lost_or_skipped_all_is_proved_and_the_numbers_are_told
 
 
 def test_lost_records_disprove_and_are_listed_with_the_recovery_point() -> None:
-    kept = Kept(acknowledged=1000, lost={KEY: [(90, 99)]}, lost_processed=4, oldest_lost_ms=97_500)
+    kept = Retained(acknowledged=1000, lost={KEY: [(90, 99)]}, lost_processed=4, oldest_lost_ms=97_500)
     document = proof(replace(ALL_WELL, kept={"producer": kept}))
     assert document["verdict"] == "disproved"
     assert [claim["verdict"] for claim in document["claims"]] == ["disproved", "proved"]
@@ -98,20 +98,20 @@ def test_lost_records_disprove_and_are_listed_with_the_recovery_point() -> None:
 @pytest.mark.parametrize(
     ("moved", "verdict", "said"),
     [
-        (Moved(12, 30, {}, passed=True), "disproved", "consumer-x read 30 records again; 12 were predicted"),
+        (MovedGroup(12, 30, {}, passed=True), "disproved", "consumer-x read 30 records again; 12 were predicted"),
         (
-            Moved(12, 12, {KEY: [(5, 7)]}, passed=True),
+            MovedGroup(12, 12, {KEY: [(5, 7)]}, passed=True),
             "disproved",
             "consumer-x skipped 3 records: LH.ORDERS-2 lh-seq 5",
         ),
         (
-            Moved(12, 3, {}, passed=False),
+            MovedGroup(12, 3, {}, passed=False),
             "inconclusive",
             "consumer-x has not yet read all that was in b when it moved there",
         ),
     ],
 )
-def test_a_group_that_went_on_otherwise_is_told(moved: Moved, verdict: str, said: str) -> None:
+def test_a_group_that_went_on_otherwise_is_told(moved: MovedGroup, verdict: str, said: str) -> None:
     document = proof(replace(ALL_WELL, groups={"consumer-x": moved}))
     assert document["verdict"] == verdict
     assert said in shown(document)
@@ -171,7 +171,7 @@ def test_records_behind_an_open_transaction_are_not_called_lost(
     )
     entry = LedgerEntry("acked", KEY.run, "c1", KEY.topic, KEY.partition, 0, 9, 1000, 2000)
     held = Held("LH.ORDERS", partition, 1, 1006, Holder(5))
-    read = switch_evidence._Read("c1", [Island(KEY, 0, 0)], {}, {}, (held,))
+    read = switch_evidence._Read("c1", [SequenceRange(KEY, 0, 0)], {}, {}, (held,))
     monkeypatch.setattr(switch_evidence, "read_entries", lambda _: [entry])
     monkeypatch.setattr(switch_evidence, "_read", lambda *_: read)
     monkeypatch.setattr("loosehanger.proof.evidence.switch_evidence.Cluster.of", lambda _: None)
@@ -181,7 +181,7 @@ def test_records_behind_an_open_transaction_are_not_called_lost(
 
 
 def test_every_document_is_made_of_it() -> None:
-    kept = Kept(acknowledged=1, lost={KEY: [(0, 0)]})
+    kept = Retained(acknowledged=1, lost={KEY: [(0, 0)]})
     for document in (proof(ALL_WELL), proof(replace(ALL_WELL, kept={"producer": kept}))):
         assert "every record of producer that was acknowledged" in render(document, {})
         assert "consumer-x went on in b" in junit(document)
@@ -195,7 +195,7 @@ def test_what_speaks_of_nothing_is_refused(tmp_path: Path) -> None:
     resources = with_users(mirror("mm2", "b", "b", "a"), user("a", "writer"), program("c", "a"), regions=["a", "b"])
     described = {region: [d for d in resources if d.namespace == region] for region in ("a", "b", "c")}
     for claim, message in (
-        ("{kept: program}", r"scenario.yaml:4: claims\[0\].kept: 'program' is no program that keeps a ledger"),
+        ("{kept: program}", r"scenario.yaml:4: claims\[0\].kept: 'program' is not a program with a ledger"),
         ("{groups: g, by: mm3}", r"scenario.yaml:4: claims\[0\].by: manifests/ has no mirror 'mm3'; it has: mm2"),
     ):
         text = f"title: A test\nteaches: It.\ntopics: [LH.]\nclaims: [{claim}]\nstages: {{setup: {{}}}}\n"

@@ -12,7 +12,7 @@ from loosehanger.lab.claims.claims import Claim
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.flows import Flow
-from loosehanger.proof.snapshot import Frozen
+from loosehanger.proof.snapshot import OffsetSnapshot
 
 MIRROR = Mirror("mm2", "west", "east", "west", "east", "default", ".", ".*", "", "c", {})
 COPY = "west.t"
@@ -48,7 +48,7 @@ def test_what_an_archive_holds_is_not_read_and_what_retention_takes_of_it_is_no_
     }
     claim = Claim("copy", "copy", (MIRROR.id,), archives={COPY: {0: 10, 1: 20}, "other": {0: 2}})
     evidence = Evidence(claims=(claim,), flows=[Flow(MIRROR, "t", COPY)])
-    frozen = Frozen.freeze(evidence.flows, clusters, archives=evidence.archives())
+    frozen = OffsetSnapshot.freeze(evidence.flows, clusters, archives=evidence.archives())
     assert frozen.targets == {"east": both(COPY, (10, 14), (25, 30))}
     assert frozen.sources == {"west": both("t", (0, 4), (0, 0))}
     assert [frozen.deleted("east", TopicPartition(COPY, number)) for number in (0, 1)] == [0, 5]
@@ -59,6 +59,6 @@ def test_what_an_archive_holds_is_not_read_and_what_retention_takes_of_it_is_no_
 def test_without_an_archive_everything_is_read() -> None:
     clusters: Any = {"west": Cluster(both("t", (0, 4), (0, 0))), "east": Cluster(both(COPY, (3, 14), (5, 5)))}
     evidence = Evidence(claims=(Claim("copy", "copy", (MIRROR.id,)),), flows=[Flow(MIRROR, "t", COPY)])
-    frozen = Frozen.freeze(evidence.flows, clusters, archives=evidence.archives())
+    frozen = OffsetSnapshot.freeze(evidence.flows, clusters, archives=evidence.archives())
     assert frozen.targets == {"east": both(COPY, (3, 14), (5, 5))}
     assert [frozen.deleted("east", TopicPartition(COPY, number)) for number in (0, 1)] == [3, 5]

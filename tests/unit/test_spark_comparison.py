@@ -27,7 +27,7 @@ from loosehanger.proof.read.fetching import Fetched
 from loosehanger.proof.read.mirrors import MirrorProgress
 from loosehanger.proof.read.records import BUCKET_MS
 from loosehanger.proof.session import INTERPRETED
-from loosehanger.proof.snapshot import Cut, Frozen
+from loosehanger.proof.snapshot import Cut, OffsetSnapshot
 
 pytestmark = [
     pytest.mark.spark,
@@ -143,7 +143,7 @@ def compare(spark: SparkSession, worlds: Sequence[World], *, at_hand: bool = Fal
         flows,
         {"here": Cut(CUT_AT, cut, {}, compacted)},
         {MIRROR.id: MirrorProgress("RUNNING")},
-        Frozen(
+        OffsetSnapshot(
             {},
             {"there": ranges["there"]},
             {"here": ranges["here"]},
@@ -521,7 +521,7 @@ def test_one_source_is_compared_with_each_of_its_targets(spark: SparkSession) ->
             # This one is behind: only what it has copied is judged.
             mirrors[1].id: MirrorProgress("STOPPED", {place: 4}),
         },
-        Frozen({}, dict.fromkeys(("one", "two"), ranges), {"here": ranges}, {"one": {}, "two": {}}, FROZEN_AT),
+        OffsetSnapshot({}, dict.fromkeys(("one", "two"), ranges), {"here": ranges}, {"one": {}, "two": {}}, FROZEN_AT),
         lambda region, _: frames[region],
     ).run(5)
     assert [(count.missing, count.source_records) for count in found.values()] == [(0, 6), (1, 5)]

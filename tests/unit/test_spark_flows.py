@@ -20,7 +20,7 @@ from loosehanger.proof.flows import Flow
 from loosehanger.proof.judge import FAULTS
 from loosehanger.proof.read.batches import Ranges
 from loosehanger.proof.read.mirrors import MirrorProgress
-from loosehanger.proof.snapshot import Cut, Frozen
+from loosehanger.proof.snapshot import Cut, OffsetSnapshot
 from loosehanger.proof.verdict import judge
 
 from .test_spark_comparison import CUT_AT, EVENTS, FOREIGN, Record, _row, frame_of
@@ -103,7 +103,7 @@ def compare(spark: SparkSession, world: World, behind: Mapping[str, int] | None 
         flows,
         cuts,
         {mirror: MirrorProgress("RUNNING", known) for mirror, known in positions.items()},
-        Frozen(
+        OffsetSnapshot(
             {},
             {"europe": ranges["europe"]},
             {region: ranges[region] for region in sources},

@@ -36,7 +36,7 @@ from loosehanger.proof.read.external import two_clusters
 from loosehanger.proof.read.mirrors import MirrorProgress
 from loosehanger.proof.report import files
 from loosehanger.proof.session import SparkEndedError, cause
-from loosehanger.proof.snapshot import Frozen
+from loosehanger.proof.snapshot import OffsetSnapshot
 from loosehanger.proof.spark_log import SparkLog
 from loosehanger.proof.verdict import judge
 
@@ -128,7 +128,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setattr(
         proof, "wait_for_mirror", lambda *_, **__: MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
     )
-    monkeypatch.setattr(Frozen, "fetch", lambda frozen: frozen)
+    monkeypatch.setattr(OffsetSnapshot, "fetch", lambda frozen: frozen)
     monkeypatch.setattr(proof, "is_alive", lambda _: True)
     monkeypatch.setattr(proof, "compare", Comparing({}))
     monkeypatch.setattr(StubCluster, "away", set())

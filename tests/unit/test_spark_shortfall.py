@@ -17,13 +17,13 @@ from loosehanger.lab.mirrors.replication import source_topic
 from loosehanger.proof.compare import retention_gaps
 from loosehanger.proof.compare.comparison import Beginning, Counts
 from loosehanger.proof.compare.configurations import config_differences
-from loosehanger.proof.compare.retention_gaps import History, Shortfall, Sync, Trail, explain, position_gap
+from loosehanger.proof.compare.retention_gaps import History, RetentionGap, Sync, Trail, explain, position_gap
 from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.flows import Flow
 from loosehanger.proof.read import records
 from loosehanger.proof.read.mirrors import MirrorProgress
 from loosehanger.proof.session import small_frame
-from loosehanger.proof.snapshot import Cut, Frozen
+from loosehanger.proof.snapshot import Cut, OffsetSnapshot
 from loosehanger.proof.verdict import judge
 
 MIRROR = Mirror("mm2-na", "europe", "na", "europe", "north-america", "identity", ".", "LH.*", "", "c", {"url": "x"})
@@ -47,48 +47,48 @@ ALL = Trail(first=Sync(0, 0), last=Sync(450, 450))
 @pytest.mark.parametrize(
     ("held", "transactional", "trail", "expected"),
     [
-        (500, False, None, Shortfall(at_most=1400)),
-        (500, False, ALL, Shortfall([(500, 1900)])),
+        (500, False, None, RetentionGap(at_most=1400)),
+        (500, False, ALL, RetentionGap([(500, 1900)])),
         # The last sync may be where the mirror went on, and what it had skipped lies before.
         (
             500,
             False,
             Trail(Sync(0, 0), Sync(1800, 400), [(Sync(300, 300), Sync(1800, 400))]),
-            Shortfall([(400, 1800)]),
+            RetentionGap([(400, 1800)]),
         ),
         # What was skipped before looks like a marker, so that the rest may have been aborted.
         (
             499,
             False,
             Trail(Sync(0, 0), Sync(300, 299), [(Sync(200, 200), Sync(300, 299))]),
-            Shortfall(at_most=1401),
+            RetentionGap(at_most=1401),
         ),
         # Set up when the source had lost 1,400: nobody has promised those.
-        (500, False, Trail(Sync(1400, 0), Sync(1850, 450)), Shortfall()),
+        (500, False, Trail(Sync(1400, 0), Sync(1850, 450)), RetentionGap()),
         # The syncs before the hundredth copy were compacted away: 1,300 may have been lost, or never promised.
-        (500, False, Trail(Sync(1400, 100), Sync(1700, 400)), Shortfall([(1800, 1900)], at_most=1300)),
-        (1900, False, None, Shortfall()),
-        (2500, False, ALL, Shortfall()),
+        (500, False, Trail(Sync(1400, 100), Sync(1700, 400)), RetentionGap([(1800, 1900)], at_most=1300)),
+        (1900, False, None, RetentionGap()),
+        (2500, False, ALL, RetentionGap()),
         # A marker for each record at most.
-        (500, True, None, Shortfall(at_most=1400)),
-        (500, True, ALL, Shortfall(at_most=1400)),
-        (950, True, None, Shortfall()),
+        (500, True, None, RetentionGap(at_most=1400)),
+        (500, True, ALL, RetentionGap(at_most=1400)),
+        (950, True, None, RetentionGap()),
     ],
 )
-def test_offsets_that_nobody_has(held: int, transactional: bool, trail: Trail | None, expected: Shortfall) -> None:
+def test_offsets_that_nobody_has(held: int, transactional: bool, trail: Trail | None, expected: RetentionGap) -> None:
     assert explain(LOST, held, transactional, trail, {}) == expected
 
 
 def test_what_sequence_numbers_have_told_is_not_told_again() -> None:
     told = replace(LOST, never_mirrored=1400)
-    assert explain(told, 500, False, None, {}) == Shortfall()
-    assert History({0: Shortfall([(500, 1900)])}).never_mirrored([told]) == 0
-    assert History({0: Shortfall([(500, 1900)])}).never_mirrored([LOST]) == 1400
+    assert explain(told, 500, False, None, {}) == RetentionGap()
+    assert History({0: RetentionGap([(500, 1900)])}).never_mirrored([told]) == 0
+    assert History({0: RetentionGap([(500, 1900)])}).never_mirrored([LOST]) == 1400
 
 
 def test_the_markers_of_a_target_are_no_copies() -> None:
     # Of 50 offsets after the last sync, 30 are records.
-    assert explain(LOST, 500, False, ALL, {(450, 500): 30}) == Shortfall([(480, 1900)])
+    assert explain(LOST, 500, False, ALL, {(450, 500): 30}) == RetentionGap([(480, 1900)])
 
 
 def test_a_position_before_the_beginning() -> None:
@@ -163,12 +163,12 @@ class Source:
 def test_an_archive_holds_nothing_of_what_this_source_has_let_go() -> None:
     again = replace(LOST, archive=4000, target_start=4000, target_end=4600, first_copy=4500)
     trail = Trail(first=Sync(0, 4000), last=Sync(450, 4450))
-    assert explain(again, 500, False, trail, {}) == Shortfall([(500, 1900)])
+    assert explain(again, 500, False, trail, {}) == RetentionGap([(500, 1900)])
     # The syncs before the hundredth copy were compacted away.
     late = Trail(Sync(1400, 4100), Sync(1700, 4400))
-    assert explain(again, 500, False, late, {}) == Shortfall([(1800, 1900)], at_most=1300)
+    assert explain(again, 500, False, late, {}) == RetentionGap([(1800, 1900)], at_most=1300)
     found = look(Source(2000), "RUNNING", 1999, 1900, 2000, archive=4000, beginnings=[again])
-    assert found == History({0: Shortfall(at_most=1400)})
+    assert found == History({0: RetentionGap(at_most=1400)})
 
 
 def look(
@@ -179,7 +179,7 @@ def look(
     flow = Flow(MIRROR, "LH.A", "LH.A")
     positions = {} if position is None else {place: position}
     clusters: Any = {"europe": source, "north-america": Source()}
-    frozen = Frozen(
+    frozen = OffsetSnapshot(
         clusters,
         {"north-america": {place: (archive, archive + 600)}},
         {"europe": {place: (start, end)}},
@@ -187,7 +187,7 @@ def look(
         CUT_AT,
         archives={"north-america": {place: archive}},
     )
-    found = retention_gaps.shortfalls(
+    found = retention_gaps.retention_gaps(
         None,  # type: ignore[arg-type]
         [flow],
         {flow.id: Counts(**counts)},
@@ -200,10 +200,12 @@ def look(
 
 def test_a_mirror_at_rest_before_what_was_deleted_gives_the_range() -> None:
     found = look(Source(2000), "STOPPED", 499, 1900, 2000)
-    assert found == History({0: Shortfall([(500, 1900)])})
+    assert found == History({0: RetentionGap([(500, 1900)])})
     # One that runs may have copied it a moment ago; and in transactions, markers and aborted records have no copies.
-    assert look(Source(2000), "RUNNING", 499, 1900, 2000) == History({0: Shortfall(at_most=1400)})
-    assert look(Source(2000, transactional=True), "STOPPED", 499, 1900, 2000) == History({0: Shortfall(at_most=1400)})
+    assert look(Source(2000), "RUNNING", 499, 1900, 2000) == History({0: RetentionGap(at_most=1400)})
+    assert look(Source(2000, transactional=True), "STOPPED", 499, 1900, 2000) == History(
+        {0: RetentionGap(at_most=1400)}
+    )
     assert look(Source(2000, transactional=True), "STOPPED", 1897, 1900, 2000) is None
     assert look(Source(2000), "STOPPED", 1899, 1900, 2000) is None
     assert look(Source(2000), "STOPPED", None, 1900, 2000) is None
@@ -238,13 +240,13 @@ def evidence(**finding: Any) -> Evidence:
 
 
 def test_a_range_disproves_and_a_bound_leaves_it_open() -> None:
-    document = judge(evidence(shortfalls={2: Shortfall([(500, 1900)])}), "s", 1.0)
+    document = judge(evidence(retention_gaps={2: RetentionGap([(500, 1900)])}), "s", 1.0)
     assert (document["verdict"], document["flows"][0]["never_mirrored"]) == ("disproved", 1400)
     assert document["reasons"] == [
         "LH.A, europe → north-america: 1,400 deleted at the source before they were mirrored",
         "LH.A, europe → north-america: partition 2: source offsets 500 to 1,899 were deleted before they were mirrored",
     ]
-    document = judge(evidence(shortfalls={2: Shortfall(at_most=7)}), "s", 1.0)
+    document = judge(evidence(retention_gaps={2: RetentionGap(at_most=7)}), "s", 1.0)
     assert document["verdict"] == "inconclusive"
     assert document["reasons"] == [
         "LH.A, europe → north-america: partition 2: at most 7 records may have been deleted at the source before they "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from loosehanger.proof.compare.switches import AFTER, BEFORE, BETWEEN, Island, Key, islands
+from loosehanger.proof.compare.switches import AFTER, BEFORE, BETWEEN, Key, SequenceRange, sequence_ranges
 from loosehanger.proof.read.records import RECORD_SCHEMA
 
 from .test_ledger import FOREIGN
@@ -23,12 +23,12 @@ def test_records_become_ranges_with_their_places(spark: SparkSession) -> None:
     ]
     rows += [(None, b"somebody else's", "LH.T", 0, 100 + n, None, headers) for n, headers in enumerate(FOREIGN)]
     records = spark.createDataFrame(rows, RECORD_SCHEMA)
-    found = islands(records, {"LH.T": {0: 4}}, {"LH.T": {0: 15}})
-    assert sorted(found, key=lambda island: (island.place, island.first)) == [
-        Island(KEY, 8, 9, AFTER),
-        Island(KEY, 0, 1, BEFORE),
-        Island(KEY, 2, 2, BETWEEN),
-        Island(KEY, 4, 7, BETWEEN, twice=1),
+    found = sequence_ranges(records, {"LH.T": {0: 4}}, {"LH.T": {0: 15}})
+    assert sorted(found, key=lambda span: (span.place, span.first)) == [
+        SequenceRange(KEY, 8, 9, AFTER),
+        SequenceRange(KEY, 0, 1, BEFORE),
+        SequenceRange(KEY, 2, 2, BETWEEN),
+        SequenceRange(KEY, 4, 7, BETWEEN, twice=1),
     ]
 
 
@@ -37,7 +37,7 @@ def test_without_a_fence_everything_is_one(spark: SparkSession) -> None:
         (None, b"v", "LH.T", number % 2, number, None, [("lh-run", b"run"), ("lh-seq", str(number // 2).encode())])
         for number in range(20)
     ]
-    found = islands(spark.createDataFrame(rows, RECORD_SCHEMA))
-    assert sorted(found, key=lambda island: island.key) == [
-        Island(Key("run", "LH.T", partition), 0, 9) for partition in (0, 1)
+    found = sequence_ranges(spark.createDataFrame(rows, RECORD_SCHEMA))
+    assert sorted(found, key=lambda span: span.key) == [
+        SequenceRange(Key("run", "LH.T", partition), 0, 9) for partition in (0, 1)
     ]

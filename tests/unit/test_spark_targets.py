@@ -19,7 +19,7 @@ from loosehanger.proof.read.batches import Ranges
 from loosehanger.proof.read.clusters import Config
 from loosehanger.proof.read.mirrors import MirrorProgress
 from loosehanger.proof.read.records import BUCKET_MS
-from loosehanger.proof.snapshot import Cut, Frozen
+from loosehanger.proof.snapshot import Cut, OffsetSnapshot
 
 from .test_spark_comparison import CUT_AT, MIRROR, Record, _row, frame_of
 
@@ -82,7 +82,7 @@ def compare(spark: SparkSession, topics: Mapping[str, Topic]) -> dict[tuple[str,
         flows,
         {"here": Cut(CUT_AT, ranges["here"], {}, policies)},
         {flow.mirror.id: MirrorProgress("RUNNING") for flow in flows},
-        Frozen(
+        OffsetSnapshot(
             {},
             {region: wanted for region, wanted in ranges.items() if region != "here"},
             {"here": ranges["here"]},

@@ -14,8 +14,8 @@ from loosehanger.proof.compare.switches import (
     AFTER,
     BEFORE,
     BETWEEN,
-    Island,
     Key,
+    SequenceRange,
     both,
     count,
     is_behind,
@@ -64,7 +64,7 @@ def test_what_was_acknowledged_and_is_nowhere_is_lost_and_what_had_no_answer_is_
         entry("processed", OLD, 0, 94),
         entry("acked", NEW, 110, 119, 9000, 9000),
     ]
-    found = kept(ledgers, [Island(KEY, 0, 89), Island(KEY, 110, 119, twice=4)], {})
+    found = kept(ledgers, [SequenceRange(KEY, 0, 89), SequenceRange(KEY, 110, 119, twice=4)], {})
     assert found.lost == {KEY: [(90, 109)]}
     assert (found.acknowledged, found.lost_processed, found.oldest_lost_ms) == (120, 5, 2000)
     assert found.sent_twice == 4
@@ -72,13 +72,13 @@ def test_what_was_acknowledged_and_is_nowhere_is_lost_and_what_had_no_answer_is_
 
 def test_what_only_a_wiped_cluster_had_was_lost_before() -> None:
     ledgers = [entry("acked", OLD, 0, 99, 1000, 1900), entry("acked", "made-again", 100, 109, 5000, 5900)]
-    found = kept(ledgers, [Island(KEY, 0, 89)], {}, lambda one: one.cluster == OLD)
+    found = kept(ledgers, [SequenceRange(KEY, 0, 89)], {}, lambda one: one.cluster == OLD)
     assert (found.given_up, found.lost) == (10, {KEY: [(100, 109)]})
 
 
 def test_what_retention_has_deleted_is_not_lost() -> None:
     ledgers = [entry("acked", OLD, 0, 99, 1000, 1900)]
-    there = [Island(KEY, 30, 89)]
+    there = [SequenceRange(KEY, 30, 89)]
     found = kept(ledgers, there, {("LH.T", 0): 1300})
     assert (found.retired, found.lost) == (30, {KEY: [(90, 99)]})
     assert count(kept(ledgers, there, {}).lost[KEY]) == 40
@@ -92,17 +92,17 @@ def test_what_was_acknowledged_later_than_the_oldest_record_that_is_left_was_not
         replace(entry("acked", OLD, 10, 19, 6000, 6900), run=later.run),
     ]
     begins = {("LH.T", 0): 1300}
-    found = kept(ledgers, [Island(KEY, 30, 99)], begins)
+    found = kept(ledgers, [SequenceRange(KEY, 30, 99)], begins)
     assert (found.retired, found.lost) == (30, {later: [(0, 19)]})
     # Nor where its run goes on.
-    found = kept(ledgers, [Island(KEY, 30, 99), Island(later, 10, 19)], begins)
+    found = kept(ledgers, [SequenceRange(KEY, 30, 99), SequenceRange(later, 10, 19)], begins)
     assert (found.retired, found.lost) == (30, {later: [(0, 9)]})
     # Of an earlier run nothing is left.
-    found = kept(ledgers, [Island(later, 10, 19)], {("LH.T", 0): 6000})
+    found = kept(ledgers, [SequenceRange(later, 10, 19)], {("LH.T", 0): 6000})
     assert (found.retired, found.lost) == (110, {})
 
 
-TARGET = [Island(KEY, 0, 69, BEFORE), Island(KEY, 70, 94, BETWEEN), Island(KEY, 95, 120, AFTER)]
+TARGET = [SequenceRange(KEY, 0, 69, BEFORE), SequenceRange(KEY, 70, 94, BETWEEN), SequenceRange(KEY, 95, 120, AFTER)]
 """Offset 70 was the group's when the mirror was held, and 95 the partition's end."""
 
 

@@ -1,4 +1,4 @@
-"""Finds every difference between both sides of the flows, up to frozen offsets: outlines first, then what differs."""
+"""Finds every difference between both sides of the flows, up to frozen offsets: first by fingerprints of buckets."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from loosehanger.proof.read.mirrors import MirrorProgress
 from loosehanger.proof.read.records import FLOW, FLOW_PARTITION, PLACE
 from loosehanger.proof.report.record_times import iso
 from loosehanger.proof.session import fit, small_frame
-from loosehanger.proof.snapshot import Cut, Frozen, is_compacted
+from loosehanger.proof.snapshot import Cut, OffsetSnapshot, is_compacted
 
-# What a record adds on disk to key, value and headers; rather too much than too little.
+# The bytes on disk of a record besides key, value and headers: an upper estimate.
 _RECORD_OVERHEAD = 100
 _LONGEST_KEY = 64
 _FLOWS = "flow int, source string, topic string, target string, target_topic string, slot int"
@@ -40,30 +40,30 @@ Read = Callable[[str, Ranges], DataFrame]
 
 @dataclass(frozen=True)
 class Beginning:
-    """A flow's partition whose target holds records that the source has not, from before everything else there."""
+    """A flow's partition whose target begins with records that the source no longer has."""
 
     partition: int
     source_start: int
     source_end: int
     source_first: int | None
-    """Offset of the first record that the source has left."""
+    """Offset of the first record that the source still has."""
     source_left: int
-    """How many it has left."""
+    """The number of records that it still has."""
     target_start: int
     target_end: int
     first_copy: int | None
-    """Offset of the first copy of what the source has left."""
+    """Offset of the first copy of a record that the source still has."""
     held: int
-    """What the target holds before it."""
+    """The number of copies at the target before it."""
     never_mirrored: int
-    """Records on neither side, by the producer's sequence numbers."""
+    """Records that neither side has, by the producer's sequence numbers."""
     archive: int = 0
     """Offset of the target at which copies of this source begin."""
 
 
 @dataclass
 class Counts:
-    """What the comparison found in one flow."""
+    """The comparison's counts for one flow."""
 
     source_records: int = 0
     target_records: int = 0
@@ -79,7 +79,7 @@ class Counts:
     """Records that the source deleted before the mirror had copied them."""
     source_gaps: int = 0
     buckets: int = 0
-    """Buckets of time that were compared by their outlines."""
+    """Buckets of time that were compared by their fingerprints."""
     opened: int = 0
     """Those of them that were compared record by record."""
     truncated: dict[int, int] = field(default_factory=dict)
@@ -88,12 +88,12 @@ class Counts:
     """Partition, source_records and target_records of each."""
     examples: list[dict[str, Any]] = field(default_factory=list)
     beginnings: list[Beginning] = field(default_factory=list)
-    """Partitions whose source has let go of what the target still holds."""
+    """Partitions whose source has deleted records of which the target still has copies."""
 
 
 @dataclass
 class _Partition:
-    """What is known of a flow's partition: from the buckets that agree, and from those that were opened."""
+    """The results for a flow's partition: from the buckets that agree, and from those that were opened."""
 
     outline: Row
     pairs: Row | None = None
@@ -109,7 +109,7 @@ class _Partition:
         return self.outline.flow, self.outline.partition
 
     def number(self, name: str) -> int:
-        """A number of the pairs; 0 if nothing was opened."""
+        """A number of the pairs; 0 if no bucket was opened."""
         return int(self.pairs[name]) if self.pairs else 0
 
     def first(self, name: str) -> int | None:
@@ -125,12 +125,12 @@ class Comparison:
 
     Args:
         spark: the session.
-        flows: what to compare.
+        flows: the flows to compare.
         cuts: by source region.
-        progress: how far each mirror has come.
-        frozen: what to read.
-        read: reads it.
-        windows: for flows that are judged in part only, the end of each partition at the source.
+        progress: of each mirror.
+        frozen: the offsets to read.
+        read: reads records.
+        windows: the end of each partition at the source, for flows that are judged in part only.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Comparison:
         flows: Sequence[Flow],
         cuts: Mapping[str, Cut],
         progress: Mapping[MirrorId, MirrorProgress],
-        frozen: Frozen,
+        frozen: OffsetSnapshot,
         read: Read,
         windows: Mapping[FlowId, Mapping[int, int]] | None = None,
     ) -> None:
@@ -162,10 +162,10 @@ class Comparison:
         self._counts = [Counts() for _ in flows]
 
     def run(self, example_count: int) -> dict[FlowId, Counts]:
-        """Carries it out.
+        """Compares all flows.
 
         Args:
-            example_count: how many differences of each kind and flow to show.
+            example_count: the number of differences of each kind and flow to show.
         """
         tallied = self._tally_sources().persist()
         target = fingerprints.outline(fingerprints.tally(self._read(self._frozen.targets)))
@@ -259,10 +259,10 @@ class Comparison:
         return [_Partition(row) for row in rows.collect()]
 
     def _behind(self, partitions: Iterable[_Partition]) -> dict[tuple[int, int], _Partition]:
-        """Those that differ only in what has been written since the cut and is still on its way.
+        """The partitions that differ only in records written after the cut, which are still in flight.
 
-        There always is such a record where somebody writes. Few records are at hand, so that nothing has to be opened
-        for it: the target has just the first of the source's, and of those of the cut it has all.
+        There always are such records while a producer writes. Where few records were fetched already, no bucket has to
+        be opened for them: the target has a prefix of the source's records, which includes all records of the cut.
         """
         until = {(flow, partition): end for flow, partition, end in self._until}
         found = {}
@@ -281,7 +281,7 @@ class Comparison:
         return found
 
     def _open(self, compared: DataFrame, partitions: list[_Partition]) -> DataFrame | None:
-        """Compares what differs record by record; notes what it finds in ``partitions``, and names the differences."""
+        """Compares differing buckets record by record; adds results to ``partitions``, and names the differences."""
         latest = self._open_compacted(partitions)
         ordinary = compared
         if self._compacted:
@@ -314,7 +314,7 @@ class Comparison:
         return differences.name_expired(reduce(DataFrame.unionByName, named), bounds) if named else None
 
     def _match(self, compared: DataFrame, partitions: Iterable[_Partition]) -> DataFrame:
-        """The records of the buckets that differ, matched. Of a partition, what lies between them is read as well."""
+        """The matched records of the buckets that differ. Records between them in a partition are read as well."""
         source: dict[str, Spans] = {}
         target: dict[str, Spans] = {}
         for known in partitions:
@@ -339,7 +339,7 @@ class Comparison:
         differing = [
             known
             for known in partitions
-            # Of equal records in another order, another one may be the latest of its key.
+            # If equal records are in another order, another one may be the latest of its key.
             if (known.outline.opened or known.outline.shifted) and known.flow in self._compacted
         ]
         if not differing:
@@ -348,7 +348,7 @@ class Comparison:
             flow, (here, there) = self._numbered[known.flow], self._sides(known)
             source.setdefault(flow.source, {})[here] = _range(self._frozen.sources[flow.source], here)
             target.setdefault(flow.target, {})[there] = _range(self._frozen.targets[flow.target], there)
-        # Of one source's flows some may differ and others not, and of those that do not the other side is not read.
+        # Some flows of a source may differ and others not; the target side of those that do not is not read.
         opened = F.broadcast(small_frame(self._spark, [known.place for known in differing], _PARTITIONS))
         at_target = self._of_target(records.contents(self._read(target)))
         return differences.compare_latest(
@@ -416,15 +416,15 @@ class Comparison:
         )
 
     def _bounds(self, known: _Partition) -> tuple[Any, ...]:
-        """What retention may have removed of a flow's partition, for ``differences.name_expired``."""
+        """The records of a flow's partition that retention may have removed, for ``differences.name_expired``."""
         flow, (here, there) = self._numbered[known.flow], self._sides(known)
         source_start, _ = _range(self._frozen.sources[flow.source], here)
         deleted = self._frozen.deleted(flow.target, there)
-        # What may not be described may have any retention: whoever judges has to say so.
-        told = there.topic in self._frozen.target_configs[flow.target]
+        # A topic whose configuration may not be read can have any retention; a finding reports that.
+        is_known = there.topic in self._frozen.target_configs[flow.target]
         configs = self._frozen.target_configs[flow.target].get(there.topic, {})
         retention_ms, retention_bytes = (number_of(configs, name) for name in ("retention.ms", "retention.bytes"))
-        # Since the cut retention has gone on deleting.
+        # Retention has continued to delete since the cut.
         frozen_ms = int(self._frozen.at.timestamp() * 1000)
         expire_before = frozen_ms - retention_ms if retention_ms >= 0 else None
         long_enough = (
@@ -434,11 +434,11 @@ class Comparison:
             and self._size(flow.target, there) >= retention_bytes
         )
         firsts = known.first("first_source"), known.first("first_target")
-        size_retained = long_enough or not told
+        size_retained = long_enough or not is_known
         return (*known.place, source_start, deleted, *firsts, expire_before, size_retained)
 
     def _size(self, region: str, partition: TopicPartition) -> int:
-        """About how many bytes a target partition's log has, rather more than less."""
+        """The approximate bytes of a target partition's log: an upper estimate."""
         log = self._read_region(region, {partition: self._frozen.targets[region][partition]})
         payload = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
         headers = F.coalesce(F.octet_length(F.to_json("headers")), F.lit(0))
@@ -451,14 +451,14 @@ def compare(
     flows: Sequence[Flow],
     cuts: Mapping[str, Cut],
     progress: Mapping[MirrorId, MirrorProgress],
-    frozen: Frozen,
+    frozen: OffsetSnapshot,
     example_count: int,
     windows: Mapping[FlowId, Mapping[int, int]] | None = None,
 ) -> dict[FlowId, Counts]:
-    """Reads both sides and compares them: their outlines first, then the buckets that differ record by record.
+    """Reads both sides and compares them: first the fingerprints, then the buckets that differ record by record.
 
     Returns:
-        What was found in each flow.
+        The counts of each flow.
     """
     fit(spark, frozen.records)
     comparison = Comparison(spark, flows, cuts, progress, frozen, partial(frozen.read, spark), windows)
@@ -466,7 +466,7 @@ def compare(
 
 
 def _slots(flows: Iterable[Flow]) -> list[int]:
-    """For each flow its place among those of the same source topic: each may be judged up to another offset."""
+    """The position of each flow among those of the same source topic: each may be judged up to another offset."""
     taken: dict[tuple[str, str], int] = {}
     slots = []
     for flow in flows:
@@ -494,7 +494,7 @@ def _judged(
 
 
 def example(row: Row) -> dict[str, Any]:
-    """A difference as documents have it."""
+    """A difference as in the JSON document."""
     source, target = row.source_record, row.target_record
     record = source or target
     return {

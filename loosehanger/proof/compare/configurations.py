@@ -1,4 +1,4 @@
-"""Whether a mirrored topic is configured as its source is, as far as MM2 synchronises that."""
+"""Compares the configuration of mirrored topics with that of their sources, as far as MM2 synchronises it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from loosehanger.lab.mirrors.replication import NOT_SYNCHRONISED as EXCLUDED
 from loosehanger.proof.read.clusters import Cluster, Config
 
 Handling = Literal["judge", "report", "ignore"]
-"""What a difference in a topic's settings means: it disproves, it is reported, or it is not looked for."""
+"""The effect of a difference in a topic's settings: it disproves, it is reported, or it is ignored."""
 _TOPIC, _PARTITIONS = "topic", "partitions"
 STRUCTURE = (_TOPIC, _PARTITIONS)
-"""What is compared beside settings: whether the topic is there, and its number of partitions."""
+"""Compared beside settings: whether the topic exists, and its number of partitions."""
 _RECHECK_S = 1.0
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that the target's topic has otherwise than the source's; None where it is not set there."""
+    """A setting that the target's topic has otherwise than the source's; None where it is not set."""
 
     name: str
     source: str | None
@@ -28,7 +28,7 @@ class Difference:
 
 
 Settings = tuple[dict[str, list[Difference]], dict[str, str]]
-"""The differences of each topic that has any, and of each topic that cannot be compared the rights that are missing."""
+"""The differences of each topic that has any, and the missing rights of each topic that cannot be compared."""
 
 
 def compare_configs(source: Mapping[str, Config], target: Mapping[str, Config]) -> list[Difference]:
@@ -48,7 +48,7 @@ def compare_configs(source: Mapping[str, Config], target: Mapping[str, Config]) 
 
 
 def config_differences(source: Cluster, target: Cluster, topics: Mapping[str, str], timeout_s: float) -> Settings:
-    """The differences of each topic that are still there after the bound: MM2 synchronises every few seconds.
+    """The differences of each topic that remain after the bound: MM2 synchronises every few seconds.
 
     Args:
         source: the source's cluster.
@@ -72,7 +72,7 @@ def config_differences(source: Cluster, target: Cluster, topics: Mapping[str, st
 
 
 def considered(differences: Sequence[Difference], handling: Handling) -> list[Difference]:
-    """Those of a topic's differences that are looked for. A topic that is missing always is."""
+    """The differences of a topic that count. A missing topic always counts."""
     return [entry for entry in differences if handling != "ignore" or entry.name == _TOPIC]
 
 

@@ -90,7 +90,7 @@ def summarise(marked: DataFrame) -> DataFrame:
 
 
 def lone_offsets(pairs: DataFrame) -> DataFrame:
-    """The places of the records without a partner, also of those behind the cut, for ``outlines.displaced``.
+    """The places of the records without a partner, also of those behind the cut, for ``fingerprints.displaced``.
 
     Args:
         pairs: as from ``match_copies``.
@@ -106,7 +106,7 @@ def lone_offsets(pairs: DataFrame) -> DataFrame:
 
 
 def name_differences(marked: DataFrame) -> DataFrame:
-    """Every difference with its name, as far as records tell; ``name_expired`` knows of retention.
+    """Every difference with its kind, by the records alone; ``name_expired`` takes retention into account.
 
     Args:
         marked: as from ``mark_reordered``.
@@ -115,7 +115,7 @@ def name_differences(marked: DataFrame) -> DataFrame:
         Flow, partition, kind (one of ``KINDS``), fingerprint, source_record and target_record (null where the
         difference is that there is none). A record that moved has the partition of its source.
     """
-    # A content that the source has not begins to be without a partner at its first copy.
+    # A content that the source does not have lacks a partner from its first copy on.
     first_lone = F.min("copy").over(Window.partitionBy(*_CONTENT))
     kind = F.when(~_present("target_record"), "missing").when(first_lone > 1, "duplicates").otherwise("unexpected")
     lone = marked.where((F.col("in_cut") & ~_present("target_record")) | ~_present("source_record")).withColumn(
@@ -155,7 +155,7 @@ def name_altered(differences: DataFrame) -> DataFrame:
 
 
 def name_expired(differences: DataFrame, bounds: DataFrame) -> DataFrame:
-    """Tells records that retention took away on one side from those that went lost or came from elsewhere.
+    """Separates records that retention deleted on one side from records that were lost or came from elsewhere.
 
     Args:
         differences: the columns that ``name_differences`` returns.
@@ -192,8 +192,8 @@ def name_expired(differences: DataFrame, bounds: DataFrame) -> DataFrame:
 def never_mirrored(differences: DataFrame, sequences: DataFrame) -> DataFrame:
     """How many records the source deleted before a mirror had copied them.
 
-    Only the producer's sequence numbers can tell: the target has older ones than the source, and some are on neither
-    side. The mirror says nothing of it; it goes on where the source's log begins.
+    Only the producer's sequence numbers show it: the target has older ones than the source, and neither side has some
+    of them. The mirror does not report the gap; it continues where the source's log begins.
 
     Args:
         differences: as from ``name_differences``.
@@ -219,9 +219,9 @@ def never_mirrored(differences: DataFrame, sequences: DataFrame) -> DataFrame:
 
 
 def compare_latest(source: DataFrame, target: DataFrame, cuts: DataFrame) -> DataFrame:
-    """Compares compacted topics: for each key the record that holds, which is the last one.
+    """Compares compacted topics by the last record of each key.
 
-    Each side compacts in its own time, so what a later record of the key replaced need not be there; nor a tombstone.
+    Each side compacts in its own time, so replaced records and tombstones may be missing on either side.
 
     Args:
         source: the columns of ``FLOW_PARTITION``, fingerprint, tombstone (whether the value is null), and record.

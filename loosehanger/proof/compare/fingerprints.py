@@ -1,6 +1,6 @@
-"""Level one of the proof: what a topic's partition holds, in a few numbers for each bucket of time.
+"""Level one of the proof: the records of a topic's partition, summed up in a few numbers for each bucket of time.
 
-Two sides whose outlines agree hold the same records in the same order; only buckets that differ need to be looked at
+Two sides whose fingerprints agree have the same records in the same order. Only buckets that differ must be compared
 record by record. Everything here is a pure function of frames.
 
 The numbers are sums, so they do not depend on how the records were shared among tasks:
@@ -34,13 +34,13 @@ _ROW = 2**33 - 1
 
 
 def tally(records: DataFrame, until: Sequence[str] = (), *, runs: bool = False) -> DataFrame:
-    """The sums that a single pass over the records gives; a small frame, of which the others are made.
+    """The sums of a single pass over the records: a small frame, from which the other frames are computed.
 
     Args:
         records: a frame of ``records.RECORD_SCHEMA``, and region, as it is read: each task has a part of one partition,
             in the order of its offsets.
         until: columns of that frame, each an offset below which records are to be counted.
-        runs: whether to look for the sequence numbers of the kit's producer.
+        runs: whether to read the sequence numbers of the kit's producer.
 
     Returns:
         Rows for ``outline`` and ``sequences``.
@@ -72,7 +72,7 @@ def tally(records: DataFrame, until: Sequence[str] = (), *, runs: bool = False) 
 
 
 def outline(tallied: DataFrame, counts: int = 0) -> DataFrame:
-    """The outline of the records.
+    """The fingerprints of the records.
 
     Args:
         tallied: as from ``tally``.
@@ -108,7 +108,7 @@ def sequences(tallied: DataFrame) -> DataFrame:
         tallied: as from ``tally`` with ``runs``.
 
     Returns:
-        For each region, topic, partition and run: first_seq, and gaps (how many numbers after the first no record has).
+        For each region, topic, partition and run: first_seq, and gaps (the count of later numbers without a record).
     """
     gaps = F.max("last_seq") - F.min("first_seq") + 1 - F.sum("numbered")
     by_run = tallied.where("run IS NOT NULL AND numbered > 0").groupBy(*PLACE, "run")
@@ -116,14 +116,14 @@ def sequences(tallied: DataFrame) -> DataFrame:
 
 
 def compare(source: DataFrame, target: DataFrame) -> DataFrame:
-    """Puts the outlines of both sides side by side.
+    """Joins the fingerprints of both sides.
 
     Args:
-        source: an outline for each flow, with the columns of ``FLOW_PARTITION``.
+        source: fingerprints for each flow, with the columns of ``FLOW_PARTITION``.
         target: likewise.
 
     Returns:
-        For each flow, partition and bucket: ``here`` and ``there``, what the source's and the target's outlines say
+        For each flow, partition and bucket: ``here`` and ``there``, the fingerprints of the source and the target
         (null where a side has no record); ``shift``, by how much the ranks at the target are higher; ``differs``.
     """
     sides = [
@@ -194,12 +194,12 @@ def _running_count(condition: Column, order: str) -> Column:
 
 
 def _moved(order: str, low_halves: str, ranks: Column) -> Column:
-    """An order number once every rank is higher by so much."""
+    """An order number after every rank has grown by ``ranks``."""
     return F.pmod(F.col(order) + F.pmod(ranks, F.lit(_PRIME)) * (F.col(low_halves) % _PRIME), F.lit(_PRIME))
 
 
 def halves() -> list[Column]:
-    """What is summed as ``CONTENT``: the halves of hash_0 and hash_1, so that no sum overflows."""
+    """The summands of ``CONTENT``: the halves of hash_0 and hash_1, so that no sum overflows."""
     return [half for number in range(2) for half in (_low(number), F.shiftrightunsigned(f"hash_{number}", 32))]
 
 

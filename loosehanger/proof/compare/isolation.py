@@ -1,4 +1,4 @@
-"""What must not be in a region: topics by any name, headers, fields of values, and the right to read it elsewhere."""
+"""Data that a region must not have: topics by any name, headers, fields of values, and rights to read it elsewhere."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from loosehanger.lab.claims.claims import Forbidden
 from loosehanger.lab.mirrors.replication import is_internal
 
 OFFSET_SYNCS = "mm2-offset-syncs."
-"""What the names of the topics begin with in which mirrors note where each record of a topic went."""
+"""The prefix of the topics in which mirrors store offset syncs."""
 CHECKPOINTS = ".checkpoints.internal"
-"""What the names of the topics end with in which mirrors note how far groups are."""
+"""The suffix of the topics in which mirrors store groups' checkpoints."""
 
 
 @dataclass(frozen=True)
 class Present:
-    """What was found of it in a region."""
+    """The forbidden data that a region has."""
 
     topics: tuple[str, ...] = ()
-    """Topics that are there."""
+    """Forbidden topics."""
     rights: tuple[dict[str, Any], ...] = ()
-    """Users whose secrets the region has, and who may read it at home: ``user``, ``origin``, ``topic``, ``rule``."""
+    """Users of the region who may read it at its origin: ``user``, ``origin``, ``topic``, ``rule``."""
     records: tuple[dict[str, Any], ...] = ()
-    """Records with it: the columns of ``scan``."""
+    """Records with forbidden names: the columns of ``scan``."""
 
 
 def named_like(topics: Iterable[str], forbidden: Collection[str]) -> tuple[str, ...]:
-    """Those of the topics that are called like a forbidden one, or like its copy by way of any regions."""
+    """The topics with the name of a forbidden one, or of its copy through any regions."""
     endings = [re.compile(_ending(name)) for name in forbidden]
     return tuple(sorted(topic for topic in topics if any(ending.match(topic) for ending in endings)))
 
 
 def to_scan(topics: Iterable[str]) -> list[str]:
-    """The topics of a region that are looked through: what applications see, and the mirrors' notes of names."""
+    """The topics of a region to scan: those of applications, and the mirrors' topics that contain names."""
     return sorted(
         topic
         for topic in topics
@@ -56,12 +56,12 @@ def has_field(text: Column, names: Iterable[str]) -> Column:
 def scan(records: DataFrame, forbidden: Forbidden) -> DataFrame:
     """Looks for forbidden names.
 
-    A field is one of that name anywhere in a value that is JSON, or looks like it. Mirrors' notes tell names in their
-    keys, which are those of ``OffsetSync`` (a topic) and ``Checkpoint`` (a group, and a topic) in Kafka 4.3.1.
+    A field is found anywhere in a value that is JSON, or looks like it. The mirrors' topics have names in their
+    keys: ``OffsetSync`` (a topic) and ``Checkpoint`` (a group, and a topic) of Kafka 4.3.1.
 
     Args:
         records: of ``RECORD_SCHEMA``, of the topics of ``to_scan``.
-        forbidden: what to look for.
+        forbidden: the names to find.
 
     Returns:
         kind, name, topic, records, partition and offset (of the first one).
@@ -71,13 +71,13 @@ def scan(records: DataFrame, forbidden: Forbidden) -> DataFrame:
     is_note = is_sync | is_checkpoint
     after_first, first = _text_at(F.lit(1))
     _, second = _text_at(after_first)
-    told_topic = F.when(is_sync, first).when(is_checkpoint, second)
-    told_group = F.when(is_checkpoint, first)
+    named_topic = F.when(is_sync, first).when(is_checkpoint, second)
+    named_group = F.when(is_checkpoint, first)
     conditions: list[tuple[str, str, Column]] = [
         *(("header", name, F.array_contains(F.col("headers.key"), name)) for name in forbidden.headers),
         *(("field", name, ~is_note & has_field(text, [name])) for name in forbidden.fields),
-        *(("name", name, told_topic.rlike(_ending(name))) for name in forbidden.topics),
-        *(("group", name, told_group == name) for name in forbidden.groups),
+        *(("name", name, named_topic.rlike(_ending(name))) for name in forbidden.topics),
+        *(("group", name, named_group == name) for name in forbidden.groups),
     ]
     found = [
         records.where(F.coalesce(condition, F.lit(False)))
@@ -90,12 +90,12 @@ def scan(records: DataFrame, forbidden: Forbidden) -> DataFrame:
 
 
 def _ending(topic: str) -> str:
-    """What a topic's name, or that of a copy of it, matches."""
+    """A pattern that matches a topic's name, and that of any copy."""
     return rf"^(?:.*[._-])?{re.escape(topic)}$"
 
 
 def _text_at(position: Column) -> tuple[Column, Column]:
-    """A text within a record's key, as Kafka's protocol has it: two bytes with its length, then UTF-8.
+    """A text within a record's key, in Kafka's protocol: two bytes with its length, then UTF-8.
 
     Args:
         position: of its length, from 1.

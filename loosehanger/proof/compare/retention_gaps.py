@@ -1,20 +1,20 @@
-"""What offsets tell of records that were deleted at the source before a mirror had copied them.
+"""Gaps in the offsets show records that the source deleted before a mirror had copied them.
 
-No record tells of them: neither side has it. But Kafka numbers a partition's records from 0, so a source that begins at
-offset 1,900 has had at most 1,900 records before. Where the target holds fewer copies from before the first record that
-the source has left, counting those that it has itself let go, the rest is a *shortfall*: never mirrored, unless
-something else explains it.
+Neither side has these records. But Kafka numbers a partition's records from 0, so a source that begins at offset 1,900
+has had at most 1,900 records before. If the target has fewer copies from before the first record that the source still
+has, including copies that the target has deleted itself, the rest is a *gap*: never mirrored, unless something else
+explains it.
 
 * A transaction takes an offset for its marker. It has written at least one record, so that markers explain at most as
   many offsets as there are copies. What an abort leaves behind is not bounded by anything.
-* The promise of a mirror begins with the first record that it copied: what the source had let go by then, nobody
-  promised.
-* What the target would have let go by now as well is of no use to anybody: where it holds nothing from before the first
-  record that the source has left, nothing is asked.
+* The promise of a mirror begins with the first record that it copied, not with records that the source had deleted by
+  then.
+* Records that the target would have deleted by now as well do not matter: a target without copies from before the first
+  record that the source still has is not examined.
 
-Which offsets were skipped is written down in two places: in Connect, the mirror's position, as long as it stands before
-what was deleted; and in MM2's topic of offset syncs, where each entry says which offset at the target is the copy of
-which at the source, and a new one is written whenever the mirror skips an offset. The topic is compacted: it forgets.
+The skipped offsets can be read in two places. Connect has the mirror's position, while that is before the deleted
+records. MM2's topic of offset syncs maps target offsets to source offsets, and gets a new entry whenever the mirror
+skips an offset. The topic is compacted, so older entries disappear.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from loosehanger.proof.read.clusters import Cluster
 from loosehanger.proof.read.external import EXTERNAL
 from loosehanger.proof.read.mirrors import AT_REST, MirrorProgress
 from loosehanger.proof.session import small_frame
-from loosehanger.proof.snapshot import Cut, Frozen, freeze
+from loosehanger.proof.snapshot import Cut, OffsetSnapshot, freeze
 
 T = TypeVar("T")
 _PLACE = ("topic", "partition")
 _BOUNDS = "topic string, partition int, source_start long, first_copy long"
-# So many skips of a partition are counted exactly at a target with transactions; of the others, by their offsets.
+# The most skips of a partition to count exactly at a target with transactions; the others count by their offsets.
 _MOST_COUNTED = 20
 
 
@@ -53,31 +53,31 @@ class Sync:
 
 @dataclass(frozen=True)
 class Trail:
-    """What a topic of offset syncs says of a partition, since its target topic was made."""
+    """The offset syncs of a partition, since its target topic was created."""
 
     first: Sync
     last: Sync | None
-    """The last one before what the source has left."""
+    """The last one before the records that the source still has."""
     skips: Sequence[tuple[Sync, Sync]] = ()
-    """Two neighbours up to that one, between which the source's offsets went on by more than the target's."""
+    """Neighbours up to that one between which the source's offsets advanced by more than the target's."""
     back: int | None = None
-    """The lowest of the source's offsets where it began once more."""
+    """The lowest source offset at which the mirror started over."""
     highest: int = -1
     """The highest of the source's offsets."""
 
 
 @dataclass
-class Shortfall:
-    """What a partition lacks."""
+class RetentionGap:
+    """The records that a partition lacks."""
 
     ranges: list[tuple[int, int]] = field(default_factory=list)
     """Source offsets that were deleted before they were mirrored: first and end."""
     at_most: int = 0
-    """How many more records that may be, if that cannot be told."""
+    """The most further records that this may be, if the number is unknown."""
 
     @property
     def lost(self) -> int:
-        """How many were deleted before they were mirrored."""
+        """The number of records that were deleted before they were mirrored."""
         return sum(end - start for start, end in self.ranges)
 
 
@@ -87,24 +87,24 @@ def explain(
     transactional: bool,
     trail: Trail | None,
     copies: Mapping[tuple[int, int], int],
-) -> Shortfall:
-    """Explains the offsets before the first record that the source has left.
+) -> RetentionGap:
+    """Explains the offsets before the first record that the source still has.
 
     Args:
         beginning: the partition.
-        held: how many copies the target holds of them, or has itself let go, at most.
+        held: the most copies of them that the target has, or has deleted itself.
         transactional: whether the source shows any sign of transactions.
-        trail: what the offset syncs say; None if nothing.
-        copies: how many copies lie between two offsets of the target, where that is not the difference of the offsets.
+        trail: of the offset syncs; None without any.
+        copies: the copies between two offsets of the target, where their number is not the difference of the offsets.
     """
     at_most = beginning.source_start - held
     if at_most <= 0:
-        return Shortfall()
+        return RetentionGap()
     if transactional:
         # Markers take offsets, so that no range is known to be one of records.
-        return Shortfall(at_most=at_most if at_most > held else 0)
+        return RetentionGap(at_most=at_most if at_most > held else 0)
     if trail is None:
-        return Shortfall(at_most=max(at_most - beginning.never_mirrored, 0))
+        return RetentionGap(at_most=max(at_most - beginning.never_mirrored, 0))
     ranges = []
     for before, after in steps(beginning, trail):
         between = before.downstream, after.downstream
@@ -113,9 +113,9 @@ def explain(
         if start < end:
             ranges.append((start, end))
     if any(end - start == 1 for start, end in ranges):
-        # As a marker leaves it: there may have been transactions once, and then there may have been aborted ones.
-        return Shortfall(at_most=at_most)
-    found = Shortfall(ranges)
+        # A transaction marker leaves such a gap: there may have been transactions, including aborted ones.
+        return RetentionGap(at_most=at_most)
+    found = RetentionGap(ranges)
     if trail.first.downstream > beginning.target_start:
         # Older syncs were compacted away.
         unknown = trail.first.upstream - (trail.first.downstream - beginning.archive)
@@ -124,7 +124,7 @@ def explain(
 
 
 def steps(beginning: Beginning, trail: Trail) -> list[tuple[Sync, Sync]]:
-    """The pairs of neighbours of a trail between which offsets may have been skipped; the last ends at what is left."""
+    """The neighbours of a trail between which offsets may have been skipped; the last pair ends at the log start."""
     if trail.last is None:
         return []
     there = beginning.target_end if beginning.first_copy is None else beginning.first_copy
@@ -138,7 +138,7 @@ def position_gap(position: int | None, start: int) -> tuple[int, int] | None:
 
 
 def offset_syncs(records: DataFrame) -> DataFrame:
-    """Reads what MM2 writes about offsets (``OffsetSync`` of Kafka 4.3.1: big-endian, without a version).
+    """Decodes MM2's offset syncs (``OffsetSync`` of Kafka 4.3.1: big-endian, without a version).
 
     Args:
         records: a frame of ``records.RECORD_SCHEMA`` from a topic of offset syncs.
@@ -160,7 +160,7 @@ def offset_syncs(records: DataFrame) -> DataFrame:
 
 
 def trails(syncs: DataFrame, bounds: DataFrame) -> dict[TopicPartition, Trail]:
-    """What the offset syncs say of some partitions.
+    """The trails of some partitions.
 
     Args:
         syncs: as from ``offset_syncs``.
@@ -169,12 +169,12 @@ def trails(syncs: DataFrame, bounds: DataFrame) -> dict[TopicPartition, Trail]:
     in_order = Window.partitionBy(*_PLACE).orderBy("number")
     sync = F.struct("upstream", "downstream")
     of_those = syncs.join(F.broadcast(bounds), [*_PLACE])
-    # A target that begins anew writes lower offsets than before; what was said of the old one holds no more.
+    # A recreated target has lower offsets than before; the syncs of the old one no longer apply.
     anew = F.coalesce(F.col("downstream") < F.lag("downstream").over(in_order), F.lit(False))
     lives = of_those.withColumn("life", F.count_if(anew).over(in_order.rowsBetween(Window.unboundedPreceding, 0)))
     latest = lives.withColumn("latest", F.max("life").over(Window.partitionBy(*_PLACE))).where("life = latest")
     linked = latest.withColumns({"this": sync, "before": F.lag(sync).over(in_order)})
-    # A step that ends in what the source has left is not among the skips: it is the one from the last sync in time.
+    # A step that ends in a record that the source still has is not a skip: it begins with the last sync in time.
     in_time = F.expr("upstream < source_start AND downstream < first_copy")
     skipped = in_time & F.expr(
         "upstream > before.upstream AND downstream >= before.downstream"
@@ -201,26 +201,26 @@ def trails(syncs: DataFrame, bounds: DataFrame) -> dict[TopicPartition, Trail]:
     }
 
 
-def shortfalls(
+def retention_gaps(
     spark: SparkSession,
     flows: Iterable[Flow],
     counts: Mapping[FlowId, Counts],
     cuts: Mapping[str, Cut],
     progress: Mapping[MirrorId, MirrorProgress],
-    frozen: Frozen,
+    frozen: OffsetSnapshot,
 ) -> dict[FlowId, History]:
-    """Looks for records that were deleted before they were mirrored, and for topics that were made again.
+    """Finds records that were deleted before they were mirrored, and topics that were recreated.
 
     Args:
         spark: the session.
-        flows: those that were compared, but for compacted ones: compaction takes offsets away as well.
-        counts: what the comparison found.
+        flows: the compared flows, without compacted ones: compaction also removes offsets.
+        counts: of the comparison.
         cuts: by source region.
-        progress: how far each mirror has come.
-        frozen: what was compared.
+        progress: of each mirror.
+        frozen: the offsets that were compared.
 
     Returns:
-        The flows of which there is something to tell.
+        The flows with results.
 
     Raises:
         UnreachableError: a cluster does not answer.
@@ -237,24 +237,24 @@ def shortfalls(
 
 @dataclass
 class History:
-    """What offsets tell of a flow."""
+    """The results from a flow's offsets."""
 
-    shortfalls: dict[int, Shortfall] = field(default_factory=dict)
+    retention_gaps: dict[int, RetentionGap] = field(default_factory=dict)
     """By partition."""
     made_again: dict[int, str] = field(default_factory=dict)
-    """Partitions whose topic is not the one that the mirror has copied from: why that seems so."""
+    """Partitions whose topic is not the one that the mirror has copied from, each with the reason."""
 
     def never_mirrored(self, beginnings: Iterable[Beginning]) -> int:
-        """How many records were deleted before they were mirrored, beyond those that sequence numbers have told of."""
-        told = {beginning.partition: beginning.never_mirrored for beginning in beginnings}
-        return sum(max(part.lost - told.get(number, 0), 0) for number, part in self.shortfalls.items())
+        """The number of records deleted before they were mirrored, beyond those that sequence numbers show."""
+        numbered = {beginning.partition: beginning.never_mirrored for beginning in beginnings}
+        return sum(max(part.lost - numbered.get(number, 0), 0) for number, part in self.retention_gaps.items())
 
     def __bool__(self) -> bool:
-        return bool(self.made_again) or any(part.ranges or part.at_most for part in self.shortfalls.values())
+        return bool(self.made_again) or any(part.ranges or part.at_most for part in self.retention_gaps.values())
 
 
 class _Look:
-    """One mirror's flows, looked at."""
+    """The examination of one mirror's flows."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class _Look:
         counts: Mapping[FlowId, Counts],
         cut: Cut,
         progress: MirrorProgress,
-        frozen: Frozen,
+        frozen: OffsetSnapshot,
     ) -> None:
         self._spark = spark
         self._mirror = flows[0].mirror
@@ -277,15 +277,15 @@ class _Look:
         self._gaps = self._find_gaps()
 
     def histories(self) -> dict[FlowId, History]:
-        """Everything that there is to tell."""
+        """The results for each flow that has any."""
         found = {flow.id: History() for flow in self._flows.values()}
         transactional = self._transactional()
         short = self._begun.keys() | self._gaps.keys()
         strange = {place for place in self._places() if self._counts[self._flow(place)].unexpected}
         trails = self._trails((short - transactional) | strange)
         for place in short:
-            shortfall = self._explain(place, place in transactional, trails.get(place))
-            found[self._flow(place)].shortfalls[place.partition] = shortfall
+            gap = self._explain(place, place in transactional, trails.get(place))
+            found[self._flow(place)].retention_gaps[place.partition] = gap
         for place, reason in self._made_again(trails).items():
             found[self._flow(place)].made_again[place.partition] = reason
         return {flow: history for flow, history in found.items() if history}
@@ -300,14 +300,14 @@ class _Look:
         return TopicPartition(self._flows[place.topic].target_topic, place.partition)
 
     def _find_begun(self) -> dict[TopicPartition, tuple[Beginning, int]]:
-        """The partitions of which the source has let go more than the target holds, and how much that is at most."""
+        """The partitions of which the source has deleted more than the target has, and the most copies there."""
         begun = {}
         for topic, flow in self._flows.items():
             for beginning in self._counts[flow.id].beginnings:
                 place = TopicPartition(topic, beginning.partition)
                 start = beginning.source_start
                 if beginning.first_copy is None:
-                    # What was deleted after the cut may have been copied after the target was looked at.
+                    # Records deleted after the cut may have been copied after the target's offsets were read.
                     start = min(start, self._cut.ranges[place][0])
                 held = beginning.target_start + beginning.held
                 if self._frozen.since:
@@ -318,7 +318,7 @@ class _Look:
         return self._without_older(begun)
 
     def _find_gaps(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Between the mirror's position and the beginning of the source, as that was before anybody asked."""
+        """The gaps between the mirror's position and the source's log start at the cut."""
         if not self._mirror.connect:
             return {}
         gaps = {
@@ -328,7 +328,7 @@ class _Look:
         return self._without_older({place: gap for place, gap in gaps.items() if gap})
 
     def _without_older(self, places: dict[TopicPartition, T]) -> dict[TopicPartition, T]:
-        """Without the partitions where the source still has all that is not to be left out."""
+        """Without the partitions where the source still has every record that counts."""
         if not self._frozen.since or not places:
             return places
         firsts = self._source.offsets_since(places, self._frozen.since)
@@ -344,13 +344,13 @@ class _Look:
                 signs.add(place)
         return signs | self._source.transactional((self._begun.keys() | self._gaps.keys()) - signs)
 
-    def _explain(self, place: TopicPartition, transactional: bool, trail: Trail | None) -> Shortfall:
+    def _explain(self, place: TopicPartition, transactional: bool, trail: Trail | None) -> RetentionGap:
         gap = self._gaps.get(place)
         at_rest = self._progress.state in AT_REST
-        found = Shortfall()
+        found = RetentionGap()
         if place in self._begun:
             beginning, held = self._begun[place]
-            # Without a copy of what the source has left, what is on its way is not there yet.
+            # Without a copy of a record that the source still has, records may be in flight.
             settled = beginning.first_copy is not None or at_rest
             usable = trail if settled else None
             copies = self._copies(place, beginning, usable)
@@ -362,11 +362,11 @@ class _Look:
                 markers = self._frozen.targets[region].get(there, (0, 0))[1] - self._frozen.archive(region, there)
                 found.at_most = max(found.at_most, length if not transactional or length > markers else 0)
             else:
-                found = Shortfall([gap], max(found.at_most - length, 0))
+                found = RetentionGap([gap], max(found.at_most - length, 0))
         return found
 
     def _copies(self, place: TopicPartition, beginning: Beginning, trail: Trail | None) -> dict[tuple[int, int], int]:
-        """How many records the target has between the syncs, where transactions may have left offsets without one."""
+        """The records at the target between the syncs, where transactions may have used offsets without records."""
         there = self._there(place)
         end = beginning.target_end if beginning.first_copy is None else beginning.first_copy
         if trail is None or (not self._frozen.since and end - beginning.target_start == beginning.held):
@@ -394,7 +394,7 @@ class _Look:
         return trails(syncs, small_frame(self._spark, bounds, _BOUNDS))
 
     def _syncs_topic(self) -> tuple[Cluster | None, str]:
-        """Where the mirror writes its offset syncs; nowhere if that may not be read, or could be another mirror's."""
+        """The mirror's topic of offset syncs; none if it may not be read, or could be another mirror's."""
         if self._mirror.name == EXTERNAL:
             return None, ""
         separator = self._mirror.separator
@@ -419,7 +419,7 @@ class _Look:
         copied |= {place: max(copied[place], trail.highest) for place, trail in trails.items()}
         ends = self._frozen.sources[self._mirror.source]
         beyond = [place for place, offset in copied.items() if offset >= ends.get(place, (0, 0))[1]]
-        # A mirror that does not care for transactions may be where one is still open.
+        # A mirror that reads uncommitted records may be beyond an open transaction.
         written = self._source.written_offsets(beyond)
         reasons = {
             place: f"the mirror has copied source offset {copied[place]:,}, and the source ends at {written[place]:,}"

@@ -1,7 +1,8 @@
-"""What a switch between clusters has cost: which records are lost, and what groups skipped and read again.
+"""The cost of a switch between clusters: lost records, and records that groups skipped or read again.
 
-Ledgers say what was acknowledged and processed, the surviving clusters which records are there, and the marks of the
-stage where everything was. All of them speak of ranges of sequence numbers, so nothing here grows with the records.
+The ledgers have the acknowledged and processed records, the surviving clusters the records that are left, and the
+stage's snapshots the offsets at the switch. All are ranges of sequence numbers, so the work does not grow with the
+records.
 """
 
 from __future__ import annotations
@@ -28,77 +29,77 @@ class Key(NamedTuple):
 
 Sets = dict[Key, Numbers]
 BEFORE, BETWEEN, AFTER = "before", "between", "after"
-"""Where a record lies at the target: before the group's offset at the fence, behind it and before the fence's end, or
-behind that."""
+"""The place of a record at the target: before the group's offset at the fence, from there to the fence's end, or
+after that."""
 
 
 @dataclass(frozen=True)
-class Island:
-    """Records of a cluster whose sequence numbers follow each other."""
+class SequenceRange:
+    """Records of a cluster with consecutive sequence numbers."""
 
     key: Key
     first: int
     last: int
     place: str = AFTER
     twice: int = 0
-    """How many of them are there more than once, counted without their first."""
+    """The number of further copies of these records."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What became of the records that a cluster has acknowledged."""
+class Retained:
+    """The fate of the records that a cluster has acknowledged."""
 
     acknowledged: int = 0
     lost: Sets = field(default_factory=dict)
-    """Those that no surviving cluster has, without those given up."""
+    """Records that no surviving cluster has, without those given up."""
     given_up: int = 0
-    """Those that only a cluster had that was wiped: lost in an earlier disaster."""
+    """Records that were only in a cluster that was wiped: lost in an earlier disaster."""
     lost_processed: int = 0
-    """How many of them a consumer had processed."""
+    """The number of lost records that a consumer had processed."""
     oldest_lost_ms: int | None = None
     """When the oldest of them was acknowledged, in milliseconds since the epoch."""
     retired: int = 0
-    """Those that are not there and older than what their partition's log begins with: retention has deleted them."""
+    """Missing records that are older than the start of their partition's log: retention has deleted them."""
     sent_twice: int = 0
-    """Records that are there more than once, since the producer had no answer and sent them again."""
+    """Records that are stored more than once, since the producer got no answer and sent them again."""
 
 
 @dataclass(frozen=True)
-class Moved:
-    """How a group went on at the target."""
+class MovedGroup:
+    """A group's progress at the target."""
 
     predicted: int
-    """Records that it would read again, by what was known at the fence."""
+    """Records that it was predicted to read again, by the offsets at the fence."""
     again: int
-    """Records that it did read again, each as often as it did."""
+    """Records that it read again, each counted as often as it was."""
     skipped: Sets
-    """Records that it has processed nowhere."""
+    """Records that it has processed in neither cluster."""
     passed: bool
-    """Whether it has passed what was there when the mirror was held."""
+    """Whether it has passed the records that were there at the mirror's fence."""
 
 
 def kept(
     entries: Iterable[LedgerEntry],
-    present: Sequence[Island],
+    present: Sequence[SequenceRange],
     beginnings: Mapping[tuple[str, int], int],
     given_up: Callable[[LedgerEntry], bool] = lambda _: False,
-) -> Kept:
-    """Compares what was acknowledged with what is there.
+) -> Retained:
+    """Compares the acknowledged records with those that are left.
 
     Args:
-        entries: all that the ledgers have.
+        entries: all entries of the ledgers.
         present: the records of all surviving clusters.
-        beginnings: of partitions whose log does not begin with its first record any more, the time of what it begins
-            with, in milliseconds since the epoch.
-        given_up: whether what an entry calls acknowledged was so in a cluster that was wiped.
+        beginnings: the time of the first record that is left, in milliseconds since the epoch, of each partition whose
+            log no longer has its very first record.
+        given_up: whether the records of an entry were acknowledged by a cluster that was wiped.
     """
     every = list(entries)
     acked = collected(every, lambda entry: entry.kind == "acked")
     processed = collected(every, lambda entry: entry.kind == "processed")
     unanswered = collected(every, lambda entry: entry.kind == "unknown")
     there: Sets = {}
-    for island in present:
-        there.setdefault(island.key, []).append((island.first, island.last))
+    for span in present:
+        there.setdefault(span.key, []).append((span.first, span.last))
     there = {key: normal(numbers) for key, numbers in there.items()}
     lost: Sets = {}
     retired = abandoned = 0
@@ -110,7 +111,7 @@ def kept(
         old = [(first, last) for first, last in both(gone, older.get(key, [])) if oldest is None or last < oldest]
         retired += count(old)
         gone = minus(gone, old)
-        # What was acknowledged elsewhere as well is lost there, too.
+        # Records that were also acknowledged elsewhere are lost there, too.
         before = both(gone, wiped.get(key, []))
         abandoned += count(before)
         gone = minus(gone, before)
@@ -119,7 +120,7 @@ def kept(
     times = [
         entry.since for entry in every if entry.kind == "acked" and both(lost.get(key_of(entry), []), [_range(entry)])
     ]
-    return Kept(
+    return Retained(
         acknowledged=sum(map(count, acked.values())),
         lost=lost,
         lost_processed=sum(count(both(numbers, processed.get(key, []))) for key, numbers in lost.items()),
@@ -127,8 +128,7 @@ def kept(
         given_up=abandoned,
         retired=retired,
         sent_twice=sum(
-            min(island.twice, count(both(unanswered.get(island.key, []), [(island.first, island.last)])))
-            for island in present
+            min(span.twice, count(both(unanswered.get(span.key, []), [(span.first, span.last)]))) for span in present
         ),
     )
 
@@ -138,41 +138,41 @@ def moved(
     group: str,
     cluster: str,
     held_ms: int,
-    at_target: Sequence[Island],
+    at_target: Sequence[SequenceRange],
     behind: Collection[LedgerEntry] = (),
     *,
     passed: bool,
-) -> Moved:
-    """Compares what a group has processed before a switch and after it with what was there for it.
+) -> MovedGroup:
+    """Compares the records that a group processed before and after a switch with those that it could read.
 
     Args:
-        entries: all that the ledgers have.
+        entries: all entries of the ledgers.
         group: the group.
         cluster: the id of the target's cluster.
-        held_ms: when the mirror was held: what the group has read in the target before, it has read in an earlier stay.
+        held_ms: time of the mirror's fence: before it, the group read the target in an earlier stay.
         at_target: the records there, each with its place.
-        behind: the entries about what lay behind the fence. What they have of records that were there before is what a
-            producer without an answer has sent again: another copy, read once.
-        passed: whether the group has passed what was there when the mirror was held.
+        behind: the entries about records after the fence. If these repeat earlier records, a producer without an answer
+            has sent them again: a second copy, read once.
+        passed: whether the group has passed the records that were there at the mirror's fence.
     """
     own = [entry for entry in entries if entry.kind == "processed" and entry.group == group]
     later = [entry for entry in own if entry.cluster == cluster and entry.since >= held_ms]
     earlier = collected(own, lambda entry: entry.cluster != cluster or entry.since < held_ms)
     since = collected(later, lambda _: True)
-    between, old = _islands(at_target, BETWEEN), _islands(at_target, BEFORE, BETWEEN)
+    between, old = _sequence_sets(at_target, BETWEEN), _sequence_sets(at_target, BEFORE, BETWEEN)
     of_old = [entry for entry in later if entry not in behind]
     read_there = sum(count(both([_range(entry)], old.get(key_of(entry), []))) for entry in of_old)
     first_time = sum(
         count(both(minus(numbers, earlier.get(key, [])), old.get(key, [])))
         for key, numbers in collected(of_old, lambda _: True).items()
     )
-    due = old if passed else _islands(at_target, BEFORE)
+    due = old if passed else _sequence_sets(at_target, BEFORE)
     skipped = {
         key: left
         for key, numbers in due.items()
         if (left := minus(minus(numbers, earlier.get(key, [])), since.get(key, [])))
     }
-    return Moved(
+    return MovedGroup(
         predicted=sum(count(both(numbers, earlier.get(key, []))) for key, numbers in between.items()),
         again=read_there - first_time,
         skipped=skipped,
@@ -181,29 +181,31 @@ def moved(
 
 
 def is_behind(entry: LedgerEntry, fence: Fence) -> bool:
-    """Whether a consumer found everything that an entry is about behind a fence.
+    """Whether a consumer read all records of an entry after a fence.
 
-    An entry that begins before it has nothing twice: what a producer has sent again has the numbers of what is there,
-    and those of an entry only grow.
+    An entry that begins before the fence has no repeated records: a record that was sent again has a number that was
+    used already, and the numbers of an entry only grow.
 
     Args:
-        entry: with its topic as it is called at the target.
-        fence: how far everything was.
+        entry: with its topic's name at the target.
+        fence: the offsets at the fence.
     """
     end = fence.ends.get(entry.topic, {}).get(entry.partition)
     return entry.cluster == fence.cluster and end is not None and entry.first_offset >= end
 
 
-def islands(records: DataFrame, starts: Offsets | None = None, ends: Offsets | None = None) -> list[Island]:
-    """The records that a producer of the kit has numbered, as ranges.
+def sequence_ranges(
+    records: DataFrame, starts: Offsets | None = None, ends: Offsets | None = None
+) -> list[SequenceRange]:
+    """The records with sequence numbers of the kit's producer, as ranges.
 
     Args:
         records: a frame of ``RECORD_SCHEMA``.
-        starts: a group's offset in each partition at the fence; where it has none, it begins with the first record.
-        ends: where each partition ended at the fence; None where no place is wanted.
+        starts: a group's offset in each partition at the fence; without one, it begins with the first record.
+        ends: the end offset of each partition at the fence; None if no place is needed.
     """
     run, sequence = header(RUN), header(SEQ)
-    # As ``number_of`` has it, by which ledgers are kept.
+    # The same rule as ``number_of``, which the ledgers use.
     ours = (run != "") & F.is_valid_utf8(run) & sequence.rlike(rf"\A[0-9]{{1,{DIGITS_MOST}}}\z")
     numbered = records.where(ours).select(
         run.alias("run"),
@@ -221,12 +223,14 @@ def islands(records: DataFrame, starts: Offsets | None = None, ends: Offsets | N
     )
     order = Window.partitionBy("run", "topic", "partition", "place").orderBy("seq")
     grouped = (
-        once.withColumn("island", F.col("seq") - F.row_number().over(order))
-        .groupBy("run", "topic", "partition", "place", "island")
+        once.withColumn("span", F.col("seq") - F.row_number().over(order))
+        .groupBy("run", "topic", "partition", "place", "span")
         .agg(F.min("seq").alias("first"), F.max("seq").alias("last"), F.sum("twice").alias("twice"))
     )
     return [
-        Island(Key(row["run"], row["topic"], row["partition"]), row["first"], row["last"], row["place"], row["twice"])
+        SequenceRange(
+            Key(row["run"], row["topic"], row["partition"]), row["first"], row["last"], row["place"], row["twice"]
+        )
         for row in grouped.collect()
     ]
 
@@ -243,7 +247,7 @@ def _place(starts: Offsets, ends: Offsets | None) -> Column:
 
 
 def collected(entries: Iterable[LedgerEntry], wanted: Callable[[LedgerEntry], bool]) -> Sets:
-    """The sequence numbers that entries speak of, each once."""
+    """The sequence numbers of these entries, each once."""
     found: dict[Key, Numbers] = {}
     for entry in entries:
         if wanted(entry):
@@ -252,7 +256,7 @@ def collected(entries: Iterable[LedgerEntry], wanted: Callable[[LedgerEntry], bo
 
 
 def key_of(entry: LedgerEntry) -> Key:
-    """What an entry's sequence numbers count within."""
+    """The run and partition in which an entry's sequence numbers count."""
     return Key(entry.run, entry.topic, entry.partition)
 
 
@@ -273,7 +277,7 @@ def minus(numbers: Numbers, others: Numbers) -> Numbers:
 
 
 def both(numbers: Numbers, others: Numbers) -> Numbers:
-    """The numbers that are among the others, too."""
+    """The numbers that both have."""
     return minus(numbers, minus(numbers, others))
 
 
@@ -283,11 +287,11 @@ def count(numbers: Numbers) -> int:
 
 
 def _is_retired(entry: LedgerEntry, there: Sets, beginnings: Mapping[tuple[str, int], int]) -> bool:
-    """Whether retention may have deleted what an entry is about and is not there."""
+    """Whether retention may have deleted the missing records of an entry."""
     begins_ms = beginnings.get((entry.topic, entry.partition))
     if begins_ms is None:
         return False
-    # An old entry may be about a run's whole life; what is left of a run has come after what is gone.
+    # An old entry may span a run's whole life; the records that are left of a run are its newest.
     return (entry.since if there.get(key_of(entry)) else entry.until) <= begins_ms
 
 
@@ -295,9 +299,9 @@ def _range(entry: LedgerEntry) -> tuple[int, int]:
     return entry.first, entry.last
 
 
-def _islands(found: Sequence[Island], *places: str) -> Sets:
+def _sequence_sets(found: Sequence[SequenceRange], *places: str) -> Sets:
     sets: Sets = {}
-    for island in found:
-        if island.place in places:
-            sets.setdefault(island.key, []).append((island.first, island.last))
+    for span in found:
+        if span.place in places:
+            sets.setdefault(span.key, []).append((span.first, span.last))
     return {key: normal(numbers) for key, numbers in sets.items()}

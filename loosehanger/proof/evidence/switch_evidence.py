@@ -21,7 +21,16 @@ from loosehanger.lab.record import PROVER, Lab
 from loosehanger.lab.recovery import Recovery, recovery
 from loosehanger.lab.snapshots import Fence, Marks, last_wipe_ms, mark_of_group, read_marks
 from loosehanger.ledger import LedgerEntry, ledger_files, read_entries
-from loosehanger.proof.compare.switches import Island, Kept, Moved, count, is_behind, islands, kept, moved
+from loosehanger.proof.compare.switches import (
+    MovedGroup,
+    Retained,
+    SequenceRange,
+    count,
+    is_behind,
+    kept,
+    moved,
+    sequence_ranges,
+)
 from loosehanger.proof.read.batches import Ranges, read_records
 from loosehanger.proof.read.clusters import Cluster, number_of
 from loosehanger.proof.session import fit
@@ -34,9 +43,9 @@ _LOOK_S = 0.5
 class Switch:
     """What was found out about a stage's switch."""
 
-    kept: Mapping[str, Kept] = field(default_factory=dict)
+    kept: Mapping[str, Retained] = field(default_factory=dict)
     """By the producer that keeps the ledger."""
-    groups: Mapping[str, Moved] = field(default_factory=dict)
+    groups: Mapping[str, MovedGroup] = field(default_factory=dict)
     """By group."""
     recovery: Recovery | None = None
     """How long it took; None where nothing was switched."""
@@ -110,7 +119,7 @@ def look(
     of_producers = {
         name: kept(
             [*ledgers[name], *processed],
-            [island for region in regions for island in found[region].islands],
+            [span for region in regions for span in found[region].sequence_ranges],
             _latest(found[region].beginnings for region in regions),
             given_up,
         )
@@ -155,8 +164,8 @@ class _Read:
     """The records of one cluster that ledgers speak of."""
 
     cluster_id: str
-    islands: list[Island]
-    by_group: Mapping[str, list[Island]]
+    sequence_ranges: list[SequenceRange]
+    by_group: Mapping[str, list[SequenceRange]]
     """The same, each with its place for the group."""
     beginnings: Mapping[tuple[str, int], int]
     """As the function of that name has them."""
@@ -181,12 +190,12 @@ def _read(
         cluster_id = cluster.id()
         records = read_records(spark, cluster.connection, ranges)
         by_group = {
-            group: _of_events(mirrors, islands(records, starts, fence.ends))
+            group: _of_events(mirrors, sequence_ranges(records, starts, fence.ends))
             for fence in fences
             for group, starts in fence.groups.items()
         }
         plain = next(iter(by_group.values()), None)
-        everything = _of_events(mirrors, islands(records)) if plain is None else plain
+        everything = _of_events(mirrors, sequence_ranges(records)) if plain is None else plain
         return _Read(cluster_id, everything, by_group, beginnings(cluster, mirrors, ranges), tuple(held))
     finally:
         cluster.close()
@@ -203,7 +212,7 @@ def _counted(lab: Lab, claim: Claim, ledgers: Container[str]) -> list[str]:
     return regions
 
 
-def _of_events(mirrors: Sequence[Mirror], found: Iterable[Island]) -> list[Island]:
+def _of_events(mirrors: Sequence[Mirror], found: Iterable[SequenceRange]) -> list[SequenceRange]:
     """The same with topics' names where applications write them."""
     return [replace(one, key=one.key._replace(topic=event_topic(mirrors, one.key.topic))) for one in found]
 
