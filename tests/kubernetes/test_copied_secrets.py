@@ -63,7 +63,7 @@ def test_copies_under_other_names(api_server: ApiServer, kubeconfig: Path, make_
     assert (copied["type"], copied["data"]) == (basic["type"], basic["data"])
 
     api_server.apply(secret(target, "somebodys", "kept"), manager="somebody")
-    with pytest.raises(WrongUseError, match="Secret/somebodys: there is one already that is not the kit's"):
+    with pytest.raises(WrongUseError, match="Secret/somebodys: already exists and is not managed by the kit"):
         copy_secrets(region, [SecretCopy(origin, "mm2-europe", target, "somebodys", "KafkaUser")])
     kept = api_server.get(secret(target, "somebodys", ""))
     assert kept is not None

@@ -180,7 +180,7 @@ def test_without_an_operator_that_lets_go_nothing_dies(api_server: ApiServer, ku
     region = RegionNamespace(namespace, place, {namespace: place}, True, "", ROOT, print)
     region.cluster.apply(kafka(namespace))
     api_server.apply(pod(namespace, "west-0", OF_CLUSTER))
-    with pytest.raises(LabError, match=r"Kafka/west: its operator has not said that it pauses; is one running\?"):
+    with pytest.raises(LabError, match=r"Kafka/west: its operator has not confirmed the pause; check that it runs"):
         region_failure.lose(region, deleted=False, bound=1)
     assert api_server.get(pod(namespace, "west-0")) is not None
 
@@ -238,7 +238,7 @@ def test_what_only_others_have_comes_back(dying: Dying) -> None:
 def test_a_region_that_kept_its_data_in_pods_does_not_come_back_as_it_died(dying: Dying) -> None:
     volume = {"id": 0, "type": "ephemeral"}
     pool = {"kind": "KafkaNodePool", "metadata": {"name": "dual"}, "spec": {"storage": {"volumes": [volume]}}}
-    with pytest.raises(WrongUseError, match="KafkaNodePool/dual has no volumes, so that its data died with its pods"):
+    with pytest.raises(WrongUseError, match="KafkaNodePool/dual has no volumes, so its data was lost with its pods"):
         region_failure.check_data(dying.region, [kafka(dying.region.name), pool])
     volume["type"] = "persistent-claim"
     region_failure.check_data(dying.region, [kafka(dying.region.name), pool])

@@ -52,7 +52,7 @@ def test_what_a_killed_command_has_left_behind_is_ended(
     for command in ("step", "prove"):
         job = labelled(pods._job(one, one.pod, command, []))
         api_server.apply(job)
-        api_server.apply({**pods._told(job["metadata"], {}), "data": {}})
+        api_server.apply({**pods._config_map(job["metadata"], {}), "data": {}})
     theirs = pods._job(one, one.pod, "step", [])
     # Without labels of its own, a Job gets those of its pods.
     theirs["metadata"]["labels"] = {"app": "somebody-elses"}

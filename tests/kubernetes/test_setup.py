@@ -84,7 +84,7 @@ def test_a_wait_that_never_comes_true_ends_in_its_bound_with_the_reason(kit: Kit
 def test_without_an_operator_the_wait_says_so(kit: Kit) -> None:
     done = setup(kit, "-e", "platform_kubernetes_ready_timeout=3")
     assert done.returncode == 1
-    assert "Kafka/europe: no operator has looked at it yet" in done.stderr
+    assert "Kafka/europe: no operator has reconciled it yet" in done.stderr
 
 
 def test_a_status_of_an_older_generation_does_not_count(kit: Kit, operators: StandIn) -> None:
@@ -98,7 +98,7 @@ def test_a_namespace_of_somebody_elses_is_left_alone(kit: Kit, api_server: ApiSe
     api_server.apply(namespace_document("europe"))
     done = setup(kit)
     assert done.returncode == 2
-    assert "Namespace/europe: there is one already that is not the kit's" in done.stderr
+    assert "Namespace/europe: already exists and is not managed by the kit" in done.stderr
     assert "platform_kubernetes_create_namespaces" in done.stderr
     assert api_server.get(namespace_document("north-america")) is None
     assert kit.run("cleanup").returncode == 0
@@ -147,7 +147,7 @@ def test_a_quota_that_is_too_small_is_told(kit: Kit, api_server: ApiServer) -> N
 def test_a_storage_class_that_is_not_there_is_told(kit: Kit) -> None:
     done = setup(kit, "-e", "kafka_cluster_storage_size=1Gi", "-e", "kafka_cluster_storage_class=fast")
     assert done.returncode == 2
-    assert "there is no storage class 'fast'" in done.stderr
+    assert "no storage class 'fast'" in done.stderr
 
 
 def test_a_listener_whose_certificate_names_no_node_is_told(kit: Kit) -> None:

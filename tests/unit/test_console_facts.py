@@ -139,7 +139,7 @@ def test_a_pod_that_does_not_answer_stops_nothing_and_leaves_what_is_known(
     found = console_facts.with_facts(region(cluster, told), home, [ManifestEntry("x", console())], dry_run=False)
     assert facts(found)["mm2-na"]["open"] is True
     (line,) = told
-    assert line.endswith("it is not known whether network policies are enforced here")
+    assert line.endswith("cannot determine whether network policies are enforced")
     assert ("ErrImagePull: no lab:1" if ended is None else "Pod/p ended with exit code 1 and no answer") in line
     assert cluster.jobs == []
 

@@ -198,7 +198,7 @@ WRONG_VALUES_IN_V1BETA2: list[tuple[str, str, Any, str]] = [
         "KafkaMirrorMaker2",
         "spec/mirrors[]/source/alias",
         "america",
-        "spec.mirrors[0].source.alias: is the alias of the target, too",
+        "spec.mirrors[0].source.alias: is also the alias of the target",
     ),
 ]
 

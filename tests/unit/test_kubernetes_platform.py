@@ -69,7 +69,7 @@ READY = {"type": "Ready", "status": "True"}
     ("document", "reason"),
     [
         (kafka(observedGeneration=2, conditions=[READY]), None),
-        (kafka(), "no operator has looked at it yet"),
+        (kafka(), "no operator has reconciled it yet"),
         (kafka(observedGeneration=1, conditions=[READY]), r"not seen its newest version yet \(generation 2, seen: 1\)"),
         (
             kafka(
@@ -194,11 +194,11 @@ def test_a_pod_that_does_not_run_is_told_before_the_operator_has_noticed() -> No
 
     well = kafka(observedGeneration=2, conditions=[{"type": "Ready", "status": "True"}])
     lame = [pod("Kafka", "europe"), pod("KafkaMirrorMaker2", "mm2-na")]
-    said = "pod europe-0: container kafka runs, and is not ready"
+    said = "pod europe-0: container kafka is running and not ready"
     assert cluster_health(well, [], [], lame)[2:] == (False, "Degraded", said)
     assert cluster_health(well, [], [], [pod("KafkaMirrorMaker2", "europe")])[2]
     copying = mirror([connector("RUNNING", "RUNNING")])
-    said = "pod mm2-na-0: container kafka runs, and is not ready"
+    said = "pod mm2-na-0: container kafka is running and not ready"
     assert mirror_health(copying, lame)[2:] == (False, "Degraded", said)
 
 
@@ -560,7 +560,7 @@ def test_a_job_finds_what_it_is_told_by_the_names_that_it_has_here() -> None:
     spec = job["spec"]["template"]["spec"]
     (volume,) = (volume for volume in spec["volumes"] if volume["name"] == "access")
     (told,) = (source["configMap"] for source in volume["projected"]["sources"] if "configMap" in source)
-    told_by = pods._told(job["metadata"], {"lab.json": "{}", "marks/failover/loss.west.json": "x"})
+    told_by = pods._config_map(job["metadata"], {"lab.json": "{}", "marks/failover/loss.west.json": "x"})
     assert told["name"] == told_by["metadata"]["name"]
     files = {item["path"]: told_by["data"][item["key"]] for item in told["items"]}
     assert files == {"lab.json": "{}", "marks/failover/loss.west.json": "x"}

@@ -75,7 +75,7 @@ def test_locally_another_secret_is_not_overwritten(europe: LocalRegion, america:
 def test_locally_nobody_makes_an_authority_for_clients_certificates(europe: LocalRegion, america: LocalRegion) -> None:
     authority = SecretCopy("europe", "europe-clients-ca", "north-america", "kept-clients-ca", "Kafka")
     assert copy_secrets(europe, america, [authority]) == []
-    with pytest.raises(LabError, match="europe: there is no secret 'europe-clients-ca'"):
+    with pytest.raises(LabError, match="europe: the secret 'europe-clients-ca' does not exist"):
         copy_secrets(europe, america, [replace(authority, maker="KafkaUser")])
 
 
@@ -116,7 +116,7 @@ def test_locally_only_copies_are_left_over(europe: LocalRegion, america: LocalRe
 
 
 def test_locally_a_secret_that_is_not_there_is_told(europe: LocalRegion, america: LocalRegion) -> None:
-    with pytest.raises(LabError, match="europe: there is no secret 'nobody'"):
+    with pytest.raises(LabError, match="europe: the secret 'nobody' does not exist"):
         copy_secrets(europe, america, [copied("europe", "nobody", "a")])
 
 
@@ -244,7 +244,7 @@ def test_on_kubernetes_a_copy_follows_its_origin(region: apply.RegionNamespace) 
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ({}, "Secret/mm2-source: there is one already that is not the kit's"),
+        ({}, "Secret/mm2-source: already exists and is not managed by the kit"),
         (KIT, "north-america: the secret 'mm2-source' already exists and is not a copy made by the kit"),
     ],
 )
@@ -277,7 +277,7 @@ def test_on_kubernetes_a_copy_of_before_there_were_notes_is_one(region: apply.Re
 def test_on_kubernetes_a_secret_that_is_not_there_is_told(region: apply.RegionNamespace) -> None:
     nobody = copied("europe", "nobody", "a")
     assert copied_secrets.copy_secrets(region, [nobody], dry_run=True) == ["a"]
-    with pytest.raises(LabError, match="europe: there is no secret 'nobody'"):
+    with pytest.raises(LabError, match="europe: the secret 'nobody' does not exist"):
         copied_secrets.copy_secrets(region, [nobody])
 
 

@@ -1,1 +1,1 @@
-"""The Kubernetes platform: puts the kit's manifests before an API server, and waits until its operators are done."""
+"""The Kubernetes platform: applies the kit's manifests, and waits until the operators have reconciled them."""

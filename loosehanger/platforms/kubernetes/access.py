@@ -1,7 +1,7 @@
-"""The record by which the kit's own clients reach a region: see ``loosehanger.lab.record``, which reads it.
+"""Writes the record by which the kit's own clients reach a region, and which ``loosehanger.lab.record`` reads.
 
-Clients run in pods, where the names of services resolve. So everything that they need lies in a Secret of the namespace
-that they run in, and this machine keeps only a description, without any password.
+Clients run in pods, where service names resolve. So everything that they need is in a Secret of their namespace, and
+this machine keeps only a description without passwords.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ SECRET: Final = "loosehanger-lab-access"  # noqa: S105 - a name
 _NETWORK_POLICY: Final = "loosehanger-lab-clients"
 _REST_PORT: Final = 8083
 _ADMINISTRATOR: Final = "admin"
-"""The KafkaUser that sees everything in Event Streams' own console."""
+"""The KafkaUser with full access to Event Streams' own console."""
 
 
 @dataclass(frozen=True)
 class Clients:
-    """The kit's clients: where they run, and where this machine keeps what they must know."""
+    """The kit's clients: the region and the image that they run in, and the lab's home on this machine."""
 
     home: Path
     """The lab's home on this machine."""
     region: str
     """The region in whose namespace they run."""
     image: str
-    """The image that they run in."""
+    """The image that they run."""
 
 
 def record(region: RegionNamespace, clients: Clients, documents: Sequence[Document], *, deleted: bool = False) -> bool:
-    """Records how clients reach a region; True when anything changed.
+    """Records how clients reach a region; True when the record changed.
 
     Args:
         region: which.
-        clients: where they are.
-        documents: what was carried out in it.
-        deleted: whether nothing is left of it: then only these documents tell what it had.
+        clients: the clients.
+        documents: the resources that were applied there.
+        deleted: whether the region is deleted, so that only these documents describe it.
 
     Raises:
-        LabError: a user's secret, or the address for a region on another cluster, is not there.
+        LabError: a user's secret, or the address of a region on another cluster, does not exist.
     """
     cluster, clients_place = region.cluster, region.places[clients.region]
     files, known = _described(region, cluster, clients_place)
     if region.name == clients.region:
-        # Where the clients' pods have the volumes of programs beside them.
+        # The clients' pods can mount the volumes of programs in their own region.
         kept = ledgers(Topology(documents))
         known["ledgers"] = {name: f"{HOME_IN_POD}/ledgers/{claim}" for (_, name), claim in kept.items()}
     connect = {
-        # No way leads to it from another cluster; the proof then waits for what it sees arrive.
+        # Connect is not reachable from another cluster, so the proof only waits for records to arrive.
         document.name: {"url": connect_url(document.name, region.name)} if clients_place == region.place else {}
         for document in documents
         if document.kind == MIRROR
@@ -76,7 +76,7 @@ def record(region: RegionNamespace, clients: Clients, documents: Sequence[Docume
     secret = {**files, "region.json": region_record(region.name, documents, connect=connect, **known)}
     resources = [(clients_place.cluster(), _secret(f"{SECRET}-{region.name}", clients.region, secret))]
     if connect and not deleted:
-        # A region's console is beside its mirrors; Jobs, and the control room, are where they can reach them.
+        # A region's console runs beside its mirrors; Jobs and the control room run in the clients' region.
         askers = {region.name, clients.region} if clients_place == region.place else {region.name}
         resources.append((cluster, _network_policy(region.name, askers)))
     changed = False
@@ -97,15 +97,15 @@ def record(region: RegionNamespace, clients: Clients, documents: Sequence[Docume
 
 
 def client_region(home: Path, inventory: Sequence[str], topology: Topology) -> str:
-    """Where clients run if nobody says otherwise.
+    """Returns the region that clients run in by default.
 
-    It is where they ran so far, else beside the programs that keep ledgers, which they read: such a region has no
-    cluster that could die. Else it is the first region with a cluster.
+    It is the region where they have run so far, else that of the programs with ledgers, which the clients read: such a
+    region has no cluster to lose. Else it is the first region with a cluster.
 
     Args:
         home: the lab's home on this machine.
-        inventory: every region that the inventory has, in its order; a scenario need not use all of them.
-        topology: all regions as they shall be.
+        inventory: every region of the inventory, in its order; a scenario may use fewer.
+        topology: all regions, in their desired state.
     """
     known = [pod.namespace for name in inventory if (pod := recorded_pod(home, name)) and pod.namespace in inventory]
     keepers = {region for region, _ in ledgers(topology)}
@@ -118,7 +118,7 @@ def forget(region: RegionNamespace, home: Path, *, dry_run: bool = False) -> boo
     pod = recorded_pod(home, region.name)
     name = f"{SECRET}-{region.name}"
     path = home / "access" / f"{region.name}.json"
-    # Without the record, its Secret may be in any region.
+    # Without the record, the Secret may be in any region.
     places = {pod.namespace: ClusterContext(pod.kubeconfig, pod.context)} if pod else region.places
     found = [
         (cluster, secret)
@@ -135,7 +135,7 @@ def forget(region: RegionNamespace, home: Path, *, dry_run: bool = False) -> boo
 
 
 def unrecord(region: RegionNamespace, home: Path) -> None:
-    """Forgets on this machine what a region had."""
+    """Deletes a region's record on this machine."""
     (home / "access" / f"{region.name}.json").unlink(missing_ok=True)
     remove_folder(home / "access" / region.name)
 
@@ -143,7 +143,7 @@ def unrecord(region: RegionNamespace, home: Path) -> None:
 def _described(
     region: RegionNamespace, cluster: KubernetesCluster, place: services.ClusterContext
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """The files that clients need, and of the record what only the cluster knows."""
+    """Returns the files that clients need, and the parts of the record that only the cluster knows."""
     files: dict[str, str] = {}
     clients: dict[str, str] = {}
     found = list_own(cluster, region.name, (*CLUSTERS, "KafkaUser", "Deployment"))
@@ -182,7 +182,7 @@ def _secret_value(cluster: KubernetesCluster, namespace: str, name: str, key: st
     secret = cluster.get("v1", "Secret", name, namespace)
     value = ((secret or {}).get("data") or {}).get(key)
     if value is None:
-        raise LabError(f"{namespace}: there is no secret '{name}' with a key '{key}'; is its owner ready?")
+        raise LabError(f"{namespace}: the secret '{name}' has no key '{key}'; check that its owner is ready")
     return base64.b64decode(value).decode()
 
 
@@ -199,7 +199,7 @@ def _address(region: RegionNamespace, place: services.ClusterContext, kafka: Map
 
 
 def connect_url(mirror: str, namespace: str) -> str:
-    """Where Connect's REST interface of a mirror is, within its Kubernetes cluster."""
+    """Returns the address of a mirror's Connect REST interface, within its Kubernetes cluster."""
     return f"http://{mirror}-mirrormaker2-api.{namespace}.svc:{_REST_PORT}"
 
 
@@ -210,10 +210,11 @@ def _secret(name: str, namespace: str, files: Mapping[str, str]) -> dict[str, An
 
 
 def _network_policy(namespace: str, askers: Collection[str]) -> dict[str, Any]:
-    """Lets consoles and proofs of some namespaces, and nobody else, ask the mirrors' workers how far they are.
+    """Returns the policy that admits only the kit's consoles and proofs of some namespaces to the mirrors' workers.
 
-    The operator lets in itself only, for Connect's REST interface has no password on Kubernetes: whoever reaches it can
-    also change connectors, and read what they were told. So the labels that all of the kit's pods have do not suffice.
+    The operator's own policy admits the operator only, because Connect's REST interface has no password on Kubernetes:
+    a pod that reaches it can change connectors, and read their configuration. So the labels of all pods of the kit do
+    not suffice.
     """
     return labelled(
         {

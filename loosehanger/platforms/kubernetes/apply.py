@@ -1,4 +1,4 @@
-"""Applying and deleting the kit's resources, and waiting until the operators have carried that out."""
+"""Applies and deletes the kit's resources, and waits until the operators have reconciled them."""
 
 from __future__ import annotations
 
@@ -37,42 +37,42 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RegionNamespace:
-    """A region: a namespace of a cluster."""
+    """A region: a namespace of a Kubernetes cluster."""
 
     name: str
     place: ClusterContext
     places: Mapping[str, ClusterContext]
-    """Where each region is, this one too."""
+    """The cluster of each region, including this one."""
     create_namespace: bool
-    """Whether the kit makes and deletes the namespace, or takes it as it is."""
+    """Whether the kit creates and deletes the namespace; otherwise it uses an existing one."""
     python_image: str
-    """A stock Python image for the kit's programs; empty where the manifests' own image is used."""
+    """A stock Python image for the kit's programs; empty to use the image of the manifests."""
     checkout: Path
     report: Report
 
     @property
     def cluster(self) -> KubernetesCluster:
-        """The way to its API server."""
+        """Returns the client of its API server."""
         return self.place.cluster()
 
     def own(self, manifests: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-        """Those that the kit may touch: without the namespace, where that is somebody else's."""
+        """Returns the manifests that the kit may apply: without the namespace, unless the kit manages it."""
         return [manifest for manifest in manifests if self.create_namespace or manifest.document["kind"] != "Namespace"]
 
 
 def apply(
     region: RegionNamespace, manifests: Sequence[ManifestEntry], *, ready_seconds: float, dry_run: bool = False
 ) -> Outcome:
-    """Applies manifests of one region in the order in which they need each other, and waits until all are ready.
+    """Applies the manifests of one region in the order of their dependencies, and waits until all are ready.
 
     Args:
-        region: where.
-        manifests: what, sorted.
+        region: the region.
+        manifests: its manifests, sorted.
         ready_seconds: how long all of them together may take to get ready.
-        dry_run: only tell what would change; the API server checks everything and keeps nothing.
+        dry_run: only report changes; the API server validates everything and stores nothing.
 
     Raises:
-        WrongUseError: the API server refuses a manifest, or a resource of somebody else's has its name.
+        WrongUseError: the API server refuses a manifest, or a resource that the kit does not manage has its name.
         LabError: a resource does not get ready in time; the message says what it waits for.
     """
     cluster = region.cluster
@@ -107,30 +107,30 @@ def apply(
 
 
 def foreign(manifest: ManifestEntry, present: Mapping[str, Any] | None) -> str | None:
-    """What to say where a resource of somebody else's has the name of one of the kit's."""
+    """Returns the message for a resource that has the name of one of the kit's and is not managed by it."""
     if present is None or is_ours(present):
         return None
     if present["kind"] == "Namespace":
-        advice = "set platform_kubernetes_create_namespaces to false to use it as it is"
+        advice = "Set platform_kubernetes_create_namespaces to false to use it as it is"
     else:
-        advice = "delete it, or choose another name"
+        advice = "Delete it, or choose another name"
     label = ", ".join(f"{key}={value}" for key, value in LABELS.items())
     return (
-        f"{manifest.where}: there is one already that is not the kit's (it lacks the labels {label}), and it is left "
-        f"alone; {advice}"
+        f"{manifest.where}: already exists and is not managed by the kit (it lacks the labels {label}); not changed. "
+        f"{advice}"
     )
 
 
 def delete(
     region: RegionNamespace, manifests: Iterable[ManifestEntry], *, bound: float, dry_run: bool = False
 ) -> list[str]:
-    """Deletes what manifests describe and the kit made, those first that need the others, and waits until it is gone.
+    """Deletes the resources of manifests that the kit created, in reverse order of their dependencies, and waits.
 
     Returns:
-        The references of those that were there.
+        The references of those that existed.
 
     Raises:
-        LabError: one does not go; the message says what holds it.
+        LabError: a resource is not deleted in time; the message names what holds it.
     """
     cluster = region.cluster
     present = [_present(cluster, manifest) for manifest in reversed(region.own(manifests))]
@@ -154,22 +154,22 @@ def stop_clients(region: RegionNamespace, *, bound: float, dry_run: bool = False
 def delete_region(
     region: RegionNamespace, *, bound: float, dry_run: bool = False, dead: bool = False, clusters: Iterable[str] = ()
 ) -> list[str]:
-    """Deletes everything of the kit's in a region, then its namespace if that is the kit's and holds nothing else.
+    """Deletes the kit's resources in a region, then its namespace if the kit manages it and it holds nothing else.
 
-    Topics and users go first, while the operators of their cluster still run: these have to let them go.
+    Topics and users are deleted first, while their cluster's operators run, because these must remove the finalizers.
 
     Args:
-        region: which.
+        region: the region.
         bound: how long each kind may take, in seconds.
-        dry_run: only tell what would be deleted.
+        dry_run: only report what would be deleted.
         dead: whether no operator runs there any more.
-        clusters: the names of the Kafka clusters that it has, or had: their authorities' secrets may outlive them.
+        clusters: the names of its current and former Kafka clusters, whose authorities' secrets may outlive them.
 
     Returns:
-        The references of what was deleted.
+        The references of the deleted resources.
 
     Raises:
-        LabError: something does not go, or the namespace holds what is not the kit's; the message names it.
+        LabError: a resource is not deleted in time, or the namespace holds foreign resources; the message names them.
     """
     cluster = region.cluster
     namespace = cluster.get("v1", "Namespace", region.name) if region.create_namespace else None
@@ -186,14 +186,15 @@ def delete_region(
         return deleted
     if left := remains(cluster, region.name):
         raise LabError(
-            f"{region.name}: the kit's resources are deleted; the namespace stays, for it also holds what is not the "
-            f"kit's: {', '.join(left)}; delete or move that, and run the clean-up again"
+            f"{region.name}: the kit's resources are deleted; the namespace stays, because it also holds "
+            f"resources that the kit does not manage: {', '.join(left)}; delete or move "
+            "them, and run the clean-up again"
         )
     return deleted + delete_resources(region, [namespace], bound=bound, dry_run=False)
 
 
 def _authorities(cluster: KubernetesCluster, namespace: str, clusters: Iterable[str]) -> list[dict[str, Any]]:
-    """The secrets of certificate authorities that clusters of these names have left."""
+    """Returns the certificate authority secrets that clusters of these names have left."""
     return [
         secret
         for prefix in (event_streams.STRIMZI_LABELS, event_streams.LABELS)
@@ -203,7 +204,7 @@ def _authorities(cluster: KubernetesCluster, namespace: str, clusters: Iterable[
 
 
 def remains(cluster: KubernetesCluster, namespace: str) -> list[str]:
-    """What a namespace holds that is neither the kit's, nor made for it by an operator, nor in every namespace."""
+    """Returns resources of a namespace that neither the kit, nor an operator for it, nor Kubernetes has created."""
     left = []
     for version, kind in cluster.kinds("delete"):
         if kind in _EVERYWHERE:
@@ -235,7 +236,7 @@ def _is_made_by_kubernetes(resource: Mapping[str, Any]) -> bool:
 
 def _has_owner(resource: Mapping[str, Any]) -> bool:
     metadata = resource["metadata"]
-    # What an operator leaves of a cluster's volumes and authorities bears the cluster's name, and no owner.
+    # A deleted cluster's volumes and authorities have the cluster's label, and no owner.
     labels = metadata.get("labels") or {}
     of_cluster = any(label in labels for label in ("strimzi.io/cluster", "eventstreams.ibm.com/cluster"))
     left = resource["kind"] in ("PersistentVolumeClaim", "Secret")
@@ -264,7 +265,7 @@ def _apply(
 
 
 def _cannot_be_tried(region: RegionNamespace, cluster: KubernetesCluster, document: Mapping[str, Any]) -> bool:
-    """Whether the set-up itself would make the namespace, or install the operator, that this needs."""
+    """Whether a dry run must skip this, because the set-up creates its namespace or installs its operator later."""
     comes_with_operator = not cluster.serves(document["apiVersion"], document["kind"])
     return comes_with_operator or (region.create_namespace and cluster.get("v1", "Namespace", region.name) is None)
 
@@ -280,9 +281,9 @@ def _wait_ready(
         reasons = {}
         for manifest in list(open_):
             present = _present(cluster, manifest)
-            reason = waiting_for(present) if present else "it has been deleted by somebody else"
+            reason = waiting_for(present) if present else "it was deleted outside the kit"
             if reason is None and _is_off(manifest.document):
-                # Pods that are ending are none of a Deployment's any more, and run still.
+                # Terminating pods no longer count for a Deployment, and still run.
                 reason = pods_left(region, cluster, manifest.document)
             if reason is None:
                 open_.remove(manifest)
@@ -290,9 +291,9 @@ def _wait_ready(
                 reasons[reference(manifest.document)] = reason
         text = by_reason(reasons)
         if text and time.monotonic() - reported > REPORT_SECONDS:
-            # A Deployment itself says no more than that its pods are not there.
-            told = "; ".join([text, *_pods(region, cluster, open_)])
-            region.report(f"{region.name}: waiting for {told}")
+            # A Deployment's status only counts the missing pods.
+            reasons = "; ".join([text, *_pods(region, cluster, open_)])
+            region.report(f"{region.name}: waiting for {reasons}")
             reported = time.monotonic()
         return text or None
 
@@ -307,7 +308,7 @@ def _wait_ready(
 
 
 def patient(condition: Callable[[], str | None]) -> Callable[[], str | None]:
-    """A condition that is not met while the API server is away: what is awaited goes on without it."""
+    """Wraps a condition so that it is unmet, and does not fail, while the API server is unreachable."""
 
     def looked() -> str | None:
         try:
@@ -324,18 +325,18 @@ def _pods(region: RegionNamespace, cluster: KubernetesCluster, manifests: Iterab
 
 
 def _is_off(document: Mapping[str, Any]) -> bool:
-    """Whether a resource is a program that shall not run."""
+    """Whether a resource is a program without replicas."""
     return document["kind"] == "Deployment" and not document["spec"].get("replicas", 1)
 
 
 def pods_left(region: RegionNamespace, cluster: KubernetesCluster, resource: Mapping[str, Any]) -> str | None:
-    """What to say of a resource whose pods are still there; None if there is none."""
+    """Returns the message for a resource whose pods still exist; None if there are none."""
     left = [pod["metadata"]["name"] for pod in _pods_of(region, cluster, resource)]
-    return f"{reference(resource)}: pods that have not ended: {', '.join(left)}" if left else None
+    return f"{reference(resource)}: pods still running: {', '.join(left)}" if left else None
 
 
 def _pods_of(region: RegionNamespace, cluster: KubernetesCluster, resource: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The pods that were made for a resource."""
+    """Returns the pods of a resource."""
     name = resource["metadata"]["name"]
     prefix = (
         event_streams.LABELS if resource["apiVersion"] in event_streams.API_VERSIONS else event_streams.STRIMZI_LABELS
@@ -364,18 +365,18 @@ def delete_resources(
     """Deletes resources in this order, and waits until they are gone.
 
     Args:
-        region: whose.
-        resources: as they were read.
+        region: the region.
+        resources: the resources.
         bound: how long they may take, in seconds.
-        dry_run: only tell what would be deleted.
-        dead: whether nobody runs any more who would let them go, if they say that somebody has to.
-        propagation: what becomes of what they own.
+        dry_run: only report what would be deleted.
+        dead: whether their operators no longer run, so that their finalizers are removed here.
+        propagation: the deletion policy for the objects that they own.
 
     Returns:
         Their references.
 
     Raises:
-        LabError: one does not go; the message says what holds it.
+        LabError: a resource is not deleted in time; the message names what holds it.
     """
     cluster = region.cluster
     if not dry_run:
@@ -397,7 +398,7 @@ def _wait_gone(
             metadata = resource["metadata"]
             present = cluster.get(resource["apiVersion"], resource["kind"], metadata["name"], metadata.get("namespace"))
             if present is None or present["metadata"]["uid"] != metadata["uid"]:
-                # Whoever deletes what a mirror wrote must not find it writing.
+                # A mirror must not write while its topics are deleted.
                 if resource["kind"] == "KafkaMirrorMaker2" and (left := pods_left(region, cluster, resource)):
                     return left
                 open_.remove(resource)

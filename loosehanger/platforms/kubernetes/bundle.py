@@ -1,4 +1,4 @@
-"""What a maintainer needs to help: resources, events and logs of a region, without secrets."""
+"""A region's part of a support bundle: resources, events and logs, without secrets."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ LOG_LINES = 500
 
 
 def collect(cluster: KubernetesCluster, namespace: str, folder: Path) -> None:
-    """Writes what is known of a region into a folder.
+    """Writes a region's resources, events and logs into a folder.
 
-    What the account may not read is told there, and is no failure: a bundle is for when things do not work.
+    A resource that the account may not read is noted there and is not an error, because a bundle is for broken labs.
     """
-    said = [f"API server: {_or_reason(cluster.version)}\n"]
+    summary = [f"API server: {_or_reason(cluster.version)}\n"]
     for version, kind in ORDER:
         if kind == "Secret":
             continue
         selector = "" if kind == "Namespace" else SELECTOR
         found = _or_reason(lambda v=version, k=kind, s=selector: _own(cluster, v, k, namespace, s))
         if isinstance(found, str):
-            said.append(f"{kind}: {found}\n")
+            summary.append(f"{kind}: {found}\n")
         for resource in found if isinstance(found, list) else ():
             _write(folder / f"{kind}-{resource['metadata']['name']}.yaml", resource)
     pods = _or_reason(lambda: cluster.list("v1", "Pod", namespace))
@@ -50,12 +50,12 @@ def collect(cluster: KubernetesCluster, namespace: str, folder: Path) -> None:
             for event in events
         )
         write_file(folder / "events.txt", "".join(lines))
-    said += [f"{what}: {answer}\n" for what, answer in (("Pod", pods), ("Event", events)) if isinstance(answer, str)]
-    write_file(folder / "cluster.txt", "".join(said))
+    summary += [f"{what}: {answer}\n" for what, answer in (("Pod", pods), ("Event", events)) if isinstance(answer, str)]
+    write_file(folder / "cluster.txt", "".join(summary))
 
 
 def take_secrets_out(cluster: KubernetesCluster, namespace: str, bundle: Path, folder: Path) -> None:
-    """Takes the region's secrets out of a whole bundle; where they cannot be read, says so in the region's folder."""
+    """Removes the region's secrets from a bundle; notes in the region's folder if they cannot be read."""
     secrets = _or_reason(lambda: cluster.list("v1", "Secret", namespace))
     if isinstance(secrets, str):
         say_unread(folder, secrets)

@@ -1,7 +1,7 @@
-"""A Kubernetes cluster: its API server, as one account of a kubeconfig reaches it.
+"""A Kubernetes cluster: a client of its API server, for one account of a kubeconfig.
 
-Signing in and discovery are those of the collection kubernetes.core, so that its environment variables (``K8S_AUTH_…``)
-and its cache hold here as well.
+It signs in and discovers kinds with the collection kubernetes.core, so that collection's environment variables
+(``K8S_AUTH_…``) and cache apply here too.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from loosehanger.platforms.kubernetes.resources import FIELD_MANAGER, USER_FIELD
 ANSWER_SECONDS = 30
 CONNECT_SECONDS = 10
 SILENCE_SECONDS = 60
-"""After so long without a line the connection of a log is opened anew: some proxies forget it in silence."""
+"""Seconds without a line after which a log's connection is reopened: some proxies drop idle connections silently."""
 _REFUSED = (400, 409, 422)
-"""What the API server answers to a resource that it cannot accept."""
+"""The API server's status codes for a resource that it refuses."""
 _NOT_NOW = (429, 502, 503, 504)
-"""What it, or a proxy before it, answers when it is busy, starting or away."""
+"""Status codes of an API server, or a proxy before it, that is busy, starting or unavailable."""
 
 Document = dict[str, Any]
 Documents = list[Document]
 
 
 class LogCutError(UnreachableError):
-    """The connection that a log came over has ended; the log may go on."""
+    """The connection of a log has closed; the log may continue."""
 
 
 class KubernetesCluster:
-    """An API server.
+    """A client of an API server.
 
     Args:
-        kubeconfig: the file; empty for the usual one.
-        context: the context in it; empty for its current one.
+        kubeconfig: the file; empty for kubectl's default.
+        context: the context in it; empty for its current context.
 
     Raises:
-        WrongUseError: there is no such file or context.
+        WrongUseError: the file or the context does not exist.
         LabError: the API server cannot be reached.
     """
 
     def __init__(self, kubeconfig: str = "", context: str = "") -> None:
         self.name = context or "the current context"
-        # The server's certificate is checked, whatever the kubeconfig says.
+        # The server's certificate is always verified, whatever the kubeconfig says.
         given = {"kubeconfig": kubeconfig or None, "context": context or None, "validate_certs": True}
         try:
             with _bounded_discovery():
@@ -65,7 +65,7 @@ class KubernetesCluster:
                 raise self._failure(error) from error
             reason = str(error).removeprefix("Could not create API client: ").split("\n")[0]
             raise WrongUseError(
-                f"kubeconfig {kubeconfig or '(the usual one)'}, {self.name}: {reason}; "
+                f"kubeconfig {kubeconfig or '(default)'}, {self.name}: {reason}; "
                 "see platform_kubernetes_kubeconfig and platform_kubernetes_context"
             ) from error
         self._client = client.client
@@ -77,7 +77,7 @@ class KubernetesCluster:
         return str(answer["gitVersion"])
 
     def serves(self, api_version: str, kind: str) -> bool:
-        """Whether the API server knows the kind in this version."""
+        """Whether the API server serves the kind in this version."""
         try:
             self._resource(api_version, kind)
         except WrongUseError:
@@ -85,19 +85,19 @@ class KubernetesCluster:
         return True
 
     def kinds(self, verb: str) -> Iterator[tuple[str, str]]:
-        """Every namespaced kind that can be, for instance, deleted: ``apiVersion`` (the preferred one) and ``kind``."""
+        """Yields the namespaced kinds that support a verb, as the preferred ``apiVersion`` and ``kind``."""
         for group_version in ("v1", *(group["preferredVersion"]["groupVersion"] for group in self._groups)):
             root = "api" if group_version == "v1" else "apis"
             try:
                 answer = self.request("GET", f"/{root}/{group_version}") or {}
             except LabError:
-                continue  # An extension of the API server, such as that for metrics, that is down.
+                continue  # An API extension, such as metrics, that is down.
             for resource in answer.get("resources", ()):
                 if resource["namespaced"] and verb in resource["verbs"] and "/" not in resource["name"]:
                     yield group_version, resource["kind"]
 
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Document | None:
-        """A resource, or None where there is none, or no such kind."""
+        """Returns a resource; None if it or its kind does not exist."""
         try:
             path = self._path(api_version, kind, name, namespace)
         except WrongUseError:
@@ -105,7 +105,7 @@ class KubernetesCluster:
         return self.request("GET", path)
 
     def list(self, api_version: str, kind: str, namespace: str | None = None, selector: str = "") -> Documents:
-        """The resources of a kind, in one namespace or in all; none where there is no such kind."""
+        """Returns the resources of a kind, in one namespace or in all; none if the kind does not exist."""
         try:
             path = self._path(api_version, kind, None, namespace)
         except WrongUseError:
@@ -115,13 +115,13 @@ class KubernetesCluster:
         return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
 
     def apply(self, document: Mapping[str, Any], *, dry_run: bool = False) -> Document:
-        """Applies a resource on the server's side: the fields that the kit sets are the kit's, whoever had them before.
+        """Applies a resource with server-side apply, and takes ownership of the fields that the kit sets.
 
-        The API server refuses fields that the kind does not have.
+        The API server refuses unknown fields.
 
         Raises:
-            WrongUseError: it refuses the resource.
-            LabError: it refuses the account, or does not answer.
+            WrongUseError: the API server refuses the resource.
+            LabError: the API server refuses the account, or does not answer.
         """
         metadata = document["metadata"]
         path = self._path(document["apiVersion"], document["kind"], metadata["name"], metadata.get("namespace"))
@@ -136,15 +136,15 @@ class KubernetesCluster:
             query_params=[("fieldValidation", "Strict")],
         )
         if answer is None:
-            raise LabError(f"{reference(document)}: there is no namespace '{metadata.get('namespace')}'")
+            raise LabError(f"{reference(document)}: no namespace '{metadata.get('namespace')}'")
         return answer
 
     def change(self, document: Mapping[str, Any], fields: Mapping[str, Any]) -> Document | None:
-        """Changes some fields of a resource, and leaves those that are None out; None where it is not there (any more).
+        """Changes some fields of a resource, and removes those that are None; returns None if it does not exist.
 
         Raises:
             WrongUseError: the API server refuses the change.
-            LabError: it refuses the account, or does not answer.
+            LabError: the API server refuses the account, or does not answer.
         """
         metadata = document["metadata"]
         path = self._path(document["apiVersion"], document["kind"], metadata["name"], metadata.get("namespace"))
@@ -157,23 +157,23 @@ class KubernetesCluster:
         )
 
     def create(self, document: Mapping[str, Any]) -> Document:
-        """Creates a resource, or asks a review of the API server."""
+        """Creates a resource, or requests a review by the API server."""
         namespace = document["metadata"].get("namespace") if "metadata" in document else None
         path = self._path(document["apiVersion"], document["kind"], None, namespace)
         answer = self.request("POST", path, body=dict(document))
         if answer is None:
-            raise LabError(f"{reference(document)}: there is no namespace '{namespace}'")
+            raise LabError(f"{reference(document)}: no namespace '{namespace}'")
         return answer
 
     def delete(
         self, document: Mapping[str, Any], propagation: str = "Background", grace_seconds: int | None = None
     ) -> bool:
-        """Deletes a resource, if it is there: exactly the one that was read, not one made since under its name.
+        """Deletes a resource, if it exists: the one that was read, not a later one of the same name.
 
         Args:
             document: the resource.
-            propagation: what becomes of what it owns: ``Background``, that goes as well; ``Orphan``, that stays.
-            grace_seconds: how long a pod may take to end; None for what its manifest says.
+            propagation: ``Background`` deletes the objects that it owns too; ``Orphan`` keeps them.
+            grace_seconds: how long a pod may take to stop; None for its manifest's value.
         """
         metadata = document["metadata"]
         path = self._path(document["apiVersion"], document["kind"], metadata["name"], metadata.get("namespace"))
@@ -185,7 +185,7 @@ class KubernetesCluster:
         return self.request("DELETE", path, body=options) is not None
 
     def log(self, namespace: str, pod: str, container: str, lines: int, *, previous: bool = False) -> str:
-        """The end of a container's log; empty where there is none."""
+        """Returns the end of a container's log; empty without one."""
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
         query = [("container", container), ("tailLines", str(lines)), *([("previous", "true")] if previous else [])]
         try:
@@ -197,24 +197,24 @@ class KubernetesCluster:
         return str(response.data.decode("utf-8", "replace"))
 
     def follow(self, namespace: str, pod: str, container: str, since: str = "") -> Iterator[tuple[str, str]]:
-        """The lines of a container's log as they come, until it ends.
+        """Follows a container's log until it ends.
 
         Args:
-            namespace: the pod's.
-            pod: its name.
-            container: which of its containers.
-            since: the time of the last line that is known already; empty to begin at the beginning.
+            namespace: the pod's namespace.
+            pod: the pod's name.
+            container: the container's name.
+            since: the time of the last known line; empty to begin at the beginning.
 
         Yields:
-            Each line with its time, which grows.
+            Each line with its time, in ascending order.
 
         Raises:
-            LogCutError: the connection ended before the log did.
-            LabError: the API server refuses.
+            LogCutError: the connection closed before the log ended.
+            LabError: the API server refuses the request.
         """
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
         query = [("container", container), ("follow", "true"), ("timestamps", "true")]
-        # It knows no fractions of a second; what comes twice is left out below.
+        # It ignores fractions of a second; repeated lines are skipped below.
         query += [("sinceTime", f"{since[:19]}Z")] if since else []
         try:
             response = self._client.request(
@@ -238,7 +238,7 @@ class KubernetesCluster:
             raise LogCutError(str(error)) from error
 
     def allowed(self, attributes: Mapping[str, str]) -> bool:
-        """Whether the account may do this, by the API server's own word (``SelfSubjectAccessReview``)."""
+        """Whether the account may do this, by a ``SelfSubjectAccessReview``."""
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
@@ -247,11 +247,11 @@ class KubernetesCluster:
         return bool(self.create(review)["status"]["allowed"])
 
     def request(self, method: str, path: str, **parameters: Any) -> Document | None:
-        """Asks the API server; None when it says 404.
+        """Sends a request to the API server; returns None for 404.
 
         Raises:
-            WrongUseError: it refuses what it got.
-            LabError: it refuses the account, or does not answer.
+            WrongUseError: the API server refuses the content.
+            LabError: the API server refuses the account, or does not answer.
         """
         try:
             response = self._client.request(
@@ -274,8 +274,8 @@ class KubernetesCluster:
             reason = _one_line(getattr(error, "reason", None) or error)
             if "CERTIFICATE_VERIFY_FAILED" in reason:
                 return WrongUseError(
-                    f"{self.name}: the API server's certificate is not that of an authority in the kubeconfig, and the "
-                    "kit always checks: put the cluster's own there (certificate-authority-data)"
+                    f"{self.name}: the API server's certificate is not signed by an authority in the kubeconfig, and "
+                    "the kit always verifies it; add the cluster's authority (certificate-authority-data)"
                 )
             return UnreachableError(f"{self.name}: the API server cannot be reached: {reason}")
         status = getattr(error, "status", 0)
@@ -284,7 +284,7 @@ class KubernetesCluster:
             return UnreachableError(f"{self.name}: the API server cannot answer: {message}")
         if status == 401:
             return LabError(f"{self.name}: the API server does not know this account; sign in again")
-        # A field that the kind does not have is reported as an error of the server's own.
+        # An unknown field is reported as an internal server error.
         refused = status in _REFUSED or message.startswith("failed to create typed patch object")
         return (WrongUseError if refused else LabError)(message)
 
@@ -295,7 +295,7 @@ class KubernetesCluster:
 
     def _resource(self, api_version: str, kind: str) -> Any:
         unknown = WrongUseError(f"{self.name}: the cluster does not know {kind} ({api_version})")
-        # Asked for what is not there, discovery begins anew each time.
+        # Discovery starts over for each unknown kind.
         served = {version["groupVersion"] for group in self._groups for version in group["versions"]}
         if api_version not in ("v1", *served):
             raise unknown
@@ -311,9 +311,9 @@ class KubernetesCluster:
 
 @contextmanager
 def _bounded_discovery() -> Iterator[None]:
-    """Bounds what asks the API server which kinds it has: that takes no time-out, and has none of its own.
+    """Bounds the discovery of kinds, which has no time-out parameter.
 
-    The bound is the process's own, so it holds no longer than needed: every other socket would inherit it.
+    The bound applies to the whole process, so it is removed as soon as possible: other sockets would inherit it.
     """
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(CONNECT_SECONDS)

@@ -1,8 +1,8 @@
-"""What web consoles cannot see on Kubernetes, and find in a ConfigMap.
+"""The ConfigMap with facts about mirrors that web consoles cannot query on Kubernetes.
 
-That is what manifests want of mirrors, and whether network policies keep other pods from changing them. Connect's REST
-interface has no password here, and some network plug-ins accept network policies and enforce none: a pod without any
-label of the kit's asks.
+The facts are the mirrors' desired states, and whether network policies keep other pods from changing them. Connect's
+REST interface has no password here, and some network plug-ins accept network policies and do not enforce them. So a
+pod without the kit's labels tries to connect.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from loosehanger.platforms.kubernetes.resources import ManifestEntry, labelled
 
 CONFIG_MAP: Final = "loosehanger-lab-mirrors"
 FOLDER: Final = "/etc/console/mirrors"
-"""Where a console finds it, a file for each region."""
+"""The console's folder with the facts, a file for each region."""
 JOB: Final = "lab-network-"
-"""What the names of the Jobs begin with that ask."""
+"""The name prefix of the Jobs that try to connect."""
 ASK_SECONDS = 120
-"""How long a pod may take to ask: the image may have to be fetched."""
+"""Seconds a pod may take to answer, including the pull of its image."""
 _LOOK_SECONDS = 0.5
 PROGRAM = """\
 import http.client, json, sys, urllib.error, urllib.request
@@ -52,19 +52,19 @@ with open("/dev/termination-log", "w") as file:
 """
 
 Facts = dict[str, dict[str, dict[str, Any]]]
-"""By region and mirror: ``replicas``, ``connectors`` with the state that is wanted of each, and ``open``."""
+"""By region and mirror: ``replicas``, ``connectors`` with their desired states, and ``open``."""
 
 
 def with_facts(
     region: RegionNamespace, home: Path, manifests: Sequence[ManifestEntry], *, dry_run: bool
 ) -> list[ManifestEntry]:
-    """Consoles as they are applied, with the ConfigMap about the mirrors that they show before them.
+    """Returns the console manifests, preceded by the ConfigMap about the mirrors that they show.
 
     Args:
-        region: where the consoles are.
+        region: the region of the consoles.
         home: the lab's home, with the record of every region.
-        manifests: the consoles and what belongs to them.
-        dry_run: ask nothing; what the ConfigMap has of that stays.
+        manifests: the consoles and their resources.
+        dry_run: do not try to connect; keep the ConfigMap's results.
     """
     consoles = [manifest for manifest in manifests if is_console(manifest.document)]
     facts = wanted(home, (name for console in consoles for name in _regions(console.document)))
@@ -73,25 +73,25 @@ def with_facts(
     _judge(region, facts, consoles[0].document, dry_run=dry_run)
     data = {f"{name}.json": json.dumps(mirrors, sort_keys=True) for name, mirrors in sorted(facts.items())}
     metadata = {"name": CONFIG_MAP, "namespace": region.name}
-    told = labelled({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    config_map = labelled({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     return [
-        ManifestEntry("what consoles show of mirrors", told),
+        ManifestEntry("what consoles show of mirrors", config_map),
         *(replace(one, document=_reading(one.document)) if one in consoles else one for one in manifests),
     ]
 
 
 def _regions(console: Mapping[str, Any]) -> list[str]:
-    """The regions that a console shows."""
+    """Returns the regions that a console shows."""
     variables = console["spec"]["template"]["spec"]["containers"][0]["env"]
     return next((str(one["value"]).split(",") for one in variables if one["name"] == "CONSOLE_REGIONS"), [])
 
 
 def wanted(home: Path, regions: Iterable[str]) -> Facts:
-    """What the manifests want of each mirror, as status judges it: by the record."""
+    """Returns the desired state of each mirror, from the record."""
     return {
         name: {
             document.name: {
-                # Whether there is any: how many is of no use to a console.
+                # Whether there is any: a console does not use the number.
                 "replicas": min(1, document.content["spec"].get("replicas", 1)),
                 "connectors": wanted_connectors(document.content["spec"]),
                 "open": False,
@@ -104,7 +104,7 @@ def wanted(home: Path, regions: Iterable[str]) -> Facts:
 
 
 def _judge(region: RegionNamespace, facts: Facts, console: Mapping[str, Any], *, dry_run: bool) -> None:
-    """Writes into the facts which mirrors any pod may change, and warns of those of this region."""
+    """Adds to the facts which mirrors any pod may change, and warns of those of this region."""
     reachable = [name for name in facts if region.places.get(name) == region.place]
     asked = {connect_url(mirror, name): (name, mirror) for name in reachable for mirror in facts[name]}
     answered = None
@@ -112,7 +112,7 @@ def _judge(region: RegionNamespace, facts: Facts, console: Mapping[str, Any], *,
         try:
             answered = _ask(region, [*asked], console)
         except LabError as error:
-            region.report(f"{error}; it is not known whether network policies are enforced here")
+            region.report(f"{error}; cannot determine whether network policies are enforced")
     before = _present(region) if answered is None else {}
     for url, (name, mirror) in asked.items():
         known = before.get(name, {}).get(mirror, {}).get("open") is True
@@ -126,7 +126,7 @@ def _judge(region: RegionNamespace, facts: Facts, console: Mapping[str, Any], *,
 
 
 def _present(region: RegionNamespace) -> Facts:
-    """What the ConfigMap has."""
+    """Returns the facts of the existing ConfigMap."""
     found = region.cluster.get("v1", "ConfigMap", CONFIG_MAP, region.name) or {}
     try:
         facts = {key.removesuffix(".json"): json.loads(text) for key, text in (found.get("data") or {}).items()}
@@ -136,7 +136,7 @@ def _present(region: RegionNamespace) -> Facts:
 
 
 def _reading(console: Mapping[str, Any]) -> dict[str, Any]:
-    """A console that reads the ConfigMap. Kubernetes renews the files within a minute or two; no pod starts again."""
+    """Returns a console that mounts the ConfigMap. Kubernetes updates the files in two minutes without a restart."""
     changed: dict[str, Any] = copy.deepcopy(dict(console))
     pod = changed["spec"]["template"]["spec"]
     container = pod["containers"][0]
@@ -148,13 +148,13 @@ def _reading(console: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ask(region: RegionNamespace, urls: Sequence[str], console: Mapping[str, Any]) -> frozenset[str]:
-    """Asks Connect from a pod that no network policy lets in.
+    """Tries to connect to Connect from a pod that no network policy admits.
 
     Returns:
         The addresses that answered.
 
     Raises:
-        LabError: the pod did not start in time or did not ask, or the API server does not answer.
+        LabError: the pod did not start in time or gave no answer, or the API server does not answer.
     """
     job = question(region, urls, console)
     cluster = region.cluster
@@ -166,7 +166,7 @@ def _ask(region: RegionNamespace, urls: Sequence[str], console: Mapping[str, Any
 
 
 def question(region: RegionNamespace, urls: Sequence[str], console: Mapping[str, Any]) -> dict[str, Any]:
-    """The Job that asks: in the console's image, without labels, rights, secrets and volumes."""
+    """Returns the Job that tries to connect: the console's image, without labels, rights, secrets and volumes."""
     pod = console["spec"]["template"]["spec"]
     container = pod["containers"][0]
     user = {"runAsUser": USER, "runAsGroup": USER} if region.python_image else {}
@@ -211,9 +211,9 @@ def _answer(cluster: KubernetesCluster, namespace: str, job: str) -> frozenset[s
             reasons = "; ".join(problem for pod in pods for problem in pod_problems(pod))
             raise LabError(
                 f"{namespace}: Job/{job}: its pod did not answer within {ASK_SECONDS} s: "
-                f"{reasons or 'Kubernetes has not said why'}"
+                f"{reasons or 'Kubernetes gives no reason'}"
             )
-        time.sleep(_LOOK_SECONDS)  # between two looks; the condition above decides when it ends
+        time.sleep(_LOOK_SECONDS)  # between two polls; the condition above ends the loop
 
 
 def _answered(namespace: str, pod: Mapping[str, Any], ended: Mapping[str, Any]) -> frozenset[str]:

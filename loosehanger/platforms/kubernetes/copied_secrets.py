@@ -1,4 +1,4 @@
-"""Secrets that are copied from one region to another, maybe on another cluster, and maybe under another name."""
+"""Secrets that are copied from one region to another, possibly on another cluster and under another name."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from loosehanger.platforms.kubernetes.resources import ManifestEntry, labelled
 from loosehanger.platforms.secret_copies import not_a_copy
 
 COPIED_FROM: Final = "loosehanger-lab/copied-from"
-"""The annotation of a copy: the region and the name of what it is a copy of."""
+"""The annotation of a copy: the region and the name of its origin."""
 _GENERATIONS: Final = ("ca-cert-generation", "ca-key-generation")
-"""The annotations by which an operator knows a certificate authority's secrets, and which certificates are older."""
+"""An operator's annotations of a certificate authority's secrets, with the generation of its certificates."""
 _LABELS: Final = ("cluster", "kind", "component-type", "name")
-"""The labels by which it finds them."""
+"""The labels by which the operator finds these secrets."""
 
 
 def copy_secrets(region: RegionNamespace, copies: Iterable[SecretCopy], *, dry_run: bool = False) -> list[str]:
     """Copies secrets from the namespaces of other regions.
 
     Returns:
-        The names of the copies that were missing or differed.
+        The names of the copies that were missing or outdated.
 
     Raises:
-        WrongUseError: another secret has the name of a copy; none is copied.
-        LabError: the origin has no such secret.
+        WrongUseError: another secret has the name of a copy; no secret is copied.
+        LabError: the secret does not exist in its own region.
     """
     cluster = region.cluster
     wanted = []
@@ -37,8 +37,10 @@ def copy_secrets(region: RegionNamespace, copies: Iterable[SecretCopy], *, dry_r
         secret = region.places[copy.origin].cluster().get("v1", "Secret", copy.name, copy.origin)
         present = cluster.get("v1", "Secret", copy.as_name, region.name)
         if secret is None and not dry_run:
-            raise LabError(f"{copy.origin}: there is no secret '{copy.name}'; is its KafkaUser or Kafka cluster ready?")
-        # In check mode the region that has it may not be there yet.
+            raise LabError(
+                f"{copy.origin}: the secret '{copy.name}' does not exist; check that its KafkaUser or Kafka cluster is ready"
+            )
+        # In check mode the region of origin may not exist yet.
         document = copied(copy, secret, region.name) if secret is not None else None
         if document is not None and (refusal := _refusal(region, copy, document, present)):
             raise WrongUseError(refusal)
@@ -53,7 +55,7 @@ def copy_secrets(region: RegionNamespace, copies: Iterable[SecretCopy], *, dry_r
 
 
 def delete_copies(region: RegionNamespace, names: Iterable[str], *, dry_run: bool = False) -> list[str]:
-    """Deletes those of these secrets that are copies; returns their names. With ``dry_run`` they stay."""
+    """Deletes the copies among these secrets; returns their names. With ``dry_run`` it deletes nothing."""
     cluster = region.cluster
     present = [secret for name in names if (secret := cluster.get("v1", "Secret", name, region.name))]
     found = [secret for secret in present if COPIED_FROM in (secret["metadata"].get("annotations") or {})]
@@ -63,9 +65,9 @@ def delete_copies(region: RegionNamespace, names: Iterable[str], *, dry_run: boo
 
 
 def copied(copy: SecretCopy, secret: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-    """The copy: type and data, and of a certificate authority what its operator knows it by.
+    """Returns the copy: type and data, and the operator's labels and annotations of a certificate authority.
 
-    Owners are left behind: they are elsewhere, and with them the copy would go.
+    Owner references are left out, because the owners are elsewhere and Kubernetes would delete the copy.
     """
     labels, annotations = _of_an_authority(secret["metadata"], copy)
     return labelled(
@@ -85,9 +87,9 @@ def copied(copy: SecretCopy, secret: Mapping[str, Any], namespace: str) -> dict[
 
 
 def _of_an_authority(metadata: Mapping[str, Any], copy: SecretCopy) -> tuple[dict[str, str], dict[str, str]]:
-    """The labels and annotations that a certificate authority's secret needs; none of any other secret.
+    """Returns the labels and annotations of a certificate authority's secret; none for any other secret.
 
-    ``west-cluster-ca-cert`` belongs to the cluster ``west``, which a label names as well: as
+    ``west-cluster-ca-cert`` belongs to the cluster ``west``, which a label names too: copied as
     ``backup-cluster-ca-cert`` it belongs to ``backup``.
     """
     for prefix in (STRIMZI_LABELS, LABELS):
@@ -109,7 +111,7 @@ def _named(present: Mapping[str, str] | None, prefix: str, names: Iterable[str])
 def _refusal(
     region: RegionNamespace, copy: SecretCopy, document: Mapping[str, Any], present: Mapping[str, Any] | None
 ) -> str | None:
-    """What to say of a secret that is there under the copy's name, and is not this copy."""
+    """Returns the message for a secret that has the copy's name and is not this copy; None for this copy."""
     if present is None:
         return None
     if stranger := foreign(ManifestEntry(f"secret copied from {copy.origin}", dict(document)), present):
@@ -117,10 +119,10 @@ def _refusal(
     known_as = (present["metadata"].get("annotations") or {}).get(COPIED_FROM)
     if known_as == copy.source:
         return None
-    # The same may come from another region after a switch.
+    # After a switch the same secret may come from another region.
     if present.get("data") == document["data"]:
         return None
-    # Copies of before there was the annotation have the name of what they are copies of.
+    # Copies of older versions, without the annotation, have the name of their origin.
     if known_as is None and copy.as_name == copy.name:
         return None
     return not_a_copy(region.name, copy.as_name, known_as, copy)

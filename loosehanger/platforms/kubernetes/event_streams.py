@@ -1,7 +1,7 @@
-"""From Strimzi's API v1 to the dialects of IBM Event Streams: ``v1`` from 13.0 on, and ``v1beta2`` of 12.
+"""Converts Strimzi's API v1 to the dialects of IBM Event Streams: ``v1`` from 13.0 on, and ``v1beta2`` of 12.
 
-One table for each, in ``FIELDS``, says of each field what becomes of it. A field that is not in it is refused, and so
-is what the dialect does not have: nothing is lost on the way. Sources: the references of the EventStreams resource
+``FIELDS`` has one table for each, with a rule for each field. A field without a rule is refused, and so is one that the
+dialect does not have: nothing is lost silently. Sources: the references of the EventStreams resource
 (https://ibm.github.io/event-automation/es/es_13.0/reference/api-reference-es/, and the same for 12.0 and 12.3) and,
 for all below its ``strimziOverrides`` and for the other kinds, the Strimzi that a release is made of: 1.0.0 for 13.0,
 0.51.0 for 12.3, 0.50.1 for 12.2, 0.48.0 for 12.1, and an older one for 12.0. What ``v1beta2`` refuses as newer, 12.0
@@ -34,29 +34,29 @@ Change = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class EventStreams:
-    """What an EventStreams resource needs that no Kafka resource says."""
+    """The settings of an EventStreams resource that a Kafka resource does not have."""
 
     accept_license: bool
     """Whether the user has read and accepted the licence."""
     license: str
-    """Its number, such as ``L-CYBH-K48BZQ``."""
+    """The licence's id, such as ``L-CYBH-K48BZQ``."""
     license_use: str
-    """What it is bought for, such as ``EventAutomationNonProduction``."""
+    """The licensed use, such as ``EventAutomationNonProduction``."""
     version: str = "13.0.0"
-    """Of Event Streams: the operator's, which decides on the dialect."""
+    """The version of the Event Streams operator, which determines the dialect."""
     admin_ui: bool = True
-    """Whether there is the web console, and the interface that it and IBM's command line speak with."""
+    """Whether to run the web console and the REST admin API that it and IBM's command line use."""
     rest_producer: bool = False
-    """Whether there is the interface that takes events over HTTP."""
+    """Whether to run the REST producer API."""
     pod_annotations: Mapping[str, str] = field(default_factory=dict)
-    """For the pods of mirrors: what the licence wants metered. ``{name}`` stands for the mirror's name."""
+    """Annotations for the pods of mirrors that the licence's metering requires; ``{name}`` is the mirror's name."""
 
     @property
     def api_version(self) -> str:
-        """The dialect: what stands in ``apiVersion``.
+        """The ``apiVersion`` of the dialect.
 
         Raises:
-            WrongUseError: there is no such version, or its dialect is another one yet.
+            WrongUseError: the version is unknown, or its dialect is not supported.
         """
         match = re.fullmatch(r"(12|13)\.\d+(\.\d+)?", str(self.version))
         if not match:
@@ -69,14 +69,14 @@ class EventStreams:
 
 @dataclass(frozen=True)
 class Rule:
-    """What becomes of a field."""
+    """How a field is converted."""
 
     paths: tuple[str, ...] = ()
-    """Where its value goes: none leaves it out."""
+    """The paths of its value in the result; none leaves it out."""
     change: Change | None = None
-    """What is done to its value on the way."""
+    """A conversion of its value."""
     why: str = ""
-    """For what is left out, changed or refused."""
+    """The reason why it is left out, changed or refused."""
     refused: bool = False
 
 
@@ -117,7 +117,7 @@ _NEWER_THAN_13 = "newer than Event Streams 13.0"
 
 
 def _mirrored_cluster(v1: str, alias: str) -> dict[str, Rule]:
-    """The fields that both ends of a mirror have: they become one entry of ``clusters``."""
+    """Returns rules for the fields of either end of a mirror, which become an entry of ``clusters``."""
     cluster = f"spec/clusters/{{{alias}}}"
     return {
         f"{v1}/bootstrapServers": _moved(f"{cluster}/bootstrapServers"),
@@ -134,7 +134,7 @@ def _same(prefix: str, names: str) -> dict[str, Rule]:
 
 
 def _override(prefix: str, names: str) -> dict[str, Rule]:
-    """Fields of a Kafka, which stand below ``strimziOverrides``."""
+    """Returns rules for fields of a Kafka that move below ``strimziOverrides``."""
     return {
         f"{prefix}/{name}": _moved(f"{prefix.replace('spec', 'spec/strimziOverrides', 1)}/{name}")
         for name in names.split()
@@ -149,7 +149,7 @@ _KAFKA = "spec/strimziOverrides/kafka"
 _TARGET = "spec/clusters/{target}"
 _CONNECTOR = "tasksMax config state autoRestart listOffsets alterOffsets"
 _MIRRORED = "alias bootstrapServers tls authentication config"
-"""What v1 has of each cluster of a mirror."""
+"""The fields of each cluster of a mirror in v1."""
 
 _OF_V1BETA2: Final[Mapping[str, Mapping[str, Rule]]] = {
     "Kafka": {
@@ -215,7 +215,7 @@ _OF_V1: Final[Mapping[str, Mapping[str, Rule]]] = {
         "spec/authentication/validityDays": _refused(_NEWER_THAN_13),
         "spec/authentication/renewalDays": _refused(_NEWER_THAN_13),
     },
-    # As in Strimzi, but for the version: a target and a source in each mirror, and no list of clusters.
+    # As in Strimzi except the version: a target, and a source in each mirror, and no list of clusters.
     "KafkaMirrorMaker2": {
         "spec/version": _VERSION,
         **_same("spec/target", f"{_MIRRORED} groupId configStorageTopic offsetStorageTopic statusStorageTopic"),
@@ -233,17 +233,17 @@ _OF_V1: Final[Mapping[str, Mapping[str, Rule]]] = {
 }
 
 FIELDS: Final[Mapping[str, Mapping[str, Mapping[str, Rule]]]] = {V1: _OF_V1, V1BETA2: _OF_V1BETA2}
-"""Of each dialect, each kind that is converted: field in Strimzi's v1 → what becomes of it.
+"""By dialect and kind: field in Strimzi's v1 → its rule.
 
-Below a field that is named, everything goes along.
+A rule covers everything below its field.
 """
 
 _LISTS: Final = ("spec/clusters", "spec/mirrors", "spec/strimziOverrides/nodePools")
-"""Lists of the result, which are put together by name or number."""
+"""Lists of the result, which are assembled by name or number."""
 
 
 def differences(api_version: str) -> Iterator[tuple[str, str, str, str]]:
-    """Every field that a dialect has not as Strimzi: kind, field, where it goes (empty: nowhere), and why or how."""
+    """Yields each field that differs from Strimzi: kind, field, new path (empty: none), reason or conversion."""
     for kind, rules in FIELDS[api_version].items():
         for path, rule in rules.items():
             if rule != SAME:
@@ -254,18 +254,17 @@ def differences(api_version: str) -> Iterator[tuple[str, str, str, str]]:
 def to_event_streams(
     resources: Iterable[tuple[str, Mapping[str, Any]]], settings: EventStreams
 ) -> list[tuple[str, Document]]:
-    """Converts resources; those of other kinds than Strimzi's only get the dialect's labels.
+    """Converts Strimzi's resources; resources of other kinds only get the dialect's labels.
 
     Args:
-        resources: each with where it stands, such as ``file:line``. A Kafka and its KafkaNodePools belong together:
-            they become one EventStreams.
-        settings: what that needs besides.
+        resources: each with its place, such as ``file:line``. A Kafka and its KafkaNodePools become one EventStreams.
+            settings: the settings that Strimzi's resources do not have.
 
     Returns:
-        The new resources, each with where it comes from.
+        The converted resources, each with its place.
 
     Raises:
-        WrongUseError: something cannot be converted; the message names file, resource and field.
+        WrongUseError: a field cannot be converted; the message names file, resource and field.
     """
     listed = list(resources)
     pools = [(where, document) for where, document in listed if _is(document, "KafkaNodePool")]
@@ -290,18 +289,18 @@ def to_event_streams(
 
 
 def web_console(event_streams: Mapping[str, Any], user: str) -> dict[str, str] | None:
-    """Where people look at a cluster in a browser, and as whom they sign in; None where there is no console (yet).
+    """Returns address and user of a cluster's web console; None if it has none, or not yet.
 
     Args:
-        event_streams: the EventStreams, with the status that its operator has given it.
-        user: a KafkaUser with a password, who sees in the console what its access control list lets it see.
+        event_streams: the EventStreams, with its status.
+        user: a KafkaUser with a password, whose ACLs apply in the console.
     """
     url = event_streams.get("status", {}).get("adminUiUrl")
     return {"name": event_streams["metadata"]["name"], "url": url, "username": user} if url else None
 
 
 def inner_pools(event_streams: Mapping[str, Any]) -> list[Document]:
-    """The node pools within an EventStreams; none of any other resource."""
+    """Returns the node pools within an EventStreams; none for any other resource."""
     return _part(event_streams, "spec", "strimziOverrides", "nodePools") or []
 
 
@@ -323,7 +322,7 @@ def _event_streams(
             _refuse(where, kafka, f"spec.license.{name.removeprefix('license_')}", f"set event_streams_{name}")
     document = _renamed(kafka) | {"apiVersion": settings.api_version, "kind": "EventStreams"}
     spec: Document = {
-        # Of this operator: it renews itself within its channel, and what it runs along with it.
+        # Without a patch version: the operator updates itself, and what it runs, within its channel.
         "version": "latest",
         "license": {"accept": True, "license": settings.license, "use": settings.license_use},
     }
@@ -339,7 +338,7 @@ def _event_streams(
         conversion = _Conversion(at, pool, result, settings.api_version)
         conversion.place((*entry, "name"), name, "metadata/name")
         for part in ("annotations", "labels"):
-            # Which cluster the pool is of, its place says.
+            # The pool's place shows its cluster.
             names = {key: value for key, value in (_part(pool, "metadata", part) or {}).items() if key != CLUSTER_LABEL}
             if names:
                 conversion.place((*entry, part), _in_the_dialect(names), f"metadata/{part}")
@@ -363,21 +362,21 @@ def _mirror_maker(where: str, mirror_maker: Mapping[str, Any], settings: EventSt
 
 
 def _check_clusters(where: str, mirror_maker: Mapping[str, Any], target: Any) -> None:
-    """Whether one list can have all clusters of a mirror, by their aliases."""
+    """Checks that one list can hold all clusters of a mirror, by their aliases."""
     sources: dict[str, Any] = {}
     for number, source in enumerate(_sources(mirror_maker)):
         alias, path = _part(source, "alias"), f"spec.mirrors[{number}].source"
         if not isinstance(alias, str):
             _refuse(where, mirror_maker, f"{path}.alias", "is missing")
         elif alias == target:
-            _refuse(where, mirror_maker, f"{path}.alias", "is the alias of the target, too")
+            _refuse(where, mirror_maker, f"{path}.alias", "is also the alias of the target")
         elif sources.setdefault(alias, source) != source:
             reason = f"differs from another source with the alias '{alias}'; give it another alias"
             _refuse(where, mirror_maker, path, reason)
 
 
 def _sources(mirror_maker: Mapping[str, Any]) -> list[Any]:
-    """The source of each mirror, as it stands."""
+    """Returns the source of each mirror, unconverted."""
     mirrors = _part(mirror_maker, "spec", "mirrors")
     return [_part(mirror, "source") for mirror in mirrors] if isinstance(mirrors, list) else []
 
@@ -389,7 +388,7 @@ def _converted(where: str, document: Mapping[str, Any], api_version: str, **name
             document,
             "kind",
             f"'{document.get('apiVersion')}, {document.get('kind')}' cannot be converted for Event Streams; "
-            f"known are, in {STRIMZI}: {', '.join(FIELDS[api_version])}",
+            f"the kinds that can are, in {STRIMZI}: {', '.join(FIELDS[api_version])}",
         )
     result: Document = {}
     _Conversion(where, document, result, api_version).run(names)
@@ -397,7 +396,7 @@ def _converted(where: str, document: Mapping[str, Any], api_version: str, **name
 
 
 class _Conversion:
-    """Puts the fields of one resource where they belong in another."""
+    """Places the fields of one resource in another."""
 
     def __init__(self, where: str, document: Mapping[str, Any], result: Document, api_version: str) -> None:
         self.where = where
@@ -406,7 +405,7 @@ class _Conversion:
         self.result = result
 
     def run(self, names: Mapping[str, str]) -> None:
-        """Places every field; ``names`` stand for the names in braces of the rules' paths."""
+        """Places every field; ``names`` are the values of the names in braces in the rules' paths."""
         if "spec" in self.document:
             self._walk(_in_the_dialect(self.document["spec"]), "spec", "spec", names)
 
@@ -446,7 +445,7 @@ class _Conversion:
                 self.place([part.format(**here) for part in template.split("/")], value, path)
 
     def place(self, target: Sequence[str], value: Any, path: str) -> None:
-        """Puts a value at a path of the result, where there may be the same already."""
+        """Puts a value at a path of the result, which may already have the same value."""
         *folders, name = target
         here = _folder(self.result, *folders, *([name] if isinstance(value, dict) else []))
         for key, item in value.items() if isinstance(value, dict) else [(name, value)]:
@@ -455,7 +454,7 @@ class _Conversion:
                 self.refuse(field, f"{'.'.join((*target[:-1], key))} has another value already")
 
     def refuse(self, path: str, why: str) -> None:
-        """Ends the conversion."""
+        """Aborts the conversion with an error."""
         _refuse(self.where, self.document, _dotted(path), why)
 
 
@@ -465,7 +464,7 @@ def _refuse(where: str, document: Mapping[str, Any], field: str, why: str) -> No
 
 
 def _renamed(document: Mapping[str, Any]) -> Document:
-    """A copy whose labels and annotations are the dialect's, and what selects by them."""
+    """Returns a copy with the dialect's labels, annotations and selectors."""
     copied = copy.deepcopy(dict(document))
     for part in ("labels", "annotations"):
         if isinstance(names := _part(copied, "metadata", part), dict):
@@ -479,11 +478,11 @@ _OF_NODES: Final = ("nodeAffinity", "nodeSelector", "tolerations")
 
 
 def _in_the_dialect(value: Any) -> Any:
-    """A copy in which the names of labels and annotations are the dialect's, wherever they stand.
+    """Returns a copy with the dialect's names of labels and annotations everywhere.
 
     They are keys in templates and in ``matchLabels``, the value of ``key`` in ``matchExpressions``, and a part of
-    ``fieldPath``. What selected by a name of Strimzi's would select nothing. Names of nodes' labels and taints are not
-    the operator's.
+    ``fieldPath``. A selector with one of Strimzi's names would match nothing. Labels and taints of nodes are not the
+    operator's.
     """
     if isinstance(value, dict):
         copied = {
@@ -501,13 +500,13 @@ def _in_the_dialect(value: Any) -> Any:
 
 
 def _of_the_dialect(name: Any) -> Any:
-    """The name of a label or annotation."""
+    """Returns the dialect's name of a label or annotation."""
     is_strimzis = isinstance(name, str) and name.startswith(STRIMZI_LABELS)
     return LABELS + name.removeprefix(STRIMZI_LABELS) if is_strimzis else name
 
 
 def _with_lists(result: Document) -> Document:
-    """The result with its lists as lists."""
+    """Returns the result with its indexed mappings turned into lists."""
     for path in _LISTS:
         *folders, name = path.split("/")
         here = _part(result, *folders)
@@ -517,14 +516,14 @@ def _with_lists(result: Document) -> Document:
 
 
 def _part(value: Any, *path: str) -> Any:
-    """What stands at a path of mappings; None where nothing does."""
+    """Returns the value at a path of mappings; None if there is none."""
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 
 def _folder(value: Document, *path: str) -> Document | None:
-    """The mapping at a path, which is made; None where something else stands in the way."""
+    """Returns the mapping at a path, and creates it; None if another value is in its place."""
     here: Any = value
     for name in path:
         here = here.setdefault(name, {}) if isinstance(here, dict) else None
@@ -536,7 +535,7 @@ def _is(document: Mapping[str, Any], kind: str) -> bool:
 
 
 def _is_other(document: Mapping[str, Any]) -> bool:
-    """Whether it is neither Strimzi's nor IBM's."""
+    """Whether a resource is neither Strimzi's nor IBM's."""
     group = str(document.get("apiVersion", "")).partition("/")[0]
     return not group.endswith(("strimzi.io", "eventstreams.ibm.com"))
 
@@ -550,7 +549,7 @@ def _key_of_cluster(document: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _parts(path: str) -> list[str]:
-    """The parts of a path, a list's numbers among them."""
+    """Returns the parts of a path, including list indexes."""
     return path.replace("[", "/").replace("]", "").split("/")
 
 

@@ -1,8 +1,7 @@
 """``python -m loosehanger.platforms.kubernetes.pod_entry COMMAND …``: runs a command of the kit in a pod.
 
-Its caller gets two streams from one log.
-A pod's log has no errors apart from output, and a finished pod gives no files away. So each line of the log begins with
-a letter that says what it is: ``o`` output, ``e`` error, ``f`` a part of a file. ``pods`` reads it.
+A pod's log does not separate errors from output, and files of a finished pod are out of reach. So each line of the log
+begins with a letter: ``o`` output, ``e`` error, ``f`` a part of a file. ``pods`` reads it.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ def main(arguments: list[str]) -> int:
 
 
 def user_name(uid: int, folder: Path) -> dict[str, str]:
-    """The environment that gives a user a name: OpenShift runs pods as one that has none, and Java's login needs it.
+    """Returns the environment that names a user: OpenShift's users have no name, and Java's login needs one.
 
     Args:
-        uid: the user's number.
-        folder: where to write a list of users, if need be.
+        uid: the user's id.
+        folder: the folder for a list of users, if one is needed.
     """
     try:
         pwd.getpwuid(uid)

@@ -1,9 +1,8 @@
-"""Running a command of the kit in a pod: the addresses of clusters on Kubernetes mean something only there.
+"""Runs a command of the kit in a pod, where the addresses of clusters on Kubernetes resolve.
 
-The command runs as a Job in the kit's image, with what it needs of all regions' records mounted from Secrets: of their
-users only those that it connects as. How far the lab is, and the marks of its stages, come from a ConfigMap of the
-Job's own; the ledgers, from the volumes of the programs that keep them. Its output, its errors and the files that it
-writes arrive here as if it had run here, and so does its exit code.
+The command runs as a Job in the kit's image. Secrets provide the records of all regions, with only those users that the
+command connects as. A ConfigMap of the Job provides the lab's progress and snapshots, and the volumes of the programs
+provide their ledgers. The caller gets its output, errors, files and exit code as if the command had run locally.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from loosehanger.waiting import wait_for
 HOME = "/opt/lab"
 """The lab's home in the kit's image."""
 START_SECONDS = 300
-"""How long a pod may take to start: the image may have to be fetched."""
+"""Seconds a pod may take to start, including the pull of its image."""
 SILENT_SECONDS = 300
-"""How long the API server may be away while a pod runs, which does not need it."""
+"""Seconds the API server may be unreachable while a pod runs, which does not need it."""
 LOOK_SECONDS = 0.3
 _DAY = 86400
 _KEPT_SECONDS = 600
@@ -50,18 +49,18 @@ _END_SECONDS = 90
 _SPARK = ("prove", "aggregate", "watch")
 """The user of the Spark jobs."""
 _WRITING = ("--canary", "--topic-in")
-"""The options with which one of these writes: that is for the administrator."""
+"""The options with which a Spark job writes, and so connects as the administrator."""
 _SHARED = f"{PROVER}.properties"
-"""The file that a Spark driver and its executors have in common, and that is their secret."""
+"""The file that a Spark driver and its executors share as their secret."""
 _ASKING = ("prove", STEP)
-"""The commands that ask mirrors how far they are, and read ledgers."""
+"""The commands that query mirrors and read ledgers."""
 _EXECUTOR = ROOT / "spark-jobs" / "conf" / "executor.yaml"
 TEMPLATE = "loosehanger-lab/executor"
-"""The annotation of a driver's pod that says what a pod of its executors looks like."""
+"""The annotation of a driver's pod with the template of its executors' pods."""
 TEMPLATE_IN_POD = f"{HOME}/access/executor.yaml"
-"""Where Spark finds that."""
+"""The template's path in the pod."""
 _SERVICE_ACCOUNT = "loosehanger-lab-spark"
-"""Of Spark drivers that start executors: see docs/kubernetes.md."""
+"""The service account of Spark drivers that start executors: see docs/kubernetes.md."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,12 @@ def run(
 
     Args:
         lab: what is set up.
-        pod: where pods run.
+        pod: the place of pods.
         command: the kit's command, such as ``prove``.
         arguments: its arguments.
-        home: the lab's home; None for the usual one.
-        brought: what it finds in its ``access`` folder besides: the texts of files, by their names.
-        back: where to put the files of these names that it writes, beside those that its arguments name.
+        home: the lab's home; None for the default.
+        brought: additional files of its ``access`` folder: texts by name.
+        back: destinations of files that it writes, by name, beside those that its arguments name.
 
     Raises:
         LabError: the pod does not start, or the API server does not answer; the message says why.
@@ -106,7 +105,7 @@ def run(
     cluster = KubernetesCluster(pod.kubeconfig, pod.context)
     made = []
     try:
-        for document in (_told(job["metadata"], files), job):
+        for document in (_config_map(job["metadata"], files), job):
             made.append({**document, **cluster.create(document)})
         started = _wait_started(cluster, pod.namespace, name)
         return _follow(cluster, pod.namespace, started, wanted)
@@ -116,13 +115,13 @@ def run(
 
 
 def end_all(pod: Pod, command: str) -> None:
-    """Ends a command's pods, and waits until they and what they were told are gone.
+    """Deletes a command's pods and their ConfigMaps, and waits until they are gone.
 
-    Whoever starts one waits for its end. So one that is there was left behind when that was killed, and would go on
-    beside what comes next.
+    A caller waits for the end of its pod. So an existing one was left behind by a caller that was killed, and would run
+    beside the next step.
 
     Raises:
-        LabError: one does not end, or the API server does not answer.
+        LabError: a pod does not stop, or the API server does not answer.
     """
     cluster = KubernetesCluster(pod.kubeconfig, pod.context)
 
@@ -142,21 +141,21 @@ def end_all(pod: Pod, command: str) -> None:
 
 
 def connection(pod: Pod, user: str) -> Connection:
-    """A user's way into a region's cluster, as the cluster keeps it for the kit's pods.
+    """Returns a user's connection to a region's cluster, from the secret that the kit's pods use.
 
     Raises:
-        LabError: it is not there, or the API server does not answer.
+        LabError: the secret has no such user, or the API server does not answer.
     """
     secret = KubernetesCluster(pod.kubeconfig, pod.context).get("v1", "Secret", pod.secret, pod.namespace)
     place = f"{pod.namespace}: secret '{pod.secret}'"
     properties = ((secret or {}).get("data") or {}).get(f"{user}.properties")
     if properties is None:
-        raise LabError(f"{place} has nothing about the user '{user}'; run the set-up again")
+        raise LabError(f"{place} has no user '{user}'; run the set-up again")
     return Connection.parse(base64.b64decode(properties).decode(), place)
 
 
 def _files(arguments: Sequence[str]) -> tuple[list[_Written], list[str]]:
-    """The files that a command is asked to write, and the arguments with their places in the pod."""
+    """Returns the files that a command must write, and its arguments with their paths in the pod."""
     written, passed, rest = [], [], list(arguments)
     while rest:
         word = rest.pop(0)
@@ -170,12 +169,12 @@ def _files(arguments: Sequence[str]) -> tuple[list[_Written], list[str]]:
 
 
 def _progress(home: Path) -> dict[str, str]:
-    """How far the lab is, and what its stages have kept: files of the folder ``access``, by their names there."""
+    """Returns the lab's progress and snapshots: files of the folder ``access``, by name."""
     return {"lab.json": required_progress(home).text, **mark_files(home)}
 
 
-def _told(metadata: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
-    """The ConfigMap with the files of a Job's own, each under its number: a key may have no slash."""
+def _config_map(metadata: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the ConfigMap with a Job's files, each under its number, because a key may not contain a slash."""
     data = {str(number): text for number, text in enumerate(files.values())}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": dict(metadata), "data": data}
 
@@ -247,12 +246,12 @@ def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str], files: Sequ
 
 
 def _prefix(command: str) -> str:
-    """What the names of a command's Jobs begin with."""
+    """Returns the name prefix of a command's Jobs."""
     return f"lab-{command}-"
 
 
 def _beside(programs: Iterable[str]) -> dict[str, Any]:
-    """On the node of programs, if they run: most volumes can be on one node only."""
+    """Returns the affinity to the node of running programs, because most volumes can be on one node only."""
     term = {
         "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": sorted(programs)}]},
         "topologyKey": "kubernetes.io/hostname",
@@ -265,7 +264,7 @@ _WRITTEN = ("/tmp", *(f"{HOME}/{name}" for name in ("logs", "artifacts", "spark"
 
 
 def _environment() -> list[dict[str, str]]:
-    """What a program must know of the terminal that its output ends in."""
+    """Returns the variables that describe the caller's terminal."""
     variables = {"LAB_HOME": HOME, "PYTHONUNBUFFERED": "1"}
     if sys.stdout.isatty():
         variables["COLUMNS"] = str(shutil.get_terminal_size().columns)
@@ -273,15 +272,15 @@ def _environment() -> list[dict[str, str]]:
 
 
 def _fields(**fields: str) -> Iterator[dict[str, Any]]:
-    """Variables that tell a pod of itself."""
+    """Yields variables with fields of the pod itself."""
     for name, path in fields.items():
         yield {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def _users(lab: Lab, command: str, arguments: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The users that a command connects as, by the regions that it connects to.
+    """Returns the users that a command connects as, by region.
 
-    A region where that user is not set up is left out; the command itself says so.
+    A region without that user is left out, and the command reports it.
     """
     if command == "consume":
         own = next((consumer for consumer in consumers(lab.topology) if consumer.region == arguments[0]), None)
@@ -297,7 +296,7 @@ def _users(lab: Lab, command: str, arguments: Sequence[str]) -> dict[str, tuple[
 
 
 def _record(lab: Lab, users: Mapping[str, Sequence[str]]) -> Iterator[dict[str, Any]]:
-    """What a command needs of all regions' Secrets, as the files of ``lab.access``."""
+    """Yields the parts of all regions' Secrets that a command needs, as the files of the record."""
     for region in lab.regions.values():
         items = [("region.json", f"{region.name}.json")]
         if own := users.get(region.name):
@@ -307,16 +306,16 @@ def _record(lab: Lab, users: Mapping[str, Sequence[str]]) -> Iterator[dict[str, 
 
 
 def _mounted(region: Region, items: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Keys of a region's Secret, and the files that they become: a source of a projected volume."""
+    """Returns a source of a projected volume: keys of a region's Secret and their files."""
     assert region.pod is not None
     return {"secret": {"name": region.pod.secret, "items": [{"key": key, "path": path} for key, path in items]}}
 
 
 def executor_template(lab: Lab) -> str:
-    """What a pod of an executor looks like, as YAML.
+    """Returns the pod template of executors, as YAML.
 
-    The driver tells an executor how to sign in to Kafka; what it must find as files are the clusters' certificates, and
-    the secret that it shares with the driver.
+    The driver passes Kafka's credentials to its executors. They need files only for the clusters' certificates and the
+    secret that they share with the driver.
     """
     template = yaml.safe_load(_EXECUTOR.read_text(encoding="utf-8"))
     sharing = _sharing_region(lab)
@@ -332,7 +331,7 @@ def executor_template(lab: Lab) -> str:
 
 
 def _sharing_region(lab: Lab) -> Region:
-    """The region whose file for the prover is what a driver shares with its executors."""
+    """Returns the region whose file for the prover is the secret that a driver shares with its executors."""
     for region in lab.regions.values():
         if PROVER in region.clients:
             return region
@@ -340,20 +339,20 @@ def _sharing_region(lab: Lab) -> Region:
 
 
 def executors(lab: Lab, pod: Pod) -> list[str]:
-    """What Spark's own scheduler on Kubernetes must know of this pod and of the lab."""
+    """Returns the settings of Spark's Kubernetes scheduler for this pod and lab."""
     settings = {
         "spark.driver.host": "$(POD_IP)",
-        # What the driver tells its executors has Kafka's passwords in it. A file that all of them have is their secret.
+        # The driver sends Kafka's passwords to its executors; a file that all of them have is their shared secret.
         "spark.authenticate": "true",
         "spark.authenticate.secret.file": f"{HOME}/access/{_sharing_region(lab).name}/{_SHARED}",
-        # By Spark's default cipher: with AES/GCM, executors of Spark 4.0.0 wait without end for their first answer.
+        # With Spark's default cipher: with AES/GCM, executors of Spark 4.0.0 wait for ever for their first answer.
         "spark.network.crypto.enabled": "true",
         "spark.kubernetes.namespace": pod.namespace,
-        # With the driver's pod its executors go as well, however it ends.
+        # Executors are deleted with the driver's pod, however it stops.
         "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
         "spark.kubernetes.executor.container.image": pod.image,
         "spark.kubernetes.executor.podTemplateFile": TEMPLATE_IN_POD,
-        # What it would need more rights for, and has no use for here.
+        # Features that would need more rights and are not used here.
         "spark.kubernetes.executor.disableConfigMap": "true",
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
@@ -363,8 +362,8 @@ def executors(lab: Lab, pod: Pod) -> list[str]:
 
 
 def _wait_started(cluster: KubernetesCluster, namespace: str, job: str) -> str:
-    """Waits until the job's pod runs, or has run; returns its name."""
-    deadline, pause, told = time.monotonic() + START_SECONDS, 0.2, ""
+    """Waits until the Job's pod runs, or has run; returns its name."""
+    deadline, pause, shown = time.monotonic() + START_SECONDS, 0.2, ""
     while True:
         pods = cluster.list("v1", "Pod", namespace, f"batch.kubernetes.io/job-name={job}")
         if pods and pods[0].get("status", {}).get("phase") in ("Running", "Succeeded", "Failed"):
@@ -374,17 +373,17 @@ def _wait_started(cluster: KubernetesCluster, namespace: str, job: str) -> str:
         if time.monotonic() >= deadline:
             raise LabError(
                 f"{namespace}: Job/{job}: its pod did not start within {START_SECONDS} s: "
-                f"{text or 'Kubernetes has not said why'}"
+                f"{text or 'Kubernetes gives no reason'}"
             )
-        if text and text != told:
+        if text and text != shown:
             print(f"waiting: {text}", file=sys.stderr, flush=True)
-            told = text
+            shown = text
         time.sleep(pause)  # between two looks; the condition above decides when it ends
         pause = min(pause * 1.3, 2.0)
 
 
 def _refusals(cluster: KubernetesCluster, namespace: str, job: str) -> list[str]:
-    """Why there is no pod at all: a quota, for instance."""
+    """Returns why there is no pod, such as a quota."""
     return [
         " ".join(str(event.get("message", "")).split())
         for event in cluster.list("v1", "Event", namespace)
@@ -393,7 +392,7 @@ def _refusals(cluster: KubernetesCluster, namespace: str, job: str) -> list[str]
 
 
 def _follow(cluster: KubernetesCluster, namespace: str, pod: str, files: Mapping[str, Path]) -> int:
-    """Shows a pod's output until it ends, through cut connections and restarts of the API server; its exit code."""
+    """Shows a pod's output until it exits, across lost connections and API server restarts; returns its exit code."""
     output = _Output(files)
     try:
         return _follow_output(cluster, namespace, pod, output)
@@ -418,18 +417,18 @@ def _follow_output(cluster: KubernetesCluster, namespace: str, pod: str, output:
                 raise LabError(f"{error}; gave up after {SILENT_SECONDS} s") from error
             code = None
         if code == ExitCode.FAILED and not output.begun:
-            # A command that fails says why. What Python says where it does not even begin is no verdict of its.
+            # A command that fails reports why. An error of Python before the command begins is not its verdict.
             raise LabError(f"{namespace}: Pod/{pod} ended with exit code {code} before the command began; see above")
         if code is not None:
             output.write_files()
             return code
-        time.sleep(LOOK_SECONDS)  # until Kubernetes has noticed that the program has ended, or answers again
+        time.sleep(LOOK_SECONDS)  # until Kubernetes reports the exit, or answers again
 
 
 def _exit_code(cluster: KubernetesCluster, namespace: str, pod: str) -> int | None:
     found = cluster.get("v1", "Pod", pod, namespace)
     if found is None:
-        raise LabError(f"{namespace}: Pod/{pod} was deleted by somebody else")
+        raise LabError(f"{namespace}: Pod/{pod} was deleted outside the kit")
     for container in found.get("status", {}).get("containerStatuses") or ():
         if ended := (container.get("state") or {}).get("terminated"):
             return int(ended["exitCode"])
@@ -437,18 +436,18 @@ def _exit_code(cluster: KubernetesCluster, namespace: str, pod: str) -> int | No
 
 
 class _Output:
-    """Takes the marked lines of a pod's log apart."""
+    """Splits the marked lines of a pod's log into output, errors and files."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = files
         self._parts: dict[str, bytearray] = {}
         self.begun = False
-        """Whether the command itself has said something."""
+        """Whether the command has written a line."""
         self.shown = False
-        """Whether it was output."""
+        """Whether the last line was output."""
 
     def take(self, line: str) -> None:
-        """Shows a line, or keeps it, whatever it is."""
+        """Shows a line of output or errors, or stores a part of a file."""
         mark, text = line[:1], line[1:]
         self.begun = self.begun or mark in ("o", "e")
         if mark == "o":
@@ -458,11 +457,11 @@ class _Output:
             name, _, part = text.partition(" ")
             self._parts.setdefault(name, bytearray()).extend(base64.b64decode(part))
         else:
-            # What Python says before the command runs bears no mark.
+            # Python's messages before the command runs have no mark.
             print(text if mark == "e" else line, file=sys.stderr, flush=True)
 
     def write_files(self) -> None:
-        """Writes what the command has written, where its caller wanted it."""
+        """Writes the command's files to their destinations."""
         for name, path in self._files.items():
             if name in self._parts:
                 path.write_bytes(self._parts[name])

@@ -1,4 +1,4 @@
-"""Checks before anything is made: one list of everything that is missing."""
+"""Checks before anything is created; one list has everything that is missing."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from loosehanger.platforms.kubernetes.resources import CLUSTERS, ManifestEntry, 
 from loosehanger.platforms.kubernetes.rights import Right, rights
 
 OLDEST: Final = (1, 30)
-"""The oldest Kubernetes that the kit is for."""
+"""The oldest Kubernetes version that the kit supports."""
 SPARK: Final = "loosehanger.proof.submit"
-"""The module in the command of a program that is a Spark job."""
+"""The module in the command of a Spark job."""
 _HELM_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 _UNITS: Final[Mapping[str, Decimal | int]] = {
     "": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
@@ -34,17 +34,17 @@ def check(
     operator_comes: bool,
     dies: bool = False,
 ) -> None:
-    """Checks everything that the set-up of a region needs.
+    """Checks all requirements of a region's set-up.
 
     Args:
         region: which.
-        manifests: what is going to be applied; those of other regions are left out.
-        dialect: whose resources they are.
-        operator_comes: whether the operator is installed after this.
-        dies: whether the region is going to die, or to be made again.
+        manifests: the manifests to apply; those of other regions are left out.
+        dialect: the operator whose resources they are.
+        operator_comes: whether the operator is installed after this check.
+        dies: whether the region will be lost or recreated.
 
     Raises:
-        WrongUseError: something is missing; the message lists all of it.
+        WrongUseError: a requirement is missing; the message lists all of them.
     """
     cluster = region.cluster
     own = region.own(manifest for manifest in manifests if manifest.namespace == region.name)
@@ -55,7 +55,7 @@ def check(
         *(() if operator_comes else _kinds(cluster, own)),
     ]
     missing += [*_unnamed_nodes(own), *(_without_spark(own) if region.python_image else ())]
-    # What follows reads resources; without the right to do so it would only repeat what was said.
+    # The next checks read resources; without that right they would only repeat the error.
     if not missing:
         missing += [*_strangers(cluster, own), *_storage(cluster, own), *_quotas(cluster, region, own)]
         missing += _scaled_controllers(cluster, own)
@@ -88,11 +88,14 @@ def _access(cluster: KubernetesCluster, region: RegionNamespace, needed: Iterabl
 def _namespace(cluster: KubernetesCluster, region: RegionNamespace) -> Iterator[str]:
     if region.create_namespace:
         return
-    # Without rights on namespaces themselves, what is in it tells whether it is there: reading never does.
+    # Without rights on namespaces, a dry run of a resource shows whether the namespace exists: reading does not.
     if cluster.allowed({"group": "", "resource": "namespaces", "verb": "get", "name": region.name}) and (
         cluster.get("v1", "Namespace", region.name) is None
     ):
-        yield f"there is no namespace '{region.name}', and platform_kubernetes_create_namespaces is false; make it"
+        yield (
+            f"the namespace '{region.name}' does not exist, and platform_kubernetes_create_namespaces is false; "
+            "create it"
+        )
 
 
 def _kinds(cluster: KubernetesCluster, manifests: Sequence[ManifestEntry]) -> Iterator[str]:
@@ -110,7 +113,7 @@ def _kinds(cluster: KubernetesCluster, manifests: Sequence[ManifestEntry]) -> It
 
 
 def _unnamed_nodes(manifests: Sequence[ManifestEntry]) -> Iterator[str]:
-    """Listeners whose clients would refuse the certificate, for it names no node."""
+    """Yields listeners whose clients would refuse the certificate, because it names no node."""
     for manifest in manifests:
         kafka = manifest.document.get("spec", {})
         kafka = kafka.get("strimziOverrides", kafka).get("kafka") or {}
@@ -119,20 +122,20 @@ def _unnamed_nodes(manifests: Sequence[ManifestEntry]) -> Iterator[str]:
             if listener.get("type") == "nodeport" and listener.get("tls") and not names:
                 yield (
                     f"{manifest.where}: listener '{listener.get('name')}' is reached at the nodes' addresses, and its "
-                    "certificate has none of them: name them in configuration.bootstrap.alternativeNames "
+                    "certificate has none of them; add them to configuration.bootstrap.alternativeNames "
                     "(kafka_cluster_external_configuration)"
                 )
 
 
 def _without_spark(manifests: Sequence[ManifestEntry]) -> Iterator[str]:
-    """Programs that a stock Python image does not have."""
+    """Yields programs that a stock Python image cannot run."""
     for manifest in manifests:
         if manifest.kind == ("apps/v1", "Deployment") and manifest.document["spec"].get("replicas", 1):
             containers = manifest.document["spec"]["template"]["spec"]["containers"]
             if any(SPARK in (container.get("command") or ()) for container in containers):
                 yield (
                     f"{manifest.where}: needs Spark, which the image of platform_kubernetes_python_image does not "
-                    "have: leave that out, and have the kit's own image where the cluster finds it (LAB_IMAGE)"
+                    "have; unset it, and provide the kit's own image to the cluster (LAB_IMAGE)"
                 )
 
 
@@ -144,7 +147,7 @@ def _strangers(cluster: KubernetesCluster, manifests: Sequence[ManifestEntry]) -
 
 
 def _scaled_controllers(cluster: KubernetesCluster, manifests: Sequence[ManifestEntry]) -> Iterator[str]:
-    """Node pools of an EventStreams whose number of controllers would change, which IBM does not support."""
+    """Yields node pools of an EventStreams whose number of controllers would change, which IBM does not support."""
     for manifest in manifests:
         if manifest.document["kind"] != "EventStreams":
             continue
@@ -160,7 +163,7 @@ def _scaled_controllers(cluster: KubernetesCluster, manifests: Sequence[Manifest
 
 
 def _refused(cluster: KubernetesCluster, region: RegionNamespace, manifests: Sequence[ManifestEntry]) -> Iterator[str]:
-    """What the API server would not accept. A namespace that is not there yet is tried where there is one."""
+    """Yields manifests that the API server refuses. For a missing namespace it tries them in an existing one."""
     there = not region.create_namespace or cluster.get("v1", "Namespace", region.name) is not None
     for manifest in manifests:
         document = manifest.document
@@ -189,19 +192,19 @@ def _storage(cluster: KubernetesCluster, manifests: Sequence[ManifestEntry]) -> 
     try:
         classes = cluster.list("storage.k8s.io/v1", "StorageClass")
     except LabError:
-        return  # Not every account may look; the operator says it then.
+        return  # Not every account may list them; the operator reports it later.
     names = {found["metadata"]["name"] for found in classes}
     default = any((c["metadata"].get("annotations") or {}).get(_HELM_DEFAULT) == "true" for c in classes)
     for name, where in wanted.items():
         if name and name not in names:
-            yield f"{where}: there is no storage class '{name}'; there are: {', '.join(sorted(names)) or 'none'}"
+            yield f"{where}: no storage class '{name}'; the storage classes are: {', '.join(sorted(names)) or 'none'}"
         if not name and not default:
             known = ", ".join(sorted(names)) or "none"
             yield f"{where}: the cluster has no default storage class; name one of: {known}"
 
 
 def claims(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Every persistent volume that a part of a resource asks for."""
+    """Yields every persistent volume that a part of a resource requests."""
     if isinstance(value, dict):
         if value.get("type") == "persistent-claim":
             yield value
@@ -227,13 +230,13 @@ def _quotas(cluster: KubernetesCluster, region: RegionNamespace, manifests: Sequ
 
 
 def _needs(documents: Sequence[Mapping[str, Any]]) -> dict[str, Decimal]:
-    """What resources need at least, by the names of quotas. What a manifest leaves to the operator is not counted."""
+    """Returns the minimum that resources need, by quota name, without what a manifest leaves to the operator."""
     needs: dict[str, Decimal] = defaultdict(Decimal)
     for document in documents:
         spec = document.get("spec") or {}
         copies = Decimal(spec.get("replicas", 1))
         if document["kind"] in CLUSTERS:
-            needs["pods"] += 1  # of topic and user operator
+            needs["pods"] += 1  # the entity operator
             continue
         if document["kind"] not in ("KafkaNodePool", "KafkaMirrorMaker2"):
             continue
@@ -247,12 +250,12 @@ def _needs(documents: Sequence[Mapping[str, Any]]) -> dict[str, Decimal]:
 
 
 def quantity(text: str | float) -> Decimal:
-    """A Kubernetes quantity, such as ``500m`` or ``1Gi``, as a number.
+    """Parses a Kubernetes quantity, such as ``500m`` or ``1Gi``.
 
     Raises:
-        WrongUseError: it is none.
+        WrongUseError: the text is not a quantity.
     """
     match = re.fullmatch(r"([0-9.]+)([a-zA-Z]*)", str(text))
     if not match or match[2] not in _UNITS:
-        raise WrongUseError(f"'{text}' is not a quantity, as in 500m or 1Gi")
+        raise WrongUseError(f"'{text}' is not a quantity, for example 500m or 1Gi")
     return Decimal(match[1]) * _UNITS[match[2]]

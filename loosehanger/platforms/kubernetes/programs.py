@@ -1,7 +1,7 @@
-"""Deployments: what they get on Kubernetes beside what their manifest says.
+"""Deployments: the additions to their manifests on Kubernetes.
 
-A Deployment starts again when a secret that it mounts has changed, as it does on this machine. And where there is no
-image of the kit, its code comes as a ConfigMap, and what it needs from a package index.
+A Deployment restarts when a secret that it mounts changes, as on the local platform. Without an image of the kit, its
+code comes from a ConfigMap, and its dependencies from a package index.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ SECRETS_ANNOTATION: Final = "loosehanger-lab/secrets"
 CODE: Final = "loosehanger-lab-code"
 """The ConfigMap with the programs' code."""
 _PROGRAMS = ("producer", "consumers", "loosehanger", "loosehanger/kafka", "loosehanger/events")
-"""Folders whose modules the programs import; not what lies in folders below."""
+"""Folders whose modules the programs import, without subfolders."""
 _NEEDED = ("kafka-python", "crc32c", "faker", "rich")
-"""What the programs import; with what these need in turn, from the lock."""
+"""The packages that the programs import; the lock has their dependencies."""
 USER = 10001
 _INSTALL = (
     "tar -xzf /code/code.tar.gz -C /lab && "
@@ -37,12 +37,12 @@ _INSTALL = (
 
 
 def carried_out(document: Mapping[str, Any], cluster: KubernetesCluster, *, python_image: str) -> dict[str, Any]:
-    """A Deployment as it is applied.
+    """Returns a Deployment in the form in which it is applied.
 
     Args:
         document: the manifest.
-        cluster: where it goes; its secrets are read there.
-        python_image: a stock Python image to run the code of the ConfigMap on; empty to run the manifest's own image.
+        cluster: the cluster that it is applied to, and whose secrets are read.
+        python_image: a stock Python image to run the ConfigMap's code; empty to run the manifest's own image.
     """
     changed: dict[str, Any] = copy.deepcopy(dict(document))
     template = changed["spec"]["template"]
@@ -92,7 +92,7 @@ def _use_stock_python(
 
 
 def code_map(checkout: Path, namespace: str) -> dict[str, Any]:
-    """The ConfigMap with the programs' code and the locked list of what they need."""
+    """Returns the ConfigMap with the programs' code and the locked list of their dependencies."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=9) as tar:
         for folder in _PROGRAMS:
@@ -114,10 +114,10 @@ def code_map(checkout: Path, namespace: str) -> dict[str, Any]:
 
 
 def requirements(lock: Path) -> str:
-    """The part of the lock that the programs need, hashes and all.
+    """Returns the part of the lock that the programs need, with hashes.
 
     Raises:
-        WrongUseError: the lock lacks something that they need.
+        WrongUseError: the lock lacks a package that they need.
     """
     entries = dict(_entries(lock.read_text(encoding="utf-8")))
     wanted, needed = list(_NEEDED), dict[str, str]()

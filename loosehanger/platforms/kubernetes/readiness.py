@@ -1,4 +1,4 @@
-"""Is a resource as its manifest says, and if not, what is it waiting for: read from its status alone."""
+"""Decides from a resource's status whether it is as its manifest says, and what it is waiting for."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from loosehanger.kafka.connector_states import wanted_connectors
 
 Document = Mapping[str, Any]
 NAMED = 3
-"""So many resources are named that wait for the same."""
+"""Most resources named that wait for the same reason."""
 
 
 def waiting_for(document: Document) -> str | None:
-    """What a resource is still waiting for.
+    """Returns what a resource is waiting for.
 
     Args:
-        document: the resource, as the API server has it.
+        document: the resource, from the API server.
 
     Returns:
-        None when it is ready: its operator has seen its newest generation and says so. Otherwise the reason, in the
-        operator's own words where it gives any.
+        None when it is ready: its operator has observed its newest generation and reports Ready. Otherwise the reason,
+        in the operator's words if it gives any.
     """
     kind = document["kind"]
     if kind == "Namespace":
@@ -30,7 +30,7 @@ def waiting_for(document: Document) -> str | None:
     if kind == "Deployment":
         return _deployment(document)
     if kind == "KafkaNodePool":
-        # Its Kafka gets ready for both; a pool alone only says which generation was seen.
+        # Its Kafka reports Ready for both; a pool only has its observed generation.
         return None if "observedGeneration" not in document.get("status", {}) else unseen(document)
     if document["apiVersion"].startswith(("kafka.strimzi.io/", "eventstreams.ibm.com/")):
         return _of_an_operator(document)
@@ -38,42 +38,42 @@ def waiting_for(document: Document) -> str | None:
 
 
 def by_reason(reasons: Mapping[str, str]) -> str:
-    """What is waited for on one line, where many resources wait for the same.
+    """Groups the reasons of waiting resources in one line.
 
     Args:
-        reasons: what each resource waits for, by its reference.
+        reasons: the reason of each resource, by its reference.
 
     Returns:
-        Each reason once, behind the resources that have it: the first ones by name, and how many more.
+        Each reason once, after its resources: the first ones by name, and the number of the others.
     """
     names: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(name)
-    told = []
+    lines = []
     for reason, waiting in names.items():
         more = len(waiting) - NAMED
-        told.append(f"{', '.join(waiting[:NAMED])}{f' and {more} more' if more > 0 else ''}: {reason}")
-    return "; ".join(told)
+        lines.append(f"{', '.join(waiting[:NAMED])}{f' and {more} more' if more > 0 else ''}: {reason}")
+    return "; ".join(lines)
 
 
 def _of_an_operator(document: Document) -> str | None:
     status = document.get("status") or {}
     if not status and document["kind"] in ("KafkaTopic", "KafkaUser"):
-        return "no operator has looked at it yet; they come with its cluster"
+        return "no operator has reconciled it yet; its cluster starts the operators"
     if not status:
-        return "no operator has looked at it yet; is one running that watches this namespace?"
+        return "no operator has reconciled it yet; check that one watches this namespace"
     if not_seen := unseen(document):
         return not_seen
     ready = next((c for c in status.get("conditions", []) if c["type"] == "Ready"), None)
     if ready is None or ready["status"] != "True":
-        return "; ".join(conditions(document)) or "the operator has not said that it is ready"
+        return "; ".join(conditions(document)) or "the operator does not report it as ready"
     if document["kind"] == "KafkaMirrorMaker2":
         return "; ".join(connector_problems(document)) or None
     return None
 
 
 def unseen(document: Document) -> str | None:
-    """What to say of a resource whose newest version no operator has looked at."""
+    """Returns the message for a resource whose newest generation no operator has observed; None if one has."""
     observed, generation = document.get("status", {}).get("observedGeneration"), document["metadata"].get("generation")
     if observed == generation:
         return None
@@ -81,29 +81,29 @@ def unseen(document: Document) -> str | None:
 
 
 def conditions(document: Document) -> Iterator[str]:
-    """What the operator says beside Ready, each as ``reason: message``."""
+    """Yields the operator's conditions other than Ready, each as ``reason: message``."""
     for condition in document.get("status", {}).get("conditions") or ():
         if condition["type"] == "Ready" and condition["status"] == "True":
             continue
-        said = [condition.get("reason"), condition.get("message")]
-        text = ": ".join(" ".join(str(part).split()) for part in said if part)
+        parts = [condition.get("reason"), condition.get("message")]
+        text = ": ".join(" ".join(str(part).split()) for part in parts if part)
         yield text or f"{condition['type']} is {condition['status']}"
 
 
 def connector_problems(document: Document, wanted: Document | None = None) -> Iterator[str]:
-    """The connectors and tasks of a mirror that are not in the state that its manifest wants.
+    """Yields the problems of a mirror's connectors and tasks that are not in the manifest's state.
 
     Args:
-        document: the mirror, as the API server has it.
-        wanted: what the kit has carried out, whose word it is then; None for the mirror itself.
+        document: the mirror, from the API server.
+        wanted: the mirror as the kit applied it, which defines the desired state; None for ``document``.
     """
     spec = document["spec"]
     if not spec.get("replicas", 1):
         return
     present = {connector["name"]: connector for connector in document.get("status", {}).get("connectors") or ()}
     yield from (
-        said
-        for _, said in connector_states.connector_problems(wanted_connectors((wanted or document)["spec"]), present)
+        problem
+        for _, problem in connector_states.connector_problems(wanted_connectors((wanted or document)["spec"]), present)
     )
 
 
@@ -115,16 +115,16 @@ def _deployment(document: Document) -> str | None:
     current = (status.get("updatedReplicas", 0), status.get("availableReplicas", 0), status.get("replicas", 0))
     if current == (wanted, wanted, wanted):
         return None
-    said = "; ".join(
+    reasons = "; ".join(
         f"{condition.get('reason')}: {condition.get('message')}"
         for condition in status.get("conditions") or ()
         if condition["status"] != ("False" if condition["type"] == "ReplicaFailure" else "True")
     )
-    return f"{current[1]} of {wanted} pods available" + (f"; {said}" if said else "")
+    return f"{current[1]} of {wanted} pods available" + (f"; {reasons}" if reasons else "")
 
 
 def pod_problems(pod: Document) -> Iterator[str]:
-    """Why a pod's containers do not run, in Kubernetes' own words."""
+    """Yields why a pod's containers do not run, in Kubernetes' own words."""
     name, status = pod["metadata"]["name"], pod.get("status", {})
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
@@ -135,6 +135,6 @@ def pod_problems(pod: Document) -> Iterator[str]:
             if waiting.get("reason") not in ("ContainerCreating", "PodInitializing"):
                 yield f"pod {name}: {waiting.get('reason')}: {waiting.get('message', '')}".rstrip(": ")
         elif (ended := state.get("terminated")) and ended.get("exitCode"):
-            yield f"pod {name}: container {container['name']} ended with {ended['exitCode']}"
+            yield f"pod {name}: container {container['name']} exited with {ended['exitCode']}"
         elif not container.get("ready", True):
-            yield f"pod {name}: container {container['name']} runs, and is not ready"
+            yield f"pod {name}: container {container['name']} is running and not ready"

@@ -1,7 +1,7 @@
-"""Regions that die, and regions that are made again, on Kubernetes.
+"""Loses and recreates regions on Kubernetes.
 
-Operators would bring back whatever ends. So they are told first to leave the region's clusters and mirrors alone; what
-keeps its pods goes without them, and then all pods are killed at once.
+Operators would restore killed pods. So their reconciliation is paused first for the region's clusters and mirrors, the
+controllers of the pods are deleted without the pods, and then all pods are killed at once.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from loosehanger.platforms.outcome import Outcome
 from loosehanger.waiting import wait_for
 
 PAUSED: Final = f"{STRIMZI_LABELS}pause-reconciliation"
-"""The annotation by which an operator leaves a resource alone."""
+"""The annotation that pauses an operator's reconciliation of a resource."""
 _CARRIED_OUT: Final = ("Kafka", "KafkaMirrorMaker2")
-"""What an operator makes pods of."""
+"""The kinds from which an operator creates pods."""
 _OF_KUBERNETES: Final = ("ReplicaSet", "Job")
 _KILLED_SECONDS: Final = 60
 
@@ -40,15 +40,15 @@ Document = Mapping[str, Any]
 
 
 def lose(region: RegionNamespace, *, deleted: bool, bound: float) -> Outcome:
-    """Kills everything in a region at once, so that nothing of it comes back by itself.
+    """Kills everything in a region at once, so that nothing restarts automatically.
 
     Args:
         region: which.
-        deleted: whether all that it has goes as well: data, certificates, secrets and the namespace.
-        bound: how long what is deleted may take to go, in seconds.
+        deleted: whether data, certificates, secrets and the namespace are deleted too.
+        bound: how long the deletion may take, in seconds.
 
     Raises:
-        LabError: no operator answers, or something does not go.
+        LabError: no operator pauses, or a resource is not deleted in time.
     """
     names = _let_go(region, bound)
     outcome = _kill(region, names)
@@ -65,31 +65,31 @@ def wipe(
     *,
     bound: float,
 ) -> list[str]:
-    """Deletes all that a region has but some secrets, and gives it back those of its secrets that only others have.
+    """Deletes everything in a region but some secrets, and restores those of its secrets that only other regions have.
 
     Args:
         region: which.
-        clusters: the names of the Kafka clusters that it is going to have: what older ones left must be gone.
+        clusters: the names of its future Kafka clusters, of whose predecessors nothing may remain.
         kept: the names of the secrets that stay.
-        returns: the copies that others have of its secrets, and what they were.
-        bound: how long what is deleted may take to go, in seconds.
+        returns: the copies of its secrets in other regions.
+        bound: how long the deletion may take, in seconds.
 
     Returns:
-        The references of what was deleted, and of the secrets that came back.
+        The references of the deleted resources and of the restored secrets.
 
     Raises:
-        LabError: something does not go.
+        LabError: a resource is not deleted in time.
     """
     cluster = region.cluster
     if region.create_namespace:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": region.name}}
         cluster.apply(labelled(namespace))
     names = [*_let_go(region, bound), *clusters]
-    # The operators within the region as well: one of them would delete a user's secret with the user.
+    # The region's own operators too: the user operator would delete a user's secret with the user.
     gone = _kill(region, names).changed
     gone += stop_clients(region, bound=bound)
     found = list_own(cluster, region.name, ("KafkaTopic", "KafkaUser", "Kafka", "KafkaNodePool"))
-    # And so would Kubernetes, which may not have noticed yet to whom a secret belongs.
+    # Kubernetes would too, with garbage collection that may lag behind.
     _free(cluster, region.name, kept)
     gone += delete_resources(region, found["KafkaUser"], bound=bound, propagation="Orphan")
     for kind in ("KafkaTopic", "Kafka", "KafkaNodePool"):
@@ -99,13 +99,13 @@ def wipe(
 
 
 def is_dead(region: RegionNamespace) -> bool:
-    """Whether the region has died, and was not brought back."""
+    """Whether the region was lost and not recreated."""
     found = list_own(region.cluster, region.name, _CARRIED_OUT)
     return any(_is_paused(resource) for resources in found.values() for resource in resources)
 
 
 def revived(region: RegionNamespace, manifests: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """Manifests of a region as they are applied: what operators leave alone, since it died, is theirs again."""
+    """Returns a region's manifests without the annotations that pause reconciliation since its loss."""
     return [_revived(region.cluster, manifest) for manifest in manifests]
 
 
@@ -125,7 +125,7 @@ def _is_paused(resource: Document) -> bool:
 
 
 def _let_go(region: RegionNamespace, bound: float) -> list[str]:
-    """Has operators leave the region's clusters and mirrors alone; returns the names of these."""
+    """Pauses reconciliation of the region's clusters and mirrors; returns their names."""
     cluster = region.cluster
     found = list_own(cluster, region.name, _CARRIED_OUT)
     carried_out = [resource for kind in _CARRIED_OUT for resource in found[kind]]
@@ -134,7 +134,7 @@ def _let_go(region: RegionNamespace, bound: float) -> list[str]:
     wait_for(
         patient(lambda: next((reason for one in carried_out if (reason := _unpaused(cluster, one))), None)),
         bound,
-        f"{region.name}: not everything is left alone",
+        f"{region.name}: reconciliation is not paused everywhere",
     )
     return [resource["metadata"]["name"] for resource in carried_out]
 
@@ -145,11 +145,11 @@ def _unpaused(cluster: KubernetesCluster, resource: Document) -> str | None:
     conditions = (present.get("status") or {}).get("conditions") or ()
     if not present or any(condition["type"] == "ReconciliationPaused" for condition in conditions):
         return None
-    return f"{reference(resource)}: its operator has not said that it pauses; is one running?"
+    return f"{reference(resource)}: its operator has not confirmed the pause; check that it runs"
 
 
 def _kill(region: RegionNamespace, names: Collection[str]) -> Outcome:
-    """Kills the pods of clusters and mirrors of these names, and of the kit's programs, so that none comes again."""
+    """Kills the pods of clusters and mirrors of these names, and of the kit's programs, so that none is recreated."""
     cluster = region.cluster
     pods = list(_pods(cluster, region.name, names))
     for deployment in cluster.list("apps/v1", "Deployment", region.name):
@@ -167,7 +167,7 @@ def _kill(region: RegionNamespace, names: Collection[str]) -> Outcome:
         left = list(_pods(cluster, region.name, names))
         for pod in left:
             cluster.delete(pod, grace_seconds=0)
-        return f"pods that live: {', '.join(pod['metadata']['name'] for pod in left)}" if left else None
+        return f"pods still running: {', '.join(pod['metadata']['name'] for pod in left)}" if left else None
 
     wait_for(patient(alive), _KILLED_SECONDS, region.name)
     return Outcome([reference(pod) for pod in pods], died_ms=died_ms) if pods else Outcome()
@@ -178,20 +178,20 @@ def _pods(cluster: KubernetesCluster, namespace: str, names: Collection[str]) ->
 
 
 def _is_of(resource: Document, names: Collection[str]) -> bool:
-    """Whether something was made for a cluster or a mirror of one of these names, or is the kit's own."""
+    """Whether a resource belongs to a cluster or a mirror of one of these names, or is the kit's own."""
     labels = resource["metadata"].get("labels") or {}
     return labels.get(CLUSTER_LABEL) in names or LABELS.items() <= labels.items()
 
 
 def _owners(pod: Document) -> Iterator[tuple[str, str, str]]:
-    """What of an operator's keeps a pod."""
+    """Yields an operator's objects that own a pod."""
     for owner in pod["metadata"].get("ownerReferences") or ():
         if owner.get("controller") and owner["kind"] not in _OF_KUBERNETES:
             yield owner["apiVersion"], owner["kind"], owner["name"]
 
 
 def _free(cluster: KubernetesCluster, namespace: str, secrets: Iterable[str]) -> None:
-    """Has secrets belong to nothing that they would go with."""
+    """Removes the owner references of secrets, so that they are not deleted with their owners."""
     for name in secrets:
         secret = cluster.get("v1", "Secret", name, namespace)
         if secret and secret["metadata"].get("ownerReferences"):
@@ -201,7 +201,7 @@ def _free(cluster: KubernetesCluster, namespace: str, secrets: Iterable[str]) ->
 def _left_by(
     cluster: KubernetesCluster, namespace: str, names: Collection[str], kept: Collection[str]
 ) -> Iterator[Document]:
-    """The volumes and the secrets that clusters leave, or their users, without the secrets that are kept."""
+    """Returns the volumes and secrets that clusters and their users leave, without the secrets that are kept."""
     selector = f"{CLUSTER_LABEL} in ({', '.join(sorted(names))})"
     if names:
         yield from cluster.list("v1", "PersistentVolumeClaim", namespace, selector)
@@ -212,13 +212,13 @@ def _left_by(
 
 
 def _return(region: RegionNamespace, returns: Iterable[SecretCopy]) -> list[str]:
-    """Of a secret that nobody has, nothing is said: who needs it says so."""
+    """Restores secrets from copies. A secret without copies is skipped; the resource that needs it reports it."""
     returned = []
     for back in returns:
         secret = region.places[back.origin].cluster().get("v1", "Secret", back.name, back.origin)
         if secret is None or region.cluster.get("v1", "Secret", back.as_name, region.name):
             continue
-        # It is its own again, and no copy.
+        # It is the region's own secret again, not a copy.
         document = copied(back, secret, region.name)
         del document["metadata"]["annotations"][COPIED_FROM]
         region.cluster.apply(document)
@@ -227,18 +227,18 @@ def _return(region: RegionNamespace, returns: Iterable[SecretCopy]) -> list[str]
 
 
 def check_data(region: RegionNamespace, documents: Iterable[Document]) -> None:
-    """Checks that a region that comes back as it died has its data still.
+    """Checks that a region that restarts after its loss still has its data.
 
     Args:
         region: which.
-        documents: what it shall have.
+        documents: its desired resources.
 
     Raises:
-        WrongUseError: its brokers had it in their pods.
+        WrongUseError: its brokers kept their data in their pods.
     """
     for document in documents:
         if document["kind"] == "KafkaNodePool" and not any(claims(document["spec"])):
             raise WrongUseError(
-                f"{region.name}: {reference(document)} has no volumes, so that its data died with its pods; go on with "
-                "a stage that makes the region again, or set up with kafka_cluster_storage_size"
+                f"{region.name}: {reference(document)} has no volumes, so its data was lost with its pods; continue "
+                "with a stage that recreates the region, or set up with kafka_cluster_storage_size"
             )

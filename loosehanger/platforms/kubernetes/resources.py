@@ -1,4 +1,4 @@
-"""What is applied: reading manifests, their order, and the labels that tell the kit's resources from other people's."""
+"""The applied resources: their order, and the labels that mark them as the kit's."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from loosehanger.lab.manifests.documents import Document
 from loosehanger.platforms.kubernetes.event_streams import API_VERSIONS, EventStreams, to_event_streams
 
 FIELD_MANAGER: Final = "loosehanger-lab"
-"""Owns the fields that the kit sets."""
+"""Field manager of the fields that the kit sets."""
 USER_FIELD_MANAGER: Final = "loosehanger-lab-user"
-"""Owns those that its user sets with a command: the next set-up leaves them alone, unless a manifest has them too."""
+"""Field manager of the fields that a user sets by a command; the next set-up keeps them unless a manifest sets them."""
 LABELS: Final = {
     "app.kubernetes.io/managed-by": "loosehanger-lab",
     "app.kubernetes.io/part-of": "loosehanger-lab",
 }
-"""Every resource of the kit has them, and nothing without them is ever changed or deleted."""
+"""The labels of all resources of the kit. Resources without them are never changed or deleted."""
 SELECTOR: Final = ",".join(f"{key}={value}" for key, value in LABELS.items())
 ASKS_CONNECT: Final = {"loosehanger-lab/asks-connect": "true"}
-"""What pods have besides that ask mirrors how far they are; network policies let nobody else in."""
+"""The additional label of pods that query mirrors; network policies admit no other pods."""
 MIRROR_PODS: Final = {"app.kubernetes.io/name": "kafka-mirror-maker-2"}
-"""What the pods of every mirror have: Strimzi sets it, and so does Event Streams, unlike the labels of their own."""
+"""A label of every mirror's pods, which Strimzi and Event Streams both set."""
 
 STRIMZI: Final = "kafka.strimzi.io/v1"
 
@@ -42,10 +42,10 @@ ORDER: Final = (
     ("apps/v1", "Deployment"),
     ("batch/v1", "Job"),
 )
-"""The kinds that the kit makes, in the order in which they need each other; they are deleted the other way round."""
+"""The kinds that the kit creates, in the order of their dependencies; they are deleted in reverse."""
 CLUSTERS: Final = ("Kafka", "EventStreams")
 CLIENTS: Final = ("Job", "Deployment", "KafkaMirrorMaker2")
-"""What talks to clusters, in the order in which it is stopped."""
+"""The clients of clusters, in the order in which they are stopped."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class ManifestEntry:
 
     @property
     def namespace(self) -> str:
-        """The namespace that it is in, or that it is."""
+        """Its namespace; for a Namespace, its own name."""
         metadata = self.document["metadata"]
         return str(metadata["name"] if self.kind == ("v1", "Namespace") else metadata.get("namespace", ""))
 
@@ -79,25 +79,25 @@ class ManifestEntry:
 
 
 def reference(document: Mapping[str, Any]) -> str:
-    """``Kind/name``, for messages."""
+    """Returns ``Kind/name``, for messages."""
     return f"{document['kind']}/{document.get('metadata', {}).get('name', '')}".rstrip("/")
 
 
 def check_documents(
     resources: Iterable[Document], namespace: str | None = None, event_streams: EventStreams | None = None
 ) -> list[ManifestEntry]:
-    """Makes resources what is applied.
+    """Prepares resources to be applied.
 
     Args:
-        resources: as they were described.
-        namespace: the only namespace that the resources may be for; None for any.
-        event_streams: converts them for IBM Event Streams; None leaves Strimzi's as they stand.
+        resources: the resources of the manifests.
+        namespace: the only namespace that the resources may have; None for any.
+        event_streams: settings to convert them for IBM Event Streams; None for Strimzi.
 
     Returns:
         The resources, each with the kit's labels, in the order in which they are applied.
 
     Raises:
-        WrongUseError: one is not a resource of this namespace, or not one that the kit applies.
+        WrongUseError: a resource has another namespace, or a kind that the kit does not apply.
     """
     documents = [(f"{document.source}:{document.line}", document.content) for document in resources]
     for where, document in documents:
@@ -136,7 +136,7 @@ def _check(where: str, document: Mapping[str, Any]) -> None:
 
 
 def labelled(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the resource with the kit's labels."""
+    """Returns a copy of the resource with the kit's labels."""
     copied: dict[str, Any] = copy.deepcopy(dict(document))
     metadata = copied["metadata"]
     metadata["labels"] = {**(metadata.get("labels") or {}), **LABELS}
@@ -150,7 +150,7 @@ def is_ours(document: Mapping[str, Any]) -> bool:
 
 
 def content(document: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a resource says, without what the API server and the operators write into it."""
+    """Returns a resource without the fields that the API server and the operators write."""
     if document is None:
         return {}
     bookkeeping = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")

@@ -1,4 +1,4 @@
-"""What the kit's account must be allowed to do: the role's README lists the same, and the tests run with just that."""
+"""The Kubernetes rights that the kit's account needs; the role's README lists them, and tests run with only them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Right:
     verbs: tuple[str, ...]
 
     def attributes(self, namespace: str) -> Iterator[dict[str, str]]:
-        """Each thing that the rule allows, as ``SelfSubjectAccessReview`` asks for it."""
+        """Yields each action that the rule allows, in the form of a ``SelfSubjectAccessReview``."""
         for resource in self.resources:
             name, _, subresource = resource.partition("/")
             for verb in self.verbs:
@@ -39,7 +39,7 @@ NAMESPACED: Final = (
     Right("batch", ("jobs",), _ALL),
     Right("networking.k8s.io", ("networkpolicies",), _ALL),
 )
-"""What it takes in every region's namespace, whatever the operator."""
+"""Rights in every region's namespace, for both operators."""
 
 OF_OPERATOR: Final = {
     "strimzi": Right(
@@ -53,34 +53,34 @@ OF_OPERATOR: Final = {
         _ALL,
     ),
 }
-"""What it takes besides, for the operator's resources."""
+"""Additional rights for the operator's resources."""
 
 OF_LOSSES: Final = (
     Right("", ("pods",), ("delete",)),
     Right("core.strimzi.io", ("strimzipodsets",), ("get", "delete")),
 )
-"""What it takes besides in a region that dies, or is made again."""
+"""Additional rights in a region that is lost or recreated."""
 
 NAMESPACES: Final = Right("", ("namespaces",), ("get", "create", "patch", "delete"))
-"""What it takes besides where the kit makes the namespaces."""
+"""Additional rights if the kit creates the namespaces."""
 
 
 def rights(dialect: str, *, create_namespace: bool, dies: bool = False) -> list[Right]:
-    """What the account needs."""
+    """Returns the rights that the account needs."""
     besides = [*(OF_LOSSES if dies else ()), *([NAMESPACES] if create_namespace else [])]
     return [*NAMESPACED, OF_OPERATOR[dialect], *besides]
 
 
 def may_read(cluster: KubernetesCluster, namespace: str) -> bool:
-    """Whether the account may read the kit's records in a namespace, which it may wherever it has set something up."""
+    """Whether the account may read the kit's records in a namespace, as in every region that it has set up."""
     return cluster.allowed({"resource": "secrets", "verb": "list", "namespace": namespace})
 
 
 def own_kinds(cluster: KubernetesCluster, namespace: str) -> list[tuple[str, str]]:
-    """The kinds that the kit makes, in their order, as ``apiVersion`` and ``kind``.
+    """Returns the kinds that the kit creates, in order, as ``apiVersion`` and ``kind``.
 
-    Where a cluster has both operators, an account needs rights for one of them only: the other's kinds are left out.
-    Where it serves both versions of Event Streams' API, each resource is in both, and the newer one is taken.
+    On a cluster with both operators an account needs rights for one of them only, and the other's kinds are left out.
+    On one that serves both versions of Event Streams' API each resource is in both, and the newer version is used.
     """
     of_event_streams = next((v for v in API_VERSIONS if cluster.serves(v, "EventStreams")), API_VERSIONS[0])
     readable = {
@@ -95,7 +95,7 @@ def own_kinds(cluster: KubernetesCluster, namespace: str) -> list[tuple[str, str
 
 
 def list_own(cluster: KubernetesCluster, namespace: str, kinds: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
-    """The kit's resources of these kinds in a namespace, by their kind; of each kind a list, if an empty one."""
+    """Returns the kit's resources in a namespace, with a list, possibly empty, for each of these kinds."""
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     for version, kind in own_kinds(cluster, namespace):
         if kind in found:

@@ -1,7 +1,7 @@
-"""Service names of regions on other clusters: what no DNS resolves becomes the address of their external listener.
+"""Service names of regions on other clusters, which are replaced by the address of their external listener.
 
-A name such as ``west-kafka-bootstrap.west.svc:9098`` is resolved by Kubernetes within the cluster that has that region.
-Elsewhere it stands for the listener that its Kafka offers to the outside.
+Kubernetes resolves a name such as ``west-kafka-bootstrap.west.svc:9098`` only within the region's own cluster. On other
+clusters it stands for the external listener of the region's Kafka.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loosehanger.platforms.kubernetes.event_streams import API_VERSIONS
 from loosehanger.platforms.kubernetes.resources import CLUSTERS, STRIMZI
 
 EXTERNAL = "external"
-"""The name of the listener for clients from elsewhere."""
+"""The name of the listener for clients of other clusters."""
 _SERVICE = re.compile(
     r"\b(?P<cluster>[a-z0-9][a-z0-9-]*)-kafka-bootstrap\.(?P<namespace>[a-z0-9][a-z0-9-]*)"
     r"\.svc(?:\.cluster\.local)?:\d+\b"
@@ -26,7 +26,7 @@ _SERVICE = re.compile(
 
 @dataclass(frozen=True)
 class ClusterContext:
-    """Where a region is: which kubeconfig, and which context in it. Regions with the same are on one cluster."""
+    """The kubeconfig and the context of a region's cluster; regions with equal ones are on one cluster."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -37,15 +37,15 @@ class ClusterContext:
 
 
 def resolve(document: Mapping[str, Any], here: ClusterContext, places: Mapping[str, ClusterContext]) -> dict[str, Any]:
-    """The resource, with names of services on other clusters replaced by their addresses.
+    """Returns the resource, with the names of services on other clusters replaced by their addresses.
 
     Args:
         document: the resource.
-        here: where it is going to be.
-        places: where each region is.
+        here: the cluster that it will be on.
+        places: the cluster of each region.
 
     Raises:
-        LabError: a region elsewhere offers nothing to the outside.
+        LabError: a region on another cluster has no external listener.
     """
 
     def address(match: re.Match[str]) -> str:
@@ -66,21 +66,21 @@ def resolve(document: Mapping[str, Any], here: ClusterContext, places: Mapping[s
 
 
 def external_address(cluster: KubernetesCluster, region: str, name: str) -> str:
-    """The address of a Kafka cluster's external listener, as its operator reports it.
+    """Returns the address of a Kafka cluster's external listener, from its status.
 
     Raises:
-        LabError: it has none, or none yet.
+        LabError: the cluster has no such address, or not yet.
     """
     versions = ((STRIMZI, CLUSTERS[0]), *((version, CLUSTERS[1]) for version in API_VERSIONS))
     found = next((kafka for version in versions if (kafka := cluster.get(*version, name, region))), None)
     if found is None:
-        raise LabError(f"{region}: there is no Kafka cluster '{name}' on {cluster.name}; set that region up first")
+        raise LabError(f"{region}: no Kafka cluster '{name}' on {cluster.name}; set that region up first")
     status = found.get("status", {})
     listeners = status.get("listeners") or status.get("kafkaListeners") or []
     for listener in listeners:
         if listener.get("name") == EXTERNAL and listener.get("bootstrapServers"):
             return str(listener["bootstrapServers"])
     raise LabError(
-        f"{region}: Kafka/{name} offers no address to other clusters; "
+        f"{region}: Kafka/{name} has no address for other clusters; "
         "set kafka_cluster_external_listener, see inventories/strimzi"
     )

@@ -1,4 +1,4 @@
-"""Is everything there, and healthy, and if not, why not: as the local platform tells it, from what operators report."""
+"""The health of every resource of a region, in the form of the local platform, from the operators' reports."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from loosehanger.platforms.kubernetes.rights import list_own
 
 Document = Mapping[str, Any]
 _LOG_LINES = 2000
-"""So many lines of a worker's log are read for the topic that a task failed for."""
+"""Lines of a worker's log that are searched for the topic of a failed task."""
 
 
 def status(
     cluster: KubernetesCluster, namespace: str, described: Mapping[str, Document] | None = None
 ) -> list[dict[str, Any]]:
-    """The health of every cluster, mirror and program of a region: kind, name, healthy, state, detail.
+    """Returns the health of every cluster, mirror and program of a region: kind, name, healthy, state, detail.
 
     Args:
-        cluster: where it is.
+        cluster: the Kubernetes cluster.
         namespace: the region.
-        described: what the kit has carried out there, by ``Kind/name``, as far as that is known.
+        described: the resources that the kit applied there, by ``Kind/name``, if known.
     """
     known = described or {}
     found = list_own(cluster, namespace, (*CLUSTERS, "KafkaNodePool", "KafkaTopic", "KafkaMirrorMaker2", "Deployment"))
@@ -58,7 +58,7 @@ Health = tuple[str, str, bool, str, str]
 def cluster_health(
     kafka: Document, pools: Sequence[Document], topics: Sequence[Document], pods: Sequence[Document] = ()
 ) -> Health:
-    """A Kafka cluster's health."""
+    """Returns the health of a Kafka cluster."""
     name = kafka["metadata"]["name"]
     reasons = [reason] if (reason := waiting_for(kafka)) else []
     waiting = [topic["metadata"]["name"] for topic in topics if waiting_for(topic)]
@@ -72,26 +72,26 @@ def cluster_health(
     )
     own = [topic for topic in topics if _of(topic) == name]
     partitions = sum(topic["spec"].get("partitions", 1) for topic in own)
-    # Topics that mirrors have made are no resources, and not counted.
+    # Topics that mirrors created are not resources, and are not counted.
     topics_ = [_count(len(own), "topic"), _count(partitions, "partition")] if own else []
     detail = ", ".join([_count(nodes, "node"), *topics_])
     return kafka["kind"], name, True, "Running", detail
 
 
 def mirror_health(mirror: Document, pods: Sequence[Document] = (), described: Document | None = None) -> Health:
-    """A mirror's health.
+    """Returns the health of a mirror.
 
     Args:
-        mirror: as the API server has it.
-        pods: of its namespace.
-        described: what the kit has carried out; None where that is not known, and the mirror's own word is taken.
+        mirror: the resource from the API server.
+        pods: the pods of its namespace.
+        described: the resource as the kit applied it; None to use ``mirror``.
     """
     kind, name, spec = mirror["kind"], mirror["metadata"]["name"], mirror["spec"]
     wanted = described or mirror
     if by_hand := _replicas_differ(spec, wanted["spec"]):
         return kind, name, False, *by_hand
-    said = "; ".join(connector_problems(mirror, wanted)) or waiting_for(mirror)
-    if reason := "; ".join([*([said] if said else []), *_of_its_pods(mirror, pods)]):
+    waiting = "; ".join(connector_problems(mirror, wanted)) or waiting_for(mirror)
+    if reason := "; ".join([*([waiting] if waiting else []), *_of_its_pods(mirror, pods)]):
         return kind, name, False, "Degraded", reason
     if not spec.get("replicas", 1):
         return kind, name, True, "Stopped", "as it should be: spec.replicas is 0"
@@ -110,15 +110,15 @@ def mirror_health(mirror: Document, pods: Sequence[Document] = (), described: Do
 
 
 def _with_topics(cluster: KubernetesCluster, mirror: Document, pods: Sequence[Document]) -> Document:
-    """A mirror whose failed tasks name the topic that they failed for: only the logs of its workers have it."""
-    said = mirror.get("status") or {}
-    present = {connector["name"]: connector for connector in said.get("connectors") or ()}
+    """Returns a mirror whose failed tasks name the topic that failed, which only the workers' logs have."""
+    reported = mirror.get("status") or {}
+    present = {connector["name"]: connector for connector in reported.get("connectors") or ()}
     named = name_topics_from(present, lambda: _logs(cluster, mirror, pods))
-    return {**mirror, "status": {**said, "connectors": [*named.values()]}} if named else mirror
+    return {**mirror, "status": {**reported, "connectors": [*named.values()]}} if named else mirror
 
 
 def _logs(cluster: KubernetesCluster, mirror: Document, pods: Sequence[Document]) -> Iterator[str]:
-    """The ends of the logs of a mirror's workers."""
+    """Yields the ends of the logs of a mirror's workers."""
     namespace = mirror["metadata"]["namespace"]
     for pod in _own(mirror, pods):
         for container in pod["spec"]["containers"]:
@@ -128,13 +128,13 @@ def _logs(cluster: KubernetesCluster, mirror: Document, pods: Sequence[Document]
 def program_health(
     deployment: Document, pods: Sequence[Document], now: datetime, described: Document | None = None
 ) -> Health:
-    """A program's health.
+    """Returns the health of a program.
 
     Args:
-        deployment: as the API server has it.
-        pods: of its namespace.
-        now: the time.
-        described: what the kit has carried out; None where that is not known, and the Deployment's own word is taken.
+        deployment: the resource from the API server.
+        pods: the pods of its namespace.
+        now: the current time.
+        described: the resource as the kit applied it; None to use ``deployment``.
     """
     kind, name, spec = deployment["kind"], deployment["metadata"]["name"], deployment["spec"]
     if by_hand := _replicas_differ(spec, (described or deployment)["spec"]):
@@ -152,7 +152,7 @@ def program_health(
 
 
 def _replicas_differ(spec: Document, wanted: Document) -> tuple[str, str] | None:
-    """State and reason where somebody has stopped, or started, what the kit has carried out otherwise."""
+    """Returns state and reason if the replicas differ from those that the kit applied; None if they do not."""
     replicas, should = spec.get("replicas", 1), wanted.get("replicas", 1)
     if bool(replicas) == bool(should):
         return None
@@ -160,12 +160,12 @@ def _replicas_differ(spec: Document, wanted: Document) -> tuple[str, str] | None
 
 
 def _of_its_pods(document: Document, pods: Sequence[Document]) -> list[str]:
-    """What the pods of an operator's resource lack. The operator itself looks at them every few minutes only."""
+    """Returns the problems of the pods of an operator's resource, which its status shows minutes later."""
     return [problem for pod in _own(document, pods) for problem in pod_problems(pod)]
 
 
 def _own(document: Document, pods: Sequence[Document]) -> list[Document]:
-    """The pods of an operator's resource."""
+    """Returns the pods of an operator's resource."""
     return [
         pod
         for pod in pods
@@ -175,7 +175,7 @@ def _own(document: Document, pods: Sequence[Document]) -> list[Document]:
 
 
 def _labels(document: Document) -> dict[str, str]:
-    """Labels, with an operator's by their names without its prefix."""
+    """Returns labels, with the operator's prefix removed from their names."""
     return {
         name.removeprefix("strimzi.io/").removeprefix("eventstreams.ibm.com/"): value
         for name, value in (document["metadata"].get("labels") or {}).items()

@@ -1,4 +1,4 @@
-"""Changing a topic on Kubernetes: in its KafkaTopic, for an operator soon undoes what is changed in Kafka alone."""
+"""Changes a topic on Kubernetes in its KafkaTopic, because an operator reverts changes made in Kafka alone."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from loosehanger.waiting import wait_for
 
 _PARTITIONS = "partitions"
 SEEN_SECONDS = 60.0
-"""How long the operator may take to look at a change."""
+"""Seconds the operator may take to reconcile a change."""
 
 
 def change(region: Region, topic: str, changes: Mapping[str, str | None]) -> bool:
-    """Changes a topic's settings where they are declared, and waits until the operator has carried that out.
+    """Changes a topic's settings in its KafkaTopic, and waits until the operator has reconciled it.
 
     Args:
-        region: whose topic.
-        topic: its name in Kafka.
-        changes: setting → value; None for its default. ``partitions`` counts as one.
+        region: the region.
+        topic: the topic's name in Kafka.
+        changes: setting → value; None for its default. ``partitions`` is a setting here.
 
     Returns:
-        Whether there is such a resource: a mirror's copies have none.
+        Whether the topic has a KafkaTopic; a mirror's copies have none.
 
     Raises:
-        WrongUseError: the operator refuses the change; it is taken back.
-        LabError: the API server does not answer, or no operator looks at the change.
+        WrongUseError: the operator refuses the change, which is reverted.
+        LabError: the API server does not answer, or no operator reconciles the change.
     """
     if region.kubernetes is None:
         raise LabError(f"{region.name}: the record does not say where its resources are; run the set-up again")
@@ -55,7 +55,7 @@ def change(region: Region, topic: str, changes: Mapping[str, str | None]) -> boo
 
 
 def _patch(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes a resource have these settings; the number of partitions stands beside them."""
+    """Returns the patch for these settings; the number of partitions is a field of its own."""
     spec: dict[str, Any] = {"config": {name: value for name, value in values.items() if name != _PARTITIONS}}
     if _PARTITIONS in values:
         spec[_PARTITIONS] = None if values[_PARTITIONS] is None else int(values[_PARTITIONS])
@@ -63,7 +63,7 @@ def _patch(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refusal(cluster: KubernetesCluster, declared: Mapping[str, Any]) -> str | None:
-    """What an operator says against the newest version of a resource, once it has looked at it."""
+    """Waits until an operator has observed the newest generation of a resource; returns its objection, or None."""
     metadata = declared["metadata"]
     name = f"{metadata['namespace']}: KafkaTopic/{metadata['name']}"
     present: dict[str, Any] = {}
@@ -71,9 +71,9 @@ def _refusal(cluster: KubernetesCluster, declared: Mapping[str, Any]) -> str | N
     def not_seen() -> str | None:
         found = cluster.get(declared["apiVersion"], "KafkaTopic", metadata["name"], metadata["namespace"])
         if found is None:
-            raise LabError(f"{name} has been deleted by somebody else")
+            raise LabError(f"{name} was deleted outside the kit")
         present.update({**declared, **found})
         return unseen(present)
 
-    wait_for(not_seen, SEEN_SECONDS, f"{name} has been changed, and not been carried out")
+    wait_for(not_seen, SEEN_SECONDS, f"{name} was changed, and not reconciled")
     return waiting_for(present)

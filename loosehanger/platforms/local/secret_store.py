@@ -39,7 +39,7 @@ def read_secret(region: LocalRegion, name: str) -> dict[str, bytes]:
     """
     folder = region.secrets / name
     if not folder.is_dir():
-        raise LabError(f"{region.name}: there is no secret '{name}'")
+        raise LabError(f"{region.name}: the secret '{name}' does not exist")
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
@@ -116,7 +116,7 @@ def secret_file(region: LocalRegion, name: str, key: str) -> Path:
     """
     path = region.secrets / name / key
     if not path.is_file():
-        raise LabError(f"{region.name}: there is no secret '{name}' with a key '{key}'")
+        raise LabError(f"{region.name}: the secret '{name}' has no key '{key}'")
     return path
 
 
