@@ -292,8 +292,8 @@ def _wait_ready(
         text = by_reason(reasons)
         if text and time.monotonic() - reported > REPORT_SECONDS:
             # A Deployment's status only counts the missing pods.
-            reasons = "; ".join([text, *_pods(region, cluster, open_)])
-            region.report(f"{region.name}: waiting for {reasons}")
+            line = "; ".join([text, *_pods(region, cluster, open_)])
+            region.report(f"{region.name}: waiting for {line}")
             reported = time.monotonic()
         return text or None
 

@@ -38,7 +38,7 @@ def copy_secrets(region: RegionNamespace, copies: Iterable[SecretCopy], *, dry_r
         present = cluster.get("v1", "Secret", copy.as_name, region.name)
         if secret is None and not dry_run:
             raise LabError(
-                f"{copy.origin}: the secret '{copy.name}' does not exist; check that its KafkaUser or Kafka cluster is ready"
+                f"{copy.origin}: the secret '{copy.name}' does not exist; check that its KafkaUser or Kafka is ready"
             )
         # In check mode the region of origin may not exist yet.
         document = copied(copy, secret, region.name) if secret is not None else None
