@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from loosehanger.errors import LabError
+from loosehanger.kafka.clients import PATIENT, connect_admin, connect_producer
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import explain
 
@@ -30,13 +31,13 @@ def open_topic(connection: Connection, topic: str, settings: Mapping[str, str]) 
         LabError: the cluster does not answer, or refuses.
     """
     try:
-        client = KafkaAdminClient(**connection.kafka_python())
+        client = connect_admin(connection, PATIENT)
         try:
             client.create_topics({topic: {"num_partitions": 1, "replication_factor": -1, "configs": dict(settings)}})
         except TopicAlreadyExistsError:
             pass
         finally:
             client.close()
-        return KafkaProducer(**connection.kafka_python(), acks="all", max_block_ms=BLOCK_MS)
+        return connect_producer(connection, max_block_ms=BLOCK_MS)
     except (KafkaError, OSError) as error:
         raise LabError(f"{topic}: the cluster {explain(error, connection.username)}") from error

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from loosehanger.cli.command_line import COMMANDS
 from loosehanger.errors import ExitCode, LabError, WrongUseError
+from loosehanger.kafka.clients import PATIENT, connect_admin
 from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.patches import alter_topic, check_settings, explain, topic_configs
 from loosehanger.lab.mirrors.lineage import Place, side_by_side
@@ -250,7 +251,7 @@ def _wait_for_all(copies: Sequence[_Copy], started: float, report: Callable[[_Co
 def _admin(region: Region) -> Iterator[KafkaAdminClient]:
     connection = connection_for(region, ADMINISTRATOR)
     try:
-        client = KafkaAdminClient(**connection.kafka_python(), bootstrap_timeout_ms=10000)
+        client = connect_admin(connection, PATIENT)
     except (KafkaError, OSError) as error:
         said = explain(error, connection.username)
         raise LabError(f"{region.name}: the cluster {said}; see ./lab status") from error

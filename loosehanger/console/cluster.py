@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 FRESH_S, STALE_S = 1.5, 5.0
 """When to ask again, and how long the last answer will do while the next one is under way."""
 IDLE_S = 60.0
-BOOTSTRAP_MS = 3000
-REQUEST_MS = 8000
 CONSUMERS = "consumer"
 T = TypeVar("T")
 
@@ -226,14 +224,9 @@ class ClusterView:
 
     def _admin(self) -> KafkaAdminClient:
         if self._client is None:
-            from kafka.admin import KafkaAdminClient
+            from loosehanger.kafka.clients import PAGE, connect_admin
 
-            self._client = KafkaAdminClient(
-                **self._connection.kafka_python(),
-                client_id="lab-console",
-                bootstrap_timeout_ms=BOOTSTRAP_MS,
-                request_timeout_ms=REQUEST_MS,
-            )
+            self._client = connect_admin(self._connection, PAGE, client_id="lab-console")
         return self._client
 
     def _admin_quietly(self) -> None:

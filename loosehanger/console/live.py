@@ -313,24 +313,18 @@ class Live:
 
     def _connect(self) -> KafkaConsumer:
         prepare_clients()
-        from kafka import KafkaConsumer
-
+        from loosehanger.kafka.clients import HURRIED, PATIENT, connect_consumer
         from loosehanger.kafka.patches import Tolerant
 
-        return KafkaConsumer(
-            **self._connection.kafka_python(),
+        return connect_consumer(
+            self._connection,
+            HURRIED._replace(answer_s=PATIENT.answer_s),
             client_id="lab-console",
-            group_id=None,
-            enable_auto_commit=False,
             auto_offset_reset="latest",
             value_deserializer=Tolerant(self._skipped, MOST_VALUE_BYTES, MOST_HEADER_BYTES),
-            # Mirrors write in transactions, and aborted records must not be shown.
-            isolation_level="read_committed",
             fetch_max_bytes=4 * 1024 * 1024,
             max_partition_fetch_bytes=512 * 1024,
             reconnect_backoff_max_ms=1000,
-            bootstrap_timeout_ms=5000,
-            allow_auto_create_topics=False,
             metrics_enabled=False,
         )
 

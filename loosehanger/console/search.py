@@ -156,22 +156,15 @@ class Searcher:
                     consumer.close(autocommit=False, timeout_ms=2000)
 
     def _connect(self, skipped: Callable[[str], object]) -> KafkaConsumer:
-        from kafka import KafkaConsumer
-
+        from loosehanger.kafka.clients import HURRIED, connect_consumer
         from loosehanger.kafka.patches import Tolerant
 
-        return KafkaConsumer(
-            **self._connection.kafka_python(),
+        return connect_consumer(
+            self._connection,
+            HURRIED._replace(answer_s=MOST_S),
             client_id="lab-console",
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
             value_deserializer=Tolerant(skipped, MOST_VALUE_BYTES, MOST_HEADER_BYTES),
-            isolation_level="read_committed",
             max_partition_fetch_bytes=512 * 1024,
-            bootstrap_timeout_ms=5000,
-            request_timeout_ms=round(MOST_S * 1000),
-            allow_auto_create_topics=False,
             metrics_enabled=False,
         )
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import KafkaError
 
+from loosehanger.kafka.clients import HURRIED, connect_admin
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.transactions import WARN_S, Held, held_back
 
-ANSWER_MS = 5000
 AGAIN_S = 5.0
 """How long a transaction of unknown age is watched at the end of a reading: most last for a moment."""
 _LOOK_S = 0.5
@@ -79,11 +79,7 @@ class OpenTransactions:
     def _look(self, partitions: Collection[TopicPartition]) -> list[Held]:
         """What is held back there; nothing where the cluster does not answer, for the reader itself says that."""
         try:
-            with closing(
-                KafkaAdminClient(
-                    **self._connection.kafka_python(), bootstrap_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS
-                )
-            ) as client:
+            with closing(connect_admin(self._connection, HURRIED)) as client:
                 return held_back(client, partitions, self._connection.username)
         except (KafkaError, OSError):
             return []

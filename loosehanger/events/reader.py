@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import AuthorizationError, GroupAuthorizationFailedError, KafkaError
 
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.events.open_transactions import OpenTransactions
 from loosehanger.events.options import Start as Start
+from loosehanger.kafka.clients import PATIENT, connect_consumer
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import ClientLog, Tolerant, UnreadableError, cluster_id
 from loosehanger.ledger import Ledger, number_of
@@ -108,25 +109,20 @@ class Reader:
         self._servers = ",".join(connection.bootstrap_servers)
         self._user = connection.username or "anonymous"
         with self._explained():
-            self._consumer = KafkaConsumer(
-                **connection.kafka_python(),
+            self._consumer = connect_consumer(
+                connection,
+                PATIENT,
                 client_id="lab-consumer",
                 group_id=group,
                 value_deserializer=Tolerant(tell, value_bytes),
-                # Only what was shown counts as read: see ``batches``.
-                enable_auto_commit=False,
                 # After a crash the group's next member takes over in 10 s instead of 45.
                 session_timeout_ms=10_000,
                 auto_offset_reset=start.end or "earliest",
-                # Mirrors write in transactions: what they took back must not be shown.
-                isolation_level="read_committed",
                 metadata_max_age_ms=LOOK_FOR_TOPICS_S * 1000,
                 # The first lines come soon: this library takes seconds to take in the usual 50 MB.
                 fetch_max_bytes=2 * 1024 * 1024,
                 max_partition_fetch_bytes=256 * 1024,
                 reconnect_backoff_max_ms=1000,
-                bootstrap_timeout_ms=10_000,
-                allow_auto_create_topics=False,
                 metrics_enabled=False,
             )
 

@@ -18,10 +18,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from loosehanger.errors import LabError
+from loosehanger.kafka.clients import PATIENT, connect_consumer, connect_producer
 from loosehanger.kafka.connection import Connection
 
 PARTITION = 0
@@ -37,12 +38,8 @@ class _Reading:
     """One consumer of a topic, which belongs to no group."""
 
     def __init__(self, access: dict[str, Any], topic: str, *, beginning: bool) -> None:
-        self._consumer = KafkaConsumer(
-            **_connection(access).kafka_python(),
-            isolation_level="read_committed",
-            enable_auto_commit=False,
-            max_poll_records=5000,
-            fetch_max_wait_ms=_FETCH_MS,
+        self._consumer = connect_consumer(
+            _connection(access), PATIENT, max_poll_records=5000, fetch_max_wait_ms=_FETCH_MS
         )
         self._place = TopicPartition(topic, PARTITION)
         self._consumer.assign([self._place])
@@ -144,7 +141,7 @@ class _Clients:
 
     def open_writer(self, access: dict[str, Any], topic: str, name: str) -> Any:
         """Connects a producer; its first record is acknowledged."""
-        producer = KafkaProducer(**_connection(access).kafka_python(), acks="all", allow_auto_create_topics=False)
+        producer = connect_producer(_connection(access), allow_auto_create_topics=False)
         self._producers[name] = producer
         producer.send(topic, b"{}", key=b"first", partition=PARTITION).get(timeout=30)
         return {}

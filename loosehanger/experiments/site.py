@@ -20,6 +20,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.kafka.clients import PATIENT, connect_admin
 from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders, wanted_change
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -268,7 +269,7 @@ def administration(site: Site, region: str) -> Iterator[KafkaAdminClient]:
         LabError: its cluster does not answer, or refuses.
     """
     try:
-        client = KafkaAdminClient(**site.at_home(region).kafka_python(), bootstrap_timeout_ms=10000)
+        client = connect_admin(site.at_home(region), PATIENT)
     except (KafkaError, OSError) as error:
         raise LabError(f"{region}: the cluster does not answer; see ./lab status") from error
     try:

@@ -11,11 +11,10 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from loosehanger.errors import LabError, UnreachableError
+from loosehanger.kafka.clients import HURRIED, connect_admin
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import explain
 
-ANSWER_S = 5.0
-"""How long a cluster may take to say how a group is."""
 SETTLED = "Stable"
 
 
@@ -62,11 +61,8 @@ def look(connection: Connection, name: str, pattern: str) -> Group:
         LabError: the coordinator reports an error of the group.
     """
     client: KafkaAdminClient | None = None
-    bound_ms = round(ANSWER_S * 1000)
     try:
-        client = KafkaAdminClient(
-            **connection.kafka_python(), bootstrap_timeout_ms=bound_ms, request_timeout_ms=bound_ms
-        )
+        client = connect_admin(connection, HURRIED)
         found = client.describe_groups([name])[name]
         topics = [topic["name"] for topic in client.describe_topics()]
     except (KafkaError, OSError) as error:

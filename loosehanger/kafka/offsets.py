@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, OffsetSpec, TopicPartition
+from kafka import IsolationLevel, OffsetSpec, TopicPartition
 from kafka.errors import GroupIdNotFoundError, KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
 from loosehanger.acls import AclRule, NeededRight
 from loosehanger.errors import LabError, UnreachableError
 from loosehanger.kafka.acls import read_rules
+from loosehanger.kafka.clients import HURRIED, connect_admin, connect_consumer
 from loosehanger.kafka.connect import ConnectClient, parts
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import explain
@@ -24,8 +25,6 @@ from loosehanger.waiting import wait_for
 
 _SILENT_S = 15.0
 """How long nothing may come of partitions that have records still."""
-ANSWER_MS = 5000
-"""How long a cluster may take to answer."""
 Positions = dict[TopicPartition, int]
 
 
@@ -37,9 +36,7 @@ class ClusterReader:
         self._connection = connection
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         with self._reaching():
-            self._client: Any = KafkaAdminClient(
-                **connection.kafka_python(), bootstrap_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS
-            )
+            self._client: Any = connect_admin(connection, HURRIED)
 
     def __enter__(self) -> ClusterReader:
         return self
@@ -145,15 +142,7 @@ class ClusterReader:
         if not left:
             return
         with self._reaching():
-            consumer = KafkaConsumer(
-                **self._connection.kafka_python(),
-                bootstrap_timeout_ms=ANSWER_MS,
-                request_timeout_ms=ANSWER_MS,
-                group_id=None,
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-                isolation_level="read_committed",
-            )
+            consumer = connect_consumer(self._connection, HURRIED)
             try:
                 consumer.assign(list(left))
                 for part in left:

@@ -18,6 +18,7 @@ from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import KafkaError
 
 from loosehanger.errors import UnreachableError
+from loosehanger.kafka.clients import connect_admin, connect_consumer
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import explain, topic_configs
 from loosehanger.kafka.transactions import WARN_S as OPEN_S
@@ -26,7 +27,6 @@ from loosehanger.times import span
 
 WARN_S = 3600.0
 """A loss that can come within this time is warned of, unless somebody says otherwise."""
-ANSWER_S = 10.0
 _READ_S = 3.0
 _CONFIGS_S = 30.0
 # Only one record of each partition is wanted.
@@ -284,26 +284,12 @@ class LossWatch:
 
     def _client(self) -> KafkaAdminClient:
         if self._admin is None:
-            self._admin = KafkaAdminClient(
-                **self._connection.kafka_python(),
-                bootstrap_timeout_ms=round(ANSWER_S * 1000),
-                request_timeout_ms=round(ANSWER_S * 1000),
-            )
+            self._admin = connect_admin(self._connection)
         return self._admin
 
     def _reader(self) -> KafkaConsumer:
         if self._consumer is None:
-            self._consumer = KafkaConsumer(
-                **self._connection.kafka_python(),
-                bootstrap_timeout_ms=round(ANSWER_S * 1000),
-                request_timeout_ms=round(ANSWER_S * 1000),
-                group_id=None,
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-                isolation_level="read_committed",
-                max_partition_fetch_bytes=_FETCH,
-                allow_auto_create_topics=False,
-            )
+            self._consumer = connect_consumer(self._connection, max_partition_fetch_bytes=_FETCH)
         return self._consumer
 
 

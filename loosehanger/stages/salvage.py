@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaProducer
-
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
+from loosehanger.kafka.clients import connect_producer
 from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.offsets import ClusterReader
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -97,7 +96,7 @@ def _mark(mirror: Mirror, record: Mapping[str, Any]) -> bytes:
 def _write(connection: Connection, mirror: Mirror, missing: Iterable[dict[str, Any]]) -> None:
     answers, producer = [], None
     try:
-        producer = KafkaProducer(**connection.kafka_python(), acks="all", delivery_timeout_ms=_ANSWER_S * 1000)
+        producer = connect_producer(connection, delivery_timeout_ms=_ANSWER_S * 1000)
         for record in missing:
             headers = [(name, _bytes(value)) for name, value in record["headers"]]
             answers.append(

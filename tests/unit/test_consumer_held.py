@@ -11,6 +11,7 @@ from kafka.errors import KafkaTimeoutError
 
 from loosehanger.events import open_transactions as module
 from loosehanger.events.open_transactions import OpenTransactions
+from loosehanger.kafka import clients
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.transactions import Held, Holder
 
@@ -31,7 +32,7 @@ class World:
         self.lines: list[str] = []
         self.away = False
         monkeypatch.setattr(module, "time", self)
-        monkeypatch.setattr(module, "KafkaAdminClient", lambda **_: self)
+        monkeypatch.setattr(clients, "KafkaAdminClient", lambda **_: self)
         monkeypatch.setattr(module, "held_back", self.look)
         self.open = OpenTransactions(Connection(("x:1",)), self.lines.append)
 

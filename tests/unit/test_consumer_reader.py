@@ -16,6 +16,7 @@ from loosehanger.errors import LabError
 from loosehanger.events import consume as command
 from loosehanger.events import reader as module
 from loosehanger.events.reader import BATCH_MOST, Reader, Selection, Start
+from loosehanger.kafka import clients
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import ClientLog, UnreadableError
 from tests.odd_records import ODD_VALUES
@@ -68,7 +69,7 @@ class Cluster:
 
 
 def reader_of(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Reader:
-    monkeypatch.setattr(module, "KafkaConsumer", cluster)
+    monkeypatch.setattr(clients, "KafkaConsumer", cluster)
     selection = Selection((), re.compile("LH"))
     log = ClientLog(print)
     return Reader(Connection(("127.0.0.1:1",)), selection, group="g", start=Start("earliest"), follow=True,
@@ -150,7 +151,7 @@ def test_a_crash_in_the_middle_of_a_batch_skips_nothing(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cluster = Cluster([b"{}"] * 1000)
-    monkeypatch.setattr(module, "KafkaConsumer", cluster)
+    monkeypatch.setattr(clients, "KafkaConsumer", cluster)
 
     def to_json(record: ConsumerRecord) -> str:
         if record.offset == 400:
@@ -171,7 +172,7 @@ def test_odd_values_end_no_consumer(
     options: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cluster = Cluster([*ODD_VALUES, b"the last one"])
-    monkeypatch.setattr(module, "KafkaConsumer", cluster)
+    monkeypatch.setattr(clients, "KafkaConsumer", cluster)
     assert command.main([*options, "--group", "g", "--max", str(2 * len(cluster.values))]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert len(lines) == 2 * len(cluster.values)
@@ -206,7 +207,7 @@ class Endless(Cluster):
 
 
 def alone(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Reader:
-    monkeypatch.setattr(module, "KafkaConsumer", cluster)
+    monkeypatch.setattr(clients, "KafkaConsumer", cluster)
     return Reader(Connection(("127.0.0.1:1",)), Selection((), re.compile("LH")), group=None, start=Start("earliest"),
                   follow=False, client_log=ClientLog(print), tell=print)  # fmt: skip
 

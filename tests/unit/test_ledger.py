@@ -15,8 +15,8 @@ from kafka.errors import KafkaTimeoutError
 
 from loosehanger import ledger as module
 from loosehanger.errors import WrongUseError
-from loosehanger.events import reader as reader_module
 from loosehanger.events.reader import Reader, Selection, Start
+from loosehanger.kafka import clients
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import ClientLog
 from loosehanger.ledger import Ledger, LedgerEntry, ledger_files, number_of, read_entries, read_pending
@@ -237,7 +237,7 @@ class Numbered(Cluster):
 
 def test_a_consumer_says_what_it_has_shown_before_it_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Numbered([b"{}"] * 100)
-    monkeypatch.setattr(reader_module, "KafkaConsumer", cluster)
+    monkeypatch.setattr(clients, "KafkaConsumer", cluster)
     reader = Reader(
         Connection(("127.0.0.1:1",)),
         Selection((), re.compile("^LH")),

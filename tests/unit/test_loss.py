@@ -13,7 +13,7 @@ from kafka.admin import OffsetSpec
 from kafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError
 
 from loosehanger.errors import LabError
-from loosehanger.kafka import retention_risk
+from loosehanger.kafka import clients, retention_risk
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.retention_risk import Exposure, LossWatch, by_topic
 from loosehanger.times import span
@@ -79,8 +79,8 @@ class Source:
 
 def looking(monkeypatch: pytest.MonkeyPatch, source: Source) -> LossWatch:
     """Looks at this source."""
-    monkeypatch.setattr(retention_risk, "KafkaAdminClient", lambda **_: source)
-    monkeypatch.setattr(retention_risk, "KafkaConsumer", lambda **_: source)
+    monkeypatch.setattr(clients, "KafkaAdminClient", lambda **_: source)
+    monkeypatch.setattr(clients, "KafkaConsumer", lambda **_: source)
     monkeypatch.setattr(
         retention_risk, "topic_configs", lambda *_: ({"A": {n: {"value": v} for n, v in source.settings.items()}}, {})
     )

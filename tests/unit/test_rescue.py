@@ -11,6 +11,7 @@ import pytest
 from kafka import TopicPartition
 
 from loosehanger.errors import LabError
+from loosehanger.kafka import clients
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.snapshots import Fence, Rescue, keep_fence, keep_rescue, last_fence, read_marks
 from loosehanger.stages import salvage as module
@@ -47,7 +48,7 @@ class Target:
         monkeypatch.setattr(module, "beyond", lambda *_: BEYOND)
         monkeypatch.setattr(module, "connection_for", lambda *_: self)
         monkeypatch.setattr(module, "ClusterReader", lambda *_: self)
-        monkeypatch.setattr(module, "KafkaProducer", lambda **_: self)
+        monkeypatch.setattr(clients, "KafkaProducer", lambda **_: self)
 
     def __enter__(self) -> Target:
         return self

@@ -14,11 +14,12 @@ from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from loosehanger.errors import UnreachableError
+from loosehanger.kafka import clients
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import UnreadableError
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.evidence.findings import Finding
-from loosehanger.proof.read import clusters, external
+from loosehanger.proof.read import external
 from loosehanger.proof.read.clusters import Cluster
 from loosehanger.proof.read.copier import Copier
 from loosehanger.proof.read.external import two_clusters, wait_for_arrival
@@ -128,7 +129,7 @@ def arrived(
     service: Service, mirror: Mirror, monkeypatch: pytest.MonkeyPatch, timeout_s: float = 60
 ) -> tuple[dict[TopicPartition, int], list[str]]:
     """What is judged as copied, and what is said."""
-    monkeypatch.setattr(external, "KafkaConsumer", service)
+    monkeypatch.setattr(clients, "KafkaConsumer", service)
     lines: list[str] = []
     sides = {name: Cluster(name, Connection(("x:1",))) for name in ("source", "target")}
     last = {place: size - 1 for place, size in service.sizes.items() if place.topic == "many"}
@@ -209,12 +210,12 @@ def test_a_cluster_that_was_silent_is_not_waited_for_as_long_again(monkeypatch: 
         def close(self) -> None:
             """Nothing is open."""
 
-    monkeypatch.setattr(clusters, "KafkaAdminClient", Admin)
+    monkeypatch.setattr(clients, "KafkaAdminClient", Admin)
     cluster = Cluster("europe", Connection(("x:1",)))
     for _ in range(3):
         with pytest.raises(UnreachableError):
             cluster.topics()
-    assert bounds == [(10_000, 15_000), (4_000, 4_000)]
+    assert bounds == [(10_000, 15_000), (5_000, 5_000)]
     silent = False
     for _ in range(2):
         assert cluster.topics() == {}

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from kafka import TopicPartition
 
+from loosehanger.kafka import clients
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.read import clusters, copier, external
@@ -165,8 +166,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(Consumer, "world", found, raising=False)
     for module in (external, clusters, copier):
         monkeypatch.setattr(module, "time", found)
-    for module in (external, clusters):
-        monkeypatch.setattr(module, "KafkaConsumer", Consumer)
+    monkeypatch.setattr(clients, "KafkaConsumer", Consumer)
     monkeypatch.setattr(Cluster, "_client", lambda cluster: Admin(found, cluster.region))
     return found
 

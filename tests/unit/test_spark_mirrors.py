@@ -13,11 +13,11 @@ import pytest
 from kafka import TopicPartition
 
 from loosehanger.errors import WrongUseError
+from loosehanger.kafka import clients
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import idle_patterns, named_topics, selected_topics, target_topic
 from loosehanger.proof.compare.configurations import Difference, compare_configs
-from loosehanger.proof.evidence import latency
 from loosehanger.proof.evidence.latency import LatencySampler, percentiles
 from loosehanger.proof.read import mirrors
 from loosehanger.proof.read.clusters import Config
@@ -274,7 +274,7 @@ def test_where_no_copy_is_there_yet_nothing_is_sampled(monkeypatch: pytest.Monke
         def close(self, **_: object) -> None:
             pass
 
-    monkeypatch.setattr(latency, "KafkaConsumer", Nothing)
+    monkeypatch.setattr(clients, "KafkaConsumer", Nothing)
     sampler = LatencySampler(Connection(("x:1",)), {})
     sampler.run()
     assert sampler._samples == {}

@@ -12,6 +12,7 @@ import pytest
 from kafka import TopicPartition
 
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.kafka import clients
 from loosehanger.kafka import offsets as positions
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.offsets import ClusterReader, Positions
@@ -439,8 +440,8 @@ def test_a_partition_of_which_nothing_comes_is_named(monkeypatch: pytest.MonkeyP
     quiet = SimpleNamespace(
         assign=lambda _: None, seek=lambda *_: None, poll=lambda _: {}, position=lambda _: 7, close=lambda: None
     )
-    monkeypatch.setattr(positions, "KafkaAdminClient", lambda **_: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(positions, "KafkaConsumer", lambda **_: quiet)
+    monkeypatch.setattr(clients, "KafkaAdminClient", lambda **_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(clients, "KafkaConsumer", lambda **_: quiet)
     monkeypatch.setattr(positions, "_SILENT_S", 0.1)
     with ClusterReader("region-a", Connection(("x:1",))) as looker:
         with pytest.raises(LabError, match=r"region-a: LH\.ORDERS-0: nothing came of it for 0 s, from offset 7 on"):
@@ -455,7 +456,7 @@ def test_the_groups_of_connects_workers_are_no_consumers(monkeypatch: pytest.Mon
         {"group_id": "has only committed", "protocol_type": ""},
     ]
     client = SimpleNamespace(list_groups=lambda: found, close=lambda: None)
-    monkeypatch.setattr(positions, "KafkaAdminClient", lambda **_: client)
+    monkeypatch.setattr(clients, "KafkaAdminClient", lambda **_: client)
     with ClusterReader("region-a", Connection(("x:1",))) as looker:
         assert looker.groups() == ["has only committed", "shop"]
 

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
+from loosehanger.kafka.clients import connect_consumer
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import UnreadableError
-from loosehanger.proof.read.clusters import consumer_settings, partitions_of
+from loosehanger.proof.read.clusters import partitions_of
 
 _POLL_MS = 200
 _STEPS = (1, 2, 5)
@@ -46,7 +46,7 @@ class LatencySampler(threading.Thread):
         if not self._partitions:
             return  # Nothing is there yet: a consumer cannot seek in no partition.
         try:
-            consumer = KafkaConsumer(**consumer_settings(self._connection))
+            consumer = connect_consumer(self._connection)
         except KafkaError:
             return
         try:

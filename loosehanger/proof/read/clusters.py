@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, OffsetSpec, TopicPartition
+from kafka import IsolationLevel, OffsetSpec, TopicPartition
 from kafka.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -20,16 +20,13 @@ from kafka.errors import (
 )
 
 from loosehanger.errors import UnreachableError
+from loosehanger.kafka.clients import HURRIED, USUAL, connect_admin, connect_consumer
 from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.patches import UnreadableError, cause_of, explain, topic_configs
 from loosehanger.kafka.transactions import Held, held_back
 from loosehanger.lab.record import Region
 
 USER = "prover"
-_BOOTSTRAP_MS = 10_000
-_REQUEST_MS = 15_000
-_HURRIED_MS = 4_000
-"""How long a cluster may take to answer that has just not answered."""
 _FIRST_STEP = 16
 """How many offsets from a partition's end are looked at first for its last record."""
 _STEPS_GROW = 16
@@ -60,6 +57,7 @@ class Cluster:
         self.region = region
         self.connection = connection
         self._admin: Any = None
+        self._bounds = USUAL
         self._hurried = False
         """It has not answered the last time: it is not waited for as long again."""
 
@@ -291,7 +289,7 @@ class Cluster:
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
-        consumer = KafkaConsumer(**consumer_settings(self.connection))
+        consumer = connect_consumer(self.connection)
         try:
             yield consumer
         finally:
@@ -311,16 +309,12 @@ class Cluster:
         return {partition: found.offset for partition, found in offsets.items()}
 
     def _client(self) -> Any:
-        bound_ms = _HURRIED_MS if self._hurried else _REQUEST_MS
-        if self._admin and self._admin.config["request_timeout_ms"] != bound_ms:
+        bounds = HURRIED if self._hurried else USUAL
+        if self._admin and self._bounds != bounds:
             admin, self._admin = self._admin, None
             admin.close()
         if self._admin is None:
-            self._admin = KafkaAdminClient(
-                **self.connection.kafka_python(),
-                bootstrap_timeout_ms=min(_BOOTSTRAP_MS, bound_ms),
-                request_timeout_ms=bound_ms,
-            )
+            self._admin, self._bounds = connect_admin(self.connection, bounds), bounds
         return self._admin
 
     @contextmanager
@@ -341,19 +335,6 @@ class Cluster:
             # Only of a silent one: a broker that restarts hangs up, and is back in a moment.
             self._hurried = self._hurried or isinstance(error, (KafkaTimeoutError, RequestTimedOutError, TimeoutError))
             raise UnreachableError(f"{self.region}: the cluster {said}") from error
-
-
-def consumer_settings(connection: Connection) -> dict[str, Any]:
-    """The settings of a consumer that reads committed records of partitions it is given, and belongs to no group."""
-    return connection.kafka_python() | {
-        "bootstrap_timeout_ms": _BOOTSTRAP_MS,
-        "request_timeout_ms": _REQUEST_MS,
-        "group_id": None,
-        "enable_auto_commit": False,
-        "auto_offset_reset": "earliest",
-        "isolation_level": "read_committed",
-        "allow_auto_create_topics": False,
-    }
 
 
 def number_of(configs: Mapping[str, Config], name: str) -> int:
@@ -443,7 +424,7 @@ def _read_chunk(
 
 
 def _left_ms(deadline: float) -> int:
-    return max(1, min(_REQUEST_MS, round((deadline - time.monotonic()) * 1000)))
+    return max(1, min(round(USUAL.answer_s * 1000), round((deadline - time.monotonic()) * 1000)))
 
 
 def named(partitions: Iterable[TopicPartition]) -> str:

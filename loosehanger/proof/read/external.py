@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 
 from loosehanger.errors import UnreachableError
+from loosehanger.kafka.clients import connect_consumer
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
@@ -19,7 +20,6 @@ from loosehanger.proof.pace import Pace
 from loosehanger.proof.read.clusters import (
     USER,
     Cluster,
-    consumer_settings,
     named,
     read_from_ends,
     some_of,
@@ -132,7 +132,7 @@ def wait_for_arrival(
     with (
         target.reaching(),
         Copier.observed(mirror, source, target, last_records, _contents) as copier,
-        KafkaConsumer(**consumer_settings(target.connection)) as consumer,
+        connect_consumer(target.connection) as consumer,
     ):
         observed, least = None, 0
         while True:
@@ -180,7 +180,7 @@ def _contents(cluster: Cluster, offsets: Mapping[TopicPartition, int], deadline:
 
     # What compaction or retention took away in the meantime is not waited for.
     ranges = {place: (offset, offset + 1) for place, offset in offsets.items()}
-    with KafkaConsumer(**consumer_settings(cluster.connection)) as consumer:
+    with connect_consumer(cluster.connection) as consumer:
         unread = read_from_ends(consumer, ranges, deadline + _GRACE_S, take, lambda place, _: place in found)
     if unread:
         raise UnreachableError(_cannot_be_read(cluster, unread))

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.errors import LabError
+from loosehanger.kafka.clients import connect_consumer
 from loosehanger.kafka.connection import Connection
 from loosehanger.proof import scratch
-from loosehanger.proof.read.clusters import consumer_settings
 from loosehanger.proof.read.records import RECORD_SCHEMA
 
 _PATIENCE_S = 10.0
@@ -33,7 +33,7 @@ _MOST_OFFSETS = 25_000
 _MOST_BYTES = 16 * 1024 * 1024
 """Beyond either Spark's own consumers, which work side by side and in Java, are quicker."""
 _FILE_SCHEMA = RECORD_SCHEMA.replace("timestamp timestamp", "timestamp long")
-_SETTINGS = {
+_SETTINGS: dict[str, Any] = {
     # An offset that the log has lost must not be left out.
     "auto_offset_reset": "none",
     "max_partition_fetch_bytes": 8 * 1024 * 1024,
@@ -175,7 +175,7 @@ class RecordFetcher:
             return found
         try:
             if self._consumer is None:
-                self._consumer = KafkaConsumer(**consumer_settings(self._connection) | _SETTINGS)
+                self._consumer = connect_consumer(self._connection, **_SETTINGS)
             _read(self._consumer, wanted, found, most_bytes)
         except Exception as error:
             # Nobody knows what it is in the middle of.
