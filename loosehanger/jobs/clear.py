@@ -1,4 +1,4 @@
-"""Writes a topic without what must not leave into another one."""
+"""Copies a topic into another one, without named fields and headers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def arguments() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="clear",
-        description="Copies a topic within its cluster, without named fields and headers, until it is told to end. "
+        description="Copies a topic within its cluster, without named fields and headers, until a signal stops it. "
         "The cluster is the one that the KAFKA_... variables name.",
         epilog="exit codes: 0 ended by a signal, 1 it failed, 2 wrong use",
     )
@@ -41,15 +41,15 @@ def arguments() -> argparse.ArgumentParser:
 
 
 class Log:
-    """Counts what became of the records, and tells of it.
+    """Counts and logs the results of the records.
 
     Args:
-        every_s: time between two lines, in seconds. What is withheld is told at once.
+        every_s: time between two lines, in seconds. Withheld records are logged at once.
     """
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
-        self._told_at = time.monotonic()
+        self._logged_at = time.monotonic()
         self.read = 0
         self.withheld = 0
 
@@ -59,8 +59,8 @@ class Log:
         self.withheld += batch.withheld
         if batch.withheld:
             say(f"withheld {batch.withheld} of {batch.read} records; the first is {batch.example}")
-        if time.monotonic() - self._told_at >= self._every_s:
-            self._told_at = time.monotonic()
+        if time.monotonic() - self._logged_at >= self._every_s:
+            self._logged_at = time.monotonic()
             say(self.summary)
 
     @property
@@ -75,7 +75,7 @@ def say(text: str) -> None:
 
 
 def main() -> int:
-    """Clears until it is told to end.
+    """Redacts until a signal stops it.
 
     Raises:
         LabError: the topics are not there in time, or records cannot be read or written.

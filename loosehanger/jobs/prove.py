@@ -1,4 +1,4 @@
-"""Proves that what had to be mirrored was mirrored."""
+"""Proves that every record was mirrored."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _start_spark(records: int | None, silent_s: float | None = None) -> SparkSes
 
 
 def _write_files(options: argparse.Namespace, document: dict[str, Any], lab: Lab) -> bool:
-    """Writes what was asked for beside the output; what cannot be written does not keep the verdict from being told."""
+    """Writes the requested files; the verdict is printed even if a file cannot be written."""
     written = True
     for path, make in ((options.report, partial(_page, lab=lab)), (options.junit, junit)):
         try:
@@ -119,7 +119,7 @@ def _two_clusters(options: argparse.Namespace) -> Lab | None:
 
 
 def _aggregates(lab: Lab) -> dict[str, Any]:
-    """What was sold; nothing where that is not known, for a report of a proof does not fail for it."""
+    """The sales; empty if they are unknown, since the report of a proof does not depend on them."""
     if lab.platform == EXTERNAL:
         return {}
     try:

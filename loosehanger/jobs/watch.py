@@ -1,4 +1,4 @@
-"""Shows what happens in all regions while it happens."""
+"""Shows the activity of all regions live."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATIENCE_S = 1.5
 
 
 def main() -> int:
-    """Watches until it is told to end.
+    """Watches until a signal stops it.
 
     Returns:
         The exit code.

@@ -1,7 +1,7 @@
 """``python -m loosehanger.proof.executor``: an executor of Spark on Kubernetes, in the kit's own image.
 
-Spark tells its executors by environment variables what to do, and leaves it to the image to start the Java machine.
-Spark's own image has an entry point of its own for that; ``conf/executor.yaml`` names this one.
+Spark configures its executors by environment variables, and leaves it to the image to start Java. Spark's own image has
+an entry point for that; ``conf/executor.yaml`` names this one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPTIONS = {
 """The options of Spark's program, and the variables that their values come in."""
 _JAVA_OPTION = "SPARK_JAVA_OPT_"
 _ON_KUBERNETES = "-Dspark.master=k8s://"
-"""Without it an executor takes no secret from a file (``SecurityManager.secretKeyFromFile``), whoever names one."""
+"""Without it an executor takes no secret from a file (``SecurityManager.secretKeyFromFile``)."""
 
 
 def command(environment: Mapping[str, str], home: Path) -> list[str]:
@@ -42,7 +42,7 @@ def command(environment: Mapping[str, str], home: Path) -> list[str]:
         WrongUseError: this is not a pod that Spark made.
     """
     if missing := [name for name in ("SPARK_EXECUTOR_MEMORY", *_OPTIONS.values()) if name not in environment]:
-        raise WrongUseError(f"{missing[0]} is not set; Spark's driver starts executors, nobody else does")
+        raise WrongUseError(f"{missing[0]} is not set; executors are started by Spark's driver only")
     memory = environment["SPARK_EXECUTOR_MEMORY"]
     numbered = sorted(
         (int(name.removeprefix(_JAVA_OPTION)), value)

@@ -1,4 +1,4 @@
-"""Flows: what the proof compares. One topic on its way through one mirror."""
+"""Flows, which the proof compares: one topic through one mirror."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Flow:
 
     @property
     def id(self) -> FlowId:
-        """What tells it from every other: two mirrors may bring one topic into one region."""
+        """Its unique id: two mirrors may copy one topic into one region."""
         return f"{self.mirror.id}/{self.topic}"
 
     @property
     def source(self) -> str:
-        """The region that it comes from."""
+        """The source region."""
         return self.mirror.source
 
     @property
     def target(self) -> str:
-        """The region that it goes to."""
+        """The target region."""
         return self.mirror.target

@@ -42,25 +42,25 @@ _CONFIG_TIMEOUT_S = 15.0
 _ATTEMPTS = 3
 _LOOK_S = 1.0
 _MOST_FAILURES = 20
-"""So often flows that cannot be read together are tried apart: enough for several such flows among hundreds."""
+"""The most attempts to read flows apart that cannot be read together: enough for several such flows among hundreds."""
 
 Report = Callable[[str], None]
 
 
 class Proof:
-    """One run of the proof over everything that the lab's mirrors copy.
+    """One run of the proof over all topics that the lab's mirrors copy.
 
     Args:
         lab: what is set up.
-        start_spark: makes the session, given whether there are few records; it is called in a thread, since starting
-            takes seconds that can be used.
+        start_spark: creates the session, given the number of records; called in a thread, since Spark takes seconds
+            to start.
         timeout_s: bound of the wait for the mirrors, in seconds.
-        examples: how many differences of each kind and flow to show.
-        report: takes a line that says what is being done.
+        examples: the number of differences of each kind and flow to show.
+        report: takes a line of progress.
         since: records older than this are left out.
-        while_moving: the bound begins anew whenever a mirror has come closer.
-        configs: what a difference in topics' settings means; by default it is judged in a lab, and reported between two
-            clusters of the user's own, where providers set what they like.
+        while_moving: whether the bound restarts whenever a mirror has made progress.
+        configs: the effect of differing topic settings; by default they are judged in a lab, and reported between two
+            clusters of the user's own, where providers have their own defaults.
         allow_same_cluster: two clusters of the user's own may have the same id.
     """
 
@@ -83,15 +83,15 @@ class Proof:
         self._since = since
         self._timeout_s = timeout_s
         self._left_s = timeout_s
-        """What is left of it for mirrors, once the topics of chains have been waited for."""
+        """The rest of the bound for the mirrors, after the wait for the topics of chains."""
         self._deadline = 0.0
-        """When the bound has passed, by the monotonic clock; known once the cuts are frozen."""
+        """The end of the bound by the monotonic clock; set once the cuts are frozen."""
         self._examples = examples
         self._report = report
         self._clusters = {name: Cluster.of(region) for name, region in lab.clusters.items()}
         self._samplers: dict[str, LatencySampler] = {}
         self._hidden: set[FlowId] = set()
-        """The flows whose target topic may be there or not, or under another name."""
+        """The flows whose target topic may not exist, or may have another name."""
         self._reached: list[Mirror] = []
         """The mirrors whose source and target answered."""
         self._threads = ThreadPoolExecutor(max_workers=16)
@@ -100,7 +100,7 @@ class Proof:
         self._found = Evidence(claims=lab.claims, since=since, handling=configs or default)
 
     def run(self) -> Evidence:
-        """Carries the proof out, in the order of its argument.
+        """Runs the steps of the proof, in the order of its argument.
 
         Raises:
             WrongUseError: two clusters of the user's own are one and the same.
@@ -117,14 +117,14 @@ class Proof:
             self._find_what_is_hidden()
             self._find_what_is_only_at_a_target()
             self._compare_all()
-            self._look_for_what_is_forbidden()
+            self._check_isolation()
             self._look_at_ledgers()
             self._collect_configs(configs)
             self._finish_sampling()
         except Exception as error:
             if isinstance(error, LabError) and not isinstance(error, UnreachableError):
                 raise
-            # What was found until then still holds.
+            # The results so far remain valid.
             self._found.tell("broke_off", None, {"reason": self._defect(error)})
         finally:
             for cluster in self._clusters.values():
@@ -132,8 +132,8 @@ class Proof:
             self._threads.shutdown(wait=False, cancel_futures=True)
         return self._found
 
-    def _look_for_what_is_forbidden(self) -> None:
-        """Looks in regions for what must not be there, and for who could read it elsewhere."""
+    def _check_isolation(self) -> None:
+        """Scans regions for forbidden data, and for users there who could read it elsewhere."""
         for claim in self._lab.claims:
             if claim.forbidden is None:
                 continue
@@ -171,7 +171,7 @@ class Proof:
         )
 
     def _look_at_ledgers(self) -> None:
-        """Finds out what a switch has cost, where something is claimed of that."""
+        """Examines the cost of a switch, for the claims about it."""
         claims = [claim for claim in self._lab.claims if claim.kind in OF_LEDGERS]
         if not claims:
             return
@@ -185,12 +185,12 @@ class Proof:
                 self._found.findings.append(Finding("undecided", "undecides", claim.id, details={"reason": str(error)}))
 
     def _records(self) -> int | None:
-        """About how many records mirrors have brought that are compared; None where a cluster does not say."""
+        """The approximate number of records to compare; None if a cluster does not answer."""
         regions = sorted({flow.source for flow in self._found.flows})
         try:
             frozen = [freeze(self._clusters[region], self._topics_of(region)) for region in regions]
         except UnreachableError:
-            return None  # It has just answered. What follows says so if it does no more.
+            return None  # It has just answered. The next steps report it if it stays silent.
         records = sum(end - start for ranges in frozen for start, end in ranges.values())
         return records * (1 + len(self._mirrors()))
 
@@ -198,14 +198,14 @@ class Proof:
         return sorted({flow.topic for flow in self._found.flows if flow.source == region})
 
     def _refuse_the_same_cluster(self) -> None:
-        """Refuses to compare topics with themselves, which proves nothing."""
+        """Refuses to compare topics with themselves, which would prove nothing."""
         for mirror in self._lab.mirrors:
             if mirror.name != EXTERNAL or target_topic(mirror, "x") != "x" or self._allow_same_cluster:
                 continue
             try:
                 source, target = (self._clusters[name].id() for name in (mirror.source, mirror.target))
             except UnreachableError:
-                continue  # What follows says so.
+                continue  # The next steps report it.
             if source and source == target:
                 raise WrongUseError(
                     f"source and target are the same cluster (id {source}), so each topic would be compared with "
@@ -242,7 +242,7 @@ class Proof:
         self._find_chains()
 
     def _find_other_names(self) -> None:
-        """Leaves out topics whose copies have a name that the given policy or alias does not make."""
+        """Leaves out topics whose copies have names of another policy or alias."""
         for mirror in (mirror for mirror in self._reached if mirror.name == EXTERNAL):
             there = self._found.topics[mirror.target]
             absent = [flow for flow in self._found.flows if flow.target_topic not in there]
@@ -253,7 +253,7 @@ class Proof:
             try:
                 hidden = self._clusters[mirror.target].hidden({flow.target_topic for flow in absent if named[flow.id]})
             except UnreachableError:
-                continue  # What follows says so.
+                continue  # The next steps report it.
             for flow in absent:
                 if named[flow.id] and flow.target_topic not in hidden:
                     reason = f"{flow.target} has no topic {flow.target_topic}, but it has {named[flow.id]}"
@@ -261,10 +261,10 @@ class Proof:
                     self._hidden.add(flow.id)
 
     def _wait_for_stations(self) -> None:
-        """Waits until what chains carry has a topic at each hop.
+        """Waits until the topics of chains exist at each hop.
 
-        A mirror makes a topic some seconds after it was made at the source, and only then is there anything that the
-        next mirror can take.
+        A mirror creates a topic some seconds after it was created at the source, and only then can the next mirror
+        copy it.
         """
         wanted: dict[str, set[str]] = {}
         for chain in self._lab.chains:
@@ -273,17 +273,17 @@ class Proof:
                 for topic in begins_with(self._lab.mirrors, hops, self._found.topics[chain.source]):
                     for place in [*stations(hops, topic)][1 : len(hops)]:
                         wanted.setdefault(place.region, set()).add(place.topic)
-        began, told = time.monotonic(), ""
+        began, reported_line = time.monotonic(), ""
         while absent := self._absent(wanted):
             self._left_s = max(0.0, began + self._timeout_s - time.monotonic())
             if not self._left_s:
-                return  # The claims about chains say what that means.
-            if told != (told := f"waiting until {', '.join(absent)}"):
-                self._report(told)
+                return  # The claims about chains report it.
+            if reported_line != (reported_line := f"waiting until {', '.join(absent)}"):
+                self._report(reported_line)
             time.sleep(_LOOK_S)
 
     def _absent(self, wanted: Mapping[str, set[str]]) -> list[str]:
-        """Where topics are not there yet; takes note of those that are."""
+        """The regions that lack topics; notes the topics that exist."""
         absent = []
         for region in sorted(wanted.keys() - self._found.away.keys()):
             cluster = self._clusters[region]
@@ -302,7 +302,7 @@ class Proof:
         return [known[name] for name in chain.hops]
 
     def _find_chains(self) -> None:
-        """Adds what goes through chains of mirrors, from end to end."""
+        """Adds the flows through chains of mirrors, from end to end."""
         for chain in self._lab.chains:
             hops = self._hops(chain)
             regions = dict.fromkeys([chain.source, *(hop.target for hop in hops)])
@@ -359,7 +359,7 @@ class Proof:
         return settle(self._clusters[region], self._topics_of(region), deadline, self._report)
 
     def _find_what_is_hidden(self) -> None:
-        """Finds the topics that may be there or not, because the right to see them is missing."""
+        """Finds the topics that may exist, but that the user may not see."""
         for mirror in list(self._reached):
             source, target = self._clusters[mirror.source], self._clusters[mirror.target]
             flows = [flow for flow in self._found.flows if flow.mirror == mirror]
@@ -376,7 +376,7 @@ class Proof:
                     lacks = source.lacks("Describe", topic)
                     self._found.tell("right_missing", mirror, {"mirror": mirror.name, "lacks": lacks})
                 elif flows:
-                    self._tell_of_absent(mirror, topic)
+                    self._report_absent(mirror, topic)
             for pattern in idle_patterns(mirror, self._found.topics[mirror.source]) if flows else ():
                 details = {"source": mirror.source, "pattern": pattern, "mirror": mirror.name}
                 self._found.tell("pattern_matches_nothing", mirror, details, "informs")
@@ -386,15 +386,15 @@ class Proof:
                     self._found.cannot_tell(flow, f"whether there is a copy is unknown: {lacks}")
                     self._hidden.add(flow.id)
 
-    def _tell_of_absent(self, mirror: Mirror, topic: str) -> None:
-        """Says that a topic which a mirror names one by one was not compared."""
+    def _report_absent(self, mirror: Mirror, topic: str) -> None:
+        """Reports that a topic which a mirror names explicitly was not compared."""
         details = {"source": mirror.source, "topic": topic, "mirror": mirror.name}
         # Of this topic alone, so that the verdicts of the others are their own.
         flow = Flow(mirror, topic, target_topic(mirror, topic))
         if topic not in self._found.topics[mirror.source]:
             self._found.tell("named_topic_absent", flow, details)
         else:
-            # A manifest may leave out what it names, on purpose; someone who asks about a topic wants an answer.
+            # A manifest may exclude a topic that it names; a user who names a topic expects an answer.
             weight: Weight = "undecides" if mirror.name == EXTERNAL else "informs"
             self._found.tell("named_topic_left_out", flow, details, weight)
 
@@ -464,10 +464,10 @@ class Proof:
     def _wait_apart(
         self, mirror: Mirror, last_records: Mapping[TopicPartition, int], error: Exception
     ) -> MirrorProgress:
-        """Looks topic by topic what has arrived, where it cannot be told of all of them at once.
+        """Examines the arrived records topic by topic, after an examination of all topics at once has failed.
 
         Raises:
-            UnreachableError: it cannot be told of any.
+            UnreachableError: the examination fails for every topic.
         """
         topics = sorted({partition.topic for partition in last_records})
         for region in (mirror.source, mirror.target):
@@ -496,8 +496,8 @@ class Proof:
         return {flow.mirror.id: flow.mirror for flow in self._found.flows}
 
     def _last_records(self, mirror: Mirror) -> dict[TopicPartition, int]:
-        told = (flow for flow in self._found.flows if flow.id not in self._found.untold)
-        windows = {flow.topic: self._found.window_of(flow) for flow in told if flow.mirror == mirror}
+        compared = (flow for flow in self._found.flows if flow.id not in self._found.untold)
+        windows = {flow.topic: self._found.window_of(flow) for flow in compared if flow.mirror == mirror}
         wanted = {}
         for place, last in self._found.cuts[mirror.source].last_records.items():
             if place.topic in windows:
@@ -512,7 +512,7 @@ class Proof:
         flows = [flow for flow in self._found.flows if flow.id not in self._found.untold]
         if not any(cut.last_records for cut in self._found.cuts.values()):
             return
-        # Spark is still starting: what it is going to compare can be read meanwhile.
+        # Spark is still starting: small regions can be read meanwhile.
         first: Future[OffsetSnapshot] | None = self._threads.submit(self._freeze, flows)
         try:
             spark = self._spark.result()
@@ -541,7 +541,7 @@ class Proof:
                 groups += [group[middle:], group[:middle]]
 
     def _away(self, flows: Sequence[Flow]) -> set[str]:
-        """Those of the flows' regions that do not answer; each is an undecided matter of its own."""
+        """The regions of these flows that do not answer; each gets an inconclusive finding."""
         away = set()
         for region in sorted({name for flow in flows for name in (flow.source, flow.target)}):
             try:
@@ -566,15 +566,15 @@ class Proof:
     def _compare_with_retries(
         self, spark: SparkSession, flows: Sequence[Flow], frozen_already: Future[OffsetSnapshot] | None
     ) -> str:
-        """Compares these flows; returns why that could not be done, empty if it was.
+        """Compares these flows; returns the reason if that fails, else an empty text.
 
         Args:
             spark: the session.
-            flows: which.
-            frozen_already: what is read of them at the first attempt; None if that is still to be frozen.
+            flows: the flows to compare.
+            frozen_already: their offsets for the first attempt; None if they are not frozen yet.
 
         Raises:
-            SparkEndedError: there is no Spark any more.
+            SparkEndedError: Spark has ended.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -605,19 +605,19 @@ class Proof:
         return ""
 
     def _defect(self, error: Exception) -> str:
-        """What to say of an error that nobody has thought of; its traceback is told where the progress is."""
+        """The text for an unforeseen error; its traceback goes to the progress output."""
         self._report("".join(traceback.format_exception(error)).rstrip())
         return f"{type(error).__name__}: {error}"
 
     def _look_at_offsets(self, spark: SparkSession, flows: Sequence[Flow], frozen: OffsetSnapshot) -> None:
-        """Looks for what neither side has any more, and what tells it."""
-        # Of a chain, what was deleted before it was copied is its hops' matter.
+        """Finds records that neither side has any more, by offsets."""
+        # For a chain, records that were deleted before they were copied are judged at its hops.
         ordinary = [flow for flow in flows if not is_compacted(flow, self._found.cuts) and not flow.mirror.hops]
         counts, cuts, progress = self._found.counts, self._found.cuts, self._found.progress
         try:
             self._found.histories |= retention_gaps(spark, ordinary, counts, cuts, progress, frozen)
         except Exception as error:
-            # Of the comparison that went before it, nothing is lost.
+            # The results of the comparison remain.
             if not is_alive(spark):
                 raise
             for flow in ordinary:
@@ -625,12 +625,12 @@ class Proof:
                     self._found.cannot_tell(flow, f"deletions at the source could not be examined: {cause(error)}")
 
     def _start_comparing_configs(self) -> dict[MirrorId, Future[Settings]]:
-        # What is not judged need not become equal.
+        # Settings that are not judged need not become equal.
         timeout_s = min(self._timeout_s, _CONFIG_TIMEOUT_S) if self._found.handling == "judge" else 0.0
         return {
             key: self._threads.submit(self._compare_configs, mirror, timeout_s)
             for key, mirror in self._mirrors().items()
-            if not mirror.hops  # what its hops have alike, the ends have alike
+            if not mirror.hops  # equal settings at each hop make equal ends
         }
 
     def _compare_configs(self, mirror: Mirror, timeout_s: float) -> Settings:

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 VARIABLE = "LAB_SCRATCH"
-"""The environment variable that tells a job of its folder."""
+"""The environment variable with the path of a job's folder."""
 FOLDER = "spark"
 """Where the folders of all jobs are, in the lab's home."""
 _LOCK = "lock"
@@ -31,7 +31,7 @@ def make(home: Path) -> Path:
     """
     folders = home / FOLDER
     folders.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # While a folder is made, or looked at, nobody else does either.
+    # The lock keeps other processes from creating or deleting folders meanwhile.
     with (folders / _LOCK).open("w") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
         for folder in folders.iterdir():

@@ -27,10 +27,10 @@ _FEW_RECORDS = 50_000
 _MANY_RECORDS = 2_000_000
 # Only the first of Java's two compilers: the second costs a third of such a job, and has hardly begun when it ends.
 # With one compiler Java's room for code is small, and each time it fills a collection of everything is due.
-# Spark's launcher gets all of it as well, has less of a heap, and would tell on standard output.
+# Spark's launcher gets all of it as well, has a smaller heap, and would log to standard output.
 _LITTLE_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xmn300m -Xlog:gc+ergo=off"
 # Half of a short run's work would be compiling code that is hardly used again: only what is really hot is worth it.
-# What goes on and on, in small rounds, is none the slower for it.
+# Long-running jobs with small rounds are not slower with it.
 _SOME_JAVA = (
     "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
@@ -45,7 +45,7 @@ SILENT_S = "spark.loosehanger.silentSeconds"
 ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 """What a Spark action raises when records cannot be read."""
 _PATIENCE_S = 300.0
-"""So long a cluster may take to give a job its first executor; pulling an image counts."""
+"""Seconds within which a cluster must give a job its first executor, including the pull of an image."""
 _LOOK_S = 1.0
 _START_ERRORS: tuple[type[Exception], ...] = (*ERRORS, OSError)
 
@@ -67,15 +67,15 @@ def start_session(
     records: int | None = None,
     silent_s: float | None = None,
 ) -> SparkSession:
-    """The session; everything about it is up to whoever submits the job, except that its time is UTC.
+    """The session. The submitter of the job configures it; only the time zone is always UTC.
 
     Args:
         name: the application's.
         patience_s: how long a job may wait without any executor before the application is ended, in seconds.
-        in_order: whether the application is going to end what it has begun when it is told to end by a signal to its
-            whole group of processes. Otherwise the Java machine takes the signal as well, and is gone first.
-        records: how many there are to read: with few, Java begins quicker, and never gets as quick. None where nobody
-            knows, and for a job that goes on and on.
+        in_order: whether the application finishes its work after a signal to its process group. Otherwise the Java
+            machine receives the signal as well, and exits first.
+        records: the number of records to read: with few, Java starts faster, but never becomes as fast. None if the
+            number is unknown, and for a long-running job.
         silent_s: how long a consumer may wait for a broker that falls silent, in seconds. Below 20 it counts as 20, and
             above 60 as 60. None for what the consumers do by default.
 
@@ -169,7 +169,7 @@ def small_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str)
 
 
 def fit(spark: SparkSession, records: int, *, again: bool = False) -> None:
-    """Fits the session to the amount of work, unless whoever submitted the job has said otherwise.
+    """Fits the session to the amount of work, unless the submitter has configured it.
 
     Where there is little to do, a task for each of many empty partitions, planning anew after each stage, and compiling
     what runs once would cost more than the work itself.

@@ -1,4 +1,4 @@
-"""What is compared: where each side's records begin and end, frozen before anything is read."""
+"""The offsets to compare: the first and last record of each side, frozen before any record is read."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from loosehanger.proof.read.fetching import Fetched, Records, fetch_few, frame_o
 _LOOK_S = 0.2
 _REPORT_S = 5.0
 _GRACE_S = 5.0
-"""Seconds that an open transaction gets at least, so that one in flight is no reason for doubt."""
+"""The least seconds to wait for an open transaction, so that one in flight does not matter."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The source offsets that are judged: everything before them, whatever comes after."""
+    """The source offsets up to which records are judged."""
 
     at: datetime
     ranges: Ranges
@@ -37,20 +37,20 @@ class Cut:
 
 @dataclass(frozen=True)
 class OffsetSnapshot:
-    """What is read: each target up to now, and each source up to an offset that nothing read there is newer than."""
+    """The offsets to read: of each target up to now, of each source up to an offset that no copy can be newer than."""
 
     clusters: Mapping[str, Cluster]
     targets: Mapping[str, Ranges]
     sources: Mapping[str, Ranges]
     target_configs: Mapping[str, Mapping[str, Mapping[str, Config]]]
     at: datetime
-    """When it was known where the targets begin."""
+    """When the log starts of the targets were read."""
     since: datetime | None = None
     """Older records are left out on both sides."""
     archives: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
-    """By region, where partitions begin to be what is compared: what lies before is no copy of what a source has."""
+    """By region, the first offset of each partition to compare: earlier records are copies of a former source."""
     fetched: Mapping[str, Records] = field(default_factory=dict, repr=False)
-    """What has been read already, of regions with few records."""
+    """The records of regions with few of them, which are read already."""
 
     @classmethod
     def freeze(
@@ -63,10 +63,10 @@ class OffsetSnapshot:
         """Freezes the targets first and the sources after them.
 
         Args:
-            flows: what is compared.
+            flows: the flows to compare.
             clusters: by region.
             since: older records are left out on both sides.
-            archives: by region, what is left out of targets: see ``archives``.
+            archives: by region, the parts of targets to leave out: see ``archives``.
 
         Raises:
             UnreachableError: a cluster does not answer.
@@ -86,7 +86,7 @@ class OffsetSnapshot:
 
     @property
     def records(self) -> int:
-        """How many there are to read, at most."""
+        """The most records to read."""
         sides = (*self.targets.values(), *self.sources.values())
         return sum(end - start for ranges in sides for start, end in ranges.values())
 
@@ -104,12 +104,12 @@ class OffsetSnapshot:
         return some_of(names)
 
     def deleted(self, region: str, partition: TopicPartition) -> int:
-        """How many of the offsets that are compared a target's partition has let go of."""
+        """The number of compared offsets that a target's partition has deleted."""
         start, _ = self.targets[region].get(partition, (0, 0))
         return start - self.archive(region, partition)
 
     def archive(self, region: str, partition: TopicPartition) -> int:
-        """Where a target's partition begins to be what is compared."""
+        """The first offset of a target's partition to compare."""
         return self.archives.get(region, {}).get(partition, 0)
 
     def has_append_time(self, flow: Flow) -> bool:
@@ -118,7 +118,7 @@ class OffsetSnapshot:
         return config is not None and config.value == "LogAppendTime"
 
     def fetch(self) -> OffsetSnapshot:
-        """Reads what holds few records, each region at the same time as the others: for that nobody needs Spark yet."""
+        """Reads the regions with few records, in parallel and without Spark."""
         if self.since:
             return self
         wanted = {region: self._of_both_sides(region) for region in {*self.targets, *self.sources}}
@@ -176,7 +176,7 @@ def freeze(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, tupl
 def settle(
     cluster: Cluster, topics: Iterable[str], deadline: float, report: Callable[[str], None]
 ) -> tuple[Ranges, list[Held]]:
-    """Freezes partitions at their high watermark, and waits until every record before it is decided.
+    """Freezes partitions at their high watermark, and waits until no transaction before it is open.
 
     Args:
         cluster: where they are.

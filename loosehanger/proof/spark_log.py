@@ -1,4 +1,4 @@
-"""What Spark's own log says of a job's end: where a cluster ended it, the error that Python gets says nothing."""
+"""The reason for a job's end in Spark's own log: when a cluster ends a job, the error in Python does not have it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 _MOST = 512 * 1024
-"""How many bytes from the log's end are looked at."""
+"""The number of bytes to read from the log's end."""
 _KILLED = re.compile(r"Application has been killed\. Reason: (.*)")
 _EXECUTOR = re.compile(r"Executor updated: \S+ is now (?:FAILED|EXITED|LOST|KILLED)(?: \((.*)\))?")
 _CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
@@ -18,7 +18,7 @@ class SparkLog:
     """The part of the log that is written from now on.
 
     Args:
-        path: the file; None where whoever submitted the job has not told.
+        path: the file; None if the job was submitted without one.
     """
 
     def __init__(self, path: Path | None) -> None:

@@ -24,7 +24,7 @@ _CONF = {
     "watch": (
         # A consumer that finds no room here is made anew for each round: connection, handshake and sign-in.
         "spark.kafka.consumer.cache.capacity=1000",
-        # Spark remembers what it has done, for a page that nobody looks at; a watch does the same for days.
+        # Spark keeps a history of its jobs for a page that is off here, and a watch runs for days.
         "spark.ui.retainedJobs=10",
         "spark.ui.retainedStages=10",
         "spark.ui.retainedTasks=100",
@@ -44,7 +44,7 @@ _CONF = {
         "spark.sql.shuffle.partitions=1",
         "spark.sql.codegen.wholeStage=false",
         "spark.sql.codegen.factoryMode=NO_CODEGEN",
-        # Rounds that have come and gone tell nothing any more.
+        # Past rounds are not needed.
         "spark.sql.streaming.minBatchesToRetain=10",
     ),
 }
@@ -73,7 +73,7 @@ def environment(
         work: the folder to write in; None for the home.
 
     Raises:
-        WrongUseError: a part is not installed, or a setting is none.
+        WrongUseError: a part is not installed, or a setting is malformed.
     """
     # By their own paths, for which the archive of Spark's classes was made.
     java, jars = (home / "java-spark").resolve(), sorted((home / "jars" / "spark").resolve().glob("*.jar"))
@@ -86,8 +86,8 @@ def environment(
     options = ["--master", master, "--driver-memory", driver_memory]
     options += ["--properties-file", str(JOBS / "conf" / "spark-defaults.conf")]
     if master.startswith("local"):
-        # Without a secret Spark hands out its blocks to anybody on this machine. It makes one itself and keeps it in
-        # memory, which it does for no other master.
+        # Without a secret Spark serves its blocks to every user of this machine. For a local master it creates one
+        # itself, and keeps it in memory.
         options += ["--conf", "spark.authenticate=true", "--conf", f"spark.local.dir={own}"]
     for setting in conf:
         options += ["--conf", setting]

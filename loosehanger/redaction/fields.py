@@ -1,4 +1,4 @@
-"""Records without what must not leave: named fields of JSON values, at any depth, and named headers.
+"""Redacts records: drops named fields of JSON values, at any depth, and named headers.
 
 What cannot be cleared is not passed on: anything might be in it.
 """
@@ -66,7 +66,7 @@ def cleared(records: DataFrame, fields: Sequence[str], headers: Sequence[str]) -
     parsed = F.when(F.is_valid_utf8("value"), F.try_parse_json(F.col("value").cast("string")))
     is_object = F.coalesce(_is(F.col("parsed"), "OBJECT"), F.lit(False))
     text = F.when(is_object, F.to_json(_without(F.col("parsed"), fields, DEPTH)))
-    # Deeper than is looked, or JSON as the text of a field: whoever reads it would find the field all the same.
+    # Below the depth limit, or in JSON as the text of a field, a reader would still find the field.
     remains = has_field(F.col("text"), fields) if fields else F.lit(False)
     # A number can be too large for what reads JSON here.
     is_readable = F.try_parse_json("text").isNotNull()
@@ -106,7 +106,7 @@ def _is(value: Column, kind: str) -> Column:
 
 
 def check_partitions(clearing: Clearing, topics: dict[str, int]) -> str:
-    """What of a stream's topics is still missing; empty for nothing.
+    """The topics or partitions that a stream still lacks; empty for none.
 
     Args:
         clearing: the stream.
@@ -126,9 +126,9 @@ def check_partitions(clearing: Clearing, topics: dict[str, int]) -> str:
 
 
 def start(
-    spark: SparkSession, connection: Connection, clearing: Clearing, checkpoint: Path, tell: Callable[[Batch], None]
+    spark: SparkSession, connection: Connection, clearing: Clearing, checkpoint: Path, report: Callable[[Batch], None]
 ) -> StreamingQuery:
-    """Starts a stream that goes on where the last one with this checkpoint ended, or at the source's beginning.
+    """Starts a stream that continues from this checkpoint, or begins at the start of the source.
 
     Each record arrives in the partition and the order that it has at the source. What was on its way when a stream was
     killed is written once more by the next one.
@@ -138,7 +138,7 @@ def start(
         connection: the way into the cluster, for both topics.
         clearing: what to do.
         checkpoint: the folder in which it keeps how far it is.
-        tell: takes what became of each batch, when it is written.
+        report: takes the result of each batch, after it is written.
     """
     client = {f"kafka.{name}": value for name, value in connection.java().items()}
     source = (
@@ -170,7 +170,7 @@ def start(
         )
         records.unpersist()
         example = f"{clearing.source}-{row['at']} at {row['offset']}: {row['why']}" if row["withheld"] else ""
-        tell(Batch(row["read"], row["withheld"], example))
+        report(Batch(row["read"], row["withheld"], example))
 
     return (
         cleared(source, clearing.fields, clearing.headers)

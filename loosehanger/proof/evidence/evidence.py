@@ -1,4 +1,4 @@
-"""Everything that a proof has found out, before it is judged."""
+"""The results of a proof's steps, before they are judged."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from loosehanger.proof.snapshot import Cut
 
 @dataclass
 class Evidence:
-    """Everything found, before it is judged."""
+    """The results, before they are judged."""
 
     claims: tuple[Claim, ...] = ()
-    """What is to be judged."""
+    """The claims to judge."""
     since: datetime | None = None
     """Records older than this are left out."""
     flows: list[Flow] = field(default_factory=list)
     topics: dict[str, Collection[str]] = field(default_factory=dict)
-    """The topics of each region that answers, as far as they may be seen."""
+    """The topics of each region that answers, if the user may see them."""
     away: dict[str, str] = field(default_factory=dict)
-    """The regions that did not say which topics they have, and why."""
+    """The regions that did not list their topics, and why."""
     cuts: dict[str, Cut] = field(default_factory=dict)
     progress: dict[MirrorId, MirrorProgress] = field(default_factory=dict)
     counts: dict[FlowId, Counts] = field(default_factory=dict)
@@ -43,10 +43,10 @@ class Evidence:
     append_time: set[FlowId] = field(default_factory=set)
     """The flows whose target gives each record the time of its arrival."""
     handling: Handling = "judge"
-    """What a difference in settings means."""
+    """The effect of a difference in settings."""
     latencies: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     histories: dict[FlowId, History] = field(default_factory=dict)
-    """What offsets tell of records that neither side has."""
+    """Results about records that neither side has, from offsets."""
     untold: set[FlowId] = field(default_factory=set)
     """The flows that were not compared, each for a reason of its own."""
     held: dict[FlowId, dict[str, list[Held]]] = field(default_factory=dict)
@@ -54,11 +54,11 @@ class Evidence:
     only_at_target: list[Flow] = field(default_factory=list)
     """Topics that a mirror copied, or may have, and that are not at its source."""
     present: dict[str, Present] = field(default_factory=dict)
-    """What was found of things that must not be there, by the claim."""
+    """The forbidden data that was found, by claim."""
     switch: Switch | None = None
-    """What ledgers tell; None where nothing is claimed of them, or it could not be found out."""
+    """Results from ledgers; None without claims about them, or if they could not be read."""
     findings: list[Finding] = field(default_factory=list)
-    """What could not be decided, and why; and what a reader should know."""
+    """Findings of the steps themselves: what is inconclusive, and why; and notes for the reader."""
 
     def claim_of(self, mirror: Mirror) -> str:
         """The id of the claim that a mirror's flows belong to; empty for none."""
@@ -99,9 +99,9 @@ class Evidence:
 
         Args:
             kind: its kind.
-            about: the flow that it is about, or the mirror; None for the proof as a whole.
-            details: what there is to say.
-            weight: what follows from it.
+            about: the flow or the mirror that it is about; None for the proof as a whole.
+            details: for its sentence.
+            weight: its effect on the verdict.
         """
         mirror = about.mirror if isinstance(about, Flow) else about
         claim = self.claim_of(mirror) if mirror else ""

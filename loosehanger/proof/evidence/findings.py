@@ -1,4 +1,4 @@
-"""What the proof finds, as data: for which claim and which flow, of which kind, how much, and what follows from it."""
+"""Findings of the proof as data: claim, flow, kind, count, and effect on the verdict."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _VERDICTS: Mapping[Weight, Verdict] = {"disproves": "disproved", "undecides": "i
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found. What people read of it is made by ``prose``, at the end."""
+    """One finding. ``report.messages`` turns it into a sentence."""
 
     kind: str
-    """Such as ``missing``, ``config_difference``, ``mirror_behind`` or ``stray_topic``."""
+    """For example ``missing``, ``config_difference``, ``mirror_behind`` or ``stray_topic``."""
     weight: Weight
     claim: str = ""
-    """The id of the claim that it speaks of; empty for what concerns the proof as a whole."""
+    """The id of its claim; empty for the proof as a whole."""
     flow: FlowId | None = None
-    """The id of the flow; None for what concerns all of a claim's."""
+    """The id of its flow; None for all flows of the claim."""
     count: int = 0
-    """How many records, where it counts any."""
+    """The number of records, if it counts any."""
     details: Mapping[str, Any] = field(default_factory=dict)
     examples: tuple[Mapping[str, Any], ...] = ()
 
@@ -35,6 +35,6 @@ class Finding:
 
 
 def verdict_of(findings: Iterable[Finding]) -> Verdict:
-    """The worst of what they mean together: ``disproved``, else ``inconclusive``, else ``proved``."""
+    """The worst of their verdicts: ``disproved``, else ``inconclusive``, else ``proved``."""
     weights = {finding.weight for finding in findings}
     return next((verdict for weight, verdict in _VERDICTS.items() if weight in weights), "proved")

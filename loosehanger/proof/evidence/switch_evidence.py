@@ -1,4 +1,4 @@
-"""What is found out about a switch: ledgers and marks are read, groups waited for, and the clusters that live read."""
+"""Evidence about a switch: reads ledgers and snapshots, waits for groups, and reads the surviving clusters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True)
 class Switch:
-    """What was found out about a stage's switch."""
+    """The evidence about a stage's switch."""
 
     kept: Mapping[str, Retained] = field(default_factory=dict)
     """By the producer that keeps the ledger."""
@@ -52,25 +52,25 @@ class Switch:
     death_ms: int | None = None
     """When the first region died, in milliseconds since the epoch; None where none did."""
     untold: Mapping[str, str] = field(default_factory=dict)
-    """By claim, why nothing can be found out about it."""
+    """By claim, why it is inconclusive."""
 
 
 def look(
     lab: Lab, home: Path, claims: Sequence[Claim], spark: SparkSession, timeout_s: float, report: Callable[[str], None]
 ) -> Switch:
-    """Finds out what claims about ledgers need to know.
+    """Collects the evidence for claims about ledgers.
 
     Args:
         lab: what is set up.
-        home: its home, with the marks.
+        home: its home, with the snapshots.
         claims: of the kinds ``kept`` and ``groups``.
         spark: the session.
-        timeout_s: how long a group may take to pass what was there when the mirror was held.
-        report: takes a line that says what is being waited for.
+        timeout_s: seconds within which a group must pass the records that were there at the mirror's fence.
+        report: takes a line of progress.
 
     Raises:
         LabError: a ledger cannot be read.
-        UnreachableError: a cluster that should live does not answer.
+        UnreachableError: a surviving cluster does not answer.
     """
     stage = lab.unfinished or lab.stage
     marks = read_marks(home, stage)
@@ -87,7 +87,7 @@ def look(
         except LabError as error:
             untold[claim.id] = str(error)
     passed = {group: _wait_until_passed(lab, group, fence, timeout_s, report) for group, fence in groups.items()}
-    # What is in the ledgers by now is in the clusters by now, whatever comes after.
+    # The ledgers are read before the clusters, so that the clusters have every record of the ledgers.
     read = {name: list(read_entries(ledger_files(folder))) for name, folder in folders.items()}
 
     def named_as_events(entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
@@ -202,7 +202,7 @@ def _read(
 
 
 def _counted(lab: Lab, claim: Claim, ledgers: Container[str]) -> list[str]:
-    """The regions of which one must have what a producer was told is written."""
+    """The regions of which one must have each acknowledged record of a producer."""
     if claim.subject["producer"] not in ledgers:
         raise LabError(f"'{claim.subject['producer']}' keeps no ledger that can be read from here")
     named, left_out = (claim.subject[key].split(",") for key in ("regions", "not_in"))
@@ -269,7 +269,7 @@ def _wait_until_passed(lab: Lab, group: str, fence: Fence, timeout_s: float, rep
     finally:
         cluster.close()
     deadline = time.monotonic() + timeout_s
-    told = False
+    is_reported = False
     with ClusterReader(fence.target, connection_for(lab.region(fence.target), PROVER)) as looker:
         while True:
             committed = looker.committed(group, fence.ends)
@@ -278,7 +278,7 @@ def _wait_until_passed(lab: Lab, group: str, fence: Fence, timeout_s: float, rep
                 return True
             if time.monotonic() >= deadline:
                 return False
-            if not told:
+            if not is_reported:
                 report(f"waiting: {group} has {left:,} records to read in {fence.target}")
-                told = True
+                is_reported = True
             time.sleep(_LOOK_S)

@@ -71,8 +71,8 @@ def read_records(
         spark: the session.
         connection: the way into the cluster.
         ranges: what to read.
-        consumers: a name for the executors' consumers. Whoever reads the same partitions again and again gets those of
-            the last time by it; otherwise each reading makes its own, with connection, handshake and sign-in.
+        consumers: a name for the executors' consumers. A caller that reads the same partitions repeatedly reuses them
+            by it; otherwise each reading makes its own, with connection, handshake and authentication.
         options: of the consumers, besides ``TUNING``.
 
     Returns:
@@ -82,7 +82,7 @@ def read_records(
     wanted = {partition: (start, end) for partition, (start, end) in ranges.items() if start < end}
     if not wanted:
         return no_records(spark)
-    # Whoever reads again and again has consumers that are signed in already.
+    # A caller that reads repeatedly has authenticated consumers already.
     few = fetch_few(connection, wanted) if not consumers and takes_files(spark) else None
     if few is not None:
         return frame_of(spark, few)

@@ -1,4 +1,4 @@
-"""Two clusters of anybody's, compared as if a mirror of the lab stood between them."""
+"""Two clusters of the user's own, compared as if a mirror of the lab connected them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LOOK_S = 1.0
 # Even a bound of nothing leaves time to look once.
 _GRACE_S = 15.0
 _FIRST_STEP = 1000
-"""How many offsets from a partition's end are looked at first."""
+"""The number of offsets from a partition's end to read first."""
 _REPORT_S = 5.0
 _MOST_OPTIONS = 3
 _LOG_APPEND_TIME = 1

@@ -28,7 +28,7 @@ from loosehanger.proof import scratch
 from loosehanger.proof.read.records import RECORD_SCHEMA
 
 _PATIENCE_S = 10.0
-"""So long no partition may get on before the reading is given up."""
+"""Seconds without progress in any partition after which the reading gives up."""
 _MOST_OFFSETS = 25_000
 _MOST_BYTES = 16 * 1024 * 1024
 """Beyond either Spark's own consumers, which work side by side and in Java, are quicker."""
@@ -46,7 +46,7 @@ _LATEST_MS = 2**53
 
 
 class DoubtError(LabError):
-    """What was read may not be what Spark would read, or is too much: whoever asked has Spark read it."""
+    """The records may differ from those that Spark would read, or are too many: the caller lets Spark read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ def frame_of(spark: SparkSession, found: Records, name: str = "") -> DataFrame:
     Args:
         spark: the session.
         found: the records.
-        name: of the file, which takes the place of the last one of that name: for whoever hands over again and again,
-            and has done with the frame before. Without a name each has a file of its own.
+        name: of the file, which replaces the last one of that name: for callers that hand over repeatedly and no
+            longer need the frame before. Without a name each frame has its own file.
 
     Returns:
         A frame of ``RECORD_SCHEMA``, each partition in the order of its offsets.
@@ -178,11 +178,11 @@ class RecordFetcher:
                 self._consumer = connect_consumer(self._connection, **_SETTINGS)
             _read(self._consumer, wanted, found, most_bytes)
         except Exception as error:
-            # Nobody knows what it is in the middle of.
+            # The consumer is in an unknown state.
             self.close()
             if isinstance(error, DoubtError):
                 raise
-            # Whatever kafka-python makes of it, Spark's client is asked next, and has the last word.
+            # Spark's client tries next, and its result counts.
             raise DoubtError(f"{type(error).__name__}: {error}") from error
         return found
 

@@ -1,4 +1,4 @@
-"""What a mirror copies, by MM2's own rules, and how far it has come, by Connect's REST interface."""
+"""The position of a mirror, by Connect's REST interface."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from loosehanger.proof.pace import Pace
 _HTTP_TIMEOUT_S = 10
 _POLL_S = 0.5
 _REPORT_S = 5.0
-# A state that nobody leaves by waiting. FAILED is none: a restart may be under way.
+# States that do not end by waiting. FAILED may: a restart may be in progress.
 AT_REST = ("PAUSED", "STOPPED")
 UNKNOWN = "UNKNOWN"
-"""The state of a mirror that nobody can be asked about."""
+"""The state of a mirror without access to Connect."""
 GROWING = "GROWING"
 """The state of such a mirror whose copies are not complete and still grow."""
 NOT_ASKED = (UNKNOWN, GROWING, "ABSENT", "REFUSED", "UNREACHABLE")

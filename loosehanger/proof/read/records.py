@@ -18,7 +18,7 @@ FLOW_PARTITION = (*FLOW, "partition")
 PLACE = ("region", "topic", "partition")
 """A partition of a region's topic."""
 IDENTITY = "struct<partition: int, offset: bigint, key: binary, timestamp: bigint, run: string, seq: string>"
-"""What tells which record it is, whatever happened to its content; its timestamp in milliseconds."""
+"""The identity of a record, whatever happened to its content; its timestamp in milliseconds."""
 BUCKET_MS = 10_000
 """How much time a bucket spans, in milliseconds."""
 
@@ -31,7 +31,7 @@ def bucket() -> Column:
 def hashes() -> tuple[Column, Column]:
     """Two independent 64-bit hashes of a record's content: key, value, timestamp and headers.
 
-    A null leaves a hash as it was, so the parts are told apart by the numbers between them. Headers count in their
+    A null leaves a hash as it was, so the numbers between the parts separate them. Headers count in their
     order, with repeated keys and null values.
     """
     parts = (F.lit(1), F.col("key"), F.lit(2), F.col("value"), F.unix_millis("timestamp"), _headers())
@@ -85,7 +85,7 @@ def contents(records: DataFrame) -> DataFrame:
 
 
 def _headers() -> Column:
-    # JSON tells everything about headers apart: text is escaped, bytes are base64, null values are left out.
+    # Different headers give different JSON: text is escaped, bytes are base64, null values are left out.
     return F.to_json("headers", {"ignoreNullFields": "true"})
 
 
