@@ -44,7 +44,7 @@ from loosehanger.console.service import RegionView, Service
 from loosehanger.console.settings import ConnectAccess, RegionSettings, Settings
 from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka.connection import Connection
-from loosehanger.kafka.retention_risk import Danger
+from loosehanger.kafka.retention_risk import TopicRisk
 from loosehanger.lab.mirrors.mirror import Mirror as Route
 
 HOSTILE = '</pre><script>document.title="taken"</script><img src=x onerror=alert(1)>\x1b[31m\u202e"\'&'
@@ -264,9 +264,9 @@ class MadeUpLosses(Losses):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self.dangers: dict[str, Danger] = {}
+        self.dangers: dict[str, TopicRisk] = {}
 
-    def of(self, _mirror: str, _reading: MirrorReading) -> dict[str, Danger]:
+    def of(self, _mirror: str, _reading: MirrorReading) -> dict[str, TopicRisk]:
         """As it says."""
         return self.dangers
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loosehanger.audit.balance import KINDS
-from loosehanger.kafka.retention_risk import Danger
+from loosehanger.kafka.retention_risk import TopicRisk
 from loosehanger.proof.difference import printable
 from loosehanger.proof.report.record_times import plain
 from loosehanger.proof.report.tables import console
@@ -91,7 +91,7 @@ def alarms_of(document: Mapping[str, Any]) -> list[str]:
     found = list(document["problems"])
     for flow in document["flows"]:
         if flow["loss"]:
-            found += [f"{flow['source']} → {flow['target']}: {risk}" for risk in Danger(**flow["loss"]).told()]
+            found += [f"{flow['source']} → {flow['target']}: {risk}" for risk in TopicRisk(**flow["loss"]).warnings()]
     for entry in document["canaries"]:
         if entry["missing"] or entry["late"]:
             counts = ", ".join(f"{entry[name]:,} {name}" for name in ("missing", "late") if entry[name])

@@ -13,7 +13,7 @@ from kafka import TopicPartition
 
 from loosehanger.errors import LabError
 from loosehanger.kafka.connection import Connection
-from loosehanger.kafka.retention_risk import Exposure, LossWatch
+from loosehanger.kafka.retention_risk import PartitionRisk, RetentionReader
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.flows import MirrorId
 from loosehanger.proof.read.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress
@@ -43,7 +43,7 @@ class Positions:
         self._found: dict[MirrorId, MirrorProgress] = {}
         self._last: dict[MirrorId, MirrorProgress] = {}
         """The last answer of each mirror that has a position."""
-        self._exposures: dict[MirrorId, list[Exposure]] = {}
+        self._exposures: dict[MirrorId, list[PartitionRisk]] = {}
         self._wanted, self._ended = threading.Event(), threading.Event()
         self._threads = [threading.Thread(target=self._ask, args=(mirror,), daemon=True) for mirror in self._mirrors]
 
@@ -72,13 +72,13 @@ class Positions:
         """The positions of the mirrors that answer."""
         return {key: found.positions for key, found in self._found.items() if found.state not in NOT_ASKED}
 
-    def exposures(self) -> dict[MirrorId, list[Exposure]]:
+    def exposures(self) -> dict[MirrorId, list[PartitionRisk]]:
         """The records of each mirror that are not copied yet, by partition."""
         return dict(self._exposures)
 
     def _ask(self, mirror: Mirror) -> None:
         connect = Connect(mirror) if mirror.connect else None
-        source, due = LossWatch(self._source_of(mirror)), 0.0
+        source, due = RetentionReader(self._source_of(mirror)), 0.0
         while not self._ended.is_set():
             looking = time.monotonic() >= due
             # Before the positions: records that are written between the two do not count as lag.
@@ -103,7 +103,7 @@ class Positions:
                 self._wanted.wait(_REST_S - _SOON_S)
         source.close()
 
-    def _ends(self, mirror: Mirror, source: LossWatch) -> dict[TopicPartition, int] | None:
+    def _ends(self, mirror: Mirror, source: RetentionReader) -> dict[TopicPartition, int] | None:
         try:
             return source.ends(self._partitions_of(mirror))
         except (LabError, KeyError):
@@ -113,10 +113,10 @@ class Positions:
         self,
         mirror: Mirror,
         found: MirrorProgress | None,
-        source: LossWatch,
+        source: RetentionReader,
         ends: Mapping[TopicPartition, int] | None,
         now: float,
-    ) -> list[Exposure]:
+    ) -> list[PartitionRisk]:
         if found is None:
             return []
         wanted = {place: found.positions.get(place) for place in self._partitions_of(mirror)}

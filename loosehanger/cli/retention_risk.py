@@ -14,7 +14,7 @@ from loosehanger.errors import LabError
 from loosehanger.kafka.connect import ConnectClient
 from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.offsets import ClusterReader, mirror_positions
-from loosehanger.kafka.retention_risk import Danger, LossWatch, by_topic
+from loosehanger.kafka.retention_risk import RetentionReader, TopicRisk, by_topic
 from loosehanger.kafka.stalled import FLUSH_S, SILENT_S, Stands, bound_s, cause, cut_off, drops, found_s, runs
 from loosehanger.kafka.transactions import WARN_S as OPEN_S
 from loosehanger.lab.manifests.resources import as_text
@@ -36,11 +36,11 @@ _LONGEST_S = SILENT_S + FLUSH_S
 
 
 @dataclass(frozen=True)
-class Standing:
+class MirrorRisk:
     """One source of one mirror."""
 
     mirror: Mirror
-    topics: dict[str, Danger] = field(default_factory=dict)
+    topics: dict[str, TopicRisk] = field(default_factory=dict)
     problem: str = ""
     """Why nothing is known of it, or of some of its partitions."""
     stalled: str = ""
@@ -50,7 +50,7 @@ class Standing:
     def told(self) -> Iterator[str]:
         """What somebody has to know."""
         for danger in self.topics.values():
-            yield from danger.told()
+            yield from danger.warnings()
         if self.stalled:
             yield self.stalled
         if self.problem:
@@ -74,7 +74,7 @@ class Standing:
         return any(danger.endangered or (danger.gone and danger.behind) for danger in self.topics.values())
 
 
-def standings(lab: Lab, resting: Collection[tuple[str, str]] = ()) -> list[Standing]:
+def standings(lab: Lab, resting: Collection[tuple[str, str]] = ()) -> list[MirrorRisk]:
     """How every mirror stands that has workers, and whose both ends live.
 
     Args:
@@ -91,7 +91,7 @@ def standings(lab: Lab, resting: Collection[tuple[str, str]] = ()) -> list[Stand
         )
 
 
-def _standing(lab: Lab, mirror: Mirror, *, rests: bool) -> Standing:
+def _standing(lab: Lab, mirror: Mirror, *, rests: bool) -> MirrorRisk:
     look = _Looks(lab, mirror, rests=rests)
     try:
         while look.wants_more():
@@ -137,12 +137,12 @@ class _Looks:
     """Looks at a mirror until enough is known of it."""
 
     def __init__(self, lab: Lab, mirror: Mirror, *, rests: bool) -> None:
-        self.standing = Standing(mirror)
+        self.standing = MirrorRisk(mirror)
         self._rests = rests
         self.number = 0
         self._mirror = mirror
         self._connection = connection_for(lab.region(mirror.source), PROVER)
-        self._source = LossWatch(self._connection)
+        self._source = RetentionReader(self._connection)
         self._stands = Stands()
         self._rest = ConnectClient.of(mirror.connect, rebalance_s=0)
         self._home = lab_home()
@@ -192,7 +192,7 @@ class _Looks:
         unread = [f"{one.topic}-{one.partition}" for one in found if running and one.unread and one.oldest is None]
         more = f" and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
         problem = f"{', '.join(unread[:_NAMED])}{more} could not be read in time" if unread else ""
-        self.standing = Standing(mirror, by_topic(found), problem)
+        self.standing = MirrorRisk(mirror, by_topic(found), problem)
         if unread:
             return self._may_try_again
         self._measured = now

@@ -14,7 +14,7 @@ from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.stalled import Stands
 
 if TYPE_CHECKING:
-    from loosehanger.kafka.retention_risk import Danger, LossWatch
+    from loosehanger.kafka.retention_risk import RetentionReader, TopicRisk
 
 FRESH_S = 5.0
 IDLE_S = 60.0
@@ -46,14 +46,14 @@ class Losses:
         self._connection = connection
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="losses")
         self.stands = Stands()
-        self._source: LossWatch | None = None
-        self._known: dict[str, tuple[float, dict[str, Danger]]] = {}
+        self._source: RetentionReader | None = None
+        self._known: dict[str, tuple[float, dict[str, TopicRisk]]] = {}
         """Each mirror's last result, and its time on the monotonic clock."""
         self._looks: dict[str, tuple[float, float | None, Future[None]]] = {}
         """Each mirror's last task: when it was submitted, the moment of its reading, and its future."""
         self._asked = 0.0
 
-    def of(self, mirror: str, reading: MirrorReading) -> dict[str, Danger]:
+    def of(self, mirror: str, reading: MirrorReading) -> dict[str, TopicRisk]:
         """The risk of each topic of a mirror, as of some seconds ago; empty before the first result.
 
         Args:
@@ -68,7 +68,7 @@ class Losses:
         at, known = self._known.get(mirror, (0.0, {}))
         return known if self._asked - at < STALE_S else {}
 
-    def aged(self, mirror: str) -> dict[str, Danger]:
+    def aged(self, mirror: str) -> dict[str, TopicRisk]:
         """The risk of each topic at the last result, aged by the time since: for a source that is unreachable."""
         at, known = self._known.get(mirror, (0.0, {}))
         passed = time.monotonic() - at
@@ -100,10 +100,10 @@ class Losses:
         prepare_clients()
         from kafka import TopicPartition
 
-        from loosehanger.kafka.retention_risk import LossWatch, by_topic
+        from loosehanger.kafka.retention_risk import RetentionReader, by_topic
 
         if self._source is None:
-            self._source = LossWatch(self._connection)
+            self._source = RetentionReader(self._connection)
         wanted = {TopicPartition(*place): offset for place, offset in reading.positions.items()}
         ends = None if reading.ends is None else {TopicPartition(*place): end for place, end in reading.ends.items()}
         try:

@@ -44,7 +44,7 @@ from loosehanger.lab.mirrors.mirror import Mirror as Route
 from loosehanger.lab.mirrors.replication import NOT_SYNCHRONISED, synchronises
 
 if TYPE_CHECKING:
-    from loosehanger.kafka.retention_risk import Danger
+    from loosehanger.kafka.retention_risk import TopicRisk
     from loosehanger.kafka.stalled import Stands
     from loosehanger.lab.mirrors.lineage import Place
 
@@ -65,7 +65,7 @@ class FlowNow:
     """None for a mirror that does not answer."""
     copies: Mapping[str, str]
     """The topics that it copies: the source's name, and the target's."""
-    dangers: Mapping[str, Danger]
+    dangers: Mapping[str, TopicRisk]
     """The risk from the source's retention, by source topic."""
     at: float
     """When its positions were read, on the monotonic clock."""
@@ -455,7 +455,7 @@ class Service:
             else (mirror.health, f"{mirror.explanation}. Its lag is {counted}" if mirror.explanation else "")
         )
         dangers = threats.values()
-        warnings = [line for danger in dangers for line in danger.told()]
+        warnings = [line for danger in dangers for line in danger.warnings()]
         if warnings:
             health = "bad" if any(danger.gone or danger.made_again for danger in dangers) else "warning"
             explanation = ". ".join(filter(None, [explanation, *warnings]))
@@ -479,7 +479,7 @@ class Service:
         at = self.regions[mirror.region].mirrors[mirror.name].read_at
         return FlowNow(flow, connector, copies, dict(threats), at)
 
-    def _standing(self, mirror: Mirror, connector: Connector) -> tuple[dict[str, Danger], int | None]:
+    def _standing(self, mirror: Mirror, connector: Connector) -> tuple[dict[str, TopicRisk], int | None]:
         """A flow's risk by topic, and its lag in records: both from the same reading where possible."""
         source, key = self.regions.get(connector.reads), key_of(mirror, connector)
         if source is None:

@@ -46,7 +46,7 @@ MADE_AGAIN = (
 
 
 @dataclass(frozen=True)
-class Exposure:
+class PartitionRisk:
     """One partition of a source, and what a mirror has not copied of it."""
 
     topic: str
@@ -114,7 +114,7 @@ class _Look:
     oldest_ms: int | None
 
 
-class LossWatch:
+class RetentionReader:
     """Looks at one source again and again; each look knows the one before it. For one thread.
 
     Args:
@@ -153,7 +153,7 @@ class LossWatch:
         whose: object = "",
         now: float | None = None,
         ends: Mapping[TopicPartition, int] | None = None,
-    ) -> list[Exposure]:
+    ) -> list[PartitionRisk]:
         """How far a mirror is behind.
 
         Args:
@@ -185,7 +185,7 @@ class LossWatch:
         whose: object,
         now: float,
         bounds: Mapping[TopicPartition, int],
-    ) -> Iterator[Exposure]:
+    ) -> Iterator[PartitionRisk]:
         starts, latest = self._offsets(positions, OffsetSpec.EARLIEST), self._offsets(positions, OffsetSpec.LATEST)
         ends = {place: min(bounds.get(place, end), end) for place, end in latest.items()}
         held = {
@@ -213,7 +213,7 @@ class LossWatch:
             gone = start - position - 1 if position is not None and position + 1 < start else 0
             before = self._looks.get((whose, place))
             self._looks[whose, place] = _Look(now, end, first.timestamp_ms if first else None)
-            found = Exposure(
+            found = PartitionRisk(
                 place.topic,
                 place.partition,
                 position,
@@ -293,7 +293,9 @@ class LossWatch:
         return self._consumer
 
 
-def _timed(found: Exposure, oldest: _Oldest, before: _Look | None, configs: Mapping[str, Any], now: float) -> Exposure:
+def _timed(
+    found: PartitionRisk, oldest: _Oldest, before: _Look | None, configs: Mapping[str, Any], now: float
+) -> PartitionRisk:
     """With age, pace and the time until retention may have deleted what is not copied."""
     age = max(now - oldest.timestamp_ms / 1000, 0.0)
     passed = now - before.at if before else 0.0
@@ -319,7 +321,7 @@ def _timed(found: Exposure, oldest: _Oldest, before: _Look | None, configs: Mapp
 
 
 @dataclass(frozen=True)
-class Danger:
+class TopicRisk:
     """How a mirror's copy of a topic stands: the worst of its partitions."""
 
     topic: str
@@ -339,8 +341,8 @@ class Danger:
     held_by: str = ""
     """What holds them, in words, once it is open for too long; empty until then."""
 
-    def told(self) -> list[str]:
-        """What somebody has to know; nothing where all is well."""
+    def warnings(self) -> list[str]:
+        """One line for each risk; none for a healthy topic."""
         found = []
         if self.gone:
             found.append(f"{self.topic}: {self.gone:,} offsets were deleted before they were copied: they are lost")
@@ -359,22 +361,22 @@ class Danger:
         return found
 
 
-def by_topic(exposures: Iterable[Exposure], within_s: float = WARN_S) -> dict[str, Danger]:
+def by_topic(exposures: Iterable[PartitionRisk], within_s: float = WARN_S) -> dict[str, TopicRisk]:
     """The partitions of each topic together.
 
     Args:
-        exposures: as from ``LossWatch.look``.
+        exposures: as from ``RetentionReader.look``.
         within_s: a loss that can come within this time is a danger.
     """
-    of_topic: dict[str, list[Exposure]] = {}
+    of_topic: dict[str, list[PartitionRisk]] = {}
     for one in exposures:
         of_topic.setdefault(one.topic, []).append(one)
     return {topic: _together(topic, found, within_s) for topic, found in sorted(of_topic.items())}
 
 
-def _together(topic: str, found: list[Exposure], within_s: float) -> Danger:
+def _together(topic: str, found: list[PartitionRisk], within_s: float) -> TopicRisk:
     worst = min((one for one in found if one.loss_in_s is not None), key=lambda one: one.loss_in_s or 0.0, default=None)
-    return Danger(
+    return TopicRisk(
         topic,
         behind=sum(one.behind for one in found),
         age_s=max((one.age_s for one in found if one.age_s is not None), default=None),

@@ -42,7 +42,7 @@ Place = tuple[str, int]
 
 
 class Measured(Protocol):
-    """What a look at the source says of a partition: see ``loss.Exposure``."""
+    """What a look at the source says of a partition: see ``retention_risk.PartitionRisk``."""
 
     @property
     def topic(self) -> str:

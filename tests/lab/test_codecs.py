@@ -20,7 +20,7 @@ from loosehanger.console.search import Searcher, asked_for
 from loosehanger.events.reader import Reader, Selection, Start
 from loosehanger.kafka.offsets import ClusterReader
 from loosehanger.kafka.patches import prepare
-from loosehanger.kafka.retention_risk import LossWatch
+from loosehanger.kafka.retention_risk import RetentionReader
 from loosehanger.proof import scratch
 from loosehanger.proof.evidence.latency import LatencySampler
 from loosehanger.proof.proof import Proof
@@ -107,7 +107,7 @@ def test_whoever_looks_at_records_sees_them(broker: Broker, topic: str) -> None:
     found = asyncio.run(searcher.find(asked_for(Wanted(topic=topic), partition="0", offset="399")))
     searcher.close()
     assert [one.record.value for one in found.records] == [VALUES[399]]
-    with closing(LossWatch(broker.connection())) as watch:
+    with closing(RetentionReader(broker.connection())) as watch:
         (exposure,) = watch.look({place: 99})
     assert exposure.behind == RECORDS - 100
     assert exposure.age_s is not None

@@ -11,7 +11,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin import ACLOperation
 
-from loosehanger.kafka.retention_risk import LossWatch, by_topic
+from loosehanger.kafka.retention_risk import RetentionReader, by_topic
 from loosehanger.proof.read.clusters import Cluster
 
 from .broker import Broker, running
@@ -40,13 +40,13 @@ def test_the_transaction_that_holds_records_back_is_named(broker: Broker, monkey
                 assert "(timeout 15.0 min)" in one.by
             else:
                 assert one.by.endswith("; user 'reader' lacks Describe on transactional ids")
-    loss_watch = LossWatch(broker.connection())
+    loss_watch = RetentionReader(broker.connection())
     monkeypatch.setattr("loosehanger.kafka.transactions.WARN_S", 0.0)
     try:
         (danger,) = by_topic(loss_watch.look({place: 0})).values()
     finally:
         loss_watch.close()
-    assert danger.told()[0].startswith(
+    assert danger.warnings()[0].startswith(
         "named: up to 1,005 records are behind the last stable offset and are not copied, held by transaction "
         "'till-named' of producer "
     )

@@ -15,7 +15,7 @@ from loosehanger.console.history import KEPT_S, MEASURES, MOST_SUBJECTS, POINTS,
 from loosehanger.console.live import LINGER_S
 from loosehanger.console.models import Connector, Flow, Partition, Position, Series, Topic
 from loosehanger.console.service import FlowNow, Now
-from loosehanger.kafka.retention_risk import Danger
+from loosehanger.kafka.retention_risk import TopicRisk
 from tests.consoles import MadeUpService, Record, running, settings
 
 REGIONS = ("europe", "north-america", "south-america")
@@ -129,7 +129,7 @@ def test_rates_are_what_came_between_two_samples_and_a_copys_are_without_its_mar
 
 
 def test_lag_in_time_is_that_of_the_oldest_and_nothing_where_nothing_waits() -> None:
-    waiting = Danger("LH.ORDERS", 7, 12.5, 900.0, "time", 0, 0.0, endangered=False, gone=0, made_again=False)
+    waiting = TopicRisk("LH.ORDERS", 7, 12.5, 900.0, "time", 0, 0.0, endangered=False, gone=0, made_again=False)
     one = flow(100, 49, dangers={"LH.ORDERS": waiting})
     one = replace(one, flow=one.flow.model_copy(update={"lag_s": 12.5}))
     values = Measuring().values(now(100, [topic("north-america", 60)], one))

@@ -15,7 +15,7 @@ import pytest
 from loosehanger.console.live import Live
 from loosehanger.console.settings import ConnectAccess
 from loosehanger.kafka.connection import Connection
-from loosehanger.kafka.retention_risk import Danger
+from loosehanger.kafka.retention_risk import TopicRisk
 from tests.consoles import Browser, Running, running, settings
 
 from .test_relay import Link, Server, echo, received
@@ -130,7 +130,7 @@ def test_what_is_behind_a_closed_link_is_grey_and_not_asked(
     beyond: Running, monkeypatch: pytest.MonkeyPatch, action: str, state: str
 ) -> None:
     browser, region = beyond.browser(), beyond.service.regions["north-america"]
-    waiting = Danger("LH.ORDERS", 5, 90.0, None, "", None, None, endangered=False, gone=0, made_again=False)
+    waiting = TopicRisk("LH.ORDERS", 5, 90.0, None, "", None, None, endangered=False, gone=0, made_again=False)
     beyond.service.regions["europe"].losses.dangers = {"LH.ORDERS": waiting}
     mirror = region.mirrors["mm2"]
     (connector,) = asyncio.run(mirror.state()).connectors
@@ -194,7 +194,7 @@ def test_a_source_behind_a_closed_link_keeps_what_waited(beyond: Running, monkey
     closed = "europe is not reachable from here: the link is cut"
     monkeypatch.setattr(beyond.service, "closed", lambda region, *_: closed if region == "europe" else "")
     monkeypatch.setattr(beyond.service.reach, "between", lambda *_: "cut")
-    waited = Danger("LH.ORDERS", 5, 90.0, None, "", None, None, endangered=False, gone=0, made_again=False)
+    waited = TopicRisk("LH.ORDERS", 5, 90.0, None, "", None, None, endangered=False, gone=0, made_again=False)
     europe.losses._known["north-america/europe->here.MirrorSourceConnector"] = (time.monotonic() - 30, {"A": waited})
     (flow,) = browser.get("/api/flows").json()["flows"]
     assert flow["lag"] == 5

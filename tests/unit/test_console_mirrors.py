@@ -30,7 +30,7 @@ from loosehanger.console.views import LABEL, LABEL_LINE, arc, charts, label, lin
 from loosehanger.kafka import retention_risk
 from loosehanger.kafka.connect import ConnectClient, ConnectError
 from loosehanger.kafka.connection import Connection
-from loosehanger.kafka.retention_risk import Exposure
+from loosehanger.kafka.retention_risk import PartitionRisk
 from loosehanger.lab.mirrors.replication import IDENTITY_POLICY
 from loosehanger.paths import ROOT
 from loosehanger.platforms.kubernetes import console_facts
@@ -233,14 +233,14 @@ def test_a_look_at_losses_takes_one_reading_and_grows_old_where_nothing_can_be_a
         def __init__(self, _: object) -> None:
             """It needs no connection."""
 
-        def look(self, positions: object, *, whose: str, now: float | None, ends: object) -> list[Exposure]:
+        def look(self, positions: object, *, whose: str, now: float | None, ends: object) -> list[PartitionRisk]:
             looks.append((positions, whose, now, ends))
-            return [Exposure("A", 0, 4, 0, 10, behind=5, age_s=20.0, loss_in_s=3.0)]
+            return [PartitionRisk("A", 0, 4, 0, 10, behind=5, age_s=20.0, loss_in_s=3.0)]
 
         def close(self) -> None:
             """Nothing is open."""
 
-    monkeypatch.setattr(retention_risk, "LossWatch", Source)
+    monkeypatch.setattr(retention_risk, "RetentionReader", Source)
     losses = Losses(Connection(("x:1",)))
     reading = MirrorReading({("A", 0): 4}, {("A", 0): 10}, 1000.0)
     try:

@@ -27,7 +27,7 @@ from loosehanger.console.jobs import Jobs
 from loosehanger.console.links import LinkView
 from loosehanger.console.models import Group, JobState, Mirror
 from loosehanger.console.views import Views, charts, totals
-from loosehanger.kafka.retention_risk import Danger, Exposure
+from loosehanger.kafka.retention_risk import PartitionRisk, TopicRisk
 from loosehanger.lab.progress import Progress
 from loosehanger.paths import ROOT
 from loosehanger.platforms.local.certificates import ensure_authority, ensure_certificate
@@ -531,7 +531,7 @@ def test_odd_numbers_and_names_in_the_aggregates_end_no_page() -> None:
 
 def test_a_mirror_that_could_lose_records_is_warned_of_and_what_is_lost_is_told(control_room: Running) -> None:
     losses = control_room.service.regions["europe"].losses
-    danger = Danger("LH.ORDERS", 2000, 90.0, 45.0, "time", 0, 0.0, endangered=True, gone=0, made_again=False)
+    danger = TopicRisk("LH.ORDERS", 2000, 90.0, 45.0, "time", 0, 0.0, endangered=True, gone=0, made_again=False)
     try:
         losses.dangers = {danger.topic: danger}
         flows = control_room.browser().get("/api/flows").json()["flows"]
@@ -590,7 +590,7 @@ def test_a_mirror_that_runs_and_delivers_nothing_is_not_shown_as_good(control_ro
     stands = control_room.service.regions["europe"].losses.stands
     mirror: Any = control_room.service.regions["north-america"].mirrors["mm2"]
     key = "north-america/europe->here.MirrorSourceConnector"
-    waits = Exposure("LH.ORDERS", 0, 3, 0, 9, 5, age_s=100.0, oldest=4)
+    waits = PartitionRisk("LH.ORDERS", 0, 3, 0, 9, 5, age_s=100.0, oldest=4)
     browser = control_room.browser()
 
     def shown() -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from kafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError
 from loosehanger.errors import LabError
 from loosehanger.kafka import clients, retention_risk
 from loosehanger.kafka.connection import Connection
-from loosehanger.kafka.retention_risk import Exposure, LossWatch, by_topic
+from loosehanger.kafka.retention_risk import PartitionRisk, RetentionReader, by_topic
 from loosehanger.times import span
 
 PLACE = TopicPartition("A", 0)
@@ -77,17 +77,17 @@ class Source:
     close = assign
 
 
-def looking(monkeypatch: pytest.MonkeyPatch, source: Source) -> LossWatch:
+def looking(monkeypatch: pytest.MonkeyPatch, source: Source) -> RetentionReader:
     """Looks at this source."""
     monkeypatch.setattr(clients, "KafkaAdminClient", lambda **_: source)
     monkeypatch.setattr(clients, "KafkaConsumer", lambda **_: source)
     monkeypatch.setattr(
         retention_risk, "topic_configs", lambda *_: ({"A": {n: {"value": v} for n, v in source.settings.items()}}, {})
     )
-    return LossWatch(Connection(("x:1",)))
+    return RetentionReader(Connection(("x:1",)))
 
 
-def look(watch: LossWatch, position: int | None, now: float) -> Exposure:
+def look(watch: RetentionReader, position: int | None, now: float) -> PartitionRisk:
     """The one partition, at this time."""
     (found,) = watch.look({PLACE: position}, now=now)
     return found
@@ -161,10 +161,10 @@ def test_markers_at_the_end_are_nothing_to_copy(monkeypatch: pytest.MonkeyPatch)
     assert look(looking(monkeypatch, source), 98, 1e6).behind == 0
 
 
-def held(watch: LossWatch, now: float) -> list[str]:
+def held(watch: RetentionReader, now: float) -> list[str]:
     """What is told of the one topic, of which everything readable is copied."""
     (danger,) = by_topic([look(watch, 9, now)]).values()
-    return danger.told()
+    return danger.warnings()
 
 
 def test_a_transaction_that_is_open_for_too_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,17 +201,17 @@ def test_a_cluster_that_is_away_is_said(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_worst_partition_stands_for_a_topic() -> None:
     found = by_topic(
         [
-            Exposure("A", 0, 9, 0, 20, 10, 100.0, 0.0, 50.0, "time", 0.1, gone=3),
-            Exposure("A", 1, 9, 0, 20, 5, 200.0, 0.0, 500.0, "time", 0.4),
-            Exposure("B", 0, 9, 0, 9, 0, made_again=True),
+            PartitionRisk("A", 0, 9, 0, 20, 10, 100.0, 0.0, 50.0, "time", 0.1, gone=3),
+            PartitionRisk("A", 1, 9, 0, 20, 5, 200.0, 0.0, 500.0, "time", 0.4),
+            PartitionRisk("B", 0, 9, 0, 9, 0, made_again=True),
         ]
     )
     a = found["A"]
     assert (a.behind, a.age_s, a.loss_in_s, a.partition, a.gone) == (15, 200.0, 50.0, 0, 3)
-    lost, endangered = a.told()
+    lost, endangered = a.warnings()
     assert lost == "A: 3 offsets were deleted before they were copied: they are lost"
     assert endangered == "A: 15 offsets behind, the oldest 3.3 min old; the source may delete them by time in 50 s"
-    (again,) = found["B"].told()
+    (again,) = found["B"].warnings()
     assert "delete its offsets of this topic" in again
     assert [span(seconds) for seconds in (None, 5, 90, 7200, 200_000)] == ["-", "5 s", "1.5 min", "2.0 h", "2.3 d"]
 

@@ -14,9 +14,9 @@ from kafka import TopicPartition
 from loosehanger.acls import AclRule
 from loosehanger.cli import retention_risk
 from loosehanger.cli.commands import _unhealthy
-from loosehanger.cli.retention_risk import Standing
+from loosehanger.cli.retention_risk import MirrorRisk
 from loosehanger.errors import LabError
-from loosehanger.kafka.retention_risk import Danger, Exposure
+from loosehanger.kafka.retention_risk import PartitionRisk, TopicRisk
 from loosehanger.kafka.transactions import Held, Holder
 from loosehanger.lab.mirrors.mirror import Mirror
 
@@ -48,7 +48,7 @@ def test_what_a_mirror_loses_is_told_and_decides_on_its_health(
         "gone": 0,
         "made_again": False,
     }
-    standing = Standing(MIRROR, {"A": Danger("A", **nothing | changes)})
+    standing = MirrorRisk(MIRROR, {"A": TopicRisk("A", **nothing | changes)})
     assert standing.losing == losing
     assert len(list(standing.told)) == told
 
@@ -98,14 +98,14 @@ class World:
 
     def look(
         self, positions: Mapping[TopicPartition, int | None], *, now: float, ends: Mapping[TopicPartition, int]
-    ) -> list[Exposure]:
+    ) -> list[PartitionRisk]:
         assert (now, [*ends.values()]) == (self.clock.now, [99])
         if reason := self.fails(self.clock.now):
             raise LabError(reason)
         (position,) = positions.values()
         assert position is not None
         oldest, age = (None, None) if self.unread else (position + 1, 600.0)
-        return [Exposure("LH.A", 0, position, 0, 99, 1, age_s=age, oldest=oldest, unread=self.unread)]
+        return [PartitionRisk("LH.A", 0, position, 0, 99, 1, age_s=age, oldest=oldest, unread=self.unread)]
 
     def topics(self) -> dict[str, int]:
         return {"LH.A": 1}
@@ -132,7 +132,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     monkeypatch.setattr(retention_risk, "time", found.clock)
     monkeypatch.setattr(retention_risk, "connection_for", lambda *_: None)
     monkeypatch.setattr(retention_risk, "lab_home", lambda: tmp_path)
-    monkeypatch.setattr(retention_risk, "LossWatch", lambda _: found)
+    monkeypatch.setattr(retention_risk, "RetentionReader", lambda _: found)
     monkeypatch.setattr(retention_risk, "ClusterReader", lambda *_: found)
     monkeypatch.setattr(retention_risk, "ConnectClient", SimpleNamespace(of=lambda *_, **__: found))
     monkeypatch.setattr(retention_risk, "mirror_positions", lambda *_: found.positions())
@@ -141,7 +141,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
 
 def test_a_mirror_behind_an_open_transaction_is_blocked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     open_one = Held("LH.A", 0, 8, 99, Holder(5, "till-7", 78.0, 900.0))
-    exposure = Exposure("LH.A", 0, 7, 0, 99, 0, held=open_one)
+    exposure = PartitionRisk("LH.A", 0, 7, 0, 99, 0, held=open_one)
     monkeypatch.setattr(world, "look", lambda *_, **__: [exposure])
     found = standing()
     assert found.state == "Blocked"
@@ -157,16 +157,16 @@ def test_status_looks_for_30_seconds_at_a_transaction_of_unknown_age(
     began = world.clock.now
     unknown = Held("LH.A", 0, 8, 99, Holder(5), "user 'prover' lacks Describe on transactional ids")
 
-    def look(*_: object, **__: object) -> list[Exposure]:
-        return [Exposure("LH.A", 0, 7, 0, 99, 0, held=unknown, held_s=world.clock.now - began)]
+    def look(*_: object, **__: object) -> list[PartitionRisk]:
+        return [PartitionRisk("LH.A", 0, 7, 0, 99, 0, held=unknown, held_s=world.clock.now - began)]
 
     monkeypatch.setattr(world, "look", look)
     assert "lacks Describe on transactional ids" in next(iter(standing().told))
-    monkeypatch.setattr(world, "look", lambda *_, **__: [Exposure("LH.A", 0, 7, 0, 99, 0, held=unknown)])
+    monkeypatch.setattr(world, "look", lambda *_, **__: [PartitionRisk("LH.A", 0, 7, 0, 99, 0, held=unknown)])
     assert (standing().state, world.clock.now - began < 40) == ("", True), "each look sees another transaction"
 
 
-def standing(*, rests: bool = False) -> Standing:
+def standing(*, rests: bool = False) -> MirrorRisk:
     """How the mirror stands, to somebody who begins to look now."""
     mirror = replace(MIRROR, region="na", connect={"url": "x"})
     lab: Any = SimpleNamespace(mirrors=[mirror], clusters={"europe": 1, "na": 1}, region=lambda _: SimpleNamespace())

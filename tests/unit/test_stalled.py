@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loosehanger.kafka import stalled
-from loosehanger.kafka.retention_risk import Exposure
+from loosehanger.kafka.retention_risk import PartitionRisk
 from loosehanger.kafka.stalled import Stands, bound_s, cause, cut_off, drops, found_s, runs
 from loosehanger.stack_traces import last_error
 
@@ -28,10 +28,12 @@ Caused by: org.apache.kafka.common.errors.InvalidTopicException: Topic 'LH.met.r
 """
 
 
-def at(position: int | None, oldest: int | None = None, age_s: float = 1.0, **more: Any) -> Exposure:
+def at(position: int | None, oldest: int | None = None, age_s: float = 1.0, **more: Any) -> PartitionRisk:
     """A partition of the topic A; by default its first."""
     number = more.pop("partition", 0)
-    return Exposure("A", number, position, 0, 99, 1, oldest=oldest, age_s=None if oldest is None else age_s, **more)
+    return PartitionRisk(
+        "A", number, position, 0, 99, 1, oldest=oldest, age_s=None if oldest is None else age_s, **more
+    )
 
 
 def test_nothing_delivered_while_a_readable_record_waits_is_a_stall_with_its_place_and_cause() -> None:

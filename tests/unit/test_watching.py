@@ -225,7 +225,7 @@ def test_what_a_mirror_is_behind_is_of_one_moment(monkeypatch: pytest.MonkeyPatc
             asked.append("positions")
             return progress if answers else MirrorProgress(UNKNOWN)
 
-    monkeypatch.setattr(mirror_positions, "LossWatch", Source)
+    monkeypatch.setattr(mirror_positions, "RetentionReader", Source)
     monkeypatch.setattr(mirror_positions, "Connect", Worker)
     mirror = replace(MIRROR, connect={"url": "x"})
     found = Positions([mirror], lambda _: Connection(("x:1",)), lambda _: [place])
