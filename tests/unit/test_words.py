@@ -1,0 +1,166 @@
+"""The words of the product's texts: some that a reader stumbles over are refused."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loosehanger.paths import ROOT
+
+REFUSED = {
+    r"told|tells?": "a proof reports, a page shows, a message names",
+    r"nobody|whoever|somebody": "name what acts: the client, the operator, an application",
+    r"so\s+long": "say what is measured: 'how long …', 'seconds without …'; or 'while', 'until'",
+    r"shall": "a requirement says 'must'; what is allowed 'may'",
+    r"(?<!there )is none": "say 'is not a …'; 'there is none' is good English",
+}
+"""Words, and what to write in their place."""
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("playbooks/09-data-isolation/README.md", "nobody there could read"): "quotes what the proof reports",
+    ("playbooks/09-data-isolation/README.md", "tells that there is a"): "quotes what the proof reports",
+}
+"""A file and the words around a refused one, and why it stays."""
+UNFINISHED = (
+    "consumers/",
+    "docs/proof.md",
+    "loosehanger/ansible/",
+    "loosehanger/audit/",
+    "loosehanger/cli/",
+    "loosehanger/console/",
+    "loosehanger/events/",
+    "loosehanger/experiments/",
+    "loosehanger/jobs/",
+    "loosehanger/kafka/",
+    "loosehanger/lab/",
+    "loosehanger/ledger.py",
+    "loosehanger/platforms/",
+    "loosehanger/proof/",
+    "loosehanger/redaction/",
+    "loosehanger/stack_traces.py",
+    "loosehanger/stages/",
+    "producer/",
+    "roles/carry_out/",
+    "roles/platform_kubernetes/",
+    "roles/platform_local/",
+    "scripts/apiserver/",
+    "scripts/bench/",
+    "scripts/install.py",
+    "scripts/vendor_web.py",
+    "spark-jobs/",
+)
+"""What has not been read through yet. Take a line off when it has."""
+WHOLE = {".md", ".j2", ".html", ".yaml", ".yml", ".sh", ".toml", ".properties"}
+"""Documents, templates and settings, which are read as a whole; of Python only comments and strings are."""
+NAMES = {"lab", "Containerfile", ".dockerignore", ".ci/run"}
+NOT_THE_PRODUCT = ("tests/",)
+_WORDS = re.compile(
+    rf"(?i:\b(?:{'|'.join(word for word in REFUSED if 'none' not in word)})\b)|(?<!there )\b[Ii]s none\b"
+)
+
+
+def refused(path: str, text: str) -> list[str]:
+    """What is refused in a text: file, line, the word, and what to write in its place."""
+    found = python_words(text) if path.endswith(".py") else words(text)
+    lines = text.split("\n")
+    excepted = [phrase for file, phrase in EXCEPTIONS if file == path]
+    return [
+        f"{path}:{number}: '{word}': {instead(word)}"
+        for number, word in found
+        if not any(phrase in lines[number - 1] and word in phrase for phrase in excepted)
+    ]
+
+
+def words(text: str, first_line: int = 1) -> Iterator[tuple[int, str]]:
+    """The refused words of a text, each with its line."""
+    for match in _WORDS.finditer(text):
+        yield first_line + text.count("\n", 0, match.start()), " ".join(match[0].split())
+
+
+def python_words(source: str) -> list[tuple[int, str]]:
+    """The refused words of a program's comments, docstrings and messages; names of variables may be any."""
+    found = {
+        (token.start[0], word)
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+        for _, word in words(token.string)
+    }
+    lines = source.split("\n")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for word in {word for _, word in words(node.value)}:
+                begin = word.split()[0]
+                places = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                found.add((next((n for n in places if begin in lines[n - 1]), node.lineno), word))
+    return sorted(found)
+
+
+def instead(word: str) -> str:
+    """What to write in place of a refused word."""
+    return next(advice for pattern, advice in REFUSED.items() if re.fullmatch(pattern, word, re.IGNORECASE))
+
+
+def product() -> list[str]:
+    """The files of the product that hold texts, but for those that are not finished."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [
+        name
+        for name in listed.split("\0")
+        if (Path(name).suffix in {*WHOLE, ".py"} or name in NAMES)
+        and not name.startswith((*NOT_THE_PRODUCT, *UNFINISHED))
+        and (ROOT / name).is_file()
+    ]
+
+
+def test_the_texts_of_the_product_have_none_of_the_refused_words() -> None:
+    names = product()
+    assert {"README.md", "docs/kubernetes.md", "loosehanger/errors.py", ".ci/run"} <= set(names)
+    problems = [line for name in names for line in refused(name, (ROOT / name).read_text(encoding="utf-8"))]
+    assert not problems, "\n" + "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "line"),
+    [
+        ("docs/x.md", "A page.\nIt tells more.\n", "docs/x.md:2: 'tells': a proof reports"),
+        ("docs/x.md", "Nobody waits.\n", "docs/x.md:1: 'Nobody': name what acts"),
+        ("docs/x.md", "He waits so\nlong.\n", "docs/x.md:1: 'so long': say what is measured"),
+        ("docs/x.md", "It is none of them.\n", "docs/x.md:1: 'is none': say 'is not a …'"),
+        ("roles/x/tasks/main.yml", "# What shall be.\n- a\n", "roles/x/tasks/main.yml:1: 'shall': a requirement"),
+        ("x.py", "A = 1\n# Whoever asks.\n", "x.py:2: 'Whoever': name what acts"),
+        ("x.py", '"""A page.\n\nIs told.\n"""\n', "x.py:3: 'told': a proof reports"),
+        ("x.py", 'print(\n    f"{1} is told"\n)\n', "x.py:2: 'told': a proof reports"),
+    ],
+)
+def test_a_refused_word_is_found_with_its_line(path: str, text: str, line: str) -> None:
+    [problem] = refused(path, text)
+    assert problem.startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("docs/x.md", "It says what has a teller; marshalling; there is none.\n"),
+        ("x.py", "told = None\nassert told is None\n"),
+        ("x.py", 'print(f"{told}")\n'),
+    ],
+)
+def test_other_words_are_not_refused(path: str, text: str) -> None:
+    assert refused(path, text) == []
+
+
+def test_an_exception_is_for_one_file_and_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXCEPTIONS, ("a.md", "shall mean"), "a licence")
+    assert refused("a.md", "It shall mean this.\n") == []
+    assert len(refused("a.md", "It shall be.\n")) == 1
+    assert len(refused("b.md", "It shall mean this.\n")) == 1
+
+
+def test_every_exception_has_a_reason() -> None:
+    assert all(reason for reason in EXCEPTIONS.values())
