@@ -1,1 +1,1 @@
-"""The console consumer: what arrives in a region, a line for each record."""
+"""The console consumer: shows the records of a region, one line each."""

@@ -1,1 +1,1 @@
-"""What all parts of the kit share: errors and waiting, clients, the model of a lab, its platforms, and the commands."""
+"""The kit: shared basics, Kafka clients, the model of a lab, its platforms and stages, proof, and commands."""

@@ -1,4 +1,4 @@
-"""Rights on a cluster: those that are needed, and those that an authorizer's rules give."""
+"""Rights on a cluster: those that a client needs, and those that ACLs grant."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ _IMPLIES = {
     "DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"},
     "DESCRIBE_CONFIGS": {"ALTER_CONFIGS"},
 }
-"""What Kafka's authorizer takes for a right that is not given itself."""
+"""Operations that imply another one for Kafka's authorizer."""
 
 
 class NeededRight(NamedTuple):
     """An operation on a resource."""
 
     kind: str
-    """As Kafka names it: TOPIC, GROUP, TRANSACTIONAL_ID."""
+    """Kafka's resource type: TOPIC, GROUP, TRANSACTIONAL_ID."""
     name: str
     operation: str
 
     @property
     def text(self) -> str:
-        """For people: ``Read on topic x``."""
+        """``Read on topic x``, for messages."""
         operation = self.operation.replace("_", " ").title().replace(" ", "")
         return f"{operation} on {self.kind.lower().replace('_', ' ')} {self.name}"
 
 
 class AclRule(NamedTuple):
-    """A rule of a cluster's authorizer."""
+    """An ACL of a cluster."""
 
     principal: str
     kind: str
@@ -38,7 +38,7 @@ class AclRule(NamedTuple):
     allows: bool
 
     def covers(self, user: str, right: NeededRight) -> bool:
-        """Whether it is about this user and this right."""
+        """Whether it applies to this user and this right."""
         if self.principal not in (f"User:{user}", "User:*") or self.kind != right.kind:
             return False
         if not (right.name.startswith(self.name) if self.prefix else self.name in ("*", right.name)):
@@ -48,7 +48,7 @@ class AclRule(NamedTuple):
 
 
 def missing(rules: Iterable[AclRule], user: str, needed: Iterable[NeededRight]) -> list[NeededRight]:
-    """Those of the needed rights that a user does not have."""
+    """Returns the needed rights that a user does not have."""
     known = list(rules)
 
     def given(right: NeededRight) -> bool:

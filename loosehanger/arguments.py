@@ -1,6 +1,6 @@
-"""Command lines of the kit: one-line errors, and the numbers and times that options take.
+"""Parsing of command lines: one-line errors, and types for numbers and times.
 
-Python's own library is enough for it, so that mistakes are found before anything is installed or loaded.
+It needs the standard library only, so that wrong use is reported before anything is installed or loaded.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from loosehanger.times import moment
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one line what cannot be used."""
+    """An argument parser with one-line errors."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        # A value that begins with a minus and a digit, such as -80ms, is a value and no option.
+        # A minus followed by a digit, as in -80ms, is a value and not an option.
         self._negative_number_matcher = re.compile(r"-\.?\d")
 
     def error(self, message: str) -> NoReturn:
-        """Ends with what is wrong, and where help is."""
+        """Raises an error that names the problem and the help."""
         raise WrongUseError(f"{message}; ./{self.prog} --help explains")
 
 
 def number(least: float, most: float, what: str, *, above: bool = False) -> Callable[[str], float]:
-    """Reads a number within bounds.
+    """Returns a type for numbers within bounds.
 
     Args:
-        least: the smallest one.
-        most: every number is below it.
-        what: what the number is, for the message.
+        least: the minimum.
+        most: the exclusive maximum.
+        what: the noun for the message.
         above: whether ``least`` itself is too small.
     """
 
@@ -53,7 +53,7 @@ def number(least: float, most: float, what: str, *, above: bool = False) -> Call
 
 
 def count(least: int, most: int | None = None) -> Callable[[str], int]:
-    """Reads a whole number within bounds, both of which may be reached."""
+    """Returns a type for whole numbers within inclusive bounds."""
 
     def read(text: str) -> int:
         found = int(text) if re.fullmatch(r"\d{1,18}", text) else -1
@@ -66,7 +66,7 @@ def count(least: int, most: int | None = None) -> Callable[[str], int]:
 
 
 def since(text: str) -> datetime:
-    """Reads an ISO 8601 time, or how long ago something was."""
+    """Parses an ISO 8601 time, or an age such as ``30m``."""
     try:
         return moment(text, datetime.now().astimezone())
     except ValueError:

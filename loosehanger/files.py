@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> bool:
-    """Writes a file whole or not at all; True when it is new or its content differs.
+    """Writes a file atomically; True when it is new or its content differs.
 
-    Folders on the way are made for the owner only.
+    Missing folders are created for the owner only.
     """
     data = content.encode() if isinstance(content, str) else content
     if path.exists() and path.read_bytes() == data:
@@ -26,13 +26,13 @@ def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> bool:
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder, and those above it, readable by the owner only."""
+    """Creates a folder and its parents, readable by the owner only."""
     if not path.exists():
         make_folder(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
 
 
 def remove_folder(path: Path) -> None:
-    """Deletes a folder and everything in it, if it is there."""
+    """Deletes a folder and everything in it, if it exists."""
     if path.exists():
         shutil.rmtree(path)

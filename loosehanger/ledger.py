@@ -1,10 +1,10 @@
-"""Ledgers: what a producer was told is kept, and what a consumer has processed, in files outside the clusters.
+"""Ledgers: the records that a producer got acknowledged and a consumer processed, in files outside the clusters.
 
 A ledger outlives the loss of a cluster, so that "lost", "skipped" and "read again" are facts. It holds ranges of
-sequence numbers, not records: a line of JSON each, which is a few lines a second however many records there are. A line
-is only ever added; where a file has grown too long, older lines that continue each other become one.
+sequence numbers, one line of JSON each, which is a few lines a second for any number of records. Lines are only
+appended; in a file that has grown too long, consecutive older ranges are merged.
 
-The identity of a record is its run, topic, partition and sequence number: what its headers say, wherever a copy is.
+Run, topic, partition and sequence number identify a record, and every copy has them in its headers.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from loosehanger.errors import WrongUseError
 from loosehanger.files import make_folder, write_file
 
 RUN, SEQ = "lh-run", "lh-seq"
-"""The headers by which the kit's producer numbers its events: its run, and the number within topic and partition."""
+"""The headers with which the kit's producer numbers its events: its run, and the number within the partition."""
 DIGITS_MOST = 18
-"""Of a sequence number, so that it is one wherever numbers have 64 bits; what has more is nobody's count."""
+"""Most digits of a sequence number, so that it fits a signed 64-bit integer."""
 Kind = Literal["sent", "acked", "unknown", "processed"]
-"""What is said of a range of records.
+"""The state of a range of records.
 
-``sent``: may have been handed to the cluster; the range is written before its first record goes, and may end behind
-the last one that went. ``acked``: the cluster has acknowledged them. ``unknown``: the run ended without an answer to
-them. ``processed``: a consumer has done with them what it does; written before their offsets are committed.
+``sent``: may have been sent to the cluster; the range is written before its first record is sent, and may extend beyond
+the last one. ``acked``: the cluster has acknowledged them. ``unknown``: the run ended without an acknowledgement.
+``processed``: a consumer has processed them; written before their offsets are committed.
 """
 FLUSH_S = 0.2
-"""How often ranges are written down: how exact the times of acknowledgements in a ledger are at worst."""
+"""Seconds between two writes of ranges, which bounds the error of times in a ledger."""
 LONGEST_BYTES = 4 * 1024 * 1024
-"""A file that is longer is shortened."""
+"""The size from which a file is shortened."""
 RECENT_MS = 5 * 60 * 1000
-"""Of what is newer, every line stays as it is."""
+"""Newer lines are not merged."""
 
 Numbers = list[tuple[int, int]]
-"""Sequence numbers: ranges with their last ones, in order, that do not touch."""
+"""Sequence numbers, as sorted inclusive ranges that do not touch."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One line: a range of records of one partition, all of one run, without a hole."""
+    """One line: a range, without gaps, of records of one partition and one run."""
 
     kind: Kind
     run: str
@@ -61,28 +61,28 @@ class LedgerEntry:
     last: int
     """The last one."""
     since: int
-    """When that is true of the first one, in milliseconds since the epoch."""
+    """When the first record reached the state, in milliseconds since the epoch."""
     until: int
-    """When it is true of the last one."""
+    """When the last record did."""
     group: str = ""
     """The consumer's group; empty for a producer's entries."""
     first_offset: int = -1
-    """Where a consumer found the first one; -1 for a producer's entries."""
+    """The offset of the first record; -1 for a producer's entries."""
     last_offset: int = -1
 
     @property
     def count(self) -> int:
-        """How many records it is about."""
+        """The number of records in the range."""
         return self.last - self.first + 1
 
     @property
     def line(self) -> str:
-        """As the file has it; a producer's has no group and no offsets."""
-        said = {name: getattr(self, name) for name in (_NAMES if self.group else _OF_A_PRODUCER)}
-        return json.dumps(said, separators=(",", ":")) + "\n"
+        """Returns the line of the file; a producer's has no group and no offsets."""
+        fields = {name: getattr(self, name) for name in (_NAMES if self.group else _OF_A_PRODUCER)}
+        return json.dumps(fields, separators=(",", ":")) + "\n"
 
     def continues(self, other: LedgerEntry) -> bool:
-        """Whether it begins where another one ends."""
+        """Whether it begins where another entry ends."""
         return self.first == other.last + 1 and (self.first_offset == -1 or self.first_offset > other.last_offset)
 
 
@@ -91,11 +91,11 @@ _OF_A_PRODUCER = _NAMES[: _NAMES.index("group")]
 
 
 class Ledger:
-    """A program's ledger: a file of its own in the folder.
+    """A program's ledger: one file in a folder.
 
     Args:
-        folder: where ledgers are kept.
-        name: of the file, without its ending: no other program may use it.
+        folder: the folder of ledgers.
+        name: the file name without suffix, which no other program may use.
         group: the consumer's group; empty for a producer.
     """
 
@@ -109,7 +109,7 @@ class Ledger:
         self._full: list[LedgerEntry] = []
         self._flushed = time.monotonic()
         self.cluster = ""
-        """The id of the cluster that entries are about from now on."""
+        """The id of the cluster for the entries from now on."""
 
     def _open(self) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -117,7 +117,7 @@ class Ledger:
     def add(
         self, kind: Kind, run: str, topic: str, partition: int, sequence: int, now_ms: int, offset: int = -1
     ) -> None:
-        """Notes one record; it is in the file after the next ``flush``."""
+        """Adds one record; the next ``flush`` writes it to the file."""
         key = kind, run, topic, partition
         known = self._ranges.get(key)
         if known is None:
@@ -129,17 +129,17 @@ class Ledger:
             self._ranges[key] = [sequence, sequence, now_ms, now_ms, offset, offset]
 
     def write(self, kind: Kind, run: str, topic: str, partition: int, first: int, last: int, now_ms: int) -> None:
-        """Writes down a range at once, before the caller goes on."""
+        """Writes a range at once, before the caller continues."""
         entry = LedgerEntry(kind, run, self.cluster, topic, partition, first, last, now_ms, now_ms, self._group)
         self._write([entry])
 
     def flush_now_and_then(self) -> None:
-        """Writes down what was noted, unless that was done a moment ago."""
+        """Writes the added records, unless the last write was a moment ago."""
         if time.monotonic() - self._flushed >= FLUSH_S:
             self.flush()
 
     def flush(self) -> None:
-        """Writes down what was noted."""
+        """Writes the added records."""
         entries = self._full + [self._entry(key, known) for key, known in self._ranges.items()]
         self._full, self._ranges = [], {}
         self._flushed = time.monotonic()
@@ -147,7 +147,7 @@ class Ledger:
             self._write(entries)
 
     def close(self) -> None:
-        """Writes down what was noted; nothing can be added afterwards."""
+        """Writes the added records and closes the file."""
         self.flush()
         os.close(self._handle)
 
@@ -159,7 +159,7 @@ class Ledger:
         )
 
     def _write(self, entries: Iterable[LedgerEntry]) -> None:
-        # One call: a reader sees whole lines, whenever this program is killed.
+        # One call, so that a reader sees whole lines even if this program is killed.
         os.write(self._handle, "".join(entry.line for entry in entries).encode())
         if os.fstat(self._handle).st_size > LONGEST_BYTES:
             self._shorten()
@@ -172,11 +172,11 @@ class Ledger:
 
 
 def joined(entries: Iterable[LedgerEntry], before: int) -> list[LedgerEntry]:
-    """Makes one of entries that continue each other, as far as they are older than a time.
+    """Merges entries that continue each other and are older than a time.
 
     Args:
-        entries: in the order in which they were written.
-        before: milliseconds since the epoch; what was added since then stays as it is.
+        entries: the entries, in the order in which they were written.
+        before: milliseconds since the epoch; newer entries are not merged.
     """
     kept: list[LedgerEntry] = []
     latest: dict[tuple[str, ...], int] = {}
@@ -192,7 +192,7 @@ def joined(entries: Iterable[LedgerEntry], before: int) -> list[LedgerEntry]:
 
 
 def normal(ranges: Iterable[tuple[int, int]]) -> Numbers:
-    """Ranges in any order, which may overlap, as numbers."""
+    """Normalises ranges, which may overlap and be in any order."""
     found: Numbers = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:
@@ -203,21 +203,21 @@ def normal(ranges: Iterable[tuple[int, int]]) -> Numbers:
 
 
 def holds(numbers: Numbers, number: int) -> bool:
-    """Whether a number is among these."""
+    """Whether the ranges contain a number."""
     place = bisect_right(numbers, (number, sys.maxsize)) - 1
     return place >= 0 and numbers[place][1] >= number
 
 
 def ledger_files(folder: Path) -> list[Path]:
-    """The ledgers in a folder; none where there is no such folder."""
+    """Returns the ledgers in a folder; none if it does not exist."""
     return sorted(folder.glob("*.jsonl"))
 
 
 def read_entries(files: Iterable[Path]) -> Iterator[LedgerEntry]:
-    """What ledgers say, line by line; a last line that is not complete was never said.
+    """Reads the entries of ledgers; an incomplete last line is skipped.
 
     Raises:
-        WrongUseError: a file is no ledger.
+        WrongUseError: a file is not a ledger.
     """
     for path in files:
         try:
@@ -234,9 +234,9 @@ def read_entries(files: Iterable[Path]) -> Iterator[LedgerEntry]:
 
 
 def number_of(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int] | None:
-    """The run and the sequence number by which a record's producer knows it; None for what other programs write.
+    """Returns the run and the sequence number in a record's headers; None for records of other programs.
 
-    Of headers with the same name the first counts, as it does for the proof.
+    The first header of a name counts, as in the proof.
     """
     found = dict(reversed(headers))
     run, sequence = found.get(RUN), found.get(SEQ)
@@ -249,7 +249,7 @@ def number_of(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int] | 
 
 
 class Pending(NamedTuple):
-    """A record that was sent and not answered: the next run of the same producer sends it again, as it was."""
+    """A record that was sent and not acknowledged: the next run of the producer sends it again unchanged."""
 
     topic: str
     partition: int
@@ -260,7 +260,7 @@ class Pending(NamedTuple):
 
 
 def keep_pending(folder: Path, records: Sequence[Pending]) -> None:
-    """Keeps what the next run has to send again, in place of what was kept before."""
+    """Writes the records that the next run must send again, and replaces the previous ones."""
     if records:
         write_file(folder / _PENDING, json.dumps(records, default=_text))
     else:
@@ -268,7 +268,7 @@ def keep_pending(folder: Path, records: Sequence[Pending]) -> None:
 
 
 def read_pending(folder: Path) -> list[Pending]:
-    """What the run before could not get an answer to."""
+    """Reads the records that the previous run got no acknowledgement for."""
     path = folder / _PENDING
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     return [

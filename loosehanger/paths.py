@@ -1,4 +1,4 @@
-"""Where the kit and its lab lie on this machine."""
+"""The paths of the kit and its lab on this machine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def lab_home() -> Path:
-    """The folder that holds everything the kit installs and makes: ``LAB_HOME``, or ``.lab`` in the checkout."""
+    """Returns the folder with everything the kit installs and creates: ``LAB_HOME``, or ``.lab`` in the checkout."""
     return Path(os.environ.get("LAB_HOME") or ROOT / ".lab").absolute()
 
 
 def caller_path(text: str) -> Path:
-    """A path as the user meant it: the kit's programs may run in another folder than the one it was typed in."""
+    """Resolves a path against the user's folder, because the kit's programs may run in another one."""
     return Path(os.environ.get("LAB_CALLED_FROM", ""), text).absolute()

@@ -12,7 +12,7 @@ KERNEL = Path("/proc/sys/net/ipv4")
 def is_taken(port: int) -> bool:
     """Whether a program listens on a port of the loopback address."""
     with socket.socket() as probe:
-        # Connections of an earlier lab that the kernel still remembers do not count.
+        # Connections of an earlier lab in TIME_WAIT do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -22,10 +22,10 @@ def is_taken(port: int) -> bool:
 
 
 def outgoing_ports(kernel: Path = KERNEL) -> range:
-    """The ports that the kernel gives to outgoing connections; none where it does not show them.
+    """Returns the kernel's range of ports for outgoing connections; empty if it is not known.
 
     Args:
-        kernel: the folder of its settings.
+        kernel: the folder of the kernel's settings.
     """
     try:
         first, last = map(int, (kernel / "ip_local_port_range").read_text(encoding="ascii").split())
@@ -35,10 +35,10 @@ def outgoing_ports(kernel: Path = KERNEL) -> range:
 
 
 def reserved_ports(kernel: Path = KERNEL) -> set[int]:
-    """The ports among them that the kernel never gives to an outgoing connection.
+    """Returns the ports of that range that the kernel never uses for outgoing connections.
 
     Args:
-        kernel: the folder of its settings.
+        kernel: the folder of the kernel's settings.
     """
     found: set[int] = set()
     try:

@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them."""
+"""Processes that stop with their parent."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 import sys
 
 _LIBRARY = ctypes.CDLL(None)
-"""Loaded here: between fork and exec, loading could wait for a lock for ever."""
+"""Loaded at import, because loading between fork and exec could deadlock."""
 _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(number: int) -> None:
-    """Has the kernel send the calling process a signal when its parent ends, however that ends.
+    """Makes the kernel send the calling process a signal when its parent exits for any reason.
 
-    Only Linux can. The wish outlives an exec, and is not inherited by children.
+    It works on Linux only. The setting survives an exec, and children do not inherit it.
 
     Args:
         number: the signal.
@@ -24,9 +24,9 @@ def end_with_parent(number: int) -> None:
 
 
 def end_forks_with_this(number: int) -> None:
-    """Has every process that Python forks from this one from now on sent a signal when its parent ends.
+    """Makes the kernel send every process that Python forks from now on a signal when its parent exits.
 
-    Not those in which another program is started.
+    Processes that start another program are not affected.
 
     Args:
         number: the signal.
@@ -40,6 +40,6 @@ def end_forks_with_this(number: int) -> None:
     def after() -> None:
         end_with_parent(number)
         if os.getppid() != parent:
-            os._exit(1)  # It has ended already.
+            os._exit(1)  # The parent has already exited.
 
     os.register_at_fork(before=before, after_in_child=after)

@@ -1,4 +1,4 @@
-"""What Java's stack traces say, in one line."""
+"""Summarises Java's stack traces in one line."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _ENTRY = re.compile(r"\[?\d{4}-\d\d-\d\d[ T]\S+ (TRACE|DEBUG|INFO|WARN|ERROR|FAT
 _ERROR = re.compile(r"\[?\d{4}-\d\d-\d\d[ T]\S+ (WARN|ERROR|FATAL) +")
 
 _SENDING = re.compile(r"\{id=(?P<task>\S+)\} [Ff]ailed to send record to (?:topic ')?(?P<topic>[\w.-]+)")
-"""What Connect logs of a record that a source task could not send."""
+"""Connect's log message for a record that a source task could not send."""
 
 
 def innermost_cause(trace: str | None) -> str:
-    """The reason at the bottom of a stack trace: what is above it only tells what became impossible through it.
+    """Returns the innermost cause of a stack trace, because the outer exceptions only name its consequences.
 
     Args:
-        trace: as Connect has it of a connector or task; None or empty for none.
+        trace: a connector's or task's trace from Connect; None or empty for none.
 
     Returns:
         One line; empty for no trace.
@@ -28,27 +28,27 @@ def innermost_cause(trace: str | None) -> str:
 
 
 def topic_of(log: str, task: str, reason: str) -> str:
-    """The topic of the record that a source task could not send; empty where the log does not name one.
+    """Returns the topic of the record that a source task could not send; empty if the log does not name one.
 
     Args:
-        log: of a Connect worker, as Log4j writes it.
+        log: the Log4j log of a Connect worker.
         task: the task, such as ``a->b.MirrorSourceConnector-0``.
-        reason: why it failed, as ``innermost_cause`` has it of the task.
+        reason: why it failed, from ``innermost_cause``.
     """
     for block in reversed(_blocks(log)):
         found = _SENDING.search(block[0])
-        # A broker says of one record what is wrong with it, and of its batch only that: the class is what they share.
-        # Records that fail because another one has failed before have another class.
+        # A broker explains the error for one record, and gives the others of its batch only the same class. Records
+        # that fail because of an earlier failure have another class.
         if found and found["task"] == task and [_class(line) for line in block[1:2]] == [_class(reason)]:
             return found["topic"]
     return ""
 
 
 def last_error(log: str) -> str:
-    """The last error of a program's log, or its last warning with a stack trace, in one line; empty for none.
+    """Returns the last error of a log, or its last warning with a stack trace, in one line; empty for none.
 
     Args:
-        log: lines as Log4j writes them, stack traces among them.
+        log: lines of Log4j, including stack traces.
     """
     for block in reversed(_blocks(log)):
         found = _ERROR.match(block[0])
@@ -58,18 +58,18 @@ def last_error(log: str) -> str:
         return ""
     first, *trace = block
     reason = innermost_cause("\n".join(trace))
-    said = " ".join(_ERROR.sub("", first).split())
-    text = f"{said}: {reason}" if reason and reason not in said else said
+    message = " ".join(_ERROR.sub("", first).split())
+    text = f"{message}: {reason}" if reason and reason not in message else message
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
 
 def _class(line: str) -> str:
-    """The class of an exception."""
+    """Returns the class of an exception."""
     return line.strip().partition(":")[0]
 
 
 def _blocks(log: str) -> list[list[str]]:
-    """The entries of a log, each with the lines that belong to it."""
+    """Splits a log into entries, each with its further lines."""
     blocks: list[list[str]] = []
     for line in log.splitlines():
         if _ENTRY.match(line):

@@ -1,4 +1,4 @@
-"""The names that a mistyped one may have meant."""
+"""Suggestions for mistyped names."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 _MOST = 3
-"""Names of which the typed one is a part that are suggested together."""
+"""Most suggestions of names that contain the typed one."""
 _LIKENESS = 0.7
-"""Ratio of equal characters from which a name counts as similar: ``statsu`` and ``status`` have 0.83."""
+"""The least ratio of equal characters of similar names: ``statsu`` and ``status`` have 0.83."""
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """A question to append to a message, such as ``; did you mean 'status'?``; empty where no name is similar.
+    """Returns a question to append to a message, such as ``; did you mean 'status'?``; empty if no name is similar.
 
     Args:
-        word: what was typed.
+        word: the typed word.
         names: the names that exist.
     """
     lowered = {name.lower(): name for name in names}
     typed = word.lower()
     close = get_close_matches(typed, lowered, 1, _LIKENESS)
-    # A part of a name is a hint as well, such as a scenario's without its number.
+    # A part of a name is a hint too, such as a scenario's without its number.
     close = close or [name for name in lowered if len(typed) > 2 and typed in name][:_MOST]
     found = [f"'{lowered[name]}'" for name in close]
     return f"; did you mean {' or '.join(found)}?" if found else ""

@@ -1,4 +1,4 @@
-"""Points in time as users write them, and spans of time for them to read."""
+"""Parses points in time, and formats spans of time, for users."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def moment(text: str, now: datetime) -> datetime:
-    """Reads an ISO 8601 time (local, if it names no zone), or how long ago: ``30s``, ``10m``, ``12h``, ``7d``.
+    """Parses an ISO 8601 time (local without a zone), or an age: ``30s``, ``10m``, ``12h``, ``7d``.
 
-    A minus before how long ago changes nothing.
+    A minus before an age is ignored.
 
     Args:
-        text: what the user wrote.
-        now: with its zone.
+        text: the user's text.
+        now: the current time, with its zone.
 
     Returns:
         The time, with its zone.
 
     Raises:
-        ValueError: it is neither, or before the year 1.
+        ValueError: the text is neither, or before the year 1.
     """
     try:
         if match := re.fullmatch(r"-?(\d{1,9})([smhd])", text):
@@ -32,7 +32,7 @@ def moment(text: str, now: datetime) -> datetime:
 
 
 def span(seconds: float | None) -> str:
-    """A span of time for people, such as ``3 min``."""
+    """Formats a span of time for people, such as ``3 min``."""
     if seconds is None:
         return "-"
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):

@@ -1,1 +1,1 @@
-"""The Loosehanger Jeans event producer: what a clothes shop would send to Kafka."""
+"""The Loosehanger Jeans event producer, which writes a clothes shop's events to Kafka."""

@@ -1,4 +1,4 @@
-"""``python -m producer``: writes the events of Loosehanger Jeans to Kafka until it is told to stop."""
+"""``python -m producer``: writes the events of Loosehanger Jeans to Kafka until it is stopped."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from producer.delivery import Delivery
 from producer.shop import TOPICS, Shop, events_per_second
 
 CATCH_UP_S = 2.0
-"""How far behind its schedule the producer may be and still catch up; what is older is let go."""
+"""Seconds the producer may be behind its schedule and still catch up; older events are dropped."""
 SHORTEST_WAIT_S = 0.001
 LONE_EVENT_S = 0.02
-"""From how long between two events on each would go alone, and wake everything after it: brokers, mirrors, readers."""
+"""Seconds between two events from which each would be sent alone and wake brokers, mirrors and readers."""
 BEAT_S = 1.0
-"""Such events are made and sent together, so often. At most half of what may be caught up with."""
+"""Seconds between two groups of such events. At most half of the time that may be caught up."""
 DRAIN_LOOK_S = 0.02
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast shop time passes: as it does in the shop, at so many events a second, or as fast as possible."""
+    """The speed of shop time: as in the shop, a number of events per second, or as fast as possible."""
 
     text: str
     per_second: float | None = None
 
     @classmethod
     def parse(cls, text: str) -> Rate:
-        """Reads ``shop``, ``max`` or a number of events a second."""
+        """Parses ``shop``, ``max`` or a number of events per second."""
         if text in ("shop", "max"):
             return cls(text)
         try:
@@ -55,7 +55,7 @@ class Rate:
         return cls(f"{number:g}", number)
 
     def explain(self, topics: Sequence[str]) -> str:
-        """What it means for the delays between events that belong together."""
+        """Describes its effect on the delays between events that belong together."""
         average = events_per_second(topics)
         if self.per_second:
             return f"{self.text} events/s, shop time runs {self.per_second / average:.3g} times as fast"
@@ -64,7 +64,7 @@ class Rate:
         return "as fast as possible"
 
     def offset(self, shop_s: float, sent: int) -> float:
-        """When, in seconds from the start, the event comes that is due at that shop time after so many others."""
+        """Returns the seconds from the start at which an event is due, by its shop time and the events before it."""
         if self.per_second:
             return sent / self.per_second
         return shop_s if self.text == "shop" else 0.0
@@ -113,21 +113,23 @@ def _topics(text: str) -> tuple[str, ...]:
     wanted = tuple(part.strip() for part in text.split(","))
     for topic in wanted:
         if topic not in TOPICS:
-            raise argparse.ArgumentTypeError(f"'{topic}' is not a topic of the shop; those are {', '.join(TOPICS)}")
+            raise argparse.ArgumentTypeError(
+                f"'{topic}' is not a topic of the shop; the topics are {', '.join(TOPICS)}"
+            )
     return wanted
 
 
 def _prefix(text: str) -> str:
     if len(text) > 200 or not all(letter.isascii() and (letter.isalnum() or letter in "._-") for letter in text):
-        raise argparse.ArgumentTypeError(f"'{text}' cannot begin a topic's name: letters, digits, '.', '_', '-' can")
+        raise argparse.ArgumentTypeError(f"'{text}' cannot begin a topic's name; use letters, digits, '.', '_' and '-'")
     return text
 
 
 def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
-    """The command line; each option's default is the environment variable PRODUCER_<OPTION>, where that is set."""
+    """Returns the parser; the environment variable PRODUCER_<OPTION> is each option's default, if set."""
     command = _Parser(
         prog="python -m producer",
-        description="Writes the events of Loosehanger Jeans to Kafka until it is told to stop. "
+        description="Writes the events of Loosehanger Jeans to Kafka until it is stopped. "
         "Each option may be given as an environment variable too: --rate as PRODUCER_RATE, for instance. "
         "Without --config, the cluster is the one that the KAFKA_… variables name.",
     )
@@ -139,16 +141,16 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
 
     option("--config", None, Path, "FILE", "client properties file: cluster, user and password")
     option("--origin", "here", _word, "REGION", "region the events come from, for their headers (here)")
-    option("--region-code", "EU", _word, "CODE", "region in the orders, decides on the names too (EU)")
+    option("--region-code", "EU", _word, "CODE", "region in the orders, which also decides the names (EU)")
     option("--warehouses", ",".join(words.WAREHOUSES), _warehouses, "A,B,…", "where stock arrives")
     option("--rate", "10", Rate.parse, "N|max|shop", "events per second; 'shop': the demonstrations' slow pace (10)")
-    option("--events", None, _count, "N", "end after exactly N records")
+    option("--events", None, _count, "N", "stop after exactly N records")
     option("--seed", None, _seed, "N", "the same seed gives the same events again")
     option("--prefix", "LH.", _prefix, "TEXT", "what stands before each topic's name (LH.)")
     option("--topics", ",".join(TOPICS), _topics, "A,B,…", "only these of " + ", ".join(TOPICS))
     option("--wait", "120", _seconds, "S", "how long to wait for the cluster and its topics at the start (120)")
     option("--flush", "10", _seconds, "S", "how long the last records may take after a stop signal (10)")
-    option("--ledger", None, Path, "FOLDER", "keep account of what was sent and acknowledged in files there")
+    option("--ledger", None, Path, "FOLDER", "keep a ledger of sent and acknowledged records there")
     option("--report", "10", _seconds, "S", "time between lines about the progress, 0 for none (10)")
     return command
 
@@ -162,9 +164,9 @@ class Run:
     """One run of the producer.
 
     Args:
-        options: what the command line says.
-        connection: the way into the cluster.
-        stop: set when the run is to end.
+        options: the command line's options.
+        connection: the connection to the cluster.
+        stop: set to stop the run.
     """
 
     def __init__(self, options: argparse.Namespace, connection: Connection, stop: threading.Event) -> None:
@@ -184,10 +186,10 @@ class Run:
         )
 
     def start(self) -> int:
-        """Runs until the stop, or until as many records as wanted are sent; returns the exit code.
+        """Runs until it is stopped or has sent its number of records; returns the exit code.
 
         Raises:
-            LabError: the cluster or a topic is missing, or records could not be delivered.
+            LabError: the cluster or a topic is missing, or records were not acknowledged.
         """
         options = self._options
         say(
@@ -236,7 +238,7 @@ class Run:
             for event in shop.step(time.time_ns() // 1_000_000):
                 if delivery.sent - delivery.again < limit:
                     delivery.send(event)
-        # A run that ends by itself has all the time that a record may take; only a stop signal hurries.
+        # A complete run waits for as long as a record may take; only a stop signal sets a shorter bound.
         while delivery.acknowledged < delivery.sent and not self._stop.is_set():
             delivery.settle()
             self._stop.wait(DRAIN_LOOK_S)

@@ -1,8 +1,8 @@
-"""Getting events into Kafka without loss, doubles or disorder, and keeping account of it.
+"""Delivers events to Kafka without loss, duplicates or reordering, and records them in a ledger.
 
-kafka-python's idempotent producer keeps one batch of a partition in flight and sends it again until it is
-acknowledged, so a broker may die and come back underneath. What the library lacks stands here: a bound on memory, a
-look at every record's outcome, and a stop that tells what did not get through.
+kafka-python's idempotent producer keeps one batch of a partition in flight and retries it until it is acknowledged, so
+a broker may restart meanwhile. This module adds what the library lacks: a bound on memory, the outcome of every record,
+and a stop that reports the records that were not acknowledged.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from loosehanger.ledger import RUN, SEQ, Ledger, Pending, keep_pending, read_pen
 from producer.shop import Event
 
 IN_FLIGHT_MOST = 10_000
-"""Records that may wait for their acknowledgement; then sending waits too. kafka-python itself has no such bound."""
+"""Most records that may be unacknowledged before sending waits. kafka-python itself has no such bound."""
 DELIVERY_TIMEOUT_S = 600
-"""How long a record is tried before it is given up: a broker that is away longer ends the run."""
+"""Seconds before a record is given up: a longer outage of a broker fails the run."""
 SLICE_S = 0.5
-"""How long a wait goes on before it looks whether a stop was asked for."""
+"""Seconds of a wait between two checks for a stop."""
 ANSWER_S = 5.0
-"""How long a broker may take to tell of a topic; a busy one takes longer than a slice."""
+"""Seconds a broker may take to describe a topic; a busy one takes longer than a slice."""
 RETRY_S = 1.0
-"""Time between two looks for a cluster or a topic that is missing."""
+"""Seconds between two checks for a missing cluster or topic."""
 SENT_AHEAD = 1000
-"""Records of a partition that the ledger calls sent before they are: so it is a line for so many, not for each."""
+"""Records of a partition that the ledger calls sent in advance, so that it has one line for all of them."""
 
 
 class _InFlight(NamedTuple):
-    """A record without an answer so far."""
+    """A record without an acknowledgement so far."""
 
     outcome: FutureRecordMetadata
     run: str
@@ -50,20 +50,20 @@ class _InFlight(NamedTuple):
 
 class _Producer(KafkaProducer):  # type: ignore[misc]
     def __del__(self) -> None:
-        """Nothing: the inherited one flushes for a second or more and then raises where nobody can catch it."""
+        """Does nothing: the inherited one flushes for a second or more and then raises where no caller can catch it."""
 
 
 class Delivery:
-    """Sends events, in order, each with the headers that the proof reads.
+    """Sends events in order, with the headers that the proof reads.
 
     Args:
-        connection: the way into the cluster.
-        prefix: stands before a topic's short name.
+        connection: the connection to the cluster.
+        prefix: the prefix of topic names.
         run: identifies this run of the producer.
         origin: the region the events come from.
-        client_log: where the library's complaints arrive.
-        stop: set when the run is to end.
-        ledger: takes what was sent and acknowledged; None for no such account.
+        client_log: the client's log.
+        stop: set to stop the run.
+        ledger: records what was sent and acknowledged; None for no ledger.
     """
 
     def __init__(
@@ -88,30 +88,30 @@ class Delivery:
         self._sequences: defaultdict[tuple[str, int], int] = defaultdict(int)
         self._sent_until: defaultdict[tuple[str, int], int] = defaultdict(int)
         self._in_flight: defaultdict[tuple[str, int], deque[_InFlight]] = defaultdict(deque)
-        """By partition: only within one are answers in order. A leader that is away holds up no other's."""
+        """By partition, because acknowledgements are in order only within one, and leaders are independent."""
         self._waiting = 0
         self.sent = 0
-        """Records handed over."""
+        """Records handed to the client."""
         self.again = 0
-        """Those of them that the run before had sent, and was not told whether they arrived."""
+        """Those of them that the previous run had sent without an acknowledgement."""
         self.bytes = 0
-        """Bytes of their keys and values."""
+        """Bytes of keys and values."""
 
     @property
     def acknowledged(self) -> int:
-        """Records known to be written by every replica in sync."""
+        """Records that all in-sync replicas have written."""
         return self.sent - self._waiting
 
-    def open(self, topics: Sequence[str], wait_s: float, tell: Callable[[str], object]) -> None:
-        """Connects, and waits until the topics are there: the producer may be started before either.
+    def open(self, topics: Sequence[str], wait_s: float, report: Callable[[str], object]) -> None:
+        """Connects, and waits until the topics exist: the producer may be started before the cluster and its topics.
 
         Args:
             topics: short names of the topics that must exist.
             wait_s: how long to wait, in seconds.
-            tell: takes a line about what is waited for, each once.
+            report: takes a line about what is missing, each once.
 
         Raises:
-            LabError: the cluster refuses this user, or cluster or topics are not there in time.
+            LabError: the cluster refuses this user, or the cluster or a topic is missing for too long.
         """
         deadline = time.monotonic() + wait_s
         told = ""
@@ -123,7 +123,7 @@ class Delivery:
             if time.monotonic() >= deadline:
                 raise LabError(f"{missing}; gave up after {wait_s:g} s")
             if missing != told:
-                tell(f"waiting, {wait_s:g} s at most: {missing}")
+                report(f"waiting, {wait_s:g} s at most: {missing}")
                 told = missing
             self._stop.wait(min(RETRY_S, deadline - time.monotonic()))
 
@@ -148,14 +148,14 @@ class Delivery:
         for topic in topics:
             name = self._prefix + topic
             if unseen := self._unseen(name):
-                # A user without rights as yet is refused a producer id, which this client never asks for again.
+                # A user without rights is refused a producer id, and this client never requests it again.
                 self._producer.close()
                 self._producer = None
                 return f"{servers} {unseen}"
         return ""
 
     def _unseen(self, topic: str) -> str:
-        """Why the cluster does not show a topic; empty if it does."""
+        """Returns why the cluster does not show a topic; empty if it does."""
         assert self._producer is not None
         user = self._connection.username or "anonymous"
         deadline = time.monotonic() + ANSWER_S
@@ -164,7 +164,7 @@ class Delivery:
                 self._producer.partitions_for(topic)
             except KafkaTimeoutError:
                 if self._stop.is_set() or time.monotonic() >= deadline:
-                    return f"has told user '{user}' of no topic {topic} within {ANSWER_S:g} s"
+                    return f"has not shown user '{user}' a topic {topic} within {ANSWER_S:g} s"
             except KafkaError as error:
                 return f"shows user '{user}' no topic {topic} ({type(error).__name__})"
             else:
@@ -178,7 +178,7 @@ class Delivery:
             enable_idempotence=True,
             delivery_timeout_ms=DELIVERY_TIMEOUT_S * 1000,
             request_timeout_ms=15_000,
-            # A broker that comes back is found within a second; the default waits up to 30.
+            # Reconnects to a restarted broker within a second; the default is up to 30.
             reconnect_backoff_max_ms=1000,
             bootstrap_timeout_ms=5000,
             max_block_ms=SLICE_S * 1000,
@@ -190,10 +190,10 @@ class Delivery:
         )
 
     def send(self, event: Event) -> None:
-        """Hands one record over. Look whether there is ``room()`` first.
+        """Sends one record. Call ``room()`` first.
 
         Raises:
-            LabError: the topic has gone.
+            LabError: the topic is missing for too long.
         """
         assert self._producer is not None, "open() comes first"
         topic, key = self._prefix + event.topic, event.key.encode()
@@ -201,14 +201,14 @@ class Delivery:
         while True:
             now_ms = time.time_ns() // 1_000_000
             try:
-                # The header needs the partition's own count, so the partition is chosen here, as Java's clients do it.
+                # The header needs the partition's count, so the partition is chosen here, as Java's clients do.
                 partition = (murmur2(key) & 0x7FFFFFFF) % len(self._producer.partitions_for(topic))
                 sequence = self._sequences[topic, partition]
                 headers = (*self._headers, (SEQ, b"%d" % sequence), ("lh-time", b"%d" % now_ms))
                 self._hand_over(self._run, sequence, Pending(topic, partition, key, event.value, headers, now_ms))
                 break
             except (KafkaTimeoutError, ValueError) as error:
-                # A restarting broker may for a moment not know its own topics.
+                # A restarting broker may not know its own topics for a moment.
                 self._check_refusal()
                 if self._stop.is_set():
                     return
@@ -231,7 +231,7 @@ class Delivery:
         self.bytes += len(key) + len(value)
 
     def room(self) -> bool:
-        """Whether another record may be sent; waits a moment for it, but not longer.
+        """Whether another record may be sent, after a short wait at most.
 
         Raises:
             LabError: a record was not written, or the cluster refuses this user.
@@ -244,10 +244,10 @@ class Delivery:
         return self._waiting < IN_FLIGHT_MOST
 
     def settle(self) -> None:
-        """Takes the records with a known outcome off the list.
+        """Removes the records with a known outcome from the list.
 
         Raises:
-            LabError: one was not written, or the cluster refuses this user.
+            LabError: a record was not written, or the cluster refuses this user.
         """
         now_ms = time.time_ns() // 1_000_000
         for queue in self._in_flight.values():
@@ -271,7 +271,7 @@ class Delivery:
             raise LabError(f"{servers} refuses user '{self._connection.username}': {_reason(self._client_log.refused)}")
 
     def close(self, bound_s: float) -> int:
-        """Sends what is still here and leaves.
+        """Flushes the remaining records and closes the client.
 
         Args:
             bound_s: how long that may take, in seconds.
@@ -295,7 +295,7 @@ class Delivery:
         if self._ledger is None:
             return
         if not self._ledger.cluster:
-            # It never got as far as to send anything: what the run before left, the next one has to send.
+            # Nothing was sent: the pending records of the previous run are the next run's.
             self._ledger.close()
             return
         now_ms = time.time_ns() // 1_000_000
@@ -309,5 +309,5 @@ class Delivery:
 
 
 def _reason(error: Exception) -> str:
-    """The broker's own words, without the names that kafka-python puts before them."""
+    """Returns the broker's message, without the names that kafka-python prefixes."""
     return str(error).rsplit(": ", 1)[-1]

@@ -1,8 +1,8 @@
 """The shop itself: which events happen, and when, as a pure function of a seed.
 
-Nothing here knows of Kafka or of the wall clock. The shop has a time of its own, seconds since it opened. An agenda
-holds what is due; each step carries out the earliest entry, which may put follow-ups on the agenda. The caller decides
-how fast shop time passes, and says what time it is when an event is made.
+The module does not use Kafka or the wall clock. The shop has its own time, in seconds since it opened. Each step
+performs the earliest action of an agenda, which may add follow-ups. The caller decides how fast shop time passes, and
+passes the current time for each event.
 
 Event types, fields, ranges and intervals are those of the retail demonstrations that this lab follows, as of the
 version with six event types.
@@ -35,7 +35,7 @@ SENSOR_INTERVAL = 10.0
 FALSE_POSITIVE_INTERVAL = 600.0
 SUSPICIOUS_INTERVAL = 3600.0
 
-# Ratios, and the seconds after which a follow-up comes: (least, most).
+# Ratios, and the delay of a follow-up in seconds: (least, most).
 CANCELLATION_RATIO = 0.005
 CANCELLATION_DELAY = (300.0, 7200.0)
 FIRST_ORDER_RATIO = 0.22
@@ -46,7 +46,7 @@ SMALL_ORDER_DELAY = (30.0, 900.0)
 LARGE_ORDER_DELAY = (1.0, 900.0)
 LARGE_ORDERS_MOST = 3
 
-# How late, in seconds, an event's own time may be: badge readers and sensors report when they find the network.
+# Seconds by which an event's own time may lag: badge readers and sensors report when they have a connection.
 DOOR_LATENESS = 180
 SENSOR_LATENESS = 300
 
@@ -60,7 +60,7 @@ EMPLOYEES = 200
 
 
 class Event(NamedTuple):
-    """What the shop sends: a topic's short name, the record's key, and its value as UTF-8 JSON."""
+    """An event: a topic's short name, the record's key, and its value as UTF-8 JSON."""
 
     topic: str
     key: str
@@ -68,14 +68,14 @@ class Event(NamedTuple):
 
 
 class Customer(NamedTuple):
-    """A customer, whose name and id belong together for the whole run."""
+    """A customer, with the same name and id for the whole run."""
 
     name: str
     id: str
 
 
 class Product(NamedTuple):
-    """What an order is for, at which price for one piece."""
+    """A product and its unit price."""
 
     description: str
     price: float
@@ -83,7 +83,7 @@ class Product(NamedTuple):
 
 @dataclass(frozen=True)
 class People:
-    """Names, drawn once: Faker is too slow to be asked for each event."""
+    """Names, drawn once because Faker is too slow for each event."""
 
     customers: tuple[str, ...]
     employees: tuple[str, ...]
@@ -91,7 +91,7 @@ class People:
 
     @classmethod
     def draw(cls, seed: int, region_code: str) -> People:
-        """The people of a region; the same seed gives the same people."""
+        """Draws the people of a region; the same seed gives the same people."""
         locales = words.LOCALES.get(region_code, words.OTHER_LOCALES)
         customers: list[str] = []
         employees: list[str] = []
@@ -104,7 +104,7 @@ class People:
 
 
 Action = Callable[[int], "list[Event]"]
-"""Something due: takes the time in epoch milliseconds, returns the events that happen."""
+"""An action of the agenda: takes the time in epoch milliseconds, returns the events."""
 
 
 class Shop:
@@ -112,9 +112,9 @@ class Shop:
 
     Args:
         seed: the same seed, region code, warehouses and times of steps give the same events.
-        region_code: stands in every order.
-        warehouses: where stock arrives.
-        topics: short names of the topics wanted; what happens in the others is left out.
+        region_code: the region code of every order.
+        warehouses: the warehouses that stock arrives at.
+        topics: short names of the topics; events of others are left out.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Shop:
         self._employees = people.employees
         self._time = 0.0
         self._serial = 0
-        # (when due, serial number, interval or 0, action): the serial keeps ties in the order they were entered.
+        # (due time, serial number, interval or 0, action): the serial number keeps ties in order.
         self._agenda: list[tuple[float, int, float, Action]] = []
         for interval, action in (
             (ORDER_INTERVAL, self._normal_order),
@@ -145,7 +145,7 @@ class Shop:
             (FALSE_POSITIVE_INTERVAL, self._false_positive),
             (SUSPICIOUS_INTERVAL, self._suspicious_orders),
         ):
-            # Each kind starts somewhere within its first interval, or all would come in the same instant.
+            # Each kind starts at a random time in its first interval, so that not all events are due at once.
             self._enter(self._random.uniform(0, interval), action, interval)
 
     @property
@@ -154,13 +154,13 @@ class Shop:
         return self._agenda[0][0]
 
     def step(self, now_ms: int) -> list[Event]:
-        """Carries out what is due next.
+        """Performs the next action.
 
         Args:
-            now_ms: what the events take for the present, in epoch milliseconds.
+            now_ms: the current time for the events, in epoch milliseconds.
 
         Returns:
-            The events, in order; none if they belong to topics that are not wanted.
+            The events, in order; none if their topics are left out.
         """
         self._time, _, interval, action = self._agenda[0]
         if interval:
@@ -174,7 +174,7 @@ class Shop:
         self._serial += 1
         heappush(self._agenda, (self._time + delay, self._serial, interval, action))
 
-    # What happens by itself.
+    # Recurring events.
 
     def _normal_order(self, now_ms: int) -> list[Event]:
         quantity = self._random.randint(SMALL_QUANTITY[0], LARGE_QUANTITY[1])
@@ -223,7 +223,7 @@ class Shop:
         return [_event("SENSORS", sensor_id, body)]
 
     def _false_positive(self, now_ms: int) -> list[Event]:
-        """A customer takes fewer at a better price and then cancels the large order: odd, and honest."""
+        """A customer orders fewer at a better price and then cancels the large order: odd, and honest."""
         customer, product = self._random.choice(self._customers), self._product()
         large = self._order(now_ms, customer, product, self._random.randint(*LARGE_QUANTITY))
         self._cancel_later(large.key, LARGE_CANCELLATION_DELAY)
@@ -232,7 +232,7 @@ class Shop:
         return [large]
 
     def _suspicious_orders(self, _now_ms: int) -> list[Event]:
-        """Somebody games the prices: large orders under other names, cancelled later, and a small one at the drop."""
+        """A customer games the prices: large orders under other names, cancelled later, and a small one at the drop."""
         product = self._product()
         last = 0.0
         for customer in self._random.sample(self._customers, self._random.randint(1, LARGE_ORDERS_MOST)):
@@ -245,7 +245,7 @@ class Shop:
         self._order_later(delay, customer, self._reduced(product), quantity)
         return []
 
-    # What follows from it.
+    # Follow-ups.
 
     def _large_order(self, customer: Customer, product: Product, quantity: int, now_ms: int) -> list[Event]:
         order = self._order(now_ms, customer, product, quantity)
@@ -303,14 +303,14 @@ class Shop:
         return now_ms - int(self._random.random() * most_s * 1000)
 
     def _uuid(self) -> str:
-        """A version 4 UUID from the seeded generator; ``uuid.UUID`` costs three times as much."""
+        """Returns a version 4 UUID from the seeded generator; ``uuid.UUID`` costs three times as much."""
         digits = f"{self._random.getrandbits(128):032x}"
         variant = "89ab"[int(digits[16], 16) & 3]
         return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def events_per_second(topics: Collection[str] = TOPICS) -> float:
-    """How many events these topics get in a second of shop time, on average."""
+    """Returns the average events of these topics per second of shop time."""
     orders, false_positives, suspicious = 1 / ORDER_INTERVAL, 1 / FALSE_POSITIVE_INTERVAL, 1 / SUSPICIOUS_INTERVAL
     large = (1 + LARGE_ORDERS_MOST) / 2 * suspicious + false_positives
     rates = {
@@ -325,7 +325,7 @@ def events_per_second(topics: Collection[str] = TOPICS) -> float:
 
 
 def timestamp(epoch_ms: int) -> str:
-    """The time format of most events, in UTC: ``2025-11-21 09:30:00.125``."""
+    """Formats a time for most events, in UTC: ``2025-11-21 09:30:00.125``."""
     return f"{_second(epoch_ms // 1000)}.{epoch_ms % 1000:03d}"
 
 
@@ -335,7 +335,7 @@ def _second(epoch_s: int) -> str:
 
 
 def sensor_timestamp(epoch_ms: int) -> str:
-    """The sensors' own time format: ``Fri Nov 21 09:30:00 UTC 2025``."""
+    """Formats a time for sensors: ``Fri Nov 21 09:30:00 UTC 2025``."""
     return _sensor_second(epoch_ms // 1000)
 
 

@@ -1,4 +1,4 @@
-"""The shop's vocabulary. Every word stands alone, with no blank in it, so that a description splits into its parts."""
+"""The shop's vocabulary. No word contains a blank, so that a description splits into its parts."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ STYLES = (
 NAME = "Jeans"
 
 REASONS = ("CHANGEDMIND", "BADFIT")
-"""Why an order is cancelled: the values that the shop's systems send."""
+"""Reasons of cancellations, as the shop's systems send them."""
 
 BUILDINGS = ("A", "B", "DM", "DE", "G", "H")
 WAREHOUSES = ("Antwerp", "Rotterdam", "Dusseldorf", "Brussels", "Hamburg")
 
 SUSPICIOUS_CUSTOMERS = ("Silas Marrowby", "Petra Quillfeather", "Otto Gimletsen", "Wanda Thistlecroft")
-"""Made-up names, always the same, so that a learner recognises who games the prices."""
+"""Made-up names, always the same, so that a learner recognises the customers who game the prices."""
 
 LOCALES = {
     "EU": ("en_GB", "nl_BE", "de_DE", "fr_FR"),
     "NA": ("en_US", "fr_CA", "es_MX"),
     "SA": ("pt_BR", "es_AR", "es_CO"),
 }
-"""Where the customers' names come from, by region code."""
+"""The Faker locale of customers' names, by region code."""
 OTHER_LOCALES = ("en_GB", "fr_FR", "es_ES")

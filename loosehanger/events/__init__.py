@@ -1,1 +1,1 @@
-"""The shop's events as consumers, consoles and commands read and show them."""
+"""Reads and renders the shop's events, for consumers, consoles and commands."""

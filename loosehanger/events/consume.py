@@ -20,13 +20,13 @@ from loosehanger.kafka.patches import prepare
 from loosehanger.ledger import Ledger
 
 MOST_OF_A_VALUE = 64 * 1024
-"""Bytes of a key and of a value that are kept for a line; what the shop sends is far shorter."""
+"""Most bytes of a key and of a value to keep for a line; the shop's are far shorter."""
 
 
 class _Stop:
-    """What a signal does: the first asks to stop, the next interrupts.
+    """Handles signals: the first requests a stop, the next interrupts.
 
-    Without a group there is nothing to tidy up, so that the first interrupts at once.
+    Without a group there is nothing to commit, so the first interrupts at once.
     """
 
     def __init__(self, *, patient: bool) -> None:
@@ -42,30 +42,30 @@ class _Stop:
 
 
 def _reader_gone() -> bool:
-    """Whether the other end of standard output was closed, as ``head`` does when it has enough."""
+    """Whether the reader of standard output has closed it, as ``head`` does."""
     poll = select.poll()
     poll.register(sys.stdout, 0)
     return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = PROGRAM, start: str = EARLIEST) -> int:
-    """Reads the command line and shows records until there is a reason to end.
+    """Reads the command line and shows records until the end.
 
     Args:
         arguments: the command line; None for this process's own.
-        prog: what the user has typed to get here, for help and messages.
-        start: where to begin without ``--from``.
+        prog: the program's name in help and messages.
+        start: the start position without ``--from``.
 
     Raises:
         LabError: wrong use, or the cluster cannot be read.
     """
     options = read_arguments(sys.argv[1:] if arguments is None else arguments, os.environ, prog, start)
     connection = (
-        Connection.from_properties(options.config, os.environ, _tell)
+        Connection.from_properties(options.config, os.environ, _report)
         if options.config
         else Connection.from_environment()
     )
@@ -74,9 +74,9 @@ def main(arguments: Sequence[str] | None = None, prog: str = PROGRAM, start: str
     selection = Selection(tuple(options.topic), options.pattern)
     coloured = colours_wanted(sys.stdout)
     try:
-        client_log = prepare(_tell)
+        client_log = prepare(_report)
         if options.group:
-            _tell(f"reading {selection.regex()} from {connection!r} as group {options.group}")
+            _report(f"reading {selection.regex()} from {connection!r} as group {options.group}")
         reader = Reader(
             connection,
             selection,
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = PROGRAM, start: str
             start=options.start,
             follow=options.follow,
             client_log=client_log,
-            tell=_tell,
+            report=_report,
             value_bytes=None if options.json else MOST_OF_A_VALUE,
             ledger=Ledger(options.ledger, f"consumer-{uuid.uuid4()}", options.group) if options.ledger else None,
         )
@@ -103,8 +103,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = PROGRAM, start: str
         finally:
             reader.close()
     except KeyboardInterrupt:
-        pass  # A follower is ended this way: that is no failure.
+        pass  # This is how a follower is stopped, and not an error.
     except BrokenPipeError:
-        # Python would complain once more when it flushes at its end.
+        # Python would report the error again when it flushes at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

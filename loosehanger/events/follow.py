@@ -1,4 +1,4 @@
-"""``python -m loosehanger.events.follow LOGFILE``: the end of a log, and what is added to it."""
+"""``python -m loosehanger.events.follow LOGFILE``: shows the end of a log and follows it."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from loosehanger.errors import WrongUseError, run_command
 from loosehanger.events.render import Line, colours_wanted, safe
 
 LOOK_S = 0.2
-"""Time between two looks at a file that has nothing new."""
+"""Seconds between two polls of a file that has nothing new."""
 MOST_LINE = 64 * 1024
-"""Characters of a line; of a longer one, the rest is left out."""
+"""Most characters of a line; the rest is left out."""
 MOST_LINES = 100_000
 
 
 def follow(path: Path, last: int, idle_s: float = LOOK_S) -> Iterator[str | None]:
-    """The lines of a log file, from its last ones on, through rotation and truncation.
+    """Follows a log file from its last lines on, across rotation and truncation.
 
     Args:
         path: the file.
-        last: how many of the lines that are there already.
-        idle_s: pause, in seconds, after there was nothing new.
+        last: how many of the existing lines to show.
+        idle_s: the pause after a poll without new lines, in seconds.
 
     Yields:
-        A line without its end, or ``None`` whenever there is nothing new.
+        A line without its line break, or ``None`` whenever there is nothing new.
 
     Raises:
-        WrongUseError: there is no such file.
+        WrongUseError: the file does not exist.
     """
     try:
         stream = _open(path)
@@ -49,7 +49,7 @@ def follow(path: Path, last: int, idle_s: float = LOOK_S) -> Iterator[str | None
                 line = ""
         yield from kept
         while True:
-            # Looked at before reading, so that the old file's last words are not missed.
+            # Checked before reading, so that the old file's last lines are not missed.
             replaced = _replaced(stream, path)
             while part := stream.readline(MOST_LINE):
                 line = _joined(line, part)
@@ -57,7 +57,7 @@ def follow(path: Path, last: int, idle_s: float = LOOK_S) -> Iterator[str | None
                     yield line.rstrip("\r\n")
                     line = ""
             if replaced:
-                with suppress(OSError):  # It may be gone again; the next look comes.
+                with suppress(OSError):  # It may be gone again; the next poll tries again.
                     successor = _open(path)
                     stream.close()
                     stream, line = successor, ""
@@ -77,11 +77,11 @@ def _open(path: Path) -> TextIO:
 
 
 def _replaced(stream: TextIO, path: Path) -> bool:
-    """Whether the path names another file by now, or the same one cut short."""
+    """Whether the path now names another file, or the same one was truncated."""
     try:
         there = path.stat()
     except OSError:
-        return False  # Between the two halves of a rotation.
+        return False  # In the middle of a rotation.
     here = os.fstat(stream.fileno())
     return (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino) or here.st_size < stream.buffer.tell()
 
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Shows a log file and follows it until Ctrl-C.
 
     Raises:
-        WrongUseError: there is no such file.
+        WrongUseError: the file does not exist.
     """
     command = _Parser(
         prog="python -m loosehanger.events.follow", description="Shows the end of a log file and follows it."

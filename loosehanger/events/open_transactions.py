@@ -1,4 +1,4 @@
-"""Which open transaction keeps records from a reader of committed ones: asked only when something seems to be kept."""
+"""Names the open transactions that hold back records from a ``read_committed`` reader that makes no progress."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.transactions import WARN_S, Held, held_back
 
 AGAIN_S = 5.0
-"""How long a transaction of unknown age is watched at the end of a reading: most last for a moment."""
+"""Seconds to observe a transaction of unknown age at the end of a reading: most are short."""
 _LOOK_S = 0.5
 
 
 class OpenTransactions:
-    """Names the transactions that keep records from a reader, each once.
+    """Names the transactions that hold back records from a reader, each once.
 
     Args:
-        connection: the reader's way into the cluster.
-        tell: takes a line.
+        connection: the reader's connection to the cluster.
+        report: takes a line.
     """
 
-    def __init__(self, connection: Connection, tell: Callable[[str], object]) -> None:
+    def __init__(self, connection: Connection, report: Callable[[str], object]) -> None:
         self._connection = connection
-        self._tell = tell
+        self._report = report
         self._told: set[tuple[str, int, int]] = set()
         self._waiting: dict[TopicPartition, tuple[int, float]] = {}
 
     def follow(self, waiting: Mapping[TopicPartition, int], now: float) -> None:
-        """Looks at partitions that have more than a reader gets, and tells of those that stand still for too long.
+        """Checks partitions with more records than a reader gets, and names those without progress for too long.
 
         Args:
-            waiting: where the reader is in each.
-            now: when, on the monotonic clock.
+            waiting: the reader's position in each.
+            now: the time of the monotonic clock.
         """
         before = self._waiting
         self._waiting = {
@@ -52,14 +52,14 @@ class OpenTransactions:
         if not late:
             return
         for place in late:
-            # What is not held after all is looked at again after the same time.
+            # A partition that is not held back is checked again after the same time.
             self._waiting[place] = self._waiting[place][0], now
         for held in self._look(late) or ():
             self._say(held)
             self._told.add((held.topic, held.partition, waiting[TopicPartition(held.topic, held.partition)]))
 
     def at_the_end(self, partitions: Collection[TopicPartition]) -> None:
-        """Tells which of these partitions have records that could not be read."""
+        """Names the transactions that hold back records of these partitions."""
         deadline, seen = time.monotonic() + AGAIN_S, None
         while held := self._look(partitions):
             stable = {(one.topic, one.partition, one.stable) for one in held}
@@ -74,10 +74,10 @@ class OpenTransactions:
             time.sleep(_LOOK_S)
 
     def _say(self, held: Held) -> None:
-        self._tell(f"{held}; they are not shown as long as it is open")
+        self._report(f"{held}; they are not shown while it is open")
 
     def _look(self, partitions: Collection[TopicPartition]) -> list[Held]:
-        """What is held back there; nothing where the cluster does not answer, for the reader itself says that."""
+        """Returns what is held back; nothing if the cluster does not answer, which the reader itself reports."""
         try:
             with closing(connect_admin(self._connection, HURRIED)) as client:
                 return held_back(client, partitions, self._connection.username)

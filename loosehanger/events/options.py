@@ -1,4 +1,4 @@
-"""The consumer's command line. Python's own library is enough for it, so that help needs no installation."""
+"""The consumer's command line. It needs the standard library only, so that help needs no installation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EARLIEST = "earliest"
 
 @dataclass(frozen=True)
 class Start:
-    """Where reading begins: at an end of the partition, at an offset, or at a time."""
+    """The start position: an end of the partition, an offset, or a time."""
 
     end: str | None = None
     """``earliest`` or ``latest``."""
@@ -28,10 +28,10 @@ class Start:
 
     @classmethod
     def parse(cls, text: str, now: datetime) -> Start:
-        """Reads ``earliest``, ``latest``, an offset, an ISO time (local, if it names no zone), or ``-10m`` ago.
+        """Parses ``earliest``, ``latest``, an offset, an ISO time (local without a zone), or ``-10m`` ago.
 
         Raises:
-            ValueError: it is none of these.
+            ValueError: the text is not one of these.
         """
         if text in ("earliest", "latest"):
             return cls(end=text)
@@ -78,11 +78,11 @@ def _count(text: str) -> int:
 
 
 def parser(environment: Mapping[str, str], prog: str = PROGRAM, start: str = EARLIEST) -> argparse.ArgumentParser:
-    """The command line; CONSUMER_GROUP and CONSUMER_PATTERN give the defaults of --group and --pattern."""
+    """Returns the parser; CONSUMER_GROUP and CONSUMER_PATTERN are the defaults of --group and --pattern."""
     command = _Parser(
         prog=prog,
         description="Shows the records of a cluster as they arrive, committed ones only. "
-        "Without --config, the cluster is the one that the KAFKA_… variables name. Ctrl-C ends it.",
+        "Without --config, the cluster is the one that the KAFKA_… variables name. Ctrl-C stops it.",
     )
     command.add_argument("--config", type=Path, metavar="FILE", help="client properties file: cluster, user, password")
     command.add_argument(
@@ -91,7 +91,7 @@ def parser(environment: Mapping[str, str], prog: str = PROGRAM, start: str = EAR
         action="append",
         default=[],
         metavar="NAME_OR_REGEX",
-        help="this topic, or those whose whole name matches; may be given several times",
+        help="this topic, or those whose whole name matches; may be repeated",
     )
     command.add_argument(
         "--pattern",
@@ -119,15 +119,15 @@ def parser(environment: Mapping[str, str], prog: str = PROGRAM, start: str = EAR
         type=Path,
         default=environment.get("CONSUMER_LEDGER") or None,
         metavar="FOLDER",
-        help="with --group: keep account of what was shown in files there [CONSUMER_LEDGER]",
+        help="with --group: keep a ledger of the shown records there [CONSUMER_LEDGER]",
     )
-    command.add_argument("--max", type=_count, metavar="N", help="end after N records")
+    command.add_argument("--max", type=_count, metavar="N", help="stop after N records")
     command.add_argument("--json", action="store_true", help="one JSON document for each record")
     command.add_argument(
         "--follow",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="wait for more, or end with what is there (follow)",
+        help="wait for more, or stop after the existing records (follow)",
     )
     return command
 
@@ -138,22 +138,24 @@ def read_arguments(
     """Reads the command line.
 
     Args:
-        arguments: the words.
-        environment: the variables that give defaults.
-        prog: what the user has typed to get here, for help and messages.
-        start: where to begin without ``--from``. What ends with the records that are there begins with the first.
+        arguments: the arguments.
+        environment: the variables with defaults.
+        prog: the program's name in help and messages.
+        start: the start position without ``--from``. With ``--no-follow`` it is the first record.
 
     Raises:
-        WrongUseError: it makes no sense.
+        WrongUseError: the command line is not valid.
     """
-    # argparse takes the -10m of "--from -10m" for an option of its own.
+    # argparse would parse the -10m of "--from -10m" as an option.
     joined = re.sub(r"(^|\0)--from\0-", r"\1--from=-", "\0".join(arguments)).split("\0") if arguments else []
     options = parser(environment, prog, start).parse_args(joined)
     options.start = options.start or _start(start if options.follow else EARLIEST)
     if options.group and options.start.end is None:
-        raise WrongUseError("--from an offset or a time goes without --group: a group begins where it left off")
+        raise WrongUseError(
+            "--from with an offset or a time excludes --group; a group resumes at its committed offsets"
+        )
     if options.ledger and not options.group:
-        raise WrongUseError("--ledger goes with --group: it is kept for what is committed")
+        raise WrongUseError("--ledger needs --group; it records what a group commits")
     if options.group and not options.follow:
-        raise WrongUseError("--no-follow goes without --group: where a group ends depends on its other members")
+        raise WrongUseError("--no-follow excludes --group; where a member stops would depend on the other members")
     return options

@@ -1,4 +1,4 @@
-"""Reading records: as a member of a group that remembers where it was, or on one's own without leaving a trace."""
+"""Reads records, as a member of a consumer group, or alone without committing offsets."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ from loosehanger.ledger import Ledger, number_of
 
 POLL_MS = 500
 LOOK_FOR_TOPICS_S = 5.0
-"""How often a reader looks for new topics and partitions that match."""
+"""Seconds between two searches for new topics and partitions that match."""
 BATCH_MOST = 500
 SILENT_S = 60.0
-"""How long nothing may come before a reader gives up that has not reached the end, and does not follow."""
+"""Seconds without a record after which a reader that does not follow gives up before the end."""
 COMMIT_S, COMMIT_MS = 1.0, 2000
-"""How often a group's position is kept, and how long that may take."""
+"""Seconds between two commits of a group's offsets, and the bound of a commit."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which topics: those named, as a name or as a regular expression for the whole name; else a pattern's."""
+    """The topics to read: those given by name or by regular expression for the whole name, else those of a pattern."""
 
     topics: tuple[str, ...]
     pattern: re.Pattern[str]
 
     def choose(self, existing: set[str]) -> set[str]:
-        """The topics of those that exist."""
+        """Returns the selected topics among the existing ones."""
         if not self.topics:
             return {name for name in existing if self.pattern.match(name)}
         return set().union(*(self._named(topic, existing) for topic in self.topics))
 
     def unknown(self, existing: set[str]) -> list[str]:
-        """What was named and is not there."""
+        """Returns given names that do not exist."""
         return [topic for topic in self.topics if not self._named(topic, existing)]
 
     def regex(self) -> str:
-        """One regular expression for all of it."""
+        """Returns one regular expression for the whole selection."""
         if not self.topics:
             return self.pattern.pattern
-        # A name is its own expression, but for its dots: with those it would match other names as well.
+        # A name is its own expression except for its dots, which would match other names too.
         return "^(?:" + "|".join(t if _is_expression(t) else re.escape(t) for t in self.topics) + ")$"
 
     @staticmethod
@@ -71,15 +71,15 @@ class Reader:
     """Reads committed records.
 
     Args:
-        connection: the way into the cluster.
-        selection: which topics.
-        group: the consumer group; without one, nothing is committed and only the right to read topics is needed.
-        start: where to begin; in a group, for partitions that it never read.
-        follow: go on for ever, instead of ending with the records that were there at the start.
-        client_log: where the library's complaints arrive.
-        tell: takes a line about what is waited for, or was skipped because it cannot be read.
-        value_bytes: how much of each key and value is wanted; None for all of it.
-        ledger: takes what was shown, before that is committed; None for no such account.
+        connection: the connection to the cluster.
+        selection: the topics.
+        group: the consumer group; without one, nothing is committed and only Read on topics is needed.
+        start: the start position; in a group, only for partitions without a committed offset.
+        follow: continue for ever, instead of stopping after the records that existed at the start.
+        client_log: the client's log.
+        report: takes a line about what the reader waits for, or has skipped as unreadable.
+        value_bytes: how much of each key and value to keep; None for all of it.
+        ledger: records what was shown, before it is committed; None for no ledger.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Reader:
         start: Start,
         follow: bool,
         client_log: ClientLog,
-        tell: Callable[[str], object],
+        report: Callable[[str], object],
         value_bytes: int | None = None,
         ledger: Ledger | None = None,
     ) -> None:
@@ -101,11 +101,11 @@ class Reader:
         self._start = start
         self._follow = follow
         self._client_log = client_log
-        self._tell = tell
+        self._report = report
         self._partitions: set[TopicPartition] = set()
         self._unshown: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
-        self._open = OpenTransactions(connection, tell)
+        self._open = OpenTransactions(connection, report)
         self._servers = ",".join(connection.bootstrap_servers)
         self._user = connection.username or "anonymous"
         with self._explained():
@@ -114,12 +114,12 @@ class Reader:
                 PATIENT,
                 client_id="lab-consumer",
                 group_id=group,
-                value_deserializer=Tolerant(tell, value_bytes),
-                # After a crash the group's next member takes over in 10 s instead of 45.
+                value_deserializer=Tolerant(report, value_bytes),
+                # After a crash the next member takes over in 10 s instead of 45.
                 session_timeout_ms=10_000,
                 auto_offset_reset=start.end or "earliest",
                 metadata_max_age_ms=LOOK_FOR_TOPICS_S * 1000,
-                # The first lines come soon: this library takes seconds to take in the usual 50 MB.
+                # For a fast first line: this library needs seconds to parse the default of 50 MB.
                 fetch_max_bytes=2 * 1024 * 1024,
                 max_partition_fetch_bytes=256 * 1024,
                 reconnect_backoff_max_ms=1000,
@@ -127,13 +127,13 @@ class Reader:
             )
 
     def batches(self, most: int | None, stopping: Callable[[], bool]) -> Iterator[list[ConsumerRecord]]:
-        """The records, in batches as they come; empty ones too, so that the caller can look around.
+        """Yields the records in batches as they arrive, and empty batches, so that the caller can check other things.
 
-        Whoever asks for the next batch has shown the one before: only then does it count as read.
+        A request for the next batch means that the previous one was shown, and only then is it committed.
 
         Args:
-            most: end after so many records.
-            stopping: asked between batches.
+            most: stop after this many records.
+            stopping: called between batches.
 
         Raises:
             WrongUseError: a topic that was named does not exist.
@@ -149,13 +149,13 @@ class Reader:
             reached: dict[TopicPartition, int] = {}
             while not stopping() and left != 0 and (self._follow or not self._done()):
                 polled = self._consumer.poll(POLL_MS, max_records=min(BATCH_MOST, left or BATCH_MOST))
-                # Markers and aborted records are passed over without a word.
+                # Markers and aborted records are skipped silently.
                 before, reached = reached, {} if self._follow else {place: self._at(place) for place in self._ends}
                 if self._follow or polled or reached != before:
                     moved = time.monotonic()
                 elif time.monotonic() >= moved + SILENT_S:
                     raise LabError(f"{self._servers}: {self._where_it_waits(reached)}")
-                # Partitions side by side, in the order of time as far as the order within each allows.
+                # Merges partitions by time, as far as the order within each allows.
                 batch = list(merge(*polled.values(), key=lambda record: record.timestamp))
                 if self._ends:
                     batch = [record for record in batch if record.offset < self._ends[_partition(record)]]
@@ -175,10 +175,10 @@ class Reader:
                     self._open.follow(self._waiting(), watched)
                 self._check_refusal()
             if not self._follow and left != 0 and not stopping():
-                self._tell_what_is_held()
+                self._report_open_transactions()
 
     def _waiting(self) -> dict[TopicPartition, int]:
-        """Where the reader is in the partitions that have more than it has got."""
+        """Returns the reader's position in the partitions that have more records."""
         found = {}
         for partition in self._consumer.assignment():
             end = self._consumer.highwater(partition)
@@ -187,13 +187,13 @@ class Reader:
                 found[partition] = position
         return found
 
-    def _tell_what_is_held(self) -> None:
-        """Names the open transactions behind which there is more than was read."""
+    def _report_open_transactions(self) -> None:
+        """Names the open transactions that hold back records."""
         ends = {partition: self._consumer.highwater(partition) for partition in self._ends}
         doubtful = [place for place, end in ends.items() if end is None or end > self._ends[place]]
         if not doubtful:
             return
-        # With read_committed these are the last stable offsets: what they have passed was written meanwhile.
+        # With read_committed these are the last stable offsets; records before them were committed in the meantime.
         stable = self._consumer.end_offsets(doubtful)
         self._open.at_the_end([place for place in doubtful if (ends[place] or stable[place] + 1) > stable[place]])
 
@@ -209,12 +209,12 @@ class Reader:
         self._ledger.flush_now_and_then()
 
     def close(self) -> None:
-        """Leaves; a group's position is committed first, before what was not shown."""
-        # Where the cluster did not answer just now, there is nobody to take leave of.
+        """Commits the group's offsets up to the shown records, and closes the consumer."""
+        # A cluster that does not answer cannot process the departure from the group.
         self._consumer.close(timeout_ms=5000 if self._commit() else 500)
 
     def _commit(self) -> bool:
-        """Keeps the group's position. If that cannot be done now, it is done later, at worst by reading again."""
+        """Commits the group's offsets. A failed commit is repeated later; at worst, records are read again."""
         if self._group is None:
             return True
         if self._ledger is not None:
@@ -233,7 +233,7 @@ class Reader:
         except KafkaError:
             if first:
                 raise
-            return  # The broker is away for a moment; the next look comes.
+            return  # The broker is unavailable for a moment; the next search tries again.
         if first and (unknown := self._selection.unknown(existing)):
             topics = ", ".join(sorted(existing)) or "none that this user may read"
             raise WrongUseError(f"{self._servers} has no topic '{unknown[0]}'; the topics are: {topics}")
@@ -241,16 +241,16 @@ class Reader:
         partitions = {TopicPartition(t, p) for t in chosen for p in self._consumer.partitions_for_topic(t)}
         new = partitions - self._partitions
         if new:
-            # What was there before stays assigned, even when a restarting broker does not name it for a moment.
+            # Known partitions stay assigned even if a restarting broker does not list them for a moment.
             self._partitions |= new
             self._consumer.assign(sorted(self._partitions))
             self._position(sorted(new), self._start if first else Start(end="earliest"))
         if first:
             if not self._follow:
-                # With read_committed this is the end of what is decided.
+                # With read_committed this is the last stable offset.
                 self._ends = self._consumer.end_offsets(sorted(self._partitions)) if self._partitions else {}
             elif not self._partitions:
-                self._tell(f"no topic matches {self._selection.regex()} as yet; waiting for one")
+                self._report(f"no topic matches {self._selection.regex()} as yet; waiting for one")
 
     def _position(self, partitions: Sequence[TopicPartition], start: Start) -> None:
         consumer = self._consumer
@@ -289,7 +289,7 @@ class Reader:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turns the library's errors into one line that names cluster and user."""
+        """Turns the client's errors into one line that names cluster and user."""
         self._client_log.first = ""
         try:
             yield

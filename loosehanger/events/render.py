@@ -1,7 +1,7 @@
-"""How a record looks: one line for people, one JSON document for programs.
+"""Renders a record as one line for people or one JSON document for programs.
 
-Whatever a record holds, only printable characters reach the terminal: a value may come from anybody, and an escape
-sequence in it could rewrite what the reader sees.
+Only printable characters reach the terminal, whatever a record holds: an escape sequence in a value could rewrite what
+the reader sees.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    # Whoever only shows what somebody else has read, such as a web console that waits, need not load the client.
+    # A web console that only shows records need not load the client.
     from kafka.consumer.fetcher import ConsumerRecord
 
 LONGEST = 1000
-"""Characters of a readable value; what is longer is cut, and says so."""
+"""Most characters of a readable value; a longer one is cut and marked."""
 
 NO_TIME = "0000-00-00 00:00:00.000"
 _LINE = re.compile(
@@ -42,7 +42,7 @@ _TOPIC_COLOURS = {
 
 @dataclass(frozen=True)
 class Line:
-    """A record as people read it, in columns."""
+    """A record in columns, for people."""
 
     time: str
     partition: str
@@ -53,7 +53,7 @@ class Line:
 
     @classmethod
     def of(cls, record: ConsumerRecord) -> Line:
-        """The line of a record, whatever it holds; its time is shown in the local zone."""
+        """Returns the line of any record, with its time in the local zone."""
         return cls(
             time=_time(record.timestamp),
             partition=f"{record.topic}/{record.partition}",
@@ -64,16 +64,16 @@ class Line:
 
     @classmethod
     def parse(cls, text: str) -> Line | None:
-        """Reads a plain line back; ``None`` if it is something else."""
+        """Parses a plain line; ``None`` if it is something else."""
         match = _LINE.fullmatch(text)
         return cls(**match.groupdict()) if match else None
 
     def plain(self) -> str:
-        """The line without colours."""
+        """Returns the line without colours."""
         return f"{self.time} {self.partition:<18} @{self.offset:<6} [{self.key}] {self.text}"
 
     def coloured(self) -> str:
-        """The same characters, with colours."""
+        """Returns the same characters, with colours."""
         topic = self.partition.rpartition("/")[0].rpartition(".")[2]
         colour = _TOPIC_COLOURS.get(topic, _BOLD)
         return (
@@ -83,36 +83,36 @@ class Line:
 
 
 def colours_wanted(stream: TextIO) -> bool:
-    """Whether to colour what goes to this stream: on a terminal, unless NO_COLOR is set."""
+    """Whether to colour the output: on a terminal, unless NO_COLOR is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def safe(text: str) -> str:
-    """The text with everything unprintable escaped: control characters, escape sequences, reversed writing."""
+    """Returns the text with unprintable characters escaped: control characters, escape sequences, bidi controls."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def describe(topic: str, value: bytes | None, size: int = 0) -> str:
-    """An event in a reader's words, and anything else as safely as it can be shown.
+    """Describes an event in words, and any other value as safely as possible.
 
     Args:
-        topic: whose name ends in the kind of event.
+        topic: the topic, whose name ends in the kind of event.
         value: the value, or its beginning.
-        size: how many bytes the value had before it was cut.
+        size: the size of the value in bytes, if it was cut.
     """
     if value is None:
         return "(no value)"
     describing = _DESCRIPTIONS.get(topic.rpartition(".")[2])
     if describing is not None and size <= len(value):
-        with suppress(Exception):  # A value may hold anything, and none may end its reader.
+        with suppress(Exception):  # A value may hold anything, and must not stop the reader.
             return _cut(safe(describing(json.loads(value))))
     return _readable_bytes(value, size)
 
 
 def readable(data: bytes, size: int = 0) -> str | None:
-    """The data as text, None if it is not UTF-8; of data that was cut, a character cut in two is left out."""
+    """Returns the data as text, without a character that was cut in two; None if it is not UTF-8."""
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(data, final=size <= len(data))
     except UnicodeDecodeError:
@@ -120,9 +120,9 @@ def readable(data: bytes, size: int = 0) -> str | None:
 
 
 def _time(timestamp: int) -> str:
-    """Milliseconds since the epoch as a local time; as a number where no calendar has it. As wide either way."""
+    """Formats milliseconds since the epoch as a local time, or as a number if it has no date; the width is the same."""
     if timestamp == -1:
-        return NO_TIME  # Kafka's own sign for it.
+        return NO_TIME  # Kafka's value for no time.
     if timestamp >= 0:
         with suppress(ValueError, OverflowError, OSError):
             return f"{datetime.fromtimestamp(timestamp // 1000):%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03d}"
@@ -133,7 +133,7 @@ def _readable_bytes(data: bytes | None, size: int = 0) -> str:
     if data is None:
         return ""
     size = max(size, len(data))
-    # UTF-8 takes four bytes for a character at most.
+    # UTF-8 has at most four bytes for a character.
     part = data[: 4 * (LONGEST + 1)]
     text = readable(part, size)
     if text is None:
@@ -190,9 +190,9 @@ _DESCRIPTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def to_json(record: ConsumerRecord) -> str:
-    """The record as one line of JSON, in ASCII.
+    """Returns the record as one line of JSON, in ASCII.
 
-    ``value`` is the parsed value if that is JSON; what is not text stands as ``{"base64": …}``.
+    ``value`` is the parsed value if it is JSON; binary data becomes ``{"base64": …}``.
     """
     document = {
         "topic": record.topic,
@@ -205,7 +205,7 @@ def to_json(record: ConsumerRecord) -> str:
     }
     if record.value is not None:
         try:
-            # Python reads NaN and 1e400, which JSON cannot say, and nests deeper than it can write.
+            # Python parses NaN and 1e400, which JSON does not have, and deeper nesting than it can write.
             return _one_line({**document, "value": json.loads(record.value.decode())})
         except (ValueError, RecursionError):
             document["value"] = _base64(record.value)

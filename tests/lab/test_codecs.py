@@ -92,7 +92,7 @@ def test_a_consumer_shows_every_record(broker: Broker, topic: str) -> None:
         start=Start(end="earliest"),
         follow=False,
         client_log=prepare(lambda _: None),
-        tell=lines.append,
+        report=lines.append,
     )
     with closing(reader):
         found = [record.value for batch in reader.batches(None, lambda: False) for record in batch]

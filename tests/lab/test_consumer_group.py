@@ -36,7 +36,7 @@ class _Member:
         selection = Selection((), re.compile(r"^LH\..*"))
         self.reader = Reader(
             broker.connection(), selection, group=GROUP, start=Start(end="earliest"), follow=True,
-            client_log=prepare(lambda _: None), tell=lambda _: None,
+            client_log=prepare(lambda _: None), report=lambda _: None,
         )  # fmt: skip
         self.seen: set[tuple[str, int]] = set()
         self.polls = 0

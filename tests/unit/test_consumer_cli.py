@@ -29,8 +29,8 @@ EXISTING = {"LH.ORDERS", "LHXORDERS", "LH.STOCK", "europe.LH.STOCK", "heartbeats
         (["--max", "0"], "--max: '0' is not a whole number above 0"),
         (["--topic", "["], "--topic: '[' is not a regular expression"),
         (["--pattern", "*"], "--pattern: '*' is not a regular expression"),
-        (["--group", "g", "--from", "5"], "goes without --group"),
-        (["--group", "g", "--no-follow"], "goes without --group"),
+        (["--group", "g", "--from", "5"], "excludes --group"),
+        (["--group", "g", "--no-follow"], "excludes --group"),
         (["surplus"], "surplus"),
     ],
 )

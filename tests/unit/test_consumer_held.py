@@ -18,7 +18,7 @@ from loosehanger.kafka.transactions import Held, Holder
 ORDERS, STOCK = TopicPartition("LH.ORDERS", 0), TopicPartition("LH.STOCK", 1)
 SAID = (
     "LH.ORDERS-0: up to 1,005 records are behind the last stable offset 1, held by transaction 'till-7' of producer 5, "
-    "open for 1.3 min (timeout 15.0 min); they are not shown as long as it is open"
+    "open for 1.3 min (timeout 15.0 min); they are not shown while it is open"
 )
 
 

@@ -73,7 +73,7 @@ def reader_of(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Reader:
     selection = Selection((), re.compile("LH"))
     log = ClientLog(print)
     return Reader(Connection(("127.0.0.1:1",)), selection, group="g", start=Start("earliest"), follow=True,
-                  client_log=log, tell=print)  # fmt: skip
+                  client_log=log, report=print)  # fmt: skip
 
 
 def both(offset: int) -> Positions:
@@ -209,7 +209,7 @@ class Endless(Cluster):
 def alone(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Reader:
     monkeypatch.setattr(clients, "KafkaConsumer", cluster)
     return Reader(Connection(("127.0.0.1:1",)), Selection((), re.compile("LH")), group=None, start=Start("earliest"),
-                  follow=False, client_log=ClientLog(print), tell=print)  # fmt: skip
+                  follow=False, client_log=ClientLog(print), report=print)  # fmt: skip
 
 
 def test_a_partition_that_gives_nothing_ends_a_reader_that_does_not_follow(monkeypatch: pytest.MonkeyPatch) -> None:

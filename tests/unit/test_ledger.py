@@ -245,7 +245,7 @@ def test_a_consumer_says_what_it_has_shown_before_it_commits(tmp_path: Path, mon
         start=Start(end="earliest"),
         follow=True,
         client_log=ClientLog(print),
-        tell=print,
+        report=print,
         ledger=Ledger(tmp_path, "consumer", "a-group"),
     )
     batches = reader.batches(None, lambda: False)

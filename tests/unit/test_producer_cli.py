@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (["--events", "0"], "--events: '0' is not a whole number above 0"),
         (["--events", "1e3"], "--events: '1e3'"),
         (["--seed", "x"], "--seed: 'x'"),
-        (["--topics", "ORDERS,SHOES"], "'SHOES' is not a topic of the shop; those are ORDERS"),
+        (["--topics", "ORDERS,SHOES"], "'SHOES' is not a topic of the shop; the topics are ORDERS"),
         (["--warehouses", "A,,B"], "--warehouses"),
         (["--warehouses", "La Paz"], "'La Paz' must be one word"),
         (["--region-code", ""], "--region-code"),

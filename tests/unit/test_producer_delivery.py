@@ -172,7 +172,7 @@ def test_a_busy_broker_gets_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -
             TopicAuthorizationFailedError(),
             r"shows user 'anonymous' no topic LH.ORDERS \(TopicAuthorizationFailedError\)",
         ),
-        (KafkaTimeoutError(), r"has told user 'anonymous' of no topic LH.ORDERS within 0 s"),
+        (KafkaTimeoutError(), r"has not shown user 'anonymous' a topic LH.ORDERS within 0 s"),
     ],
 )
 def test_a_topic_that_is_not_shown_is_told_with_the_reason(
