@@ -34,7 +34,7 @@ def arguments() -> argparse.ArgumentParser:
         "--fields", type=_names, default=(), metavar="A,B", help="fields to drop, wherever in a value they are"
     )
     parser.add_argument("--headers", type=_names, default=(), metavar="A,B", help="headers to drop")
-    parser.add_argument("--checkpoint", type=Path, required=True, metavar="FOLDER", help="where it keeps how far it is")
+    parser.add_argument("--checkpoint", type=Path, required=True, metavar="FOLDER", help="where it stores its progress")
     parser.add_argument("--wait", type=float, default=120, metavar="S", help="how long to wait for both topics (120)")
     parser.add_argument("--every", type=float, default=60, metavar="S", help="time between lines of the log (60)")
     return parser
