@@ -53,25 +53,25 @@ exec {java} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off -Xlog:cds
 
 
 class InstallationError(Exception):
-    """The installation failed: what, where, and what to do."""
+    """The installation failed; the message has the cause and the remedy."""
 
     exit_code = 1
 
 
 class MachineError(InstallationError):
-    """This machine, or what its user has set, lacks something."""
+    """The machine or its settings do not meet a requirement."""
 
     exit_code = 2
 
 
 def say(text: str) -> None:
-    """Tells the user what goes on."""
+    """Shows the user the progress."""
     print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def only_one_at_a_time() -> Iterator[None]:
-    """Waits until no other process installs into the same folder. The lock ends with its owner, however that ends."""
+    """Waits until no other process installs into the same folder. The lock is released when its owner exits."""
     with (HOME / "install.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -82,7 +82,7 @@ def only_one_at_a_time() -> Iterator[None]:
 
 
 def prepare_environment_variables() -> None:
-    """Lets one variable do for pip, uv and the jars' fetcher, whichever of them it was meant for."""
+    """Applies each variable of pip, uv or the fetcher of jars to all three."""
     authorities = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")
     given = next((os.environ[name] for name in authorities if os.environ.get(name)), None)
     if given and not Path(given).exists():
@@ -114,7 +114,7 @@ def index_address() -> str:
 
 
 def check_index(address: str) -> None:
-    """Returns if the package index answers, whatever it answers.
+    """Returns if the package index answers, with any status.
 
     Raises:
         MachineError: it does not.
@@ -123,7 +123,7 @@ def check_index(address: str) -> None:
 
 
 def check_sources() -> int:
-    """Names on standard error each server that does not answer; returns the exit code."""
+    """Names each server that does not answer on standard error; returns the exit code."""
     code = 0
     maven = os.environ.get("LAB_MAVEN_REPOSITORY") or MAVEN_CENTRAL
     for address, other in ((index_address(), OTHER_INDEX), (maven, OTHER_REPOSITORY)):
@@ -136,7 +136,7 @@ def check_sources() -> int:
 
 
 def check_reachable(address: str, other: str) -> None:
-    """Returns if a server answers, whatever it answers.
+    """Returns if a server answers, with any status.
 
     Args:
         address: the server's.
@@ -163,7 +163,7 @@ def check_reachable(address: str, other: str) -> None:
 
 
 def install_uv() -> None:
-    """Installs the installer, which is quick and checks every hash, with Python's own."""
+    """Installs uv, which is fast and checks every hash, with pip."""
     wanted = re.search(r"^uv==(\S+)", BUILD_LOCK.read_text(encoding="utf-8"), re.MULTILINE)
     assert wanted
     with suppress(OSError):
@@ -182,7 +182,7 @@ def install_uv() -> None:
 
 
 def use_index_of_pip() -> None:
-    """Gives uv the package index and the certificate authorities that pip's own configuration names."""
+    """Passes the package index and certificate authorities of pip's configuration to uv."""
     index = next(filter(None, map(os.environ.get, ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"))), None)
     if index := index or pip_configuration("index-url"):
         os.environ["UV_DEFAULT_INDEX"] = index
@@ -191,7 +191,7 @@ def use_index_of_pip() -> None:
 
 
 def pip_configuration(option: str) -> str:
-    """What ``pip install`` takes an option from: pip's variables and all its configuration files; or an empty text."""
+    """Returns the value of an option for ``pip install``, from variables and configuration files; empty if unset."""
     # Of several files, "pip config get" reads one.
     command = [str(UV / "bin/python"), "-P", "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
@@ -203,7 +203,7 @@ def pip_configuration(option: str) -> str:
 
 
 def install_environment(lock: Path) -> None:
-    """Makes the Python environment hold what the lock lists."""
+    """Installs the lock's packages into the Python environment, and removes all others."""
     complete = VENV / "complete"  # what it was made from; not there while it is being made
     made_from = complete.read_text(encoding="utf-8") if complete.exists() else ""
     place, wanted = f"{ROOT}\n{HOME}\n", "".join(path.read_text(encoding="utf-8") for path in (lock, PROJECT))
@@ -248,7 +248,7 @@ def make_java_homes() -> None:
     spark = HOME / "java-spark"
     shutil.rmtree(spark, ignore_errors=True)
     (spark / "bin").mkdir(parents=True)
-    # What Spark takes for its settings: an archive of classes suits no path with a folder that holds something.
+    # Spark's folder of settings: a class data archive excludes class paths with a folder that is not empty.
     (spark / "empty").mkdir()
     for entry in [*runtime.iterdir(), *(runtime / "bin").iterdir()]:
         if entry.name not in ("bin", "java"):
@@ -285,7 +285,7 @@ def make_class_archives() -> None:
 
 
 def make_class_archive(name: str, java_home: str, class_path: Sequence[str | Path]) -> None:
-    """Makes an archive of the classes that ``scripts/<name>.classes`` lists, unless it is there."""
+    """Creates the class data archive of ``scripts/<name>.classes``, unless it exists."""
     archive, classes = HOME / f"jars/{name}.jsa", ROOT / f"scripts/{name}.classes"
     java = [f"{HOME}/{java_home}/bin/java", "-cp", ":".join(map(str, class_path)), f"-XX:SharedArchiveFile={archive}"]
     if (
@@ -303,7 +303,7 @@ def make_class_archive(name: str, java_home: str, class_path: Sequence[str | Pat
 
 
 def link(path: Path, target: Path) -> None:
-    """Makes a symbolic link, in place of one that is there."""
+    """Creates or replaces a symbolic link."""
     path.unlink(missing_ok=True)
     path.symlink_to(target)
 

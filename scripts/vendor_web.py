@@ -3,7 +3,7 @@
     .lab/venv/bin/python -m scripts.vendor_web
 
 A maintainer's tool, for another version: set it below, run this, and commit what it made. It needs the npm client. The
-files are served as they are, so nobody who uses the kit needs it.
+files are served as they are, so users of the kit do not need it.
 """
 
 from __future__ import annotations

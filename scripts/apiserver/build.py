@@ -31,15 +31,15 @@ PROGRAMS = {
 }
 NEEDED = ("etcd", "kube-apiserver")
 OLDEST_GO = (1, 25)
-"""What ``go.mod`` asks for."""
+"""The module that ``go.mod`` requires."""
 
 
 class NotAvailableError(LabError):
-    """This machine has neither the programs nor what builds them."""
+    """The machine has neither the programs nor the tools to build them."""
 
 
 def programs() -> Path:
-    """The folder with the programs; builds them if need be, which takes minutes.
+    """Returns the folder with the programs, and builds them if they are missing, which takes minutes.
 
     Raises:
         NotAvailableError: this machine has neither the programs nor Go.
@@ -75,13 +75,13 @@ def _is_current(built: Path) -> bool:
 
 
 def _inputs() -> str:
-    """A digest of all that decides what is built."""
+    """Returns a digest of all inputs of the build."""
     modules = b"".join((HERE / name).read_bytes() for name in ("go.mod", "go.sum"))
     return hashlib.sha256(modules + " ".join(_flags()).encode()).hexdigest()
 
 
 def _flags() -> list[str]:
-    """What ``go build`` is told. Clients ask the server for its version: it is set as Kubernetes' own build sets it."""
+    """Returns the flags of ``go build``, which set the version that clients query as Kubernetes' own build does."""
     version = kubernetes_version()
     major, minor, _ = version.removeprefix("v").split(".")
     variables = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
@@ -110,7 +110,7 @@ def _only_one(home: Path) -> Iterator[None]:
 
 
 def _build(go: str, built: Path) -> None:
-    """Builds into a folder beside, which takes the place of the old one when everything is in it."""
+    """Builds into a temporary folder, which replaces the old one when it is complete."""
     say = f"Building Kubernetes {kubernetes_version()} from Go modules, once: some 10 minutes on 2 cores"
     print(say, file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=built.parent, prefix="building-") as folder:

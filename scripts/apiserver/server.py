@@ -46,7 +46,7 @@ CONTROLLERS = (
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
 )
-"""Those that a namespace needs to come and go. None that would report on workloads: that is for the tests."""
+"""The controllers that create and delete namespaces. None that reports on workloads, which the tests do."""
 
 Document = dict[str, Any]
 
@@ -63,7 +63,7 @@ class RefusedError(LabError):
 
 @dataclass(frozen=True)
 class Account:
-    """How somebody signs in: the server's address, whom to trust, and a client certificate."""
+    """Credentials of an account: the server's address, its certificate authority, and a client certificate."""
 
     name: str
     address: str
@@ -158,7 +158,7 @@ class ApiServer:
                 return
 
     def stop(self) -> None:
-        """Ends everything, in the reverse order of its start."""
+        """Stops everything, in the reverse order of its start."""
         while self._running:
             process = self._running.pop()
             process.terminate()
@@ -169,16 +169,16 @@ class ApiServer:
                 process.wait()
 
     def account(self, name: str, *groups: str) -> Account:
-        """Makes somebody who can sign in. What they may do is for RBAC to say: they can do nothing yet."""
+        """Creates an account that can sign in and has no rights until RBAC grants some."""
         certificate, key = self._authority.sign(name, groups)
         return Account(name, self.address, self._authority.pem, certificate, key)
 
     def administrator(self) -> Account:
-        """Somebody who may do everything."""
+        """Returns an account with all rights."""
         return self.account("administrator", "system:masters")
 
     def request(self, method: str, path: str, body: Any = None, **parameters: Any) -> Document:
-        """Asks the API server something, as its administrator.
+        """Sends a request to the API server as its administrator.
 
         Args:
             method: GET, POST, PUT, PATCH or DELETE; a PATCH is a server-side apply.
@@ -225,7 +225,7 @@ class ApiServer:
         return f"{root}/{entry['name']}" + ("" if of_kind else f"/{metadata['name']}")
 
     def apply(self, document: Document, *, manager: str = "test", dry_run: bool = False) -> Document:
-        """Applies a resource on the server's side; a field that its schema does not know is refused.
+        """Applies a resource with server-side apply, which refuses unknown fields.
 
         Raises:
             RefusedError: the server says no.
@@ -236,7 +236,7 @@ class ApiServer:
         return self.request("PATCH", self.path(document), document, **parameters)
 
     def get(self, document: Document) -> Document | None:
-        """A resource as it is, given its apiVersion, kind, namespace and name; None if there is none."""
+        """Returns a resource by apiVersion, kind, namespace and name; None if it does not exist."""
         try:
             return self.request("GET", self.path(document))
         except RefusedError as error:
@@ -254,7 +254,7 @@ class ApiServer:
         return self.request("PUT", f"{path}/status", self.request("GET", path) | {"status": status})
 
     def delete(self, document: Document) -> None:
-        """Deletes a resource if it is there, without waiting until it is gone."""
+        """Deletes a resource if it exists, without waiting until it is gone."""
         try:
             self.request("DELETE", self.path(document), {"propagationPolicy": "Background"})
         except RefusedError as error:
@@ -382,7 +382,7 @@ class ApiServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C is for the tests, which then end these in their order.
+                # Ctrl-C must reach only the tests, which then stop these processes in order.
                 start_new_session=True,
                 # However they end: and at once, since without its etcd an API server would not get to its own end.
                 preexec_fn=partial(end_with_parent, signal.SIGKILL),
@@ -409,11 +409,11 @@ def wait_for(missing: Callable[[], str | None], seconds: float, what: str) -> No
     while (reason := missing()) is not None:
         if time.monotonic() >= deadline:
             raise LabError(f"{what}: not within {seconds:.0f} seconds: {reason}")
-        time.sleep(0.1)  # between two looks; the condition decides when it ends
+        time.sleep(0.1)  # between two polls; the condition ends the loop
 
 
 class _Authority:
-    """Signs the certificates of one server, and of those who may speak with it."""
+    """Signs the certificates of one server and of its clients."""
 
     def __init__(self) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())

@@ -1,1 +1,1 @@
-"""Benchmarks: run by hand on a quiet machine; what they saw stands in docs/performance.md."""
+"""Benchmarks: run by hand on a quiet machine; their results are in docs/performance.md."""

@@ -32,7 +32,7 @@ TUNED = (
     "source.consumer.max.partition.fetch.bytes",
     "source.consumer.fetch.min.bytes",
 )
-"""What the lab's manifests may set for speed; a benchmark of the defaults takes it away."""
+"""The settings of the lab's manifests for speed, which a benchmark of the defaults removes."""
 Variant = tuple[dict[str, object], dict[str, object]]
 _PORT_BASE = 31000
 """Below the ports that the system gives to connections, with room for a lab."""
@@ -72,13 +72,13 @@ def succeed(kit: Kit, command: str, *arguments: str) -> None:
 
 
 class Cost(NamedTuple):
-    """What a command took, and what it said."""
+    """The cost and the output of a command."""
 
     seconds: float
     processor: float
-    """Seconds of processor of all its processes, which other work on the machine hardly changes."""
+    """CPU seconds of all its processes, which other work on the machine hardly changes."""
     memory: int
-    """The most bytes that its processes had together."""
+    """Peak memory of its processes together, in bytes."""
     code: int
     output: str
     """Its standard output."""
@@ -127,7 +127,7 @@ def configure(kit: Kit, worker: Mapping[str, object], connector: Mapping[str, ob
                 if value is not None:
                     settings[key] = value
         kit.manifest(name).write_text(yaml.safe_dump(resource, sort_keys=False), encoding="utf-8")
-    # The lab's own clients would read, and take their share of the processor.
+    # The lab's own clients would also use the CPU.
     succeed(kit, "setup", "03-broadcast", "-e", "consumer_replicas=0", "-e", "producer_replicas=0")
 
 
@@ -177,7 +177,7 @@ def produce(
 
 
 def finished(process: subprocess.Popen[str]) -> str:
-    """Waits for a tool and returns what it said.
+    """Waits for a tool and returns its output.
 
     Raises:
         LabError: it failed.

@@ -1,10 +1,10 @@
-"""What the consoles cost, beside what the brokers and mirrors cost: with nobody looking, and with many viewers.
+"""The cost of the consoles, beside that of brokers and mirrors: without viewers, and with many.
 
     .lab/venv/bin/python -m scripts.bench.console [--rate N] [--seconds N] [--viewers N]
 
 ProducerPerformance writes at a steady rate. Half of the viewers follow the control room's map, half its live messages;
 some read slowly on purpose. One more looks at the clock. In the last run viewers come and go all the time: what the
-consoles' memory grows by then tells whether something is left behind.
+consoles' memory grows by then shows whether they leak.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main() -> None:
     with sandbox() as kit:
         succeed(kit, "setup", "03-broadcast", "-e", "consumer_replicas=0", "-e", "producer_replicas=0")
         create(kit, TOPIC)
-        runs = (("nobody looks", 0, 1, False), (f"{options.viewers} viewers", options.viewers, 1, False),
+        runs = (("no viewers", 0, 1, False), (f"{options.viewers} viewers", options.viewers, 1, False),
                 (f"{options.viewers} viewers who come and go", options.viewers, 3, True))  # fmt: skip
         for name, number, times, restless in runs:
             seconds = options.seconds * times

@@ -2,7 +2,7 @@
 
     .lab/venv/bin/python -m scripts.bench.disaster [--rounds N] [--rate N] [--held-back RATE] [--planned]
 
-Each round is a lab of its own. Its ``failover`` tells how long each leg took, and its proof which acknowledged records
+Each round is a lab of its own. ``failover`` reports how long each leg took, and its proof which acknowledged records
 are lost, how old the oldest of them was, and what the group read again. With ``--held-back`` the link that the mirror
 reads through is that narrow in a second series. With ``--planned`` nothing dies, and it is its ``switchover``.
 """

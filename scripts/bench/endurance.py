@@ -127,19 +127,19 @@ def main() -> None:
             wait_for(lambda: None if watch.document else "no document", 180, "the watch")
             began = time.monotonic()
 
-            def tell(what: str) -> None:
+            def report(what: str) -> None:
                 rows.append((f"{(time.monotonic() - began) / 60:.0f}", what, *standing(kit, watch)))
                 print(*rows[-1], flush=True)
 
-            endure(itertools.cycle(troubles(kit)), options.minutes * 60, tell)
+            endure(itertools.cycle(troubles(kit)), options.minutes * 60, report)
             seconds = options.busy_minutes * 60
             writing = produce(kit, BUSY, options.rate * seconds, SIZE, throughput=options.rate)
             kills = iter([lambda region=region: kill(kit, region, KINDS["mirrors"]) for region in TARGETS])
-            endure(kills, seconds, tell, between_s=seconds / (len(TARGETS) + 1))
+            endure(kills, seconds, report, between_s=seconds / (len(TARGETS) + 1))
             finished(writing)
             succeed(kit, "setup", "03-broadcast", "-e", "consumer_replicas=0", "-e", "producer_replicas=0")
             wait_for(lambda: watch.unsettled(options.rate * seconds), SETTLED_S, "every bucket is equal")
-            tell("at the end")
+            report("at the end")
         print("findings at any time:", sorted(watch.findings) or "none", flush=True)
         print("problems, and in how many documents:", dict(watch.problems) or "none", flush=True)
     print(f"\n{options.viewers} viewers who come and go; {machine()}\n")
@@ -174,19 +174,19 @@ def watching(kit: Kit) -> Iterator[Watching]:
 
 
 def endure(
-    coming: Iterator[Trouble], seconds: float, tell: Callable[[str], None], between_s: float = BETWEEN_S
+    coming: Iterator[Trouble], seconds: float, report: Callable[[str], None], between_s: float = BETWEEN_S
 ) -> None:
-    """Has troubles come one after the other, and tells in between how everything stands."""
-    began = told = time.monotonic()
+    """Causes troubles one after the other, and reports the state in between."""
+    began = reported = time.monotonic()
     due = began + between_s
     while (now := time.monotonic()) < began + seconds:
         if now >= due:
             due += between_s
             for trouble in itertools.islice(coming, 1):
                 trouble()
-        if now >= told + ROW_S:
-            told += ROW_S
-            tell("trouble" if between_s == BETWEEN_S else "busy")
+        if now >= reported + ROW_S:
+            reported += ROW_S
+            report("trouble" if between_s == BETWEEN_S else "busy")
         time.sleep(0.5)
 
 
@@ -202,7 +202,7 @@ def troubles(kit: Kit) -> list[Trouble]:
 
 
 def kill(kit: Kit, region: str, mark: str) -> None:
-    """Kills a region's processes of a kind; whoever looks after them starts them again."""
+    """Kills a region's processes of a kind; the process manager restarts them."""
     for process in processes(kit):
         try:
             if mark in process.cmdline() and process.environ()["LAB_REGION_FOLDER"].endswith(f"/{region}"):

@@ -1,4 +1,4 @@
-"""What a lab takes of the processor while nobody looks at it, by what its processes are.
+"""The CPU use of an idle lab without viewers, by kind of process.
 
     .lab/venv/bin/python -m scripts.bench.rest [--scenario NAME] [--after SECONDS] [--seconds SECONDS] [--rate N]
 

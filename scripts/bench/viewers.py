@@ -1,4 +1,4 @@
-"""People who look at the control room: each is a process of its own, which costs the benchmark next to nothing."""
+"""Viewers of the control room: each is a process of its own, which costs the benchmark next to nothing."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from scripts.sandbox import Kit
 MAP, MESSAGES = "/events/views/map", "/events/messages"
 _LOOK_S = 0.2
 _TIME_IS_UP = 28
-"""How curl ends when somebody has looked for as long as they wanted."""
+"""curl's exit code when a viewer's time is over."""
 _SLOW = "2k"
-"""Bytes a second of those who read slowly on purpose: they are to lose messages, not to make the console keep them."""
+"""Bytes per second of slow viewers, who must lose messages rather than make the console buffer them."""
 
 
 def signed_in(kit: Kit, name: str) -> tuple[requests.Session, WebConsole]:
-    """Somebody in front of a console."""
+    """A viewer of a console."""
     region, console = next(
         (region, console) for region in kit.lab.regions.values() for console in region.consoles if console.name == name
     )
@@ -47,7 +47,7 @@ def viewers(kit: Kit, number: int, *, restless: bool) -> Iterator[None]:
         restless: whether they go, and come back, every three to seven seconds.
 
     Raises:
-        LabError: there is no curl, which is what they look with; or somebody did not get to see anything.
+        LabError: curl is missing, which the viewers use, or a viewer received nothing.
     """
     curl = shutil.which("curl")
     if curl is None:

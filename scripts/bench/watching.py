@@ -76,9 +76,9 @@ def main() -> None:
         for rate in options.rate:
             for region, delays in run(kit, rate, options.seconds).items():
                 for begin in range(0, len(delays), MINUTE_S * rate):
-                    minute = ", ".join(told(delays[begin : begin + MINUTE_S * rate]))
+                    minute = ", ".join(percentiles_text(delays[begin : begin + MINUTE_S * rate]))
                     print(f"{rate:,}/s {region}, from {begin // rate} s on: p50, p95, p99 {minute}", flush=True)
-                rows.append((f"{rate:,}", region, *told(delays), f"{len(delays):,}"))
+                rows.append((f"{rate:,}", region, *percentiles_text(delays), f"{len(delays):,}"))
     print(f"\n{options.seconds} s at each rate; {machine()}\n")
     print(table(("Events/s", "Region", "p50 s", "p95 s", "p99 s", "Events"), rows))
 
@@ -123,7 +123,7 @@ def run(kit: Kit, rate: int, seconds: int) -> dict[str, list[float]]:
     return {region: delays(written, counts)[before:] for region, counts in shown.counts.items()}
 
 
-def told(delays: list[float]) -> tuple[str, ...]:
+def percentiles_text(delays: list[float]) -> tuple[str, ...]:
     """Percentiles of delays, as text."""
     return tuple(f"{value:.1f}" for value in percentiles(delays))
 
