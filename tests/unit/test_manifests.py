@@ -10,7 +10,7 @@ import yaml
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests import connect_settings
 from loosehanger.lab.manifests.documents import read_resources
-from loosehanger.lab.manifests.loader import Manifest, in_order, read_manifests, without_meaning
+from loosehanger.lab.manifests.loader import Manifest, ignored_fields, in_order, read_manifests
 from loosehanger.lab.manifests.resources import KINDS, KafkaMirrorMaker2, Secret
 from loosehanger.paths import ROOT
 
@@ -102,7 +102,7 @@ def test_a_secrets_values_are_decoded() -> None:
 
 
 def test_every_field_without_meaning_says_why() -> None:
-    rows = list(without_meaning())
+    rows = list(ignored_fields())
     assert len(rows) > 20
     assert all(len(reason.split()) >= 3 for _, _, reason in rows)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from loosehanger.lab.manifests.loader import without_meaning
+from loosehanger.lab.manifests.loader import ignored_fields
 from loosehanger.paths import ROOT
 
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -127,11 +127,11 @@ def test_no_molecule_scenario_reads_a_playbooks_folder() -> None:
         assert named <= {"playbooks/cleanup.yaml"}, path
 
 
-def test_readme_and_code_agree_on_the_fields_without_meaning() -> None:
+def test_readme_and_code_agree_on_the_fields_ignored_fields() -> None:
     documented = {
         (row[0], code(field), row[2]) for row in rows("platform_local", "kind .*why.*") for field in row[1].split(", ")
     }
-    assert documented == set(without_meaning())
+    assert documented == set(ignored_fields())
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "roles").glob("*/meta/main.yml")), ids=lambda path: path.parts[-3])

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.documents import Document, read_resources
 from loosehanger.lab.manifests.older_api import refuse_older_api
-from loosehanger.lab.manifests.resources import KINDS, Resource, ResourceModel, WithoutMeaning
+from loosehanger.lab.manifests.resources import KINDS, Ignored, Resource, ResourceModel
 from loosehanger.lab.manifests.validation import validated
 
 
@@ -44,21 +44,21 @@ def in_order(manifests: Iterable[Manifest]) -> list[Manifest]:
     return sorted(manifests, key=lambda manifest: order.index(manifest.resource.kind))
 
 
-def without_meaning() -> Iterator[tuple[str, str, str]]:
+def ignored_fields() -> Iterator[tuple[str, str, str]]:
     """Yields every field that is accepted and ignored: kind, field, reason."""
     for kind, model in KINDS.items():
-        yield from ((kind, field, reason) for field, reason in _without_meaning(model))
+        yield from ((kind, field, reason) for field, reason in _ignored_fields(model))
 
 
-def _without_meaning(model: type[ResourceModel], path: str = "") -> Iterator[tuple[str, str]]:
+def _ignored_fields(model: type[ResourceModel], path: str = "") -> Iterator[tuple[str, str]]:
     for name, field in model.model_fields.items():
         here = f"{path}{field.alias or name}"
-        marks = [mark for mark in field.metadata if isinstance(mark, WithoutMeaning)]
+        marks = [mark for mark in field.metadata if isinstance(mark, Ignored)]
         if marks:
             yield here, marks[0].reason
             continue
         for inner, suffix in _models_in(field):
-            yield from _without_meaning(inner, f"{here}{suffix}.")
+            yield from _ignored_fields(inner, f"{here}{suffix}.")
 
 
 def _models_in(field: FieldInfo) -> Iterator[tuple[type[ResourceModel], str]]:

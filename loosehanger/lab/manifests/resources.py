@@ -22,7 +22,7 @@ KAFKA_VERSION: Final = "4.3.1"
 
 
 @dataclass(frozen=True)
-class WithoutMeaning:
+class Ignored:
     """Marks a field that the local platform accepts and ignores, with the reason."""
 
     reason: str
@@ -38,13 +38,11 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])
 Scalar = str | bool | int | float
 SECRET_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _LONGEST_KEY: Final = 253
-Pods = Annotated[Any, WithoutMeaning("the local platform has no pods")]
-Cpu = Annotated[Any, WithoutMeaning("processes share this machine; its memory is checked before anything starts")]
-Volumes = Annotated[Any, WithoutMeaning("data is in the region's folder")]
-Probes = Annotated[
-    Any, WithoutMeaning("the process manager restarts programs that exit, and status queries every service")
-]
-Metrics = Annotated[Any, WithoutMeaning("no metrics are scraped")]
+Pods = Annotated[Any, Ignored("the local platform has no pods")]
+Cpu = Annotated[Any, Ignored("processes share this machine; its memory is checked before anything starts")]
+Volumes = Annotated[Any, Ignored("data is in the region's folder")]
+Probes = Annotated[Any, Ignored("the process manager restarts programs that exit, and status queries every service")]
+Metrics = Annotated[Any, Ignored("no metrics are scraped")]
 
 
 def decode(value: str) -> bytes:
@@ -127,7 +125,7 @@ class Metadata(ResourceModel):
     name: Name
     namespace: Name | None = None
     labels: dict[str, str] = {}
-    annotations: Annotated[dict[str, str], WithoutMeaning("there is no operator to read them")] = {}
+    annotations: Annotated[dict[str, str], Ignored("there is no operator to read them")] = {}
 
 
 class Resource(ResourceModel):
@@ -155,7 +153,7 @@ class Secret(Resource):
 
     api_version: Literal["v1"]
     kind: Literal["Secret"]
-    type: Annotated[str, WithoutMeaning("every secret is a folder of files")] = "Opaque"
+    type: Annotated[str, Ignored("every secret is a folder of files")] = "Opaque"
     data: Annotated[dict[str, Annotated[str, AfterValidator(_base64)]], AfterValidator(_keys)] = {}
     string_data: Annotated[dict[str, str], AfterValidator(_keys)] = {}
 
@@ -171,9 +169,9 @@ class ConfigMap(Resource):
 
     api_version: Literal["v1"]
     kind: Literal["ConfigMap"]
-    data: Annotated[dict[str, str], WithoutMeaning("only the metrics and logging settings of pods use it")] = {}
-    binary_data: Annotated[dict[str, str], WithoutMeaning("only the metrics and logging settings of pods use it")] = {}
-    immutable: Annotated[bool, WithoutMeaning("the local platform does not enforce it")] = False
+    data: Annotated[dict[str, str], Ignored("only the metrics and logging settings of pods use it")] = {}
+    binary_data: Annotated[dict[str, str], Ignored("only the metrics and logging settings of pods use it")] = {}
+    immutable: Annotated[bool, Ignored("the local platform does not enforce it")] = False
 
 
 INITIAL_HEAP = "128m"
@@ -227,8 +225,8 @@ class SimpleAuthorization(ResourceModel):
 class EntityOperator(ResourceModel):
     """Accepted and ignored: the local platform reconciles KafkaTopic and KafkaUser itself."""
 
-    topic_operator: Annotated[dict[str, Any], WithoutMeaning("the local platform reconciles KafkaTopic itself")] = {}
-    user_operator: Annotated[dict[str, Any], WithoutMeaning("the local platform reconciles KafkaUser itself")] = {}
+    topic_operator: Annotated[dict[str, Any], Ignored("the local platform reconciles KafkaTopic itself")] = {}
+    user_operator: Annotated[dict[str, Any], Ignored("the local platform reconciles KafkaUser itself")] = {}
     template: Pods = None
 
 
@@ -236,7 +234,7 @@ class CertificateAuthority(ResourceModel):
     """The cluster's own certificate authority."""
 
     generate_certificate_authority: bool = True
-    generate_secret_owner_reference: Annotated[bool, WithoutMeaning("secrets have no owners")] = True
+    generate_secret_owner_reference: Annotated[bool, Ignored("secrets have no owners")] = True
     validity_days: Annotated[int, Field(ge=1, le=36500)] = 365
     renewal_days: Annotated[int, Field(ge=1, le=36500)] = 30
 
@@ -286,7 +284,7 @@ class KafkaSpec(ResourceModel):
     kafka: KafkaCluster
     entity_operator: EntityOperator | None = None
     cluster_ca: CertificateAuthority = CertificateAuthority()
-    clients_ca: Annotated[CertificateAuthority, WithoutMeaning("users have passwords, not certificates")] = (
+    clients_ca: Annotated[CertificateAuthority, Ignored("users have passwords, not certificates")] = (
         CertificateAuthority()
     )
 
@@ -321,7 +319,7 @@ class PersistentVolumeClaim(Resource):
 
     api_version: Literal["v1"]
     kind: Literal["PersistentVolumeClaim"]
-    spec: Annotated[Any, WithoutMeaning("it is a folder of the region on this machine's disk")] = None
+    spec: Annotated[Any, Ignored("it is a folder of the region on this machine's disk")] = None
 
 
 class OfCluster(Resource):
@@ -598,7 +596,7 @@ class KafkaMirrorMaker2Spec(ResourceModel):
     liveness_probe: Probes = None
     readiness_probe: Probes = None
     metrics_config: Metrics = None
-    logging: Annotated[Any, WithoutMeaning("logs are files of the region, configured by the platform")] = None
+    logging: Annotated[Any, Ignored("logs are files of the region, configured by the platform")] = None
     jvm_options: JvmOptions = JvmOptions()
 
     @model_validator(mode="after")
@@ -645,7 +643,7 @@ class VolumeMount(ResourceModel):
 
     name: str
     mount_path: Annotated[str, StringConstraints(pattern=r"^/.+")]
-    read_only: Annotated[bool, WithoutMeaning("programs can write to their claims and not to secrets")] = False
+    read_only: Annotated[bool, Ignored("programs can write to their claims and not to secrets")] = False
 
 
 class ContainerPort(ResourceModel):
@@ -659,7 +657,7 @@ class Container(ResourceModel):
     """A program."""
 
     name: Name
-    image: Annotated[str, WithoutMeaning("the checkout's program runs with the lab's Python")]
+    image: Annotated[str, Ignored("the checkout's program runs with the lab's Python")]
     image_pull_policy: Pods = None
     command: Annotated[list[str], Field(min_length=1)]
     args: list[str] = []
@@ -677,7 +675,7 @@ class SecretVolume(ResourceModel):
     """See Volume."""
 
     secret_name: Name
-    default_mode: Annotated[int, WithoutMeaning("secrets are readable by their owner only")] = 0o400
+    default_mode: Annotated[int, Ignored("secrets are readable by their owner only")] = 0o400
 
 
 class ClaimVolume(ResourceModel):
