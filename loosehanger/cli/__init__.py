@@ -1,1 +1,1 @@
-"""The kit's commands."""
+"""The commands of ``./lab``."""

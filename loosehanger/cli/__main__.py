@@ -13,12 +13,12 @@ def main() -> int:
     done = bootstrap_cli.answer(sys.argv[1:], installed=True)
     if done is not None:
         return done
-    from loosehanger.cli import commands  # what they need takes a while to load
+    from loosehanger.cli import commands  # slow to import
 
     command, *arguments = sys.argv[1:]
     return commands.RUN[command](arguments)
 
 
 if __name__ == "__main__":
-    # What 1 says of a proof is that something was disproved.
+    # For a proof, exit code 1 means disproved, so a failure is inconclusive.
     sys.exit(run_command(main, failed=ExitCode.INCONCLUSIVE if sys.argv[1:2] == ["prove"] else ExitCode.FAILED))

@@ -1,7 +1,7 @@
-"""What ``./lab`` can answer before anything is installed: ``python -P -m loosehanger.cli.bootstrap_cli COMMAND …``.
+"""Commands of ``./lab`` that need no installation: ``python -P -m loosehanger.cli.bootstrap_cli COMMAND …``.
 
-Lists, help, completion and most mistakes need nothing but Python's own library. ``./lab`` asks this module first, under
-whatever Python there is, and installs the rest when the answer is ``NOT_HERE``.
+Lists, help, completion and most mistakes need only Python's standard library. ``./lab`` first runs this module with
+any Python that it finds, and makes the installation when the exit code is ``NOT_HERE``.
 """
 
 from __future__ import annotations
@@ -27,18 +27,21 @@ from loosehanger.paths import ROOT, lab_home
 from loosehanger.suggestions import did_you_mean
 
 NOT_HERE = 100
-"""The exit status that says: this command needs the installation."""
+"""The exit code for a command that needs the installation."""
 
 
 def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
-    """Runs a command as far as that is possible here; its exit code, or None if it needs the installation.
+    """Runs a command as far as possible without the installation.
 
     Args:
-        arguments: the command and what follows it.
-        installed: whether there is an environment in which the programs can explain themselves.
+        arguments: the command and its arguments.
+        installed: whether the installation exists.
+
+    Returns:
+        The exit code, or None if the command needs the installation.
 
     Raises:
-        LabError: the command cannot run, whatever is installed.
+        LabError: the command cannot run, with or without the installation.
     """
     if not arguments or wants_help(arguments[:1]):
         print(overview())
@@ -57,7 +60,7 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
     # The commands of 'topic' and Kafka's own tools have help of their own.
     if wants_help(rest[:1] if name == "kafka" else rest) and name != "topic":
         if command.further == OPTION and name != "kafka":
-            from loosehanger.events.options import parser  # what has options of its own shows them
+            from loosehanger.events.options import parser
 
             parser({}, "lab consume REGION", "latest").print_help()
         else:
@@ -86,7 +89,7 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
                 return _experiments(as_json=options.json)
         case "status" | "topic" | "link" | "logs" | "client" | "prove" | "aggregate" | "watch":
             command.parse(rest)
-    # Two clusters of the user's own need no lab.
+    # A proof between two clusters of the user's own needs no lab.
     if command.needs_lab and not any(word.startswith("--source-config") for word in rest):
         check_port_base(required_progress())
     elif name == "setup":
@@ -95,7 +98,7 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
 
 
 def _version() -> str:
-    """The kit's version, and those of what it runs, from its own files."""
+    """The versions of the kit and of Kafka, from the kit's own files."""
     own = re.search(r'^version = "([^"]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
     jars = (ROOT / "jars.lock").read_text(encoding="utf-8")
     kafka = re.search(r"org\.apache\.kafka:kafka-clients:([\d.]+)", jars)
@@ -158,7 +161,7 @@ def _experiments(*, as_json: bool) -> int:
 
 
 def _completion(arguments: Sequence[str]) -> int:
-    # How the scripts ask what may follow.
+    # The completion scripts call this for the next word.
     if arguments[:1] == ["next"]:
         for word, about in completion.candidates(arguments[1:]):
             print(word, about, sep="\t")
@@ -168,19 +171,19 @@ def _completion(arguments: Sequence[str]) -> int:
 
 
 def _check_home() -> None:
-    """Refuses a home that others may write to: the lab runs the programs that are in it.
+    """Refuses a home that others may write to: the lab runs the programs in it.
 
     Raises:
-        WrongUseError: others may.
+        WrongUseError: others may write to it.
     """
     home = lab_home()
-    with contextlib.suppress(OSError):  # Where there is none, it is made for its owner only.
+    with contextlib.suppress(OSError):  # A missing home is created later, for its owner only.
         if home.stat().st_mode & stat.S_IWOTH:
             raise WrongUseError(f"{home}: others on this machine may change what the lab runs; run chmod o-w {home}")
 
 
 def main() -> int:
-    """Answers, or says that it cannot."""
+    """Runs the command, or returns ``NOT_HERE``."""
     _check_home()
     done = answer(sys.argv[1:], installed=(lab_home() / "venv" / "bin" / "python").exists())
     return NOT_HERE if done is None else done

@@ -1,4 +1,4 @@
-"""What a maintainer needs to help, in one file: what ``./lab status --bundle`` writes."""
+"""The support bundle that ``./lab status --bundle`` writes: all that a maintainer needs, in one file."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from loosehanger.paths import ROOT, lab_home
 _PACKAGES = ("ansible-core", "kafka-python", "kubernetes", "pyspark")
 _LOG_BYTES = 1_000_000
 _UNREAD = "unread-secrets.txt"
-"""What a platform leaves in a region's folder where it could not read the secrets, with the reason."""
+"""The file that a platform writes to a region's folder when it cannot read the secrets, with the reason."""
 _QUOTATIONS = ("spark.log", "status.*", *(f"regions/*/{name}" for name in ("events.txt", "logs", "processes.txt")))
-"""What programs have said, or what quotes it."""
+"""Logs, and files that quote them."""
 
 
 def write(lab: Lab, path: Path) -> int:
-    """Collects everything into a compressed archive. What cannot be read is told in it, and is no failure.
+    """Collects everything into a compressed archive. The archive itself names what could not be read.
 
     Raises:
         WrongUseError: the file cannot be written.
     """
     try:
-        # Only its owner can read it from its first byte on, and nobody who has opened a file in its place before.
+        # A new file is readable by its owner only, also for a process that has opened an earlier file of this name.
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         unfinished = Path(name)
         try:
             with tempfile.TemporaryDirectory() as collected, os.fdopen(handle, "wb") as stream:
-                said = _collect(lab, Path(collected))
+                warnings = _collect(lab, Path(collected))
                 with tarfile.open(fileobj=stream, mode="w:gz") as archive:
                     archive.add(collected, arcname=path.name.split(".")[0])
             unfinished.replace(path)
@@ -46,14 +46,14 @@ def write(lab: Lab, path: Path) -> int:
             unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise WrongUseError(f"--bundle {path}: cannot be written ({error.strerror})") from error
-    for line in said:
+    for line in warnings:
         print(line, file=sys.stderr)
-    print(f"{path}: look through it before you send it to anybody")
+    print(f"{path}: review it before you send it")
     return ExitCode.DONE
 
 
 def _collect(lab: Lab, folder: Path) -> list[str]:
-    """Collects into a folder; returns what to say of it."""
+    """Collects into a folder; returns warnings."""
     (folder / "about.txt").write_text("".join(_about(lab)), encoding="utf-8")
     try:
         _run(lab, "status", "status_file", folder / "status.json")
@@ -64,7 +64,7 @@ def _collect(lab: Lab, folder: Path) -> list[str]:
         (folder / spark.name).write_bytes(spark.read_bytes()[-_LOG_BYTES:])
     reasons = []
     try:
-        # It comes last, for it takes the secrets out of all that is in the folder.
+        # It comes last, because it removes the secrets from all files in the folder.
         _run(lab, "bundle", "platform_bundle", folder)
     except LabError as error:
         reasons.append(f"{error}\n")
@@ -75,7 +75,7 @@ def _collect(lab: Lab, folder: Path) -> list[str]:
         return []
     for quotation in [path for pattern in _QUOTATIONS for path in folder.glob(pattern)]:
         shutil.rmtree(quotation) if quotation.is_dir() else quotation.unlink()
-    what = "logs and what quotes them are left out: there may be secrets in them that could not be taken out"
+    what = "logs and files that quote them are left out, because secrets in them could not be removed"
     (folder / "left-out.txt").write_text("".join([f"{what}\n", *reasons]), encoding="utf-8")
     return [f"{what}:", *(f"  {reason.strip()}" for reason in reasons)]
 

@@ -1,4 +1,4 @@
-"""Deleting what the lab made and, if that is wanted, what was installed."""
+"""Deletes everything that the lab made and, on request, the installation."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PLAYBOOK = "playbooks/cleanup.yaml"
 Checked = Callable[[list[str], str, Progress | None], list[str]]
 INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "molecule-ansible")
 FOUND = ("experiments",)
-"""What was measured on a lab outlives it."""
+"""Results of experiments, which a clean-up of the lab keeps."""
 MADE = ("regions", "access", "artifacts", "logs", "ansible", "spark", "watch", "rescued", "playbook.lock")
 
 
 def is_anything_to_delete(arguments: Sequence[str]) -> bool:
-    """Whether a playbook has to run: an inventory that is named may have what another machine made."""
+    """Whether a playbook must run: a named inventory may describe a lab that another machine set up."""
     home = lab_home()
     return bool(given_inventories(arguments)) or any((home / name).exists() for name in MADE)
 
@@ -33,9 +33,9 @@ def cleanup(arguments: Sequence[str], checked: Checked = lambda found, *_: found
     """Deletes everything that the kit made: ``cleanup [--all] [ANSIBLE-ARGUMENT …]``.
 
     Args:
-        arguments: what the user gave.
-        checked: checks arguments for Ansible and a playbook, given what is set up. It needs the installation, without
-            which there is nothing that a playbook could delete.
+        arguments: the user's arguments.
+        checked: checks Ansible's arguments for a playbook and the lab that is set up. It needs the installation,
+            without which a playbook has nothing to delete.
     """
     options, rest = COMMANDS["cleanup"].parser().parse_known_args(arguments)
     home = lab_home()
@@ -55,7 +55,7 @@ def cleanup(arguments: Sequence[str], checked: Checked = lambda found, *_: found
 
 
 def _progress(arguments: Sequence[str]) -> Progress | None:
-    """What is set up. A record that cannot be read is no reason to leave everything where it is."""
+    """What is set up. A record that cannot be read does not prevent the clean-up."""
     try:
         return read_progress()
     except WrongUseError as error:

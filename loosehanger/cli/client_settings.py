@@ -1,4 +1,4 @@
-"""Settings of other people's clients for a cluster of the lab: what ``./lab client`` writes."""
+"""Settings with which the user's own clients reach a cluster of the lab: ``./lab client``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OLD_LIBRDKAFKA = """\
 
 
 def run(lab: Lab, options: argparse.Namespace) -> int:
-    """Writes the settings into a file that only its owner can read, and shows where it is, or what is in it.
+    """Writes the settings into a file that only its owner can read, and prints its path or its content.
 
     Raises:
         WrongUseError: the region has no cluster or no such user, or its clients run in a pod.
@@ -56,7 +56,7 @@ def properties_file(region: Region, user: str) -> Path:
     """
     if region.pod is not None:
         raise WrongUseError(
-            f"{region.name}: its cluster is reached from within Kubernetes only; the user's name and password are in "
+            f"{region.name}: its cluster is reachable only from within Kubernetes; the user's name and password are in "
             f"the secret '{user}': kubectl -n {region.pod.namespace} get secret {user} -o yaml"
         )
     if not region.clients:
@@ -76,7 +76,7 @@ def _librdkafka(connection: Connection) -> str:
         "sasl.password": connection.password,
         "ssl.ca.location": str(connection.ca_file) if connection.ca_file else None,
     }
-    # Not Java's format: librdkafka takes each value as it stands.
+    # Not Java's format: librdkafka has no escapes in values.
     return _OLD_LIBRDKAFKA + "".join(f"{name}={value}\n" for name, value in _given(settings).items())
 
 
@@ -115,4 +115,4 @@ _KINDS: Mapping[str, tuple[str, Callable[[Connection], str]]] = {
     "python": ("kafka_python.py", _python),
     "env": ("env", _environment),
 }
-"""Kinds of client other than Java's, each with the ending of its file."""
+"""Kinds of clients other than Java's, each with the suffix of its file."""

@@ -1,6 +1,6 @@
-"""The command line of ``./lab``: every command, what it is for, and its options.
+"""The command line of ``./lab``: every command with its help and options.
 
-Python's own library is enough for it, so that help, completion and most mistakes need no installation.
+It needs only Python's standard library, so that help, completion and most mistakes need no installation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _nothing(parser: Parser) -> None:
 
 
 def _nothing_to_check(options: argparse.Namespace) -> None:
-    """Any options fit together."""
+    """Accepts any options."""
 
 
 def _scenarios(parser: Parser) -> None:
@@ -36,10 +36,10 @@ def _scenarios(parser: Parser) -> None:
 def _status(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     parser.add_argument(
-        "--credentials", action="store_true", help="only show address, user and password of every web console"
+        "--credentials", action="store_true", help="show only address, user and password of every web console"
     )
     parser.add_argument(
-        "--bundle", metavar="FILE", help="write what a maintainer needs to help into a tar.gz: no secrets are in it"
+        "--bundle", metavar="FILE", help="write a support bundle for a maintainer, a tar.gz without secrets"
     )
 
 
@@ -51,7 +51,7 @@ def _topic(parser: Parser) -> None:
     change.add_argument("region")
     change.add_argument("topic")
     change.add_argument("settings", nargs="+", metavar="NAME=VALUE", help="as in retention.ms=3600000, or partitions=6")
-    unset = commands.add_parser("unset", help="give settings of a topic their defaults again, and wait likewise")
+    unset = commands.add_parser("unset", help="reset settings of a topic to their defaults, and wait likewise")
     unset.add_argument("region")
     unset.add_argument("topic")
     unset.add_argument("settings", nargs="+", metavar="NAME")
@@ -69,7 +69,7 @@ class KafkaTool:
 
 KAFKA_TOOLS = {
     "topics": KafkaTool("org.apache.kafka.tools.TopicCommand", "list, describe, create, alter, delete topics"),
-    "configs": KafkaTool("kafka.admin.ConfigCommand", "settings of topics, brokers, users"),
+    "configs": KafkaTool("kafka.admin.ConfigCommand", "configurations of topics, brokers, users"),
     "consumer-groups": KafkaTool(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "lag, members, reset of offsets"
     ),
@@ -77,19 +77,21 @@ KAFKA_TOOLS = {
     "console-consumer": KafkaTool("org.apache.kafka.tools.consumer.ConsoleConsumer", "read records"),
     "console-producer": KafkaTool("org.apache.kafka.tools.ConsoleProducer", "write a record for each line"),
     "get-offsets": KafkaTool("org.apache.kafka.tools.GetOffsetShell", "first and end offsets"),
-    "acls": KafkaTool("org.apache.kafka.tools.AclCommand", "rights"),
-    "transactions": KafkaTool("org.apache.kafka.tools.TransactionsCommand", "open transactions; end a hanging one"),
+    "acls": KafkaTool("org.apache.kafka.tools.AclCommand", "access control lists"),
+    "transactions": KafkaTool("org.apache.kafka.tools.TransactionsCommand", "open transactions; abort a hanging one"),
     "log-dirs": KafkaTool("org.apache.kafka.tools.LogDirsCommand", "size of each partition on disk"),
     "delete-records": KafkaTool("org.apache.kafka.tools.DeleteRecordsCommand", "delete records up to an offset"),
-    "broker-api-versions": KafkaTool("org.apache.kafka.tools.BrokerApiVersionsCommand", "what brokers understand"),
+    "broker-api-versions": KafkaTool(
+        "org.apache.kafka.tools.BrokerApiVersionsCommand", "API versions that brokers support"
+    ),
 }
 
 
 def _logs(parser: Parser) -> None:
     parser.add_argument(
-        "what", nargs="?", metavar="REGION[/NAME]", help="which log; all of a region without NAME; left out: a list"
+        "what", nargs="?", metavar="REGION[/NAME]", help="the log; without NAME all of a region; left out: a list"
     )
-    parser.add_argument("-f", "--follow", action="store_true", help="show what follows, until Ctrl-C")
+    parser.add_argument("-f", "--follow", action="store_true", help="follow the log until Ctrl-C")
     parser.add_argument("-n", "--lines", metavar="N", type=_lines, default=20, help="how many of the last lines (20)")
 
 
@@ -121,18 +123,18 @@ def _kafka(parser: Parser) -> None:
 def _link(parser: Parser) -> None:
     parser.add_argument("regions", nargs="*", metavar="REGION", help="two regions; every link if left out")
     for name, read, such_as in (
-        ("delay", parse_time, "how much longer every byte takes, one way: 80ms, 0.5s; 0ms for none"),
-        ("jitter", parse_time, "by how much that varies, up and down: 5ms"),
+        ("delay", parse_time, "added one-way delay: 80ms, 0.5s; 0ms for none"),
+        ("jitter", parse_time, "variation of the delay, up and down: 5ms"),
         ("rate", parse_rate, "bytes a second for all connections together: 20MB/s, 100Mbit/s; or unlimited"),
     ):
         parser.add_argument(f"--{name}", type=read, metavar=name.upper(), help=such_as)
-    parser.add_argument("--one-way", action="store_true", help="only what flows from the first region to the second")
+    parser.add_argument("--one-way", action="store_true", help="only the direction from the first region to the second")
     actions = parser.add_mutually_exclusive_group()
     for name, about in (
-        ("cut", "refuse connections, and reset those that are open"),
-        ("silent", "take everything, and hand nothing on"),
-        ("heal", "end a cut or a silence; after a silence everything goes on where it was"),
-        ("forget", "end it likewise, but drop what is on the way, and reset every connection"),
+        ("cut", "refuse new connections, and reset open ones"),
+        ("silent", "accept all data, and deliver none"),
+        ("heal", "end a cut or a silence; after a silence all connections continue"),
+        ("forget", "end it likewise, but drop data in flight, and reset every connection"),
     ):
         actions.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=about)
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
@@ -141,16 +143,16 @@ def _link(parser: Parser) -> None:
 def _check_link(options: argparse.Namespace) -> None:
     changes = options.action or any(getattr(options, name) is not None for name in ("delay", "jitter", "rate"))
     if len(options.regions) not in (0, 2):
-        raise WrongUseError("name the two regions of a link, as in ./lab link REGION REGION --delay 80ms")
+        raise WrongUseError("name the two regions of a link, for example ./lab link REGION REGION --delay 80ms")
     if options.regions and options.regions[0] == options.regions[1]:
         raise WrongUseError(f"{options.regions[0]} has no link to itself; name two regions")
     if changes and not options.regions:
-        raise WrongUseError("name the regions whose link is to change, as in ./lab link REGION REGION --heal")
+        raise WrongUseError("name the two regions of the link to change, for example ./lab link REGION REGION --heal")
     if options.one_way and not changes:
-        raise WrongUseError("--one-way says which direction changes; name a change, as in --delay 80ms")
+        raise WrongUseError("--one-way needs a change, for example --delay 80ms")
     if options.one_way and options.action in ("cut", "forget"):
         raise WrongUseError(
-            f"--{options.action} ends connections, and each has two directions; --silent --one-way stops one of them"
+            f"--{options.action} closes connections in both directions; use --silent --one-way to stop one direction"
         )
 
 
@@ -158,7 +160,7 @@ def _experiment(parser: Parser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="which one; left out, they are listed")
     parser.add_argument("--source", metavar="REGION", help="the region where records are written (the first mirror's)")
     parser.add_argument("--target", metavar="REGION", help="the region that has a copy (the first mirror's)")
-    parser.add_argument("--rounds", metavar="N", type=_rounds, help="how often everything is repeated (3)")
+    parser.add_argument("--rounds", metavar="N", type=_rounds, help="number of repetitions (3)")
     parser.add_argument("--quick", action="store_true", help="one round with fewer steps: within 4 minutes")
     parser.add_argument("--output", metavar="FOLDER", help="where NAME.html and NAME.json go (.lab/experiments)")
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
@@ -175,13 +177,13 @@ def _check_experiment(options: argparse.Namespace) -> None:
         if options.quick or any(getattr(options, name) for name in ("source", "target", "rounds", "output")):
             raise WrongUseError(f"name an experiment: {', '.join(EXPERIMENTS)}")
     elif options.name not in EXPERIMENTS:
-        raise WrongUseError(f"there is no experiment '{options.name}'; there are {', '.join(EXPERIMENTS)}")
+        raise WrongUseError(f"there is no experiment '{options.name}'; the experiments are: {', '.join(EXPERIMENTS)}")
     if options.source and options.source == options.target:
         raise WrongUseError(f"{options.source} cannot be both source and target; name two regions")
 
 
 def _cleanup(parser: Parser) -> None:
-    parser.add_argument("--all", action="store_true", help="also remove what was installed into .lab")
+    parser.add_argument("--all", action="store_true", help="also remove the installation in .lab")
 
 
 def _job(add: Callable[[Parser], None]) -> Callable[[Parser], None]:
@@ -202,36 +204,36 @@ class Command:
 
     name: str
     arguments: str
-    """What it takes."""
+    """Its positional arguments, for the usage line."""
     summary: str
-    """What it is for, in the list of commands."""
+    """Its purpose, in the list of commands."""
     description: str
-    """What it is for, in its own help."""
+    """Its purpose, in its own help."""
     further: str = ""
-    """What it hands on: ``ANSIBLE`` to Ansible, ``OPTION`` to a program that has more to say in its help."""
+    """Arguments that it passes on: ``ANSIBLE`` to Ansible, ``OPTION`` to a program with a help of its own."""
     needs_lab: bool = True
-    """Whether something has to be set up."""
+    """Whether it needs a lab that is set up."""
     exit_codes: str = "0 done, 1 it failed"
-    """What 0, 1 and 4 say."""
+    """The meanings of 0, 1 and 4."""
     more: str = ""
-    """What is good to know beside its options."""
+    """Additional help, such as examples."""
     options: Callable[[Parser], None] = _nothing
-    """Adds the options that are its own."""
+    """Adds its own options."""
     check: Callable[[argparse.Namespace], None] = _nothing_to_check
-    """Whether they fit together."""
+    """Checks that its options fit together."""
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Reads a command line that is wholly its own.
+        """Parses a command line without arguments to pass on.
 
         Raises:
-            WrongUseError: it cannot be used.
+            WrongUseError: it is invalid.
         """
         options = self.parser().parse_args(arguments)
         self.check(options)
         return options
 
     def parser(self) -> Parser:
-        """Its command line, as far as it is known here."""
+        """The parser of its own arguments."""
         further = f"[{self.further} ...]" if self.further else ""
         given = " ".join(filter(None, ("lab", self.name, self.arguments, further)))
         codes = f"{self.exit_codes}, 2 wrong use (nothing was changed){', 3 nothing is set up' * self.needs_lab}"
@@ -247,14 +249,14 @@ class Command:
         return parser
 
     def take_name(self, arguments: Sequence[str], what: str) -> tuple[str, list[str]]:
-        """Takes the name that a command's arguments begin with; the rest is somebody else's.
+        """Splits off the name at the beginning of a command's arguments.
 
         Args:
-            arguments: what follows the command.
-            what: what the name is of, and which there are, for the message.
+            arguments: the arguments after the command.
+            what: the kind of name, and the known names, for the message.
 
         Raises:
-            WrongUseError: they do not begin with a name.
+            WrongUseError: the arguments do not begin with a name.
         """
         if not arguments or arguments[0].startswith("-"):
             self.parser().error(f"name {what}")
@@ -266,7 +268,7 @@ often used:
   -i inventories/strimzi   another platform than this machine's processes
   -e kafka_replicas=3      three Kafka nodes in every region
   -e my_name=value         a variable of your own; other names that the kit does not know are refused
-  --check --diff           only tell what would change
+  --check --diff           only show what would change
   -v, -vvv                 Ansible's own output, and more of it"""
 
 GROUPS = {
@@ -274,7 +276,7 @@ GROUPS = {
         Command(
             name="scenarios",
             arguments="",
-            summary="what there is to try, what each teaches, and which one is set up",
+            summary="list the scenarios: what each teaches, and which one is set up",
             description="Lists the scenarios: what each teaches, and which one is set up.",
             needs_lab=False,
             options=_scenarios,
@@ -301,8 +303,8 @@ GROUPS = {
             "arguments go to ansible-playbook.",
             further=ANSIBLE,
             exit_codes="0 done, 1 the work failed, or with --dry-run: a condition does not hold",
-            more="--dry-run   only list what must hold before it begins, and whether it does\n"
-            "--force     begin although something does not hold; ./lab prove tells what that has cost",
+            more="--dry-run   only list the conditions of the stage, and whether they hold\n"
+            "--force     begin although a condition does not hold; ./lab prove shows the consequences",
         ),
     ),
     "Look at it": (
@@ -319,15 +321,15 @@ GROUPS = {
             arguments="REGION",
             summary="the events of a region, as they arrive there",
             description="Shows the events of a region as they arrive there, until Ctrl-C. --from earliest begins with "
-            "those that are there.",
+            "the oldest events.",
             further=OPTION,
         ),
         Command(
             name="doctor",
             arguments="",
             summary="can this machine run a lab? is the one that is set up healthy, and what comes next?",
-            description="Checks memory, disk, ports, network and what an earlier lab left; and of the lab that is set "
-            "up, the health of everything. Each problem has a remedy beside it.",
+            description="Checks memory, disk, ports, network and the remains of an earlier lab; and of the lab that is "
+            "set up, the health of everything. Each problem has a remedy beside it.",
             needs_lab=False,
             exit_codes="0 no problem, 1 a problem, 4 a running mirror's lag could not be measured",
         ),
@@ -335,24 +337,24 @@ GROUPS = {
             name="logs",
             arguments="[REGION[/NAME]]",
             summary="the logs of brokers, mirrors, producers and consumers",
-            description="Shows the last lines of a log, and with -f what follows. Without an argument it lists the "
-            "logs of every region.",
+            description="Shows the last lines of a log, and follows it with -f. Without an argument it lists the logs "
+            "of every region.",
             options=_logs,
         ),
         Command(
             name="watch",
             arguments="",
-            summary="what happens in every region now, and which records are on their way",
-            description="Shows orders, stock, doors and sensors of every region live, and which records are on their "
-            "way or missing.",
+            summary="every region live, and which records are in flight or missing",
+            description="Shows orders, stock, doors and sensors of every region live, and which records are in flight "
+            "or missing.",
             exit_codes="0 ended by Ctrl-C or --for, 1 a region cannot be read",
             options=_job(job_options.watch),
         ),
         Command(
             name="aggregate",
             arguments="",
-            summary="what was sold, as each region sees it",
-            description="Adds up what was sold, from the events that can be read in each region.",
+            summary="the sales, as each region sees them",
+            description="Adds up the sales from the events that can be read in each region.",
             options=_job(job_options.aggregate),
         ),
     ),
@@ -362,20 +364,20 @@ GROUPS = {
             arguments="",
             summary="topics side by side in all regions; change one, and see the mirrors follow",
             description="Shows topics side by side in all regions, and changes their configuration.",
-            exit_codes="0 done, 1 the change did not arrive",
+            exit_codes="0 done, 1 the change was not applied everywhere",
             options=_topic,
         ),
         Command(
             name="link",
             arguments="[REGION REGION]",
-            summary="what crosses between two regions; make it slow, cut it, heal it",
-            description="Shows the links between regions, with what they carry, and changes them while everything "
-            "runs. What is not named stays as it is.",
+            summary="the network links between regions; make them slow, cut them, heal them",
+            description="Shows the links between regions with their traffic, and changes them while everything runs. "
+            "Settings that are not named stay as they are.",
             more="for example:\n"
             "  ./lab link                                        every link\n"
             "  ./lab link ONE OTHER --delay 80ms --rate 20MB/s   both directions of the link between two regions\n"
-            "  ./lab link ONE OTHER --silent --one-way           nothing of ONE arrives in OTHER\n"
-            "  ./lab link ONE OTHER --heal                       and everything goes on",
+            "  ./lab link ONE OTHER --silent --one-way           no data from ONE arrives in OTHER\n"
+            "  ./lab link ONE OTHER --heal                       everything continues",
             options=_link,
             check=_check_link,
         ),
@@ -411,7 +413,7 @@ GROUPS = {
             name="prove",
             arguments="",
             summary="did everything arrive, once and unchanged? numbers, and an exit code",
-            description="Compares, record by record, what the mirrors had to copy with what is there.",
+            description="Compares, record by record, the sources of the mirrors with their targets.",
             exit_codes="0 proved, 1 disproved, 4 inconclusive",
             options=_job(job_options.prove),
             check=job_options.check_prove,
@@ -422,9 +424,9 @@ GROUPS = {
             name="experiment",
             arguments="[NAME]",
             summary="what distance costs: readers, writers and compression across the ocean",
-            description="Measures what distance costs on the lab that is set up, and says in a sentence what was "
-            "found. Without NAME it lists the experiments. It changes the link between two regions while it runs, and "
-            "leaves it as it was; its topics are its own, and are deleted.",
+            description="Measures what distance costs on the lab that is set up, and sums up the result in a sentence. "
+            "Without NAME it lists the experiments. It changes the link between two regions while it runs, and "
+            "restores it afterwards; it uses topics of its own, and deletes them.",
             options=_experiment,
             check=_check_experiment,
         ),
@@ -434,11 +436,11 @@ GROUPS = {
             name="cleanup",
             arguments="[--all]",
             summary="delete everything that the lab made, and nothing else",
-            description="Stops and deletes everything that the lab made, and nothing else. Asks nothing. Further "
-            "arguments go to ansible-playbook.",
+            description="Stops and deletes everything that the lab made, and nothing else, without confirmation. "
+            "Further arguments go to ansible-playbook.",
             further=ANSIBLE,
             needs_lab=False,
-            exit_codes="0 done, 1 something is left",
+            exit_codes="0 done, 1 something could not be deleted",
             options=_cleanup,
         ),
     ),
@@ -446,8 +448,8 @@ GROUPS = {
         Command(
             name="completion",
             arguments="bash|zsh",
-            summary="what lets the shell complete commands, scenarios, stages and regions",
-            description="Prints what lets a shell complete commands, scenarios, stages and regions.",
+            summary="a script with which the shell completes commands, scenarios, stages and regions",
+            description="Prints a script with which the shell completes commands, scenarios, stages and regions.",
             needs_lab=False,
             more="for this session:    source <(./lab completion bash)\n"
             "for every session:   ./lab completion bash >>~/.bashrc",
@@ -455,12 +457,12 @@ GROUPS = {
         ),
     ),
 }
-"""Every command, in the order in which somebody meets them."""
+"""Every command, in the order of the list."""
 COMMANDS = {command.name: command for commands in GROUPS.values() for command in commands}
 
 
 def overview() -> str:
-    """What ``./lab`` alone prints."""
+    """The text that ``./lab`` without arguments prints."""
     listed = [f"{command.name} {command.arguments}" for command in COMMANDS.values()]
     width = max(map(len, listed)) + 2
     lines = [
@@ -475,11 +477,11 @@ def overview() -> str:
         "",
         "./lab COMMAND --help explains a command.",
         "exit codes: 0 done; 1 it failed, or the claim is false; 2 wrong use, and nothing was changed;",
-        "            3 nothing is set up; 4 it cannot be told",
+        "            3 nothing is set up; 4 inconclusive",
     ]
     return "\n".join(lines)
 
 
 def wants_help(arguments: Sequence[str]) -> bool:
-    """Whether a command is asked to explain itself."""
+    """Whether the arguments ask for help."""
     return bool({"-h", "--help"} & set(arguments))

@@ -1,4 +1,4 @@
-"""What the commands of ``./lab`` do: those that need what was installed."""
+"""The commands of ``./lab`` that need the installation."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ from loosehanger.times import span
 from loosehanger.waiting import wait_for
 
 _NOW = "latest"
-"""Where the events of a region begin, unless the user says where: as with the consumer's log."""
+"""Where ``./lab consume`` begins by default, as the consumer's log does."""
 _LOOPBACK = "127.0.0.1"
 _ANY_WIDTH = 200
 _STATUS_WIDTH = 51
-"""Of a line of the status without its detail."""
+"""Width of a line of the status without its detail."""
 _INDENT = " " * 12
 _HEALTHY = ("Kafka", MIRROR, "Deployment")
-"""The kinds of which each platform tells how they are."""
-_REMEDY = "./lab logs REGION/NAME shows why; a setup or stage that runs again restores what it describes."
+"""The kinds whose health each platform reports."""
+_REMEDY = "./lab logs REGION/NAME shows the cause; running a setup or stage again restores the state that it describes."
 _RUNNING = "Running"
 _UNKNOWN = "Unknown"
 """The state of a running mirror whose lag cannot be measured."""
 _DRY_RUN, _FORCE = "--dry-run", "--force"
 _RECOVERY_SECONDS = 20
-"""How long to wait for what a switch leads to, before it is said how long that took."""
-_ONLY_TELLS = {"--check", "-C", "--syntax-check", "--list-tasks", "--list-hosts"}
+"""How long to wait for the last times of a switch before they are shown."""
+_CHANGES_NOTHING = {"--check", "-C", "--syntax-check", "--list-tasks", "--list-hosts"}
 """With these, Ansible changes nothing."""
 
 
@@ -90,8 +90,8 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
     playbook = f"playbooks/{scenario.name}/{name}.yaml"
     found = _checked(with_inventory(arguments, progress), playbook, progress)
     known = _web_consoles(load_lab()) if progress else set()
-    # Where it was before, there is less to do.
-    estimated = not _ONLY_TELLS & set(arguments) and (progress is None or name not in (progress.stage, SETUP))
+    # A stage that was reached before has less to do.
+    estimated = not _CHANGES_NOTHING & set(arguments) and (progress is None or name not in (progress.stage, SETUP))
     durations, what = Durations(lab_home()), " ".join([scenario.name, name, *given_inventories(found)])
     if estimated and (last := durations.last(what)):
         print(f"The last time this took {span(last)}.", file=sys.stderr, flush=True)
@@ -99,7 +99,7 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
     run_playbook(playbook, found)
     if estimated:
         durations.keep(what, time.monotonic() - began)
-    if not _ONLY_TELLS & set(arguments):
+    if not _CHANGES_NOTHING & set(arguments):
         lab = load_lab()
         if scenario.stage(name).mark:
             _show_recovery(lab, name)
@@ -117,29 +117,29 @@ def _checked(arguments: list[str], playbook: str, progress: Progress | None) -> 
 
 
 def _show_conditions(scenario: Scenario, name: str) -> int:
-    """Lists what must hold before a stage, and whether it does."""
-    from loosehanger.stages import steps  # what it needs takes a while to load
+    """Lists the conditions of a stage, and whether they hold."""
+    from loosehanger.stages import steps  # slow to import
 
     found = steps.conditions(load_lab(), lab_home(), scenario, name) if scenario.stage(name).after else []
     for condition in found:
         print(f"{'holds' if condition.holds else 'FAILS'}   {condition.what}: {condition.value} ({condition.wanted})")
     if not found:
-        print(f"The stage '{name}' has no conditions but its place among the stages; it may run now.")
+        print(f"The stage '{name}' has no conditions besides its predecessors; it may run now.")
     return ExitCode.DONE if all(condition.holds for condition in found) else ExitCode.FAILED
 
 
 def _show_recovery(lab: Lab, stage: str) -> None:
-    """Tells how long a switch took, as soon as that is known."""
-    from loosehanger.stages import steps  # what it needs takes a while to load
+    """Shows how long a switch took, as soon as that is known."""
+    from loosehanger.stages import steps  # slow to import
 
     found: Recovery | None = None
 
     def unknown() -> str | None:
         nonlocal found
         found = steps.legs(lab, lab_home(), stage)
-        return None if found is None or found.complete else "not all of it has happened yet"
+        return None if found is None or found.complete else "the switch is not complete"
 
-    with contextlib.suppress(LabError):  # What has not happened by then is shown as that.
+    with contextlib.suppress(LabError):  # A time that is still unknown is shown as "not yet".
         wait_for(unknown, _RECOVERY_SECONDS, stage)
     if found is None:
         return
@@ -150,14 +150,14 @@ def _show_recovery(lab: Lab, stage: str) -> None:
 
 
 def _show_rescues(stage: str) -> None:
-    """Tells what was rescued."""
+    """Shows the records that were rescued."""
     for rescue in read_marks(lab_home(), stage).rescues:
         file = os.path.relpath(rescue.file, caller_path("."))
         print(f"\n{rescue.records:,} records of {rescue.source} were never mirrored: {file}")
         if rescue.written:
             print(f"{rescue.written:,} of them are written to {rescue.target}, each with the header lh-rescued.")
         else:
-            print(f"They are not written to {rescue.target}: -e carry_out_write_rescued=true has that done.")
+            print(f"They are not written to {rescue.target}: -e carry_out_write_rescued=true writes them.")
 
 
 def _show_stages(scenario: Scenario, progress: Progress) -> None:
@@ -180,7 +180,7 @@ def _may_run(scenario: Scenario, name: str, progress: Progress) -> str:
 
 
 def status(arguments: Sequence[str]) -> int:
-    """Shows the health of everything, how to sign in, or packs a bundle: see ``status --help``."""
+    """Shows the health of everything or the credentials, or writes a support bundle: see ``status --help``."""
     options = COMMANDS["status"].parser().parse_args(arguments)
     lab = load_lab()
     if options.credentials:
@@ -195,9 +195,9 @@ def status(arguments: Sequence[str]) -> int:
         name: answer["resources"] for name, answer in found.items() if answer["resources"] or name in lab.regions
     }
     for name in lab.lost:
-        # Of a region that was deleted, only the record tells what it had.
+        # Of a region that was deleted, only the record knows the resources.
         had = [{"kind": kind, "name": found.name} for kind in _HEALTHY for found in lab.topology.of_kind(kind, name)]
-        regions[name] = [{**resource, **_as_it_should_be(lab)} for resource in regions.get(name) or had]
+        regions[name] = [{**resource, **_lost_as_intended(lab)} for resource in regions.get(name) or had]
     behind = _losses(lab, regions)
     healthy = all(resources and all(resource["healthy"] for resource in resources) for resources in regions.values())
     if options.json:
@@ -217,20 +217,20 @@ def status(arguments: Sequence[str]) -> int:
 
 
 def _unhealthy(regions: Mapping[str, list[dict[str, Any]]]) -> ExitCode:
-    """What ``status`` ends with: inconclusive where all that is wrong is that something could not be measured."""
+    """The exit code of a lab that is not healthy: inconclusive where the only problem is an unknown lag."""
     ill = [one for resources in regions.values() for one in resources if not one["healthy"]]
     unknown = all(regions.values()) and all(one["state"] == _UNKNOWN for one in ill)
     return ExitCode.INCONCLUSIVE if unknown else ExitCode.FAILED
 
 
 def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """How far each mirror is behind, and what its source may delete first; a mirror that may lose is not healthy."""
+    """Each mirror's lag and retention risk; marks a mirror that may lose records as not healthy."""
     if lab.pod is not None:
-        return []  # From outside the cluster nobody can ask.
-    from loosehanger.cli import retention_risk  # what it needs takes a while to load
+        return []  # The clusters cannot be reached from outside Kubernetes.
+    from loosehanger.cli import retention_risk  # slow to import
 
     behind = []
-    # A mirror of which nothing is claimed in this stage, such as one that was held for a switch, may stay behind.
+    # A mirror without a claim in this stage, such as one that was paused for a switch, may stay behind.
     claimed = {mirror for claim in lab.claims if claim.window is None for mirror in claim.mirrors}
     resting = {
         (region, resource["name"])
@@ -248,7 +248,7 @@ def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[
             if (state := standing.state) and (resource["healthy"] or resource["state"] == _UNKNOWN):
                 resource |= {"healthy": False, "state": state}
             lacking = [] if resource["healthy"] else retention_risk.lacking_rights(lab, mirror)
-            resource["detail"] = "; ".join([resource["detail"], *lacking, *standing.told])
+            resource["detail"] = "; ".join([resource["detail"], *lacking, *standing.warnings])
         behind += [
             {"source": mirror.source, "target": mirror.target, "mirror": mirror.name, **asdict(danger)}
             for danger in standing.topics.values()
@@ -256,14 +256,14 @@ def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[
     return behind
 
 
-def _as_it_should_be(lab: Lab) -> dict[str, Any]:
-    detail = f"as it should be: dead since the stage '{lab.unfinished or lab.stage}'"
+def _lost_as_intended(lab: Lab) -> dict[str, Any]:
+    detail = f"as intended: lost since the stage '{lab.unfinished or lab.stage}'"
     return {"healthy": True, "state": "Lost", "detail": detail}
 
 
 def topic(arguments: Sequence[str]) -> int:
     """Shows and changes topics: see ``topic --help``."""
-    from loosehanger.cli import topics  # what it needs takes a while to load
+    from loosehanger.cli import topics  # slow to import
 
     options, lab = topics.parse(arguments), load_lab()
     if lab.pod is None:
@@ -297,14 +297,14 @@ def doctor(arguments: Sequence[str]) -> int:
 
 def logs(arguments: Sequence[str]) -> int:
     """Shows logs: see ``logs --help``."""
-    from loosehanger.cli import logs as shown  # what it needs takes a while to load
+    from loosehanger.cli import logs as log_command  # slow to import
 
-    return shown.run(load_lab(), COMMANDS["logs"].parse(arguments))
+    return log_command.run(load_lab(), COMMANDS["logs"].parse(arguments))
 
 
 def client(arguments: Sequence[str]) -> int:
     """Writes settings for other clients: see ``client --help``."""
-    from loosehanger.cli import client_settings  # what it needs takes a while to load
+    from loosehanger.cli import client_settings  # slow to import
 
     return client_settings.run(load_lab(), COMMANDS["client"].parse(arguments))
 
@@ -320,21 +320,21 @@ def kafka(arguments: Sequence[str]) -> int:
     if rest[:1] == ["--user"] and len(rest) > 1:
         user, rest = rest[1], rest[2:]
     tool, rest = COMMANDS["kafka"].take_name(rest, f"a tool: {', '.join(KAFKA_TOOLS)}")
-    from loosehanger.cli import kafka_tools  # what it needs takes a while to load
+    from loosehanger.cli import kafka_tools  # slow to import
 
     return kafka_tools.run(lab, region, user, tool, rest)
 
 
 def experiment(arguments: Sequence[str]) -> int:
     """Measures what distance costs: see ``experiment --help``."""
-    from loosehanger.cli import experiments  # what it needs takes a while to load
+    from loosehanger.cli import experiments  # slow to import
 
     return experiments.run(load_lab(), COMMANDS["experiment"].parse(arguments))
 
 
 def consume(arguments: Sequence[str]) -> int:
     """Shows the events of a region: ``consume REGION [OPTION …]``."""
-    from loosehanger.events.consume import main as show_events  # what it needs takes a while to load
+    from loosehanger.events.consume import main as show_events  # slow to import
 
     if wants_help(arguments):
         return show_events(["--help"], prog="lab consume REGION", start=_NOW)
@@ -352,7 +352,7 @@ def consume(arguments: Sequence[str]) -> int:
     properties = lab.region(consumer.cluster_region).clients.get(consumer.user)
     if properties is None:
         raise WrongUseError(f"{name}: no client configuration for user '{consumer.user}'; run the set-up again")
-    # Without --topic it shows what the consumer reads, under whatever names: so a mirror's prefixed copies, too.
+    # Without --topic it shows the consumer's topics, a mirror's prefixed copies included.
     pattern = ["--pattern", consumer.pattern] if consumer.pattern else []
     return show_events(["--config", str(properties), *pattern, *rest], prog=f"lab consume {name}", start=_NOW)
 
@@ -364,7 +364,7 @@ def prove(arguments: Sequence[str]) -> int:
     except (LabError, OSError) as error:
         if isinstance(error, LabError) and error.exit_code != ExitCode.FAILED:
             raise
-        from loosehanger.proof.inconclusive import give_up  # what it needs takes a while to load
+        from loosehanger.proof.inconclusive import give_up  # slow to import
 
         raise give_up(error, arguments) from error
     _submit("prove", arguments)
@@ -377,13 +377,13 @@ def aggregate(arguments: Sequence[str]) -> int:
 
 
 def watch(arguments: Sequence[str]) -> int:
-    """Shows what happens in every region while it happens: see ``watch --help``."""
+    """Shows every region live: see ``watch --help``."""
     _perhaps_in_a_pod("watch", arguments)
     _submit("watch", arguments)
 
 
 def _perhaps_in_a_pod(command: str, arguments: Sequence[str]) -> None:
-    """Where the lab's clusters cannot be reached from here: runs a command in a pod, and ends with its exit code."""
+    """Runs a command in a pod and exits with its exit code, if the lab's clusters cannot be reached from here."""
     elsewhere = wants_help(arguments) or any(word.startswith("--source-config") for word in arguments)
     lab = _lab_or_none()
     if elsewhere or lab is None or lab.pod is None:
@@ -399,7 +399,7 @@ def _submit(job: str, arguments: Sequence[str]) -> NoReturn:
 def _become(module: str, *arguments: str, folder: Path = ROOT) -> NoReturn:
     """Replaces this process, so that signals and exit codes are the program's own.
 
-    Spark makes a folder of its own wherever it runs, so its jobs run in the lab's home.
+    Spark creates a folder in its working directory, so its jobs run in the lab's home.
     """
     sys.stdout.flush()
     os.environ["LAB_CALLED_FROM"] = str(Path.cwd())
@@ -433,13 +433,13 @@ def _show_status(lab: Lab, regions: dict[str, list[dict[str, Any]]]) -> None:
             if not console.is_terminal or _STATUS_WIDTH + len(resource["detail"]) <= console.width:
                 console.print(f"{start}{name:<38} {escape(resource['detail'])}")
                 continue
-            # In a narrow window, the detail has lines of its own.
+            # In a narrow terminal, the detail gets lines of its own.
             console.print(f"{start}{name}")
             for line in textwrap.wrap(resource["detail"], max(console.width - len(_INDENT), 20)):
                 console.print(f"{_INDENT}{escape(line)}")
         if not resources:
-            console.print("  [bold red]Missing[/]   nothing is there; run the set-up again")
-    # A region that is lost is down as it should be.
+            console.print("  [bold red]Missing[/]   the region has no resources; run the set-up again")
+    # A lost region is down as intended.
     there = [one for region, resources in regions.items() if region not in lab.lost for one in resources]
     if any(not one["healthy"] for one in there) and {one["state"] for one in there} <= {"Down", "Stopped"}:
         stage = lab.unfinished or lab.stage
@@ -468,7 +468,7 @@ def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:
             table.add_column(heading, no_wrap=True)
         for row in found:
             table.add_row(*row.values())
-        # Whatever the width, a password is copied as a whole, so no line of it may be broken.
+        # A wrapped password could not be copied as a whole.
         console = Console(soft_wrap=True, highlight=False, width=_ANY_WIDTH)
         if sys.stdout.isatty() and console.measure(table).maximum > shutil.get_terminal_size().columns:
             for row in found:
@@ -476,7 +476,7 @@ def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:
         else:
             console.print(table, crop=False)
         if lab.pod is not None and any(f"//{_LOOPBACK}" in row["url"] for row in found):
-            print(f"\nThose at {_LOOPBACK} listen within their pods; this leads there:")
+            print(f"\nConsoles at {_LOOPBACK} listen within their pods; to reach one:")
             print("kubectl -n NAMESPACE port-forward deployment/NAME PORT")
     return ExitCode.DONE
 

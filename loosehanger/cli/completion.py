@@ -1,4 +1,4 @@
-"""What a shell may offer while somebody types a command, and the scripts that make it ask."""
+"""Shell completion: the candidates for the next word, and the scripts that ask for them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from loosehanger.lab.scenario_index import read_outline, scenario_names
 from loosehanger.paths import ROOT
 
 Candidate = tuple[str, str]
-"""A word, and what it is about; the latter may be empty."""
+"""A word and its description, which may be empty."""
 
 
 def script(shell: str) -> str:
-    """The script that makes a shell complete the command of this checkout.
+    """The script with which a shell completes the command of this checkout.
 
     Args:
         shell: ``bash`` or ``zsh``.
@@ -29,16 +29,16 @@ def script(shell: str) -> str:
 
 
 def candidates(words: Sequence[str]) -> list[Candidate]:
-    """What the last word can become.
+    """The candidates for the last word.
 
     Args:
-        words: what follows ``lab``; the last one is the word that is being typed, and may be empty.
+        words: the words after ``lab``; the last one is incomplete, and may be empty.
     """
     *before, typed = words or [""]
     try:
         found = list(_following(before, typed))
     except LabError:
-        return []  # In the middle of a line there is no room for an error.
+        return []  # A completion must not print an error.
     return [(word, about) for word, about in found if word.startswith(typed)]
 
 

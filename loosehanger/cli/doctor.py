@@ -1,4 +1,4 @@
-"""Whether this machine can run a lab: what ``./lab doctor`` checks. Python's own library is enough for it."""
+"""``./lab doctor``: checks whether this machine can run a lab. Needs only Python's standard library."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ GB = 1_000_000_000
 MEMORY_BYTES = 4 * GB
 """Three regions with their mirrors, consoles and a proof take some 3 GB."""
 DISK_BYTES = 4 * GB
-"""What is installed takes 2.5 GB, a lab in use 1 GB."""
+"""The installation takes 2.5 GB, a lab in use 1 GB."""
 LAB_BYTES = GB
 GAP = 1000
-"""A port base is so far below ports that no region comes near."""
+"""Distance of a port base from a range of ports that no region may use."""
 _NAMED = 5
-"""So many ports a message names."""
+"""Most ports that a message names."""
 _NETWORK_S = 90
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a lab needs."""
+    """One requirement of a lab, and its state."""
 
     what: str
     found: str
     remedy: str = ""
-    """What to do; empty where all is well."""
+    """The remedy; empty where there is no problem."""
     only_warns: bool = False
-    """Whether a lab may run all the same."""
+    """Whether a lab may run nevertheless."""
 
     @property
     def line(self) -> str:
@@ -88,7 +88,7 @@ def machine(progress: Progress | None, environment: Mapping[str, str]) -> Iterat
 
 
 def memory(meminfo: Path) -> Check:
-    """How much memory is available."""
+    """Checks the available memory."""
     try:
         lines = meminfo.read_text(encoding="ascii").splitlines()
         available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -99,7 +99,7 @@ def memory(meminfo: Path) -> Check:
 
 
 def disk(home: Path, *, installed: bool) -> Check:
-    """How much space there is where the lab lies."""
+    """Checks the free space on the disk of the lab."""
     folder = next(parent for parent in (home, *home.parents) if parent.exists())
     free, needed = shutil.disk_usage(folder).free, LAB_BYTES if installed else DISK_BYTES
     remedy = f"free {needed / GB:.0f} GB, or set LAB_HOME to a folder on another disk"
@@ -107,11 +107,11 @@ def disk(home: Path, *, installed: bool) -> Check:
 
 
 def ports(base: int | None, kernel: Path = KERNEL) -> Check:
-    """Whether the ports of the regions are free, and remain so: an outgoing connection may take one of the kernel's.
+    """Checks that the ports of the regions are free, and stay free: outgoing connections may take them.
 
     Args:
-        base: the number that they follow; None for the inventory's own.
-        kernel: the folder of its settings.
+        base: the port base; None for the inventory's.
+        kernel: the folder of the kernel's settings.
     """
     wanted = region_ports(base)
     taken = [port for port in wanted if is_taken(port)]
@@ -131,7 +131,7 @@ def ports(base: int | None, kernel: Path = KERNEL) -> Check:
 
 
 def network() -> Iterator[Check]:
-    """Whether what the installation fetches is within reach: the installer's own check."""
+    """Checks that the sources of the installation are reachable, with the installer's own check."""
     command = [sys.executable, "-B", str(ROOT / "scripts" / "install.py"), "--check"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_NETWORK_S)
@@ -139,7 +139,7 @@ def network() -> Iterator[Check]:
         yield Check("network", f"no answer within {_NETWORK_S} s", "set HTTPS_PROXY if there is a proxy")
         return
     if not done.returncode:
-        yield Check("network", "packages and jars are within reach")
+        yield Check("network", "packages and jars are reachable")
     for line in done.stderr.splitlines() if done.returncode else ():
         found, _, remedy = line.removeprefix("error: ").partition("; ")
         yield Check("network", found, remedy or "see above")

@@ -1,4 +1,4 @@
-"""How long a set-up or a stage took the last time: the best estimate of how long it will take now."""
+"""The last duration of each set-up and stage, as an estimate for the next time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loosehanger.files import write_file
 class Durations:
     """The durations of earlier set-ups and stages.
 
-    They depend on the machine and the installation, and lie with what is installed: a clean-up leaves nothing else.
+    They depend on the machine and the installation, and are kept with it, since a clean-up deletes everything else.
 
     Args:
         home: the lab's home.
@@ -22,12 +22,12 @@ class Durations:
         self._file = home / "venv" / "durations.json"
 
     def last(self, what: str) -> float | None:
-        """The seconds that it took the last time; None where that is not known."""
+        """The seconds that it took last time; None where that is not known."""
         found = self._read().get(what)
         return float(found) if isinstance(found, int | float) and found > 0 else None
 
     def keep(self, what: str, seconds: float) -> None:
-        """Keeps how long it took. An estimate is not worth a failure: where it cannot be written, it is not kept."""
+        """Records a duration. An estimate is not worth a failure, so a write error is ignored."""
         with contextlib.suppress(OSError):
             write_file(self._file, json.dumps({**self._read(), what: round(seconds, 1)}, indent=1))
 

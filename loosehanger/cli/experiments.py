@@ -1,4 +1,4 @@
-"""Running an experiment on the lab, and showing what was found: what ``./lab experiment NAME`` does."""
+"""``./lab experiment NAME``: runs an experiment on the lab, and shows its result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FOLDER = "experiments"
 _WIDEST = 10_000
 _SUFFIXES = ("html", "json")
 _UNFINISHED = "-unfinished"
-"""Follows the name of what is kept of an experiment that did not come to its end."""
+"""Suffix of the files of an experiment that was interrupted."""
 _MODULES = {
     "read-where": read_location,
     "mirror-where": mirror_location,
@@ -48,10 +48,10 @@ _MODULES = {
 
 
 def run(lab: Lab, options: argparse.Namespace) -> int:
-    """Does what the command line says.
+    """Runs the experiment that the command line names.
 
     Raises:
-        WrongUseError: the lab, or the folder for what is found, cannot be used.
+        WrongUseError: the lab or the output folder cannot be used.
         LabError: it failed.
     """
     site = choose(lab, lab_home(), options.source, options.target)
@@ -60,15 +60,15 @@ def run(lab: Lab, options: argparse.Namespace) -> int:
     for name in (options.name, options.name + _UNFINISHED):
         for file in _files(folder, name).values():
             check_writable(file)
-    found = _Found(site, options.name, rounds, quick=options.quick)
+    measurement = _Measurement(site, options.name, rounds, quick=options.quick)
     try:
-        found.measure()
+        measurement.measure()
     except (LabError, KeyboardInterrupt):
-        if found.steps:
-            files = _write(folder, options.name + _UNFINISHED, found.document())
-            print(f"kept: {len(found.whole)} of {rounds} rounds, {files['json']}", file=sys.stderr)
+        if measurement.steps:
+            files = _write(folder, options.name + _UNFINISHED, measurement.document())
+            print(f"kept: {len(measurement.whole)} of {rounds} rounds, {files['json']}", file=sys.stderr)
         raise
-    document = found.document()
+    document = measurement.document()
     files = _write(folder, options.name, document)
     if options.json:
         print(json.dumps(document, indent=1, ensure_ascii=False))
@@ -91,11 +91,11 @@ def _files(folder: Path, name: str) -> dict[str, Path]:
 
 
 def _write(folder: Path, name: str, document: Mapping[str, Any]) -> dict[str, Path]:
-    """Writes what was found; where no round is whole, there is nothing to make a page of."""
+    """Writes the results; without a complete round, there is no page."""
     files = _files(folder, name)
     write(files["json"], json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     if "finding" in document:
-        from loosehanger.proof.report.experiment_page import render  # Matplotlib takes a while to load
+        from loosehanger.proof.report.experiment_page import render  # Matplotlib is slow to import
 
         write(files["html"], render(document))
     else:
@@ -103,54 +103,54 @@ def _write(folder: Path, name: str, document: Mapping[str, Any]) -> dict[str, Pa
     return files
 
 
-class _Found:
-    """What an experiment has found so far.
+class _Measurement:
+    """A run of an experiment, and its results so far.
 
     Args:
-        ground: where it happens.
-        name: the experiment's.
-        rounds: how often it does everything.
-        quick: fewer steps.
+        site: the regions and their link.
+        name: the experiment's name.
+        rounds: the number of repetitions.
+        quick: whether to measure fewer steps.
     """
 
     def __init__(self, site: Site, name: str, rounds: int, *, quick: bool) -> None:
-        self._ground, self._name, self._quick = site, name, quick
+        self._site, self._name, self._quick = site, name, quick
         self._module: Any = _MODULES[name]
         self._sweep = self._module.sweep(rounds, quick=quick)
-        self._telling = SweepProgress(name, len(self._sweep), self._module.STEP_S, self._module.BEFORE_S)
+        self._progress = SweepProgress(name, len(self._sweep), self._module.STEP_S, self._module.BEFORE_S)
         self._started, self._at = time.monotonic(), datetime.now(UTC)
         self.steps: list[Any] = []
 
     @property
     def whole(self) -> set[int]:
-        """The rounds of which everything was measured."""
+        """The rounds whose steps were all measured."""
         planned, measured = Counter(step[0] for step in self._sweep), Counter(step.round for step in self.steps)
         return {number for number, steps in planned.items() if measured[number] == steps * self._module.RESULTS}
 
     def measure(self) -> None:
-        """Measures.
+        """Measures all steps.
 
         Raises:
             WrongUseError: another experiment is running.
-            LabError: something does not answer.
+            LabError: a cluster or the link does not answer.
         """
-        # Whoever ends it from outside wants the link back as much as somebody at a keyboard.
+        # Every signal must restore the link, as Ctrl-C does.
         for number in ENDING:
             signal.signal(number, _interrupt)
-        with prepared(self._ground), closing(self._module.run(self._ground, self._sweep, self._telling)) as coming:
-            for step in coming:
+        with prepared(self._site), closing(self._module.run(self._site, self._sweep, self._progress)) as steps:
+            for step in steps:
                 self.steps.append(step)
 
     def document(self) -> dict[str, Any]:
-        """All that was measured, and what is found in the rounds that are whole, if any is."""
-        source, target = self._ground.mirror.source, self._ground.mirror.target
+        """All measurements, and the findings of the complete rounds, if there is one."""
+        source, target = self._site.mirror.source, self._site.mirror.target
         rounds = self.whole
         whole = [step for step in self.steps if step.round in rounds]
         return {
             "experiment": self._name,
             "shows": EXPERIMENTS[self._name].shows,
-            "scenario": self._ground.lab.scenario,
-            "mirror": self._ground.mirror.name,
+            "scenario": self._site.lab.scenario,
+            "mirror": self._site.mirror.name,
             "source": source,
             "target": target,
             "rounds": len(rounds),
@@ -168,7 +168,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def machine() -> str:
-    """This machine in a line."""
+    """A line about this machine."""
     memory = psutil.virtual_memory().total / 2**30
     return f"{os.cpu_count()} cores, {memory:.0f} GiB of memory, {platform.system()} {platform.machine()}"
 
@@ -182,7 +182,7 @@ def _show(document: Mapping[str, Any]) -> None:
         for row in found["rows"]:
             table.add_row(*row)
         if not console.is_terminal:
-            # Nobody's window is to be kept to, and whoever reads it wants the whole of every value.
+            # Not a terminal: do not wrap or truncate.
             console.width = max(console.width, Console(width=_WIDEST).measure(table).maximum)
         console.print(table)
     for note in document["notes"]:

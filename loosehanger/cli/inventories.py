@@ -1,4 +1,4 @@
-"""Which inventory a playbook runs with: the one that is named, or the one that was named when the lab was set up."""
+"""The inventory of a playbook: the one that the user names, or the one that the lab was set up with."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ DEFAULT_INVENTORY = "inventories/local"
 
 
 def given_inventories(arguments: Sequence[str]) -> list[str]:
-    """The inventories that arguments for Ansible name."""
+    """The inventories that Ansible's arguments name."""
     return _split(arguments)[0]
 
 
 def with_inventory(arguments: Sequence[str], progress: Progress | None) -> list[str]:
-    """Arguments for Ansible that name an inventory, as Ansible finds it from the checkout.
+    """Arguments for Ansible with an inventory, whose path is relative to the checkout.
 
     Args:
-        arguments: what the user gave.
+        arguments: the user's arguments.
         progress: what is set up; None for nothing.
 
     Raises:
-        WrongUseError: there is no such inventory, or the lab is set up with another one.
+        WrongUseError: the inventory does not exist.
     """
     given, rest = _split(arguments)
     if not given:
@@ -35,10 +35,10 @@ def with_inventory(arguments: Sequence[str], progress: Progress | None) -> list[
 
 
 def check_same_inventory(arguments: Sequence[str], progress: Progress | None) -> None:
-    """Checks that arguments for Ansible name no other inventory than that of the lab which is set up.
+    """Checks that Ansible's arguments name no other inventory than that of the lab that is set up.
 
     Raises:
-        WrongUseError: they do.
+        WrongUseError: they name another one.
     """
     given = given_inventories(arguments)
     if progress and given and (ROOT / _found(given[0])).resolve() != (ROOT / progress.inventory).resolve():
@@ -55,7 +55,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _found(inventory: str) -> str:
-    """An inventory as Ansible finds it, which runs in the checkout and not where the user is."""
+    """An inventory's path for Ansible, which runs in the checkout and not in the user's folder."""
     if "," in inventory or (ROOT / inventory).exists():
         return inventory
     if Path(inventory).exists():

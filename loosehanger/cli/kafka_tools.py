@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, signed in to a cluster of the lab: what ``./lab kafka`` runs."""
+"""``./lab kafka``: runs Kafka's own command-line tools, signed in to a cluster of the lab."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _HEAP = "256m"
 
 
 def run(lab: Lab, region: str, user: str, tool: str, arguments: Sequence[str]) -> NoReturn:
-    """Becomes the tool, so that signals and the exit code are its own.
+    """Replaces this process with the tool, so that signals and the exit code are its own.
 
     Args:
         lab: what is set up.
-        region: whose cluster it asks.
+        region: the region of the cluster.
         user: the user that it signs in as.
         tool: its name, a key of ``KAFKA_TOOLS``.
         arguments: its own arguments.
 
     Raises:
-        WrongUseError: there is no such region, user or tool, or an argument says what the kit says already.
+        WrongUseError: the region, user or tool does not exist, or an argument is one that the kit sets.
         LabError: Java cannot be started.
     """
     if tool not in KAFKA_TOOLS:
@@ -39,7 +39,7 @@ def run(lab: Lab, region: str, user: str, tool: str, arguments: Sequence[str]) -
         raise WrongUseError(f"there is no tool '{tool}'{hint}")
     properties = properties_file(lab.region(region), user)
     if given := [word for word in arguments if word.partition("=")[0] in ("--bootstrap-server", "--command-config")]:
-        raise WrongUseError(f"{given[0]}: ./lab kafka gives it; leave it out, and use --user for another user")
+        raise WrongUseError(f"{given[0]}: ./lab kafka sets it; leave it out, and use --user for another user")
     servers = ",".join(Connection.from_properties(properties).bootstrap_servers)
     java = Java(lab_home())
     command = java.command(

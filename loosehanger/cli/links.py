@@ -1,4 +1,4 @@
-"""Showing and changing the links between regions: what ``./lab link`` does on the local platform."""
+"""``./lab link``: shows and changes the links between regions of the local platform."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from loosehanger.lab.record import Lab
 from loosehanger.paths import lab_home
 
 LOCAL = "local"
-Told = Mapping[str, Any]
+LinkState = Mapping[str, Any]
+"""The answer of a link's relay."""
 
 
 def run(lab: Lab, options: argparse.Namespace) -> int:
-    """Does what the command line says.
+    """Shows the chosen links, after the changes that the command line names.
 
     Raises:
-        WrongUseError: the platform has no links, there is no such link, or the settings do not fit together.
+        WrongUseError: the platform has no links, the link does not exist, or the settings do not fit together.
         LabError: a relay does not answer.
     """
     if lab.platform != LOCAL:
         raise WrongUseError(
-            f"on {lab.platform} the links between regions are the cluster's business, not the kit's; "
-            "docs/links.md names what to use there"
+            f"on {lab.platform} the cluster provides the links between regions, not the kit; "
+            "docs/links.md names tools for it"
         )
     for region in options.regions:
         lab.region(region)
@@ -40,14 +41,14 @@ def run(lab: Lab, options: argparse.Namespace) -> int:
     if not chosen:
         known = "; ".join(" and ".join(pair) for pair in folders) or "none"
         raise WrongUseError(
-            f"nothing of {lab.scenario} crosses between {' and '.join(options.regions)}; the links are: {known}"
+            f"{lab.scenario} has no link between {' and '.join(options.regions)}; its links are: {known}"
         )
     wanted = _change(options)
-    told = [_ask(pair, folder, wanted) for pair, folder in chosen.items()]
+    links = [_ask(pair, folder, wanted) for pair, folder in chosen.items()]
     if options.json:
-        print(json.dumps({"links": [{**link, "state": link_state(link)} for link in told]}, indent=1))
+        print(json.dumps({"links": [{**link, "state": link_state(link)} for link in links]}, indent=1))
     else:
-        print("\n\n".join("\n".join(_lines(link)) for link in told))
+        print("\n\n".join("\n".join(_lines(link)) for link in links))
     return ExitCode.DONE
 
 
@@ -60,16 +61,16 @@ def _change(options: argparse.Namespace) -> dict[str, Any] | None:
     return wanted_change(one, other, wanted, options.action, one_way=options.one_way)
 
 
-def _ask(pair: tuple[str, str], folder: Path, wanted: Mapping[str, Any] | None) -> Told:
+def _ask(pair: tuple[str, str], folder: Path, wanted: Mapping[str, Any] | None) -> LinkState:
     try:
         return ask(folder, wanted)
     except OSError as error:
         raise LabError(
-            f"the link of {' and '.join(pair)} does not answer ({error.strerror or error}); ./lab status tells more"
+            f"the link between {' and '.join(pair)} does not answer ({error.strerror or error}); run ./lab status"
         ) from error
 
 
-def _lines(link: Told) -> Iterator[str]:
+def _lines(link: LinkState) -> Iterator[str]:
     one, other = link["between"]
     yield f"{one} and {other}: {link_state(link)}, counting for {time.time() - link['since']:.0f} s"
     for way in link["directions"]:
@@ -83,7 +84,7 @@ def _lines(link: Told) -> Iterator[str]:
 
 
 def described(settings: OneWay) -> str:
-    """What a direction does to bytes, for people."""
+    """A direction's settings in words."""
     jitter = f" ± {time_text(settings.jitter)}" if settings.jitter else ""
     delay = f"{time_text(settings.delay)}{jitter}" if settings.delay else "no delay"
     return (
@@ -91,5 +92,5 @@ def described(settings: OneWay) -> str:
     )
 
 
-def _stuck(way: Told) -> str:
+def _stuck(way: LinkState) -> str:
     return f", and {size_text(way['held'])} on the way" if way["held"] else ""

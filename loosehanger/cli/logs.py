@@ -1,4 +1,4 @@
-"""The logs of what runs in the regions: what ``./lab logs`` shows."""
+"""``./lab logs``: shows the logs of the regions' processes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from loosehanger.suggestions import did_you_mean
 
 
 def run(lab: Lab, options: argparse.Namespace) -> int:
-    """Lists the logs, or shows the last lines of those that were named, and what follows.
+    """Lists the logs, or shows the last lines of the chosen ones, and follows them if asked.
 
     Raises:
-        WrongUseError: the platform keeps logs elsewhere, or there is no such log.
+        WrongUseError: the platform keeps logs elsewhere, or the log does not exist.
         LabError: a log cannot be read.
     """
     if lab.platform != LOCAL:
         raise WrongUseError(
-            f"on {lab.platform} the cluster keeps the logs; run kubectl -n NAMESPACE logs deployment/NAME, and "
-            "./lab status for the names"
+            f"on {lab.platform} the cluster keeps the logs; run kubectl -n NAMESPACE logs deployment/NAME, with a name "
+            "from ./lab status"
         )
     if not options.what:
         _list(lab)
@@ -46,7 +46,7 @@ def logs_of(lab: Lab, region: str) -> dict[str, Path]:
     """The log of each process of a region, by the process's name.
 
     Raises:
-        WrongUseError: there is no such region.
+        WrongUseError: the region does not exist.
     """
     lab.region(region)
     folder = lab_home() / "regions" / region / "logs"
@@ -57,7 +57,7 @@ def _list(lab: Lab) -> None:
     for region in lab.regions:
         for name, path in logs_of(lab, region).items():
             print(f"{region}/{name:<28} {path.stat().st_size / 1000:>9,.1f} kB")
-    print("\n./lab logs REGION/NAME shows the end of one; -f shows what follows.")
+    print("\n./lab logs REGION/NAME shows the end of one; -f follows it.")
 
 
 def _chosen(lab: Lab, what: str) -> dict[str, Path]:
@@ -74,7 +74,7 @@ def _chosen(lab: Lab, what: str) -> dict[str, Path]:
 
 
 def _last(path: Path, number: int) -> Iterator[str]:
-    # Not follow(), which waits for the end of a line: a program that was killed in the middle of one never writes it.
+    # Not follow(), which waits for the end of a line: a killed program never completes its last one.
     try:
         with path.open(encoding="utf-8", errors="replace") as stream:
             yield from deque((line.rstrip("\n")[:MOST_LINE] for line in stream), maxlen=number)

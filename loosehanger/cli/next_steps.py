@@ -1,4 +1,4 @@
-"""What to do after a stage: what ``scenario.yaml`` says, and what the lab itself shows."""
+"""The next steps after a stage: from ``scenario.yaml``, and from the lab itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loosehanger.paths import ROOT
 
 
 def next_steps(lab: Lab, scenario: Scenario, stage: str) -> str:
-    """What is printed when a stage was reached."""
+    """The text that is printed when a stage was reached."""
     lines = [_reached(scenario, stage), ""]
     if advice := scenario.stage(stage).next.strip():
         lines += [textwrap.indent(advice, "  "), ""]
@@ -38,9 +38,9 @@ def _again(scenario: Scenario, stage: str) -> str:
 
 def _steps(lab: Lab, scenario: Scenario, stage: str) -> Iterator[tuple[str, str]]:
     if url := _overview_console(lab):
-        yield "your browser", f"sees every region at {url}; ./lab status --credentials tells how to sign in"
+        yield "your browser", f"shows every region at {url}; ./lab status --credentials shows how to sign in"
     elif any(region.consoles for region in lab.regions.values()):
-        yield "your browser", "looks at each region; ./lab status --credentials tells where, and how to sign in"
+        yield "your browser", "shows each region; ./lab status --credentials shows the addresses, and how to sign in"
     if regions := dict.fromkeys(consumer.region for consumer in consumers(lab.topology)):
         yield "./lab consume REGION", f"{COMMANDS['consume'].summary}: {', '.join(regions)}"
     for name in ("watch", "topic", "status", "prove"):
@@ -52,13 +52,13 @@ def _steps(lab: Lab, scenario: Scenario, stage: str) -> Iterator[tuple[str, str]
 
 
 def _overview_console(lab: Lab) -> str | None:
-    """The address of the console that sees every region, if there is one."""
+    """The address of the console that shows every region, if there is one."""
     region, name = control_room(lab.topology) or ("", "")
     consoles = lab.regions[region].consoles if region in lab.regions else ()
     return next((console.url for console in consoles if console.name == name), None)
 
 
 def _manifest(lab: Lab) -> str | None:
-    """A mirror's file, which people open to learn; None where there is none in the checkout."""
+    """A mirror's manifest to open next; None where the checkout has none."""
     files = (document.source for document in lab.topology.of_kind(MIRROR))
     return next((file for file in files if (ROOT / file).is_file()), None)

@@ -1,4 +1,4 @@
-"""Running a playbook: with the lab's Ansible, one at a time, and with exit codes that say what happened."""
+"""Runs playbooks: with the lab's Ansible, one at a time, and with the kit's errors and exit codes."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from loosehanger.process_lifetime import end_with_parent
 from loosehanger.waiting import wait_for
 
 _DEFECT = 250
-"""ansible-core's exit code for what it did not expect."""
+"""ansible-core's exit code for an unexpected error."""
 _GIVEN_UP_S = 10
-"""How long an interrupted Ansible may take to end. One that has ended a worker while that held a lock never does."""
+"""How long an interrupted Ansible may take to exit. It hangs if it has killed a worker that held a lock."""
 _END_SECONDS = 3
-"""How long what was killed may take to end, and to give up the lab's lock."""
+"""How long a killed Ansible may take to exit and to release the lab's lock."""
 
 
 def run_playbook(
     playbook: str, arguments: Sequence[str], *, quiet: bool = False, paths: Mapping[str, Path] | None = None
 ) -> None:
-    """Runs a playbook of the kit; returns when it succeeded.
+    """Runs a playbook of the kit, and returns when it has succeeded.
 
     Args:
-        playbook: its path from the checkout.
+        playbook: its path in the checkout.
         arguments: further arguments for ``ansible-playbook``.
-        quiet: show nothing but errors.
-        paths: variables that are paths. Ansible would run a template in them, and take what follows a blank for others.
+        quiet: show only errors.
+        paths: variables that are paths. With -e, Ansible would render templates in them, and split them at blanks.
 
     Raises:
-        WrongUseError: the input cannot be used; nothing was changed.
+        WrongUseError: the input is invalid; nothing was changed.
         LabError: the work failed.
         KeyboardInterrupt: it was interrupted.
     """
@@ -59,7 +59,7 @@ def run_playbook(
             "ANSIBLE_HOME": str(home / "ansible"),
             # Ansible refuses to start where the locale is not UTF-8.
             "LC_ALL": "C.UTF-8",
-            # Its workers leave the keys that they sign in to a Kubernetes cluster with, and what they know of it.
+            # Its workers leave keys for a Kubernetes cluster, and facts about it, in temporary files.
             "TMPDIR": folder,
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         }
@@ -77,21 +77,21 @@ def run_playbook(
                 stdout=subprocess.DEVNULL if quiet else None,
                 stderr=subprocess.PIPE,
                 text=True,
-                # Whatever of it outlives this process keeps the lock.
+                # A child that outlives this process keeps the lock.
                 pass_fds=[lock],
-                # A terminal's Ctrl-C would reach it twice, from there and from here; the second one ends it at once.
+                # A terminal's Ctrl-C would reach it twice, directly and from here, and the second one kills it.
                 process_group=0,
-                # Python may lose any other signal, if it comes while it imports.
+                # While it imports modules, Python may lose any other signal.
                 preexec_fn=partial(end_with_parent, signal.SIGKILL),
             )
             running.process = process
             if running.interrupted:
-                running.tell(signal.SIGINT)
+                running.stop(signal.SIGINT)
             assert process.stderr is not None
-            said = []
+            output = []
             for line in process.stderr:
-                said.append(line.rstrip())
-                # What an interrupted Ansible has to say is about itself.
+                output.append(line.rstrip())
+                # The errors of an interrupted Ansible are about itself.
                 if not quiet and not running.interrupted:
                     sys.stderr.write(line)
             process.wait()
@@ -101,10 +101,10 @@ def run_playbook(
     if running.interrupted or process.returncode in (99, 130, -signal.SIGINT, -signal.SIGTERM):
         raise KeyboardInterrupt
     if not failures:
-        errors = [line for line in said if re.match(r"\[?(ERROR|ansible-playbook: error)", line)] or said
+        errors = [line for line in output if re.match(r"\[?(ERROR|ansible-playbook: error)", line)] or output
         reason = re.sub(r"^\[?(ERROR|ansible-playbook: error)\]?:? *", "", errors[-1]) if errors else "no reason given"
         if process.returncode < 0:
-            raise LabError(f"Ansible was ended by signal {-process.returncode} while it ran {playbook}; run it again")
+            raise LabError(f"Ansible was killed by signal {-process.returncode} while it ran {playbook}; run it again")
         if process.returncode == _DEFECT:
             raise LabError(f"Ansible failed at {playbook}: {reason}")
         raise WrongUseError(f"Ansible refuses to run {playbook}: {reason}")
@@ -136,13 +136,13 @@ def _only_one(home: Path) -> Iterator[int]:
 
 @dataclass
 class _Running:
-    """A playbook that runs, and whether it was told to end."""
+    """A running playbook, and whether it was interrupted."""
 
     process: subprocess.Popen[str] | None = None
     interrupted: bool = False
 
-    def tell(self, number: int) -> None:
-        """Tells it to end, and ends it if it does not."""
+    def stop(self, number: int) -> None:
+        """Sends it a signal, and kills it if it does not exit."""
         self.interrupted = True
         if self.process:
             self.process.send_signal(number)
@@ -153,14 +153,14 @@ class _Running:
 
 @contextlib.contextmanager
 def _passing_signals_on() -> Iterator[_Running]:
-    """Lets the playbook end itself when this process is told to end."""
+    """Passes signals of this process on to the playbook, which then stops cleanly."""
     running = _Running()
 
     def pass_on(number: int, _: FrameType | None) -> None:
-        running.tell(number)
+        running.stop(number)
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    # Some terminals stop what writes to them from a process group in the background.
+    # Some terminals stop a background process group that writes to them.
     before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
         yield running

@@ -1,4 +1,4 @@
-"""The number that the lab's ports follow on this machine: ``LAB_PORT_BASE``, or what the lab was set up with."""
+"""The base of the lab's ports on this machine: ``LAB_PORT_BASE``, or the base that the lab was set up with."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _REGIONS = ROOT / "inventories" / "regions.yaml"
 
 
 def read_port_base(text: str, given: str) -> int:
-    """Reads a port base.
+    """Parses a port base.
 
     Args:
         text: the number.
-        given: how the user gave it, for the message.
+        given: the user's option or variable, for the message.
 
     Raises:
-        WrongUseError: it is not one.
+        WrongUseError: it is not a valid port base.
     """
     if not (text.isascii() and text.isdecimal() and LOWEST <= int(text) <= HIGHEST):
         raise WrongUseError(f"{given}: not a number from {LOWEST} to {HIGHEST}, such as 29000")
@@ -39,17 +39,17 @@ def region_ports(base: int | None) -> range:
     """The ports that the regions of the local inventory may take.
 
     Args:
-        base: the number that they follow; None for the inventory's own.
+        base: the port base; None for the inventory's.
 
     Raises:
-        WrongUseError: the inventory has been changed so that its line cannot be understood.
+        WrongUseError: the inventory has been changed so that its line cannot be parsed.
     """
-    # Without an installation there is no YAML: the lines are read as lines.
+    # Without the installation there is no YAML parser.
     text = _INVENTORY.read_text(encoding="utf-8")
     default = re.search(rf"^{VARIABLE}:.*default\('(\d+)'", text, re.MULTILINE)
     each = re.search(rf"{VARIABLE} \| int \+ (\d+) \* ", text)
     if not default or not each:
-        raise WrongUseError(f"{_INVENTORY}: {VARIABLE} cannot be read; take it from git")
+        raise WrongUseError(f"{_INVENTORY}: {VARIABLE} cannot be read; restore the file from git")
     regions = len(
         re.findall(r"^    [\w-]+:$", _REGIONS.read_text(encoding="utf-8").partition("  vars:")[0], re.MULTILINE)
     )
@@ -58,17 +58,17 @@ def region_ports(base: int | None) -> range:
 
 
 def check_port_base(progress: Progress | None, environment: Mapping[str, str] = os.environ) -> None:
-    """Checks that the environment names a port base, and no other than that of the lab which is set up.
+    """Checks that the environment's port base is valid, and that of the lab that is set up.
 
     Raises:
-        WrongUseError: it does not.
+        WrongUseError: it is invalid, or another one.
     """
     if text := environment.get(ENVIRONMENT):
         check_same_port_base(read_port_base(text, f"{ENVIRONMENT}={text}"), f"{ENVIRONMENT}={text}", progress)
 
 
 def check_same_port_base(number: int, given: str, progress: Progress | None) -> None:
-    """Checks that a port base is that of the lab which is set up.
+    """Checks that a port base is that of the lab that is set up.
 
     Raises:
         WrongUseError: it is another one.
@@ -80,7 +80,7 @@ def check_same_port_base(number: int, given: str, progress: Progress | None) -> 
 
 
 def with_port_base(environment: Mapping[str, str], home: Path) -> dict[str, str]:
-    """An environment for Ansible, with the port base of the lab which is set up, if that is known."""
+    """An environment for Ansible, with the port base of the lab that is set up, if that is known."""
     progress = None
     with contextlib.suppress(WrongUseError):  # A record that cannot be read is reported elsewhere, or cleaned up.
         progress = read_progress(home)

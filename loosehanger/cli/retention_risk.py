@@ -1,5 +1,4 @@
-"""How far every mirror is behind, what its source may delete before it is copied, and whether it delivers anything:
-for ``./lab status``."""
+"""Each mirror's lag, retention risk and stalls, for ``./lab status``."""
 
 from __future__ import annotations
 
@@ -26,29 +25,29 @@ from loosehanger.lab.scenario import MIRROR
 from loosehanger.paths import lab_home
 
 _AGAIN_S = 20.0
-"""How long to look again at what cannot be measured."""
+"""How long a measurement that fails is repeated."""
 _PAUSE_S = 1.0
 _ANSWER_S = 5.0
 _NAMED = 3
-"""So many partitions a message names."""
+"""Most partitions that a message names."""
 _LONGEST_S = SILENT_S + FLUSH_S
-"""A mirror that writes its position less often than this shows is not judged: status must not take longer."""
+"""A mirror that writes its position less often than this is not judged: status must not take longer."""
 
 
 @dataclass(frozen=True)
 class MirrorRisk:
-    """One source of one mirror."""
+    """The state of a mirror at one source."""
 
     mirror: Mirror
     topics: dict[str, TopicRisk] = field(default_factory=dict)
     problem: str = ""
-    """Why nothing is known of it, or of some of its partitions."""
+    """Why its lag, or that of some partitions, is unknown."""
     stalled: str = ""
-    """What is wrong where it runs and delivers nothing; empty where it delivers, or need not."""
+    """The cause where it runs and delivers nothing; empty where it delivers, or has nothing to deliver."""
 
     @property
-    def told(self) -> Iterator[str]:
-        """What somebody has to know."""
+    def warnings(self) -> Iterator[str]:
+        """Warnings for the user."""
         for danger in self.topics.values():
             yield from danger.warnings()
         if self.stalled:
@@ -58,7 +57,7 @@ class MirrorRisk:
 
     @property
     def state(self) -> str:
-        """How a mirror is shown that is not healthy; empty for one that is."""
+        """The state of a mirror that is not healthy; empty for a healthy one."""
         blocked = any(danger.held_by for danger in self.topics.values())
         return (
             "Stalled" if self.stalled
@@ -70,17 +69,17 @@ class MirrorRisk:
 
     @property
     def losing(self) -> bool:
-        """Whether it may lose records, or does: what it lost before it caught up is the past, and told all the same."""
+        """Whether it loses records or may soon. A past loss of a mirror that has caught up is only a warning."""
         return any(danger.endangered or (danger.gone and danger.behind) for danger in self.topics.values())
 
 
 def standings(lab: Lab, resting: Collection[tuple[str, str]] = ()) -> list[MirrorRisk]:
-    """How every mirror stands that has workers, and whose both ends live.
+    """The state of every mirror that has workers and two living clusters.
 
     Args:
         lab: what is set up.
-        resting: region and name of the mirrors that are paused or stopped as they should be: their workers may be gone,
-            and that they cannot be asked is no problem.
+        resting: region and name of the mirrors that are paused or stopped as intended: their workers may be gone, and a
+            failed measurement is not a problem.
     """
     alive = [
         mirror for mirror in lab.mirrors if mirror.connect and {mirror.source, mirror.target} <= lab.clusters.keys()
@@ -95,14 +94,14 @@ def _standing(lab: Lab, mirror: Mirror, *, rests: bool) -> MirrorRisk:
     look = _Looks(lab, mirror, rests=rests)
     try:
         while look.wants_more():
-            time.sleep(_PAUSE_S if look.number > 1 else 0)  # the second look tells how quick the mirror is
+            time.sleep(_PAUSE_S if look.number > 1 else 0)  # the second measurement gives the mirror's pace
         return look.standing
     finally:
         look.close()
 
 
 def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
-    """What the users of a mirror that does not work may not do, and should; nothing where that cannot be asked."""
+    """The ACLs that the users of a failing mirror lack; empty where the clusters do not answer."""
     spec = next(
         document.content["spec"]
         for document in lab.topology.of_kind(MIRROR, mirror.region)
@@ -111,7 +110,7 @@ def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
     entry = next(found for found in spec["mirrors"] if found["source"]["alias"] == mirror.source_alias)
     config = {name: as_text(value) for name, value in (entry["sourceConnector"].get("config") or {}).items()}
     copied: set[str] = set()
-    with contextlib.suppress(LabError, OSError):  # Its workers may be down for want of a right.
+    with contextlib.suppress(LabError, OSError):  # Its workers may be down because of a missing ACL.
         rest = ConnectClient.of(mirror.connect, rebalance_s=0, timeout_s=_ANSWER_S)
         copied = {place.topic for place in mirror_positions(rest, mirror.connector, mirror.source_alias)}
     try:
@@ -134,7 +133,7 @@ def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
 
 
 class _Looks:
-    """Looks at a mirror until enough is known of it."""
+    """Measures a mirror until its state is known."""
 
     def __init__(self, lab: Lab, mirror: Mirror, *, rests: bool) -> None:
         self.standing = MirrorRisk(mirror)
@@ -150,26 +149,26 @@ class _Looks:
         self._begin = self._measured = time.monotonic()
 
     def wants_more(self) -> bool:
-        """Looks once; whether another look is needed."""
+        """Measures once; returns whether another measurement is needed."""
         self.number += 1
         try:
             return self._look()
         except (LabError, OSError) as error:
             reason = str(error)
         except KeyError as error:
-            # Kafka leaves out what was deleted in the meantime.
-            reason = f"{error.args[0]} is not there any more"
+            # Kafka omits topics that were deleted in the meantime.
+            reason = f"{error.args[0]} no longer exists"
         if self._rests:
             return False
         self.standing = replace(self.standing, problem=reason)
         return self._may_try_again
 
     def close(self) -> None:
-        """Ends its connections."""
+        """Closes its connections."""
         self._source.close()
 
     def _look(self) -> bool:
-        from kafka import TopicPartition  # what it needs takes a while to load
+        from kafka import TopicPartition  # slow to import
 
         mirror = self._mirror
         connector = self._rest.connectors().get(mirror.connector)
@@ -179,7 +178,7 @@ class _Looks:
                 there = looker.topics()
             topics = selected_topics(mirror, there)
             wanted = [TopicPartition(topic, number) for topic in topics for number in range(there[topic])]
-            # The ends before the positions: what is written between the two is not behind.
+            # End offsets before positions, so that records written in between do not count as lag.
             ends, at = self._source.ends(wanted), time.time()
             positions = mirror_positions(self._rest, mirror.connector, mirror.source_alias)
             found = self._source.look({place: positions.get(place) for place in wanted}, now=at, ends=ends)
@@ -200,16 +199,16 @@ class _Looks:
         if running and self._judged(config):
             longer = found_s(config)
             if stall := self._stands.stalled(mirror.id, self._bound, longer):
-                told = stall.told(cause(self._home, mirror.region, mirror.name))
-                self.standing = replace(self.standing, stalled=told)
+                message = stall.told(cause(self._home, mirror.region, mirror.name))
+                self.standing = replace(self.standing, stalled=message)
                 return False
-            # One look cannot tell for how long nothing was delivered.
+            # A single measurement does not show how long nothing was delivered.
             new = self._bound + longer <= _LONGEST_S
             bound = self._bound + (longer if new else 0)
             if self._stands.suspects(mirror.id, bound, new=new) and self._passed < bound + _AGAIN_S:
                 return True
         if any(one.held and one.held.age_s is None and not one.overdue for one in found) and self._passed < OPEN_S + 5:
-            # Only further looks show for how long it is open.
+            # Only further measurements show how long the transaction is open.
             return self.number <= 2 or any(one.held_s for one in found)
         return self.number == 1 and any(one.behind for one in found)
 
@@ -223,7 +222,7 @@ class _Looks:
 
     @property
     def _may_try_again(self) -> bool:
-        """Whether what cannot be measured may be looked at once more."""
+        """Whether a failed measurement may be repeated."""
         return time.monotonic() - self._measured < _AGAIN_S and self._passed < _LONGEST_S + _AGAIN_S
 
     @property

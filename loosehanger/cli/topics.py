@@ -1,4 +1,4 @@
-"""Showing and changing topics in all regions at once: what ``./lab topic`` does."""
+"""``./lab topic``: shows and changes topics in all regions at once."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from loosehanger.lab.mirrors.replication import (
 from loosehanger.lab.record import ADMINISTRATOR, Lab, Region
 
 PARTITIONS = "partitions"
-"""What is changed like a setting, and is none: a topic can get more of them, and never fewer."""
+"""Changed like a setting although it is none: partitions can be added, and never removed."""
 MIRRORED_SECONDS = 60
 _WIDEST = 10_000
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line of ``./lab topic``; its changes as ``changes``: setting → value, None for the default.
+    """Parses the command line of ``./lab topic``; ``changes`` maps a setting to its value, or None for the default.
 
     Raises:
-        WrongUseError: a setting is none.
+        WrongUseError: a setting is invalid.
     """
     options = COMMANDS["topic"].parser().parse_args(arguments)
     options.changes = {}
@@ -48,7 +48,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         name, equals, value = setting.partition("=")
         if (options.command == "set") != bool(equals) or not name:
             wanted = "NAME=VALUE" if options.command == "set" else "NAME"
-            raise WrongUseError(f"'{setting}' is not {wanted}, as in retention.ms{'=3600000' if equals == '' else ''}")
+            example = f"retention.ms{'=3600000' if equals == '' else ''}"
+            raise WrongUseError(f"'{setting}' is not {wanted}, for example {example}")
         options.changes[name] = value if equals else None
     if PARTITIONS in options.changes:
         _check_number(options.changes[PARTITIONS])
@@ -59,18 +60,18 @@ def _check_number(value: str | None) -> None:
     if value is None:
         raise WrongUseError("a topic has no default number of partitions, and none can be removed")
     if not (value.isascii() and value.isdecimal() and int(value)):
-        raise WrongUseError(f"'{PARTITIONS}={value}': a topic has a whole number of partitions, as in {PARTITIONS}=6")
+        raise WrongUseError(f"'{PARTITIONS}={value}' is not a number of partitions, for example {PARTITIONS}=6")
 
 
 def run(lab: Lab, options: argparse.Namespace) -> int:
-    """Does what ``parse`` has read."""
+    """Shows or changes topics, as ``parse`` has read."""
     if options.command == "show":
         return _show(lab, options.topic)
     return _change(lab, lab.region(options.region), options.topic, options.changes, only_wait=options.only_wait)
 
 
 def describe(region: Region) -> dict[str, dict[str, Any]]:
-    """Every topic of a region, internal ones left out: partitions, and the settings made on the topic itself.
+    """Every topic of a region except internal ones: partitions and overrides.
 
     Raises:
         LabError: the region's cluster does not answer.
@@ -82,7 +83,7 @@ def describe(region: Region) -> dict[str, dict[str, Any]]:
             return {}
         configs, errors = topic_configs(admin, names, "modified")
         for name, error in errors.items():
-            if not isinstance(error, UnknownTopicOrPartitionError):  # Deleted in the meantime, that is.
+            if not isinstance(error, UnknownTopicOrPartitionError):  # It was deleted in the meantime.
                 raise LabError(f"{region.name}: the settings of {name} cannot be read: {error}")
         return {
             topic["name"]: {
@@ -122,9 +123,9 @@ def _show(lab: Lab, name: str | None) -> int:
         for index, (setting, values) in enumerate(rows.items()):
             differs = len({settings.get(setting) for settings in there.values()}) > 1
             cells = [("–" if value is None else str(value)) for value in values]
-            said = ", ".join(f"{region} {cell}" for region, cell in zip(regions, cells, strict=True) if region in there)
+            each = ", ".join(f"{region} {cell}" for region, cell in zip(regions, cells, strict=True) if region in there)
             same = next((cell for region, cell in zip(regions, cells, strict=True) if region in there), "–")
-            lines.append(f"  {setting}: {f'[yellow]{escape(said)}[/]' if differs else escape(same)}")
+            lines.append(f"  {setting}: {f'[yellow]{escape(each)}[/]' if differs else escape(same)}")
             table.add_row(
                 first.topic if index == 0 and set(line.values()) == {first.topic} else "",
                 setting,
@@ -133,12 +134,12 @@ def _show(lab: Lab, name: str | None) -> int:
             )
     console = Console()
     if not console.is_terminal:
-        # Nobody's window is to be kept to, and whoever reads it wants the whole of every value.
+        # Not a terminal: do not wrap or truncate.
         console.width = max(console.width, Console(width=_WIDEST).measure(table).maximum)
     if Console(width=_WIDEST).measure(table).maximum <= console.width:
         console.print(table)
         return ExitCode.DONE
-    # The window is too narrow for regions side by side.
+    # The terminal is too narrow for regions side by side.
     console.print("\n".join(lines), highlight=False)
     return ExitCode.DONE
 
@@ -146,11 +147,11 @@ def _show(lab: Lab, name: str | None) -> int:
 def _change(lab: Lab, region: Region, topic: str, changes: Mapping[str, str | None], *, only_wait: bool) -> int:
     started = time.monotonic()
     if only_wait:
-        _wait_for_all([_Copy(region, topic, "does it have such a topic?", changes)], started, lambda _: None)
+        _wait_for_all([_Copy(region, topic, "does the topic exist there?", changes)], started, lambda _: None)
     else:
         _alter(region, topic, changes)
-    said = ", ".join(key if value is None else f"{key}={value}" for key, value in changes.items())
-    print(f"{region.name}: {topic}: {said} {'unset' if None in changes.values() else 'set'}")
+    applied = ", ".join(key if value is None else f"{key}={value}" for key, value in changes.items())
+    print(f"{region.name}: {topic}: {applied} {'unset' if None in changes.values() else 'set'}")
     copies = []
     for mirror in lab.mirrors:
         if mirror.source != region.name or not selected_topics(mirror, [topic]):
@@ -196,20 +197,20 @@ def _alter(region: Region, topic: str, changes: Mapping[str, str | None]) -> Non
 
 @dataclass
 class _Copy:
-    """A topic that is going to have settings, and when it had them."""
+    """A topic that must receive settings, and how long that took."""
 
     region: Region
     topic: str
     advice: str
-    """Where to look if it does not get them."""
+    """Where to look if it does not receive them."""
     changes: Mapping[str, str | None]
-    """The settings that it is going to have."""
+    """The expected settings."""
     seconds: float | None = None
-    """How long that took; None as long as it has not got them."""
+    """How long that took; None until it has them."""
     failure: str = ""
 
     def look(self, started: float) -> None:
-        """Looks whether it has them by now, or will not be waited for."""
+        """Checks whether it has them by now, or the time is up."""
         try:
             there = describe(self.region).get(self.topic, {})
         except LabError as error:
@@ -225,10 +226,10 @@ class _Copy:
 
 
 def _wait_for_all(copies: Sequence[_Copy], started: float, report: Callable[[_Copy], None]) -> None:
-    """Waits for all at once, so that the time of each is its own; reports them in their order.
+    """Waits for all at once, so that each has its own time; reports them in their order.
 
     Raises:
-        LabError: some have not got the settings.
+        LabError: some do not have the settings in time.
     """
     pause = 0.1
     shown = 0
@@ -241,7 +242,7 @@ def _wait_for_all(copies: Sequence[_Copy], started: float, report: Callable[[_Co
                 report(copies[shown])
             shown += 1
         if shown < len(copies):
-            time.sleep(pause)  # between two looks; the condition above decides when it ends
+            time.sleep(pause)  # between two checks; the loop's condition ends it
             pause = min(pause * 1.5, 1.0)
     if failures := [copy.failure for copy in copies if copy.failure]:
         raise LabError("; ".join(failures))

@@ -1,8 +1,8 @@
-"""The variables that a user gives to a playbook with ``-e``: refuses unknown names and values that cannot be used.
+"""Checks the variables that a user gives to a playbook with ``-e``: refuses unknown names and invalid values.
 
-Ansible takes any name and any value, so a typing error changes nothing, and only the program that fails because of it
-reports a wrong value. What the kit reads is known: the options in the roles' argument specifications, and the variables
-that roles, the scenario's playbooks and the inventory define or use.
+Ansible accepts any name and any value: a typing error has no effect, and a wrong value is reported only by the program
+that fails because of it. The kit's variables are known: the options in the roles' argument specifications, and the
+variables that roles, the scenario's playbooks and the inventory define or use.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from loosehanger.paths import ROOT
 from loosehanger.suggestions import did_you_mean
 
 OWN = "my_"
-"""What the names of a user's own variables begin with."""
+"""The prefix of a user's own variables."""
 _OF_ANSIBLE = "ansible_"
 _PROGRAMS = {"producer": "producer.__main__", "consumer": "loosehanger.events.consume"}
-"""The roles whose programs judge values themselves: an option of theirs has the variable's name without the role's."""
+"""The roles whose programs validate values: their options have the variables' names without the role's."""
 _LIKE = {"kafka_replicas": "kafka_cluster_replicas"}
 """Variables without a specification of their own, and the role's variable that takes its value from them."""
 _RANGES = {
@@ -43,27 +43,27 @@ _RANGES = {
 }
 _HEAPS = {"kafka_cluster_heap", "clearing_memory"}
 _TRUE_OR_FALSE = {"yes", "on", "1", "true", "t", "y", "1.0", "no", "off", "0", "false", "f", "n", "0.0"}
-"""What Ansible takes for true or false, in any case."""
+"""The values that Ansible accepts as booleans, in any case."""
 _TEMPLATE = re.compile(r"\{\{|\{%")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass
 class Variables:
-    """The variables that a playbook of the kit may be given."""
+    """The variables that a playbook of the kit accepts."""
 
     options: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Those of roles, with what their argument specifications say."""
+    """The roles' options, with their argument specifications."""
     others: set[str] = field(default_factory=set)
-    """What else roles, playbooks and the inventory define or use."""
+    """Other variables that roles, playbooks and the inventory define or use."""
     complete: bool = True
-    """False where an inventory is a program, or encrypted: its variables are not known here."""
+    """False where an inventory is a program or encrypted, so that its variables are not known here."""
 
     def check(self, name: str, value: Any) -> None:
         """Checks one variable.
 
         Raises:
-            WrongUseError: there is none of this name, or it cannot have this value.
+            WrongUseError: the name is unknown, or the value invalid.
         """
         if name.startswith((OWN, _OF_ANSIBLE)):
             return
@@ -78,18 +78,18 @@ class Variables:
 def checked_variables(
     arguments: Sequence[str], playbook: str, inventories: Iterable[str], progress: Progress | None
 ) -> list[str]:
-    """Arguments for Ansible, whose variables were checked; files of variables are named as Ansible finds them.
+    """Checks the variables in Ansible's arguments, and returns the arguments with paths for the checkout.
 
     Args:
-        arguments: what the user gave.
-        playbook: its path from the checkout.
-        inventories: those it runs with, as Ansible finds them from the checkout.
+        arguments: the user's arguments.
+        playbook: its path in the checkout.
+        inventories: its inventories, with paths relative to the checkout.
         progress: what is set up; None for nothing.
 
     Raises:
-        WrongUseError: a variable is not known, or has a value that cannot be used.
+        WrongUseError: a variable is unknown, or its value is invalid.
     """
-    # Ansible takes the option shortened, too.
+    # Like Ansible, accept abbreviations of the option.
     parser = Parser(prog="lab setup", add_help=False)
     parser.add_argument("-e", "--extra-vars", action="append", default=[])
     given, rest = parser.parse_known_args(arguments)
@@ -108,7 +108,7 @@ def checked_variables(
 
 
 def _found(text: str) -> str:
-    """The option's value with a file as Ansible finds it, which runs in the checkout and not where the user is."""
+    """The option's value, with a file's path for Ansible, which runs in the checkout and not in the user's folder."""
     if not text.startswith("@") or (ROOT / text[1:]).is_file():
         return text
     path = Path(text[1:]).absolute()
@@ -121,7 +121,7 @@ def _read(text: str) -> Iterator[tuple[str, Any]]:
     """The names and values that an option gives, as Ansible reads it."""
     if text.startswith("@"):
         content = (ROOT / text[1:]).read_text(encoding="utf-8", errors="replace")
-        # Only Ansible can decrypt it.
+        # An encrypted file can be decrypted by Ansible only.
         found = {} if content.startswith("$ANSIBLE_VAULT") else _yaml(content)
         if not isinstance(found, (dict, type(None))):
             raise WrongUseError(f"-e {text}: not a file of variables; write one NAME: VALUE on each line")
@@ -130,7 +130,7 @@ def _read(text: str) -> Iterator[tuple[str, Any]]:
         if not isinstance(found, dict):
             raise WrongUseError(f"-e {text}: neither NAME=VALUE nor a mapping")
     elif _is_template(text):
-        # Its blanks separate nothing; only Ansible can split it, and knows the values.
+        # A template may contain blanks, so only Ansible can split the text.
         found = dict.fromkeys(re.findall(r"(?:^|\s)([A-Za-z_]\w*)=", text), text)
     else:
         found = dict(_pair(word) for word in _words(text))
@@ -153,15 +153,15 @@ def _pair(word: str) -> tuple[str, str]:
 
 
 def _problem(name: str, value: Any, option: Mapping[str, Any]) -> str:
-    """What is wrong with a value; empty for nothing."""
+    """The problem of a value; empty for a valid one."""
     text = str(value).strip()
     kind = option.get("type", "str")
     if kind == "int" and not (text.isascii() and text.isdecimal()):
-        return f"'{text}' is not a whole number from 0 on"
+        return f"'{text}' is not a whole number of at least 0"
     if kind == "bool" and text.lower() not in _TRUE_OR_FALSE:
         return f"'{text}' is neither true nor false"
     if kind == "dict" and not isinstance(value, dict):
-        return "not a mapping; give it as YAML, as in -e '{NAME: {KEY: VALUE}}'"
+        return "not a mapping; give it as YAML, for example -e '{NAME: {KEY: VALUE}}'"
     choices = [str(choice) for choice in option.get("choices", ())]
     if choices and text not in choices:
         return f"'{text}' is not one of {', '.join(choice or 'nothing' for choice in choices)}"
@@ -175,7 +175,7 @@ def _problem(name: str, value: Any, option: Mapping[str, Any]) -> str:
 
 
 def _program_problem(role: str, option: str, value: Any) -> str:
-    """What the role's program says of a value; empty for nothing."""
+    """The error of the role's program for a value; empty for a valid one."""
     flag = f"--{option.replace('_', '-')}"
     parser: argparse.ArgumentParser = importlib.import_module(_PROGRAMS[role]).parser({})
     if flag not in parser.format_usage():
@@ -197,7 +197,7 @@ def _shown(value: Any) -> str:
 
 
 def _known(playbook: str, inventories: Iterable[str]) -> Variables:
-    """What a playbook may be given, with these inventories."""
+    """The variables that a playbook accepts with these inventories."""
     known = Variables()
     path = ROOT / playbook
     for roles in (ROOT / "roles", path.parent / "roles"):
@@ -207,7 +207,7 @@ def _known(playbook: str, inventories: Iterable[str]) -> Variables:
         if file.is_file():
             _add_playbook(known, file)
     folders = [path.parent, ROOT / "playbooks"]
-    # The kit's own are for all: a file of variables may be used with each of them.
+    # The kit's own inventories always count, since a file of variables may be used with each of them.
     for inventory in [*map(str, (ROOT / "inventories").glob("*/")), *inventories]:
         if "," in inventory:
             continue
@@ -286,7 +286,7 @@ def _conditions(text: str) -> set[str]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads YAML with tags of Ansible's, such as ``!vault``."""
+    """Reads YAML with Ansible's tags, such as ``!vault``."""
 
 
 def _unknown_here(*_: object) -> str:

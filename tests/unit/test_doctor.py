@@ -121,7 +121,7 @@ def test_a_server_that_answers_is_reachable_whatever_it_answers(server: str, mon
     monkeypatch.setenv("UV_DEFAULT_INDEX", server)
     monkeypatch.setenv("LAB_MAVEN_REPOSITORY", server)
     (found,) = doctor.network()
-    assert (found.found, found.remedy) == ("packages and jars are within reach", "")
+    assert (found.found, found.remedy) == ("packages and jars are reachable", "")
 
 
 def test_each_server_out_of_reach_has_a_remedy_and_shows_no_password(

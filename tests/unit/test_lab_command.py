@@ -499,7 +499,7 @@ def test_a_set_up_runs_its_playbook_and_says_what_next(checkout: Checkout) -> No
     text = done.stdout
     assert "The lab is ready: 05-switching. What next?\n\n  ./lab consume asia\n  and look\n" in text
     # From what is set up: the control room's address, the regions with a consumer, the stages that may follow.
-    assert "sees every region at http://127.0.0.1:5/;" in text
+    assert "shows every region at http://127.0.0.1:5/;" in text
     assert "./lab consume REGION   the events of a region, as they arrive there: africa, asia\n" in text
     assert "./lab stage failover" in text
     assert "failback" not in text
@@ -678,7 +678,7 @@ def test_an_interrupted_ansible_that_does_not_end_is_ended(checkout: Checkout) -
 @pytest.mark.parametrize(
     ("dies", "expected"),
     [
-        ("9", "Ansible was ended by signal 9 while it ran playbooks/05-switching/failover.yaml"),
+        ("9", "Ansible was killed by signal 9 while it ran playbooks/05-switching/failover.yaml"),
         ("250", "its last word"),
     ],
 )

@@ -50,7 +50,7 @@ def test_what_a_mirror_loses_is_told_and_decides_on_its_health(
     }
     standing = MirrorRisk(MIRROR, {"A": TopicRisk("A", **nothing | changes)})
     assert standing.losing == losing
-    assert len(list(standing.told)) == told
+    assert len(list(standing.warnings)) == told
 
 
 STORED = ("configStorageTopic", "offsetStorageTopic", "statusStorageTopic")
@@ -145,7 +145,7 @@ def test_a_mirror_behind_an_open_transaction_is_blocked(world: World, monkeypatc
     monkeypatch.setattr(world, "look", lambda *_, **__: [exposure])
     found = standing()
     assert found.state == "Blocked"
-    assert list(found.told) == [
+    assert list(found.warnings) == [
         "LH.A: up to 91 records are behind the last stable offset and are not copied, held by transaction 'till-7' of "
         "producer 5, open for 1.3 min (timeout 15.0 min)"
     ]
@@ -161,7 +161,7 @@ def test_status_looks_for_30_seconds_at_a_transaction_of_unknown_age(
         return [PartitionRisk("LH.A", 0, 7, 0, 99, 0, held=unknown, held_s=world.clock.now - began)]
 
     monkeypatch.setattr(world, "look", look)
-    assert "lacks Describe on transactional ids" in next(iter(standing().told))
+    assert "lacks Describe on transactional ids" in next(iter(standing().warnings))
     monkeypatch.setattr(world, "look", lambda *_, **__: [PartitionRisk("LH.A", 0, 7, 0, 99, 0, held=unknown)])
     assert (standing().state, world.clock.now - began < 40) == ("", True), "each look sees another transaction"
 
@@ -178,14 +178,14 @@ def test_a_mirror_that_rests_as_it_should_needs_no_workers(world: World) -> None
     world.fails = lambda _: "no Connect worker answers"
     assert standing().state == "Unknown"
     began = world.clock.now
-    assert (standing(rests=True).state, list(standing(rests=True).told)) == ("", [])
+    assert (standing(rests=True).state, list(standing(rests=True).warnings)) == ("", [])
     assert world.clock.now == began, "and it is not waited for"
 
 
 def test_status_looks_until_it_knows_that_a_running_mirror_delivers_nothing(world: World) -> None:
     found = standing()
     assert found.state == "Stalled"
-    assert list(found.told) == [
+    assert list(found.warnings) == [
         "running, but no record was delivered for 35 s: LH.A-0 waits at offset 8; "
         "last error in the worker's log: it collides"
     ]
@@ -231,7 +231,7 @@ def test_a_lag_that_cannot_be_measured_is_said_after_some_tries(world: World, *,
     found = standing()
     assert found.state == "Unknown"
     reason = "LH.A-0 could not be read in time" if unread else "europe: the cluster does not answer"
-    assert list(found.told) == [f"lag not measured: {reason}"]
+    assert list(found.warnings) == [f"lag not measured: {reason}"]
     world.state = "PAUSED"
     assert standing().state == "", "of a mirror that does not run, nothing is missed"
 

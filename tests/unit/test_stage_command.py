@@ -109,7 +109,7 @@ def test_what_was_rescued_is_told_with_its_file(
         commands._show_rescues("rescue")
     assert [line for line in capsys.readouterr().out.splitlines() if line] == [
         "1,313 records of west were never mirrored: west.jsonl",
-        "They are not written to east: -e carry_out_write_rescued=true has that done.",
+        "They are not written to east: -e carry_out_write_rescued=true writes them.",
         "1,313 records of west were never mirrored: west.jsonl",
         "1,313 of them are written to east, each with the header lh-rescued.",
     ]
@@ -150,7 +150,7 @@ def test_a_stage_without_conditions_says_so(
     started: list[list[str]], scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert commands._show_conditions(scenario, "setup") == 0
-    assert "has no conditions but its place among the stages" in capsys.readouterr().out
+    assert "has no conditions besides its predecessors" in capsys.readouterr().out
     assert started == []
 
 

@@ -107,7 +107,7 @@ def test_variables_of_the_inventory_pass(given: str, inventory: str) -> None:
         ("producer_seed=x", "'x' is not a whole number"),
         ("producer_flush=-1", "'-1' is not a number of seconds"),
         ("consumer_pattern=(", "'(' is not a regular expression"),
-        ("producer_replicas=-1", "'-1' is not a whole number from 0 on"),
+        ("producer_replicas=-1", "'-1' is not a whole number of at least 0"),
         ("kafka_replicas=three", "'three' is not a whole number"),
         ("platform_local_ready_timeout=2m", "'2m' is not a whole number"),
         ("carry_out_force=maybe", "'maybe' is neither true nor false"),
