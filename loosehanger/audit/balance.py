@@ -27,13 +27,21 @@ from typing import Any, NamedTuple
 
 from kafka import TopicPartition
 
+from loosehanger.proof.difference import Difference, keys
 from loosehanger.proof.flows import Flow, FlowId, MirrorId
 from loosehanger.proof.read.records import BUCKET_MS
 
 HALVES = 4
 EQUAL, LATE, MISSING, NEVER_MIRRORED, DIFFERENT = "equal", "late", "missing", "never mirrored", "different"
 """Verdicts. A bucket that is still being read has none."""
-KINDS = ("missing", "never_mirrored", "altered", "moved", "duplicates", "unexpected")
+KINDS = keys(
+    Difference.MISSING,
+    Difference.NEVER_MIRRORED,
+    Difference.ALTERED,
+    Difference.MOVED,
+    Difference.DUPLICATES,
+    Difference.UNEXPECTED,
+)
 """The kinds of difference in a bucket that is not even, named as the proof names them."""
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from loosehanger.lab.claims.claims import OF_LEDGERS, Claim, Kind
 from loosehanger.proof.compare.comparison import Counts
-from loosehanger.proof.compare.configurations import STRUCTURE, Difference
+from loosehanger.proof.compare.configurations import STRUCTURE, ConfigDifference
 from loosehanger.proof.compare.retention_gaps import History
 from loosehanger.proof.compare.switches import Sets, count
+from loosehanger.proof.difference import Difference, keys
 from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.evidence.findings import Finding, Verdict, Weight, verdict_of
 from loosehanger.proof.evidence.latency import percentiles
@@ -21,11 +22,19 @@ from loosehanger.proof.flows import Flow, FlowId
 from loosehanger.proof.report.record_times import iso
 from loosehanger.proof.snapshot import is_compacted
 
-FAULTS = ("missing", "never_mirrored", "duplicates", "reordered", "unexpected", "altered", "moved")
+FAULTS = keys(
+    Difference.MISSING,
+    Difference.NEVER_MIRRORED,
+    Difference.DUPLICATES,
+    Difference.REORDERED,
+    Difference.UNEXPECTED,
+    Difference.ALTERED,
+    Difference.MOVED,
+)
 """Kinds of difference between records that disprove a copy."""
-LOSSES = ("missing", "never_mirrored", "altered", "moved")
+LOSSES = keys(Difference.MISSING, Difference.NEVER_MIRRORED, Difference.ALTERED, Difference.MOVED)
 """Those that disprove ``contains``, where a topic may have other writers."""
-_HIDDEN_AT_SOURCE = ("unexpected",)
+_HIDDEN_AT_SOURCE = keys(Difference.UNEXPECTED)
 OF_MIRRORS: tuple[Kind, ...] = ("copy", "contains")
 """The kinds of claims about single mirrors, on whose flows other claims rest."""
 Judge = Callable[[Claim, Evidence, Mapping[FlowId, Verdict]], Iterator[Finding]]
@@ -100,7 +109,7 @@ def _copy(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iter
 
 def _reported_settings(claim: Claim, evidence: Evidence) -> Iterator[Finding]:
     """The settings that differ, each with all its topics: a provider's defaults differ for all topics."""
-    topics: dict[Difference, list[str]] = {}
+    topics: dict[ConfigDifference, list[str]] = {}
     for flow in flows_of(claim, evidence):
         for entry in evidence.configs.get(flow.id, ()):
             if entry.name not in STRUCTURE:

@@ -122,8 +122,8 @@ def test_rare_kinds_have_a_column_only_where_there_are_some(disproved: Page) -> 
 
 
 def test_every_fault_has_its_words() -> None:
-    assert {kind.name for kind in FAULTS} >= set(judge.FAULTS)
-    assert {kind.name for kind in FAULTS} == set(samples.FAULTS)
+    assert {kind.value for kind in FAULTS} >= set(judge.FAULTS)
+    assert {kind.value for kind in FAULTS} == set(samples.FAULTS)
 
 
 def test_each_flow_opens_to_its_partitions(proved: Page) -> None:

@@ -17,7 +17,7 @@ from loosehanger.kafka import clients
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import idle_patterns, named_topics, selected_topics, target_topic
-from loosehanger.proof.compare.configurations import Difference, compare_configs
+from loosehanger.proof.compare.configurations import ConfigDifference, compare_configs
 from loosehanger.proof.evidence.latency import LatencySampler, percentiles
 from loosehanger.proof.read import mirrors
 from loosehanger.proof.read.clusters import Config
@@ -234,17 +234,17 @@ class TestConfigs:
     def test_another_value(self) -> None:
         there = Config("2000", override=True, mirrored=True)
         assert compare_configs({"retention.ms": self.HERE}, {"retention.ms": there}) == [
-            Difference("retention.ms", "1000", "2000")
+            ConfigDifference("retention.ms", "1000", "2000")
         ]
 
     def test_an_override_of_one_side_only(self) -> None:
         default = Config("1000", override=False, mirrored=False)
         assert compare_configs({"retention.ms": default}, {"retention.ms": self.HERE}) == [
-            Difference("retention.ms", None, "1000")
+            ConfigDifference("retention.ms", None, "1000")
         ]
         other = Config("7", override=False, mirrored=False)
         assert compare_configs({"retention.ms": self.HERE}, {"retention.ms": other}) == [
-            Difference("retention.ms", "1000", "7")
+            ConfigDifference("retention.ms", "1000", "7")
         ]
 
     def test_what_mm2_leaves_alone(self) -> None:

@@ -28,7 +28,7 @@ from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Lab, Region
 from loosehanger.proof import proof, session, snapshot
 from loosehanger.proof.compare.comparison import Counts
-from loosehanger.proof.compare.configurations import Difference, Handling
+from loosehanger.proof.compare.configurations import ConfigDifference, Handling
 from loosehanger.proof.flows import Flow, FlowId
 from loosehanger.proof.proof import Proof
 from loosehanger.proof.read.clusters import Cluster, Config
@@ -487,10 +487,10 @@ def test_settings_are_judged_reported_or_left_aside(
 
     def differ(_: Any, __: Any, ___: Any, timeout_s: float) -> Any:
         waits.append(timeout_s)
-        retention = Difference("retention.ms", "1", "2")
+        retention = ConfigDifference("retention.ms", "1", "2")
         return {
-            "a": [Difference("partitions", "1", "2"), retention],
-            "b": [Difference("topic", "b", None)],
+            "a": [ConfigDifference("partitions", "1", "2"), retention],
+            "b": [ConfigDifference("topic", "b", None)],
             "c": [retention],
         }, {}
 
@@ -549,7 +549,7 @@ def test_a_copy_of_another_name_is_named_and_not_waited_for(
     monkeypatch.setattr(
         proof,
         "config_differences",
-        lambda _, __, names, ___: ({t: [Difference("topic", t, None)] for t in names if t == "a"}, {}),
+        lambda _, __, names, ___: ({t: [ConfigDifference("topic", t, None)] for t in names if t == "a"}, {}),
     )
     document, verdicts = run(foreign("a,b", *policy))
     assert (document["verdict"], verdicts) == ("inconclusive", {"inconclusive": {"a target"}, "proved": {"b target"}})

@@ -20,7 +20,7 @@ from loosehanger.lab.claims.claims import claims_of
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof import submit
 from loosehanger.proof.compare.comparison import Counts
-from loosehanger.proof.compare.configurations import Difference
+from loosehanger.proof.compare.configurations import ConfigDifference
 from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.flows import Flow
 from loosehanger.proof.read.clusters import Config
@@ -96,7 +96,7 @@ def test_a_difference_disproves_although_something_else_is_undecided() -> None:
 
 def test_a_changed_configuration_disproves() -> None:
     found = evidence()
-    found.configs[FLOW.id] = [Difference("retention.ms", "1", None)]
+    found.configs[FLOW.id] = [ConfigDifference("retention.ms", "1", None)]
     document = judge(found, "s", 1.0)
     assert document["verdict"] == "disproved"
     assert document["reasons"] == ["LH.ORDERS, europe → north-america: retention.ms differs: source 1, target not set"]
@@ -110,8 +110,8 @@ def test_settings_that_are_only_reported_disprove_nothing() -> None:
     found.flows += others
     found.handling = "report"
     for flow in (FLOW, *others):
-        found.configs[flow.id] = [Difference("retention.ms", "1", "2")]
-    found.configs[FLOW.id] = [*found.configs[FLOW.id], Difference("segment.bytes", "5", None)]
+        found.configs[flow.id] = [ConfigDifference("retention.ms", "1", "2")]
+    found.configs[FLOW.id] = [*found.configs[FLOW.id], ConfigDifference("segment.bytes", "5", None)]
     document = judge(found, "s", 1.0)
     assert (document["verdict"], document["reasons"]) == ("proved", [])
     assert document["notes"] == [
@@ -120,7 +120,7 @@ def test_settings_that_are_only_reported_disprove_nothing() -> None:
     ]
     assert document["totals"]["config_differences"] == 8
     # These are no settings of a provider's.
-    found.configs[FLOW.id] = [Difference("partitions", "3", "6"), Difference("topic", "LH.ORDERS", None)]
+    found.configs[FLOW.id] = [ConfigDifference("partitions", "3", "6"), ConfigDifference("topic", "LH.ORDERS", None)]
     document = judge(found, "s", 1.0)
     assert (document["verdict"], len(document["reasons"])) == ("disproved", 2)
 

@@ -19,7 +19,7 @@ _RECHECK_S = 1.0
 
 
 @dataclass(frozen=True)
-class Difference:
+class ConfigDifference:
     """A setting that the target's topic has otherwise than the source's; None where it is not set."""
 
     name: str
@@ -27,11 +27,11 @@ class Difference:
     target: str | None
 
 
-Settings = tuple[dict[str, list[Difference]], dict[str, str]]
+Settings = tuple[dict[str, list[ConfigDifference]], dict[str, str]]
 """The differences of each topic that has any, and the missing rights of each topic that cannot be compared."""
 
 
-def compare_configs(source: Mapping[str, Config], target: Mapping[str, Config]) -> list[Difference]:
+def compare_configs(source: Mapping[str, Config], target: Mapping[str, Config]) -> list[ConfigDifference]:
     """The differences between a topic's configurations at the source and at the target.
 
     What the source sets dynamically the target must have, and what the target overrides the source must have set.
@@ -41,7 +41,7 @@ def compare_configs(source: Mapping[str, Config], target: Mapping[str, Config]) 
     overrides = {name: config.value for name, config in target.items() if config.override and name not in EXCLUDED}
     there = {name: target[name].value if name in target else None for name in wanted} | overrides
     return [
-        Difference(name, wanted.get(name), there.get(name))
+        ConfigDifference(name, wanted.get(name), there.get(name))
         for name in sorted(wanted.keys() | overrides.keys())
         if wanted.get(name) != there.get(name) or name not in wanted
     ]
@@ -71,7 +71,7 @@ def config_differences(source: Cluster, target: Cluster, topics: Mapping[str, st
         time.sleep(_RECHECK_S)
 
 
-def considered(differences: Sequence[Difference], handling: Handling) -> list[Difference]:
+def considered(differences: Sequence[ConfigDifference], handling: Handling) -> list[ConfigDifference]:
     """The differences of a topic that count. A missing topic always counts."""
     return [entry for entry in differences if handling != "ignore" or entry.name == _TOPIC]
 
@@ -82,12 +82,12 @@ def _differences(source: Cluster, target: Cluster, topics: Mapping[str, str]) ->
     here = [topic for topic in topics if topic in partitions_here]
     configs_here = source.configs(here)
     configs_there = target.configs(_present(topics.values(), partitions_there))
-    differences: dict[str, list[Difference]] = {}
+    differences: dict[str, list[ConfigDifference]] = {}
     unknown: dict[str, str] = {}
     for topic in here:
         mirrored = topics[topic]
         if mirrored not in partitions_there:
-            differences[topic] = [Difference(_TOPIC, topic, None)]
+            differences[topic] = [ConfigDifference(_TOPIC, topic, None)]
             continue
         count, count_there = partitions_here[topic], partitions_there[mirrored]
         lacking = [
@@ -99,7 +99,7 @@ def _differences(source: Cluster, target: Cluster, topics: Mapping[str, str]) ->
             unknown[topic] = " and ".join(lacking)
         found = [] if lacking else compare_configs(configs_here[topic], configs_there[mirrored])
         if count != count_there:
-            found.append(Difference(_PARTITIONS, str(count), str(count_there)))
+            found.append(ConfigDifference(_PARTITIONS, str(count), str(count_there)))
         if found:
             differences[topic] = found
     return differences, unknown

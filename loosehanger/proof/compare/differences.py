@@ -11,7 +11,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from loosehanger.proof.read.records import FLOW, FLOW_PARTITION, IDENTITY
 
-KINDS = ("missing", "duplicates", "unexpected", "altered", "moved", "reordered", "expired")
 _CONTENT = ("fingerprint", *FLOW_PARTITION)
 _DIFFERENCE = (*FLOW_PARTITION, "kind", "fingerprint", "source_record", "target_record")
 
@@ -112,7 +111,7 @@ def name_differences(marked: DataFrame) -> DataFrame:
         marked: as from ``mark_reordered``.
 
     Returns:
-        Flow, partition, kind (one of ``KINDS``), fingerprint, source_record and target_record (null where the
+        Flow, partition, kind (a key of ``Difference``), fingerprint, source_record and target_record (null where the
         difference is that there is none). A record that moved has the partition of its source.
     """
     # A content that the source does not have lacks a partner from its first copy on.

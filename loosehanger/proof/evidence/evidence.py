@@ -13,7 +13,7 @@ from loosehanger.kafka.transactions import Held
 from loosehanger.lab.claims.claims import Claim
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.compare.comparison import Counts
-from loosehanger.proof.compare.configurations import Difference, Handling
+from loosehanger.proof.compare.configurations import ConfigDifference, Handling
 from loosehanger.proof.compare.isolation import Present
 from loosehanger.proof.compare.retention_gaps import History
 from loosehanger.proof.evidence.findings import Finding, Weight
@@ -39,7 +39,7 @@ class Evidence:
     cuts: dict[str, Cut] = field(default_factory=dict)
     progress: dict[MirrorId, MirrorProgress] = field(default_factory=dict)
     counts: dict[FlowId, Counts] = field(default_factory=dict)
-    configs: dict[FlowId, list[Difference]] = field(default_factory=dict)
+    configs: dict[FlowId, list[ConfigDifference]] = field(default_factory=dict)
     append_time: set[FlowId] = field(default_factory=set)
     """The flows whose target gives each record the time of its arrival."""
     handling: Handling = "judge"

@@ -8,17 +8,15 @@ from itertools import groupby
 from typing import Any
 
 from loosehanger.lab.claims.claims import Claim
+from loosehanger.proof.difference import Difference
 from loosehanger.proof.evidence.findings import Finding
 from loosehanger.proof.flows import Flow, FlowId
 from loosehanger.proof.judge import FAULTS
 from loosehanger.proof.read.external import EXTERNAL
 from loosehanger.proof.read.mirrors import describe
 
-_ONE = {"duplicates": "duplicate", "configuration differences": "configuration difference"}
-_SAID = {
-    "never_mirrored": "deleted at the source before they were mirrored",
-    "moved": "moved to another partition",
-}
+_PHRASES = {kind.value: kind.phrase for kind in Difference}
+_SINGLE = {kind.value: kind.single for kind in Difference} | {"configuration differences": "configuration difference"}
 _MOST = 5
 """Ranges of records in a sentence."""
 _MOST_PLACES = 10
@@ -66,10 +64,9 @@ def says(claim: Claim) -> str:
 
 
 def counted(faults: Mapping[str, int]) -> str:
-    """Numbers with what they count, such as ``1 duplicate, 2 missing``."""
-    phrases = {name: _SAID.get(name, name) for name in faults}
+    """Numbers with what they count, for example ``1 duplicate, 2 missing``."""
     return ", ".join(
-        f"{count:,} {_ONE.get(name, phrases[name]) if count == 1 else phrases[name]}" for name, count in faults.items()
+        f"{count:,} {(_SINGLE if count == 1 else _PHRASES).get(name, name)}" for name, count in faults.items()
     )
 
 

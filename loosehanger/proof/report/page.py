@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from loosehanger.proof.difference import FAULTS, NO_FAULTS, printable
+from loosehanger.proof.difference import FAULTS, NO_FAULTS, Difference, printable
 from loosehanger.proof.report.charts import distribution, side_by_side
 from loosehanger.proof.report.record_times import plain
 from loosehanger.proof.report.tables import AGGREGATES, summary
@@ -24,7 +24,7 @@ _VERDICTS = {
     "inconclusive": "Not everything could be decided",
 }
 _WORST_FIRST = ("disproved", "inconclusive", "proved")
-_EXAMPLES = {kind.name: kind.label for kind in FAULTS} | {"duplicates": "duplicate"}
+_EXAMPLES = {kind.value: kind.label for kind in FAULTS} | {Difference.DUPLICATES.value: Difference.DUPLICATES.single}
 
 
 def render(document: Mapping[str, Any], aggregates: Mapping[str, Any]) -> str:
@@ -66,7 +66,7 @@ def render(document: Mapping[str, Any], aggregates: Mapping[str, Any]) -> str:
         faults=FAULTS,
         no_faults=NO_FAULTS,
         differences=sum(
-            flow[kind.name] for flow in document["flows"] if flow["verdict"] == "disproved" for kind in FAULTS
+            flow[kind.value] for flow in document["flows"] if flow["verdict"] == "disproved" for kind in FAULTS
         ),
         buckets=sum(flow["buckets"] for flow in document["flows"]),
         opened=sum(flow["opened"] for flow in document["flows"]),
@@ -109,7 +109,7 @@ def _pair(place: int, key: tuple[str, str], document: Mapping[str, Any], colour:
         "name": " → ".join(key),
         "id": f"pair-{place}",
         "flows": [dict(flow) | {"ends": cut["offsets"].get(flow["topic"], {})} for flow in flows],
-        "columns": [kind for kind in FAULTS if kind.always or any(flow[kind.name] for flow in flows)],
+        "columns": [kind for kind in FAULTS if not kind.is_rare or any(flow[kind.value] for flow in flows)],
         "verdict": next(verdict for verdict in _WORST_FIRST if verdicts[verdict]),
         "verdicts": verdicts,
         "latency": _latency(place, " → ".join(key), flows, colour),

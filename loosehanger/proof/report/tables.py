@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from loosehanger.proof.difference import printable
+from loosehanger.proof.difference import FAULTS, printable
 from loosehanger.proof.report.messages import counted
 from loosehanger.proof.report.record_times import plain
 
@@ -36,13 +36,9 @@ AGGREGATES = (
 """The rows for a region, and their names in the document of the aggregates."""
 _COLUMNS = (
     ("records", "source_records"),
-    ("missing", "missing"),
-    ("dupl.", "duplicates"),
-    ("altered", "altered"),
-    ("unexp.", "unexpected"),
-    ("reord.", "reordered"),
+    *((kind.column, kind.value) for kind in FAULTS if not kind.is_rare),
 )
-_RARE = (("moved", "moved"), ("never mirrored", "never_mirrored"))
+_RARE = tuple((kind.column, kind.value) for kind in FAULTS if kind.is_rare)
 """Columns that a table has only if they are not empty."""
 
 
@@ -82,7 +78,7 @@ def summary(document: Mapping[str, Any]) -> str:
         return f"{document['reasons'][0]}{compared} ({document['seconds']:.1f} s)"
     rare = {name: totals[name] for _, name in _RARE if totals[name]}
     faults = counted(
-        {name: totals[name] for name in ("missing", "duplicates", "altered", "unexpected", "reordered")}
+        {name: totals[name] for _, name in _COLUMNS[1:]}
         | rare
         | {"configuration differences": totals["config_differences"]}
     )
