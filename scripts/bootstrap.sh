@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the kit needs into LAB_HOME (.lab in the checkout). ./lab calls it: when nothing has changed it returns
-# within milliseconds. All that it says goes to standard error.
+# within milliseconds. All its output goes to standard error.
 #
 # usage: bootstrap.sh [--dev | --python]
 #   --dev      adds the tools that ./test.sh needs; they then stay

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes every lock again from pyproject.toml and scripts/lock_jars.py: the newest versions that fit together.
+# Regenerates every lock from pyproject.toml and scripts/lock_jars.py: the newest versions that fit together.
 # A maintainer's tool. Review what it changed before you commit.
 set -euo pipefail
 

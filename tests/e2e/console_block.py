@@ -1,4 +1,4 @@
-"""A console block of a document: commands, and what each of them has to say."""
+"""A console block of a document: commands, and the output that each must have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ANY_LINES = "..."
 
 
 class BlockError(Exception):
-    """A block is not written as it has to be."""
+    """A block has the wrong form."""
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Command:
     """Where it stands in its document."""
     text: str
     output: list[tuple[int, str]]
-    """The lines that it must say, each with its place in the document. None: whatever it likes."""
+    """The lines of its expected output, each with its line in the document. Empty: any output."""
 
 
 def read_commands(source: str, first_line: int) -> list[Command]:
@@ -50,12 +50,12 @@ def read_commands(source: str, first_line: int) -> list[Command]:
 
 
 def asks_for_exit_code(command: Command) -> bool:
-    """Whether it shows how the one before it ended."""
+    """Whether it shows the exit code of the command before it."""
     return command.text.strip() == "echo $?"
 
 
 def first_difference(expected: Sequence[tuple[int, str]], said: str) -> str | None:
-    """What a command says otherwise than expected; None if it says just that.
+    """Names the first difference between a command's output and the expected one; None if there is none.
 
     Three dots stand for anything in a line, a line of three dots for any lines, a blank for any blanks; empty lines
     count for nothing. The line that is named is the first one that nothing fits, however the dots before it are taken.

@@ -32,7 +32,7 @@ _COMPLAINTS = 20
 
 
 def collector(documents: Collection[Path]) -> Callable[[Path, pytest.Collector], pytest.File | None]:
-    """What pytest asks of each file: those of the documents have tests.
+    """Returns the hook that pytest calls for each file: documents have tests.
 
     A fixture ``terminal`` of the scope of a module runs their commands.
     """
@@ -99,7 +99,7 @@ def _apply(example: Example, terminal: Terminal) -> str | None:
 
 
 def complaints(folder: Path) -> str:
-    """The last complaints in the logs of a lab's mirrors."""
+    """Returns the last warnings and errors in the logs of a lab's mirrors."""
     quoted = ""
     for log in sorted(folder.glob(".lab/regions/*/logs/mm2-*.log")):
         lines = [line for line in log.read_text(errors="replace").splitlines() if _COMPLAINT.search(line)]
@@ -108,7 +108,7 @@ def complaints(folder: Path) -> str:
 
 
 def edit(folder: Path, difference: str) -> str | None:
-    """Makes an edit, a unified diff; what keeps it from being made, if anything does."""
+    """Applies an edit, a unified diff; returns why it cannot be applied, if so."""
     # Beyond its folder there may be another repository, which would make git pass over these paths in silence.
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
     command = ["git", "apply", "--recount", "--verbose"]

@@ -15,12 +15,12 @@ from pathlib import Path
 import psutil
 
 GRACE_SECONDS = 10.0
-"""How long a command that is ended may take to clean up."""
+"""How long a command that is stopped may take to clean up."""
 LOOK_SECONDS = 1.0
 
 
 class TerminalError(Exception):
-    """A command did not end, or took the shell with it."""
+    """A command did not exit, or ended the shell."""
 
 
 class Terminal:
@@ -55,7 +55,7 @@ class Terminal:
         self._write("__ended() { return $1; }")
 
     def run(self, command: str, seconds: float) -> tuple[int, str]:
-        """Runs a command to its end; its exit code, and what it wrote on standard output and error, as it came.
+        """Runs a command; returns its exit code, and its standard output and error as they came.
 
         Programs that it leaves running may keep their output: it is a file, whose end is not waited for.
 
@@ -80,7 +80,7 @@ class Terminal:
         return code, said
 
     def end(self) -> None:
-        """Ends the shell, and whatever of its commands still runs."""
+        """Stops the shell, and every command that it left running."""
         # Some of Ansible's processes leave the group.
         with contextlib.suppress(psutil.NoSuchProcess):
             group = psutil.Process(self._bash.pid).children(recursive=True)
@@ -110,7 +110,7 @@ class Terminal:
             self._bash.stdin.flush()
 
     def _next_code(self, deadline: float) -> int | None:
-        """The exit code of what runs; None if it does not end in time, or the shell has."""
+        """Returns the command's exit code; None if it does not exit in time, or the shell has exited."""
         answer = b""
         while not answer.endswith(b"\n"):
             left = deadline - time.monotonic()
