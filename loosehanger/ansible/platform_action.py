@@ -16,11 +16,11 @@ from loosehanger.lab.plan import Plan, Step, steps
 from loosehanger.lab.record import check_stage, load_lab, read_progress
 from loosehanger.lab.scenario import MIRROR
 from loosehanger.lab.snapshots import (
-    Ending,
-    Loss,
-    Wipe,
+    RegionEnding,
+    RegionLoss,
+    RegionWipe,
+    has_mirror_snapshot,
     is_lost,
-    is_marked,
     is_wiped,
     keep_ending,
     keep_loss,
@@ -116,20 +116,20 @@ class PlatformAction(KitAction):
         # Whoever is interrupted after it finds nothing that could still be killed.
         first = dies and not is_lost(home, stage, parameters["region"])
         if first:
-            keep_loss(home, stage, Loss(parameters["region"], _now_ms()))
+            keep_loss(home, stage, RegionLoss(parameters["region"], _now_ms()))
         if part is Step.DECOMMISSION and here and here.gone and not only_told:
-            keep_ending(home, stage, Ending(here.region, _now_ms()))
+            keep_ending(home, stage, RegionEnding(here.region, _now_ms()))
         done = self._run(parameters, lambda: every)
         if here and not only_told:
             if forget:
                 ask(load_lab(home), home, forget)
             if part is Step.WIPE and here.wiped:
-                keep_wipe(home, stage, Wipe(here.region, _now_ms()))
+                keep_wipe(home, stage, RegionWipe(here.region, _now_ms()))
             if first and "died_ms" in done:
-                keep_loss(home, stage, Loss(here.region, done["died_ms"]))
+                keep_loss(home, stage, RegionLoss(here.region, done["died_ms"]))
             if part is Step.FENCE_MIRRORS and here.mark:
                 # Held before, and not marked: the stage was interrupted in between.
-                held = [m for m in here.held if m.name in here.fenced or not is_marked(home, stage, m)]
+                held = [m for m in here.held if m.name in here.fenced or not has_mirror_snapshot(home, stage, m)]
                 if held:
                     ask(load_lab(home), home, KeepMarks(stage=stage, mirrors=tuple(held)))
         return done

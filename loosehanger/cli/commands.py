@@ -36,7 +36,7 @@ from loosehanger.lab.record import ADMINISTRATOR, Lab, Region, WebConsole, check
 from loosehanger.lab.recovery import Recovery
 from loosehanger.lab.scenario import MIRROR, Scenario, read_scenario
 from loosehanger.lab.scenario_index import SETUP, scenario_names
-from loosehanger.lab.snapshots import read_marks
+from loosehanger.lab.snapshots import read_snapshots
 from loosehanger.paths import ROOT, caller_path, lab_home
 from loosehanger.platforms import registry
 from loosehanger.times import span
@@ -151,7 +151,7 @@ def _show_recovery(lab: Lab, stage: str) -> None:
 
 def _show_rescues(stage: str) -> None:
     """Shows the records that were rescued."""
-    for rescue in read_marks(lab_home(), stage).rescues:
+    for rescue in read_snapshots(lab_home(), stage).rescues:
         file = os.path.relpath(rescue.file, caller_path("."))
         print(f"\n{rescue.records:,} records of {rescue.source} were never mirrored: {file}")
         if rescue.written:

@@ -21,7 +21,7 @@ from loosehanger.lab.progress import Progress as Progress
 from loosehanger.lab.progress import read_progress as read_progress
 from loosehanger.lab.progress import required_progress, unreadable
 from loosehanger.lab.scenario import Scenario
-from loosehanger.lab.snapshots import Marks, archives, mark_of, read_marks
+from loosehanger.lab.snapshots import Snapshots, archives, read_snapshots, snapshot_id
 from loosehanger.lab.topology import Topology
 from loosehanger.paths import lab_home
 from loosehanger.suggestions import did_you_mean
@@ -232,8 +232,8 @@ def load_lab(home: Path | None = None) -> Lab:
         progress.unfinished,
         topology,
         from_record(progress.claims),
-        _copied_at_mark(topology, read_marks(home or lab_home(), progress.unfinished or progress.stage)),
-        {mirror.id: kept[mark_of(mirror)] for mirror in topology.mirrors if mark_of(mirror) in kept},
+        _copied_at_mark(topology, read_snapshots(home or lab_home(), progress.unfinished or progress.stage)),
+        {mirror.id: kept[snapshot_id(mirror)] for mirror in topology.mirrors if snapshot_id(mirror) in kept},
         progress.lost,
     )
 
@@ -302,16 +302,16 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _copied_at_mark(topology: Topology, marks: Marks) -> dict[str, Window]:
+def _copied_at_mark(topology: Topology, marks: Snapshots) -> dict[str, Window]:
     """Returns the end of what was copied, by source of each mirror that was stopped."""
     known = {fence.mirror: fence.positions for fence in marks.fences}
     return {
         mirror.id: {
             topic: {number: last + 1 for number, last in positions.items()}
-            for topic, positions in known[mark_of(mirror)].items()
+            for topic, positions in known[snapshot_id(mirror)].items()
         }
         for mirror in topology.mirrors
-        if mark_of(mirror) in known
+        if snapshot_id(mirror) in known
     }
 
 

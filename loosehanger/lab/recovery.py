@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from loosehanger.lab.snapshots import Marks
+from loosehanger.lab.snapshots import Snapshots
 from loosehanger.ledger import LedgerEntry
 
 
@@ -32,7 +32,7 @@ class Recovery:
         return all(leg.seconds is not None for leg in self.legs)
 
 
-def recovery(marks: Marks, entries: Iterable[LedgerEntry]) -> Recovery | None:
+def recovery(marks: Snapshots, entries: Iterable[LedgerEntry]) -> Recovery | None:
     """Returns the milestones of a switch; None where nothing was switched.
 
     The clock starts when the first process of a lost region is killed. In a planned switch it starts with the last

@@ -21,7 +21,7 @@ Offsets = dict[str, dict[int, int]]
 
 
 @dataclass(frozen=True)
-class Loss:
+class RegionLoss:
     """The death of a region."""
 
     region: str
@@ -31,7 +31,7 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Fence:
+class MirrorSnapshot:
     """The offsets at the moment a mirror was stopped."""
 
     mirror: str
@@ -54,7 +54,7 @@ class Fence:
 
 
 @dataclass(frozen=True)
-class Silence:
+class FenceSnapshot:
     """The end offsets of a region when its write fence was complete."""
 
     region: str
@@ -65,7 +65,7 @@ class Silence:
 
 
 @dataclass(frozen=True)
-class Wipe:
+class RegionWipe:
     """The wipe of a lost region: its data that no other region has is given up."""
 
     region: str
@@ -73,7 +73,7 @@ class Wipe:
 
 
 @dataclass(frozen=True)
-class Ending:
+class RegionEnding:
     """A region whose deletion has begun: from now on it may be deleted in part."""
 
     region: str
@@ -82,7 +82,7 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Rearmed:
+class OffsetReset:
     """A mirror whose offsets were reset to the end of its source."""
 
     mirror: str
@@ -98,7 +98,7 @@ class Rearmed:
 
 
 @dataclass(frozen=True)
-class Rescue:
+class SalvageSnapshot:
     """The records of a stopped mirror's source that it had not copied."""
 
     mirror: str
@@ -113,65 +113,65 @@ class Rescue:
 
 
 @dataclass(frozen=True)
-class Marks:
+class Snapshots:
     """All snapshots of a stage."""
 
-    losses: tuple[Loss, ...] = ()
-    fences: tuple[Fence, ...] = ()
-    silences: tuple[Silence, ...] = ()
-    wipes: tuple[Wipe, ...] = ()
-    rearmed: tuple[Rearmed, ...] = ()
-    rescues: tuple[Rescue, ...] = ()
-    endings: tuple[Ending, ...] = ()
+    losses: tuple[RegionLoss, ...] = ()
+    fences: tuple[MirrorSnapshot, ...] = ()
+    silences: tuple[FenceSnapshot, ...] = ()
+    wipes: tuple[RegionWipe, ...] = ()
+    rearmed: tuple[OffsetReset, ...] = ()
+    rescues: tuple[SalvageSnapshot, ...] = ()
+    endings: tuple[RegionEnding, ...] = ()
 
 
-def mark_of_group(group: str) -> str:
+def group_snapshot_id(group: str) -> str:
     """Returns the id, in snapshots, of a group whose offsets came from its ledger."""
     return f"by ledger/{group}"
 
 
-def mark_of(mirror: Mirror) -> str:
+def snapshot_id(mirror: Mirror) -> str:
     """Returns the id of a mirror's source in snapshots."""
     return f"{mirror.name}/{mirror.source_alias}"
 
 
-def keep_loss(home: Path, stage: str, loss: Loss) -> None:
+def keep_loss(home: Path, stage: str, loss: RegionLoss) -> None:
     """Writes the death of a region."""
     write_file(_folder(home, stage) / f"loss.{loss.region}.json", json.dumps(asdict(loss), indent=1))
 
 
 def is_lost(home: Path, stage: str, region: str) -> bool:
     """Whether a stage has recorded the death of a region."""
-    return any(loss.region == region for loss in read_marks(home, stage).losses)
+    return any(loss.region == region for loss in read_snapshots(home, stage).losses)
 
 
-def is_marked(home: Path, stage: str, mirror: Mirror) -> bool:
+def has_mirror_snapshot(home: Path, stage: str, mirror: Mirror) -> bool:
     """Whether a stage has recorded the offsets at which it stopped a mirror."""
-    return any(fence.mirror == mark_of(mirror) for fence in read_marks(home, stage).fences)
+    return any(fence.mirror == snapshot_id(mirror) for fence in read_snapshots(home, stage).fences)
 
 
 def is_wiped(home: Path, stage: str, region: str) -> bool:
     """Whether a stage has wiped a region."""
-    return any(wipe.region == region for wipe in read_marks(home, stage).wipes)
+    return any(wipe.region == region for wipe in read_snapshots(home, stage).wipes)
 
 
 def is_ending(home: Path, stage: str, region: str) -> bool:
     """Whether a stage has begun to delete a region."""
-    return any(ending.region == region for ending in read_marks(home, stage).endings)
+    return any(ending.region == region for ending in read_snapshots(home, stage).endings)
 
 
 def is_rearmed(home: Path, stage: str, mirror: Mirror) -> bool:
-    """Whether a stage has re-armed a mirror."""
-    return any(done.mirror == mark_of(mirror) for done in read_marks(home, stage).rearmed)
+    """Whether a stage has reset the offsets of a mirror."""
+    return any(done.mirror == snapshot_id(mirror) for done in read_snapshots(home, stage).rearmed)
 
 
-def keep_fence(home: Path, stage: str, fence: Fence) -> None:
+def keep_mirror_snapshot(home: Path, stage: str, fence: MirrorSnapshot) -> None:
     """Writes the offsets at which a mirror was stopped."""
     name = fence.mirror.replace("/", ".").replace(" ", "-")
     write_file(_folder(home, stage) / f"fence.{name}.json", json.dumps(asdict(fence), indent=1))
 
 
-def keep_silence(home: Path, stage: str, silence: Silence) -> None:
+def keep_silence(home: Path, stage: str, silence: FenceSnapshot) -> None:
     """Writes the end offsets at which a region was fenced."""
     write_file(_folder(home, stage) / f"silence.{silence.region}.json", json.dumps(asdict(silence), indent=1))
 
@@ -181,29 +181,29 @@ def keep_proof(home: Path, stage: str, document: Mapping[str, Any]) -> None:
     write_file(_folder(home, stage) / _PROOF, json.dumps(document, indent=1))
 
 
-def keep_wipe(home: Path, stage: str, wipe: Wipe) -> None:
+def keep_wipe(home: Path, stage: str, wipe: RegionWipe) -> None:
     """Records that a region was wiped, so that the stage wipes it once."""
     write_file(_folder(home, stage) / f"wipe.{wipe.region}.json", json.dumps(asdict(wipe), indent=1))
 
 
-def keep_ending(home: Path, stage: str, ending: Ending) -> None:
+def keep_ending(home: Path, stage: str, ending: RegionEnding) -> None:
     """Records that the deletion of a region has begun, so that it is not queried again."""
     write_file(_folder(home, stage) / f"ending.{ending.region}.json", json.dumps(asdict(ending), indent=1))
 
 
-def keep_rearmed(home: Path, stage: str, rearmed: Rearmed) -> None:
+def keep_rearmed(home: Path, stage: str, rearmed: OffsetReset) -> None:
     """Records that a mirror's offsets were reset: a second reset, after producers resume, would skip records."""
     name = rearmed.mirror.replace("/", ".")
     write_file(_folder(home, stage) / f"rearmed.{name}.json", json.dumps(asdict(rearmed), indent=1))
 
 
-def keep_rescue(home: Path, stage: str, rescue: Rescue) -> None:
+def keep_rescue(home: Path, stage: str, rescue: SalvageSnapshot) -> None:
     """Records what was exported of a mirror's source."""
     name = rescue.mirror.replace("/", ".")
     write_file(_folder(home, stage) / f"rescue.{name}.json", json.dumps(asdict(rescue), indent=1))
 
 
-def put_away(home: Path, stage: str) -> None:
+def archive_snapshots(home: Path, stage: str) -> None:
     """Archives the snapshots of an earlier run of a stage."""
     folder = _folder(home, stage)
     if folder.exists():
@@ -211,30 +211,30 @@ def put_away(home: Path, stage: str) -> None:
         folder.rename(folder.with_name(f"{stage}.{number}"))
 
 
-def read_marks(home: Path, stage: str) -> Marks:
+def read_snapshots(home: Path, stage: str) -> Snapshots:
     """Reads the snapshots of a stage; empty if it has none."""
     losses, fences, silences, wipes, rearmed, rescues, endings = [], [], [], [], [], [], []
     for kind, content in _contents(_folder(home, stage)):
         match kind:
             case "loss":
-                losses.append(Loss(**content))
+                losses.append(RegionLoss(**content))
             case "wipe":
-                wipes.append(Wipe(**content))
+                wipes.append(RegionWipe(**content))
             case "ending":
-                endings.append(Ending(**content))
+                endings.append(RegionEnding(**content))
             case "rearmed":
                 offsets = {name: _offsets(content.get(name, {})) for name in ("positions", "archives")}
-                rearmed.append(Rearmed(**{**content, **offsets}))
+                rearmed.append(OffsetReset(**{**content, **offsets}))
             case "rescue":
-                rescues.append(Rescue(**content))
+                rescues.append(SalvageSnapshot(**content))
             case "silence":
-                silences.append(Silence(**{**content, "ends": _offsets(content["ends"])}))
+                silences.append(FenceSnapshot(**{**content, "ends": _offsets(content["ends"])}))
             case "fence":
                 ends, positions = _offsets(content["ends"]), _offsets(content["positions"])
                 groups = {group: _offsets(found) for group, found in content["groups"].items()}
-                fences.append(Fence(**{**content, "ends": ends, "positions": positions, "groups": groups}))
+                fences.append(MirrorSnapshot(**{**content, "ends": ends, "positions": positions, "groups": groups}))
     found = (losses, fences, silences, wipes, rearmed, rescues, endings)
-    return Marks(*(tuple(of_kind) for of_kind in found))  # type: ignore[arg-type]
+    return Snapshots(*(tuple(of_kind) for of_kind in found))  # type: ignore[arg-type]
 
 
 def last_wipe_ms(home: Path) -> int | None:
@@ -242,9 +242,9 @@ def last_wipe_ms(home: Path) -> int | None:
     return max((wipe.wiped_ms for marks in _every(home) for wipe in marks.wipes), default=None)
 
 
-def last_fence(home: Path, mirror: Mirror) -> Fence | None:
+def last_mirror_snapshot(home: Path, mirror: Mirror) -> MirrorSnapshot | None:
     """Returns the offsets at which any stage last stopped a mirror; None if none recorded them."""
-    found = [fence for marks in _every(home) for fence in marks.fences if fence.mirror == mark_of(mirror)]
+    found = [fence for marks in _every(home) for fence in marks.fences if fence.mirror == snapshot_id(mirror)]
     return max(found, key=lambda fence: fence.held_ms, default=None)
 
 
@@ -261,7 +261,7 @@ def archives(home: Path) -> dict[str, Offsets]:
     return {name: done.archives for name, done in last.items() if done.at_ms > wiped_ms.get(done.target, 0)}
 
 
-def mark_files(home: Path) -> dict[str, str]:
+def snapshot_files(home: Path) -> dict[str, str]:
     """Returns the snapshot files of all stages, by their names in the folder ``access``, without results of proofs."""
     access = home / "access"
     return {
@@ -271,9 +271,9 @@ def mark_files(home: Path) -> dict[str, str]:
     }
 
 
-def _every(home: Path) -> Iterator[Marks]:
+def _every(home: Path) -> Iterator[Snapshots]:
     for folder in (home / "access" / "marks").glob("*/"):
-        yield read_marks(home, folder.name)
+        yield read_snapshots(home, folder.name)
 
 
 def _contents(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:

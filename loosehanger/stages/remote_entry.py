@@ -15,7 +15,7 @@ from typing import Any
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.files import write_file
 from loosehanger.lab.record import load_lab
-from loosehanger.lab.snapshots import mark_files
+from loosehanger.lab.snapshots import snapshot_files
 from loosehanger.paths import lab_home
 from loosehanger.platforms.pod_files import ANSWER, FILES, STEP_FILE
 from loosehanger.stages.steps import STEPS
@@ -35,7 +35,7 @@ def main() -> int:
 def _taken(home: Path, record: Path) -> dict[str, Any]:
     """The answer: ``value`` or ``error``, and ``files``, what was written below ``home``."""
     # The record itself cannot be written to. What it names of clients, it names by where it is.
-    before = mark_files(record.parent)
+    before = snapshot_files(record.parent)
     described = {path.name: path.read_text(encoding="utf-8") for path in record.glob("*.json")}
     for name, text in {**described, **before}.items():
         write_file(home / "access" / name, text)
@@ -45,7 +45,7 @@ def _taken(home: Path, record: Path) -> dict[str, Any]:
         answer["value"] = step.take(load_lab(home), home)
     except LabError as error:
         answer |= {"error": str(error), "wrong_use": isinstance(error, WrongUseError)}
-    files = {f"access/{name}": text for name, text in mark_files(home).items() if before.get(name) != text}
+    files = {f"access/{name}": text for name, text in snapshot_files(home).items() if before.get(name) != text}
     rescued = {str(path.relative_to(home)): path.read_text(encoding="utf-8") for path in home.glob(f"{_RESCUED}/*")}
     return {**answer, "files": {**rescued, **files}}
 

@@ -21,7 +21,7 @@ from loosehanger.kafka.offsets import ClusterReader
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import target_topic
 from loosehanger.lab.record import ADMINISTRATOR, Lab
-from loosehanger.lab.snapshots import Fence, Rescue, mark_of
+from loosehanger.lab.snapshots import MirrorSnapshot, SalvageSnapshot, snapshot_id
 from loosehanger.ledger import number_of
 from loosehanger.stages.switching import beyond, fence_ends
 
@@ -33,7 +33,7 @@ Identity = tuple[str, int, str, int]
 """Topic, partition, run and number."""
 
 
-def rescue(lab: Lab, home: Path, mirror: Mirror, fence: Fence, *, write: bool) -> Rescue:
+def rescue(lab: Lab, home: Path, mirror: Mirror, fence: MirrorSnapshot, *, write: bool) -> SalvageSnapshot:
     """Lists and exports what the source of a held mirror has beyond it, and nobody else has.
 
     Args:
@@ -65,10 +65,14 @@ def rescue(lab: Lab, home: Path, mirror: Mirror, fence: Fence, *, write: bool) -
     if write:
         _write(connection, mirror, missing)
         missing = []
-    return Rescue(mark_of(mirror), mirror.source, mirror.target, str(path), len(found), len(found) - len(missing))
+    return SalvageSnapshot(
+        snapshot_id(mirror), mirror.source, mirror.target, str(path), len(found), len(found) - len(missing)
+    )
 
 
-def _there(connection: Connection, mirror: Mirror, fence: Fence) -> tuple[set[tuple[str, bytes]], set[Identity]]:
+def _there(
+    connection: Connection, mirror: Mirror, fence: MirrorSnapshot
+) -> tuple[set[tuple[str, bytes]], set[Identity]]:
     """What the target has got since: topics and marks of what earlier runs have written, and everything else that is
     numbered. A producer that had no answer from the dead cluster has sent the same event there as well.
     """

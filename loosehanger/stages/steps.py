@@ -23,7 +23,7 @@ from loosehanger.lab.programs import Consumer
 from loosehanger.lab.record import Lab
 from loosehanger.lab.recovery import Leg, Recovery, recovery
 from loosehanger.lab.scenario import COPYING, DROPPED, HELD, REARMED, Scenario
-from loosehanger.lab.snapshots import mark_of_group, read_marks
+from loosehanger.lab.snapshots import group_snapshot_id, read_snapshots
 from loosehanger.ledger import ledger_files, read_entries
 from loosehanger.stages import switching
 from loosehanger.stages.salvage import rescue
@@ -72,7 +72,7 @@ class Gate(_Step):
         """See ``_Step``."""
         found: list[Condition] = []
         for region, fenced in self.fences:
-            kept = read_marks(home, fenced).silences
+            kept = read_snapshots(home, fenced).silences
             since = next((silence for silence in kept if silence.region == region), None)
             found += switching.fence_conditions(lab, region, since)
         found += [switching.use_condition(lab, region) for region in self.going]
@@ -135,11 +135,11 @@ class StartGroups(_Step):
 
     def take(self, lab: Lab, home: Path) -> bool:
         """See ``_Step``; whether there was a group to start."""
-        kept = {fence.mirror for fence in read_marks(home, self.stage).fences}
+        kept = {fence.mirror for fence in read_snapshots(home, self.stage).fences}
         for consumer in self.stays:
-            if mark_of_group(consumer.group) not in kept:
+            if group_snapshot_id(consumer.group) not in kept:
                 switching.stay_group(lab, home, self.stage, consumer)
-        wanted = [consumer for consumer in self.starts if mark_of_group(consumer.group) not in kept]
+        wanted = [consumer for consumer in self.starts if group_snapshot_id(consumer.group) not in kept]
         for consumer in wanted:
             folder = lab.region(self.region).ledgers.get(consumer.name)
             if folder is None:
@@ -176,7 +176,7 @@ class RescueRecords(_Step):
     def take(self, lab: Lab, home: Path) -> bool:
         """See ``_Step``; True, for what was rescued is told."""
         for mirror in self.mirrors:
-            fence = snapshots.last_fence(home, mirror)
+            fence = snapshots.last_mirror_snapshot(home, mirror)
             if fence is None:
                 raise LabError(f"no mark tells where everything was when mirror {mirror.name} was held")
             snapshots.keep_rescue(home, self.stage, rescue(lab, home, mirror, fence, write=self.write))
@@ -205,7 +205,7 @@ class Legs(_Step):
     def take(self, lab: Lab, home: Path) -> dict[str, Any] | None:
         """See ``_Step``."""
         entries = read_entries(file for folder in lab.ledgers for file in ledger_files(folder))
-        found = recovery(read_marks(home, self.stage), entries)
+        found = recovery(read_snapshots(home, self.stage), entries)
         return None if found is None else asdict(found)
 
 

@@ -36,7 +36,15 @@ from loosehanger.lab.mirrors.replication import (
 from loosehanger.lab.programs import Consumer, consumers
 from loosehanger.lab.record import ADMINISTRATOR, Lab
 from loosehanger.lab.scenario import HELD
-from loosehanger.lab.snapshots import Fence, Offsets, Rearmed, Silence, keep_fence, mark_of, mark_of_group
+from loosehanger.lab.snapshots import (
+    FenceSnapshot,
+    MirrorSnapshot,
+    OffsetReset,
+    Offsets,
+    group_snapshot_id,
+    keep_mirror_snapshot,
+    snapshot_id,
+)
 from loosehanger.ledger import LedgerEntry, holds, normal, number_of
 from loosehanger.waiting import wait_for
 
@@ -199,7 +207,7 @@ class LiveMirror:
         topics = [target_topic(self._mirror, topic) for topic in self.topics()]
         return {group: self._target.committed(group, topics) for group in self.groups}
 
-    def rearm(self, bound: float) -> Rearmed:
+    def rearm(self, bound: float) -> OffsetReset:
         """See ``rearm``."""
         mirror, topics = self._mirror, self.topics()
         if set(self.states()) != {"STOPPED"}:
@@ -229,7 +237,7 @@ class LiveMirror:
         copies = [TopicPartition(target_topic(mirror, part.topic), part.partition) for part in empty]
         archives = {part: copied[part] for part in copies if copied.get(part)}
         now_ms = time.time_ns() // 1_000_000
-        return Rearmed(mark_of(mirror), _as_offsets(wanted), _as_offsets(archives), mirror.target, now_ms)
+        return OffsetReset(snapshot_id(mirror), _as_offsets(wanted), _as_offsets(archives), mirror.target, now_ms)
 
     def _unread_told(self, group: str) -> str | None:
         unread = self.unread(group)
@@ -363,7 +371,7 @@ def settle(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> None:
         _with_flow(lab, mirror, wait)
 
 
-def fence_conditions(lab: Lab, region: str, since: Silence | None) -> list[Condition]:
+def fence_conditions(lab: Lab, region: str, since: FenceSnapshot | None) -> list[Condition]:
     """Whether nobody writes events in a region, and nobody may.
 
     Args:
@@ -412,7 +420,7 @@ def keep_silence(lab: Lab, home: Path, stage: str, region: str) -> None:
                 "(manifests of the stage), and run it again"
             )
         ends = _as_offsets(looker.ends(topics))
-    snapshots.keep_silence(home, stage, Silence(region, time.time_ns() // 1_000_000, ends))
+    snapshots.keep_silence(home, stage, FenceSnapshot(region, time.time_ns() // 1_000_000, ends))
 
 
 def own_topics(lab: Lab, mirror: Document) -> dict[str, list[str]]:
@@ -504,8 +512,8 @@ def start_group(
             if not processed:
                 starts[part] = min(starts[part], record.offset)
         looker.set_committed(group, {part: starts[part] for part in own})
-        fence = Fence(
-            mirror=mark_of_group(group),
+        fence = MirrorSnapshot(
+            mirror=group_snapshot_id(group),
             source="",
             target=region,
             cluster=looker.cluster_id(),
@@ -513,7 +521,7 @@ def start_group(
             ends=_as_offsets(ends),
             groups={group: _as_offsets(starts)},
         )
-    keep_fence(home, stage, fence)
+    keep_mirror_snapshot(home, stage, fence)
 
 
 def stay_group(lab: Lab, home: Path, stage: str, consumer: Consumer) -> None:
@@ -525,8 +533,10 @@ def stay_group(lab: Lab, home: Path, stage: str, consumer: Consumer) -> None:
     region = consumer.cluster_region
     with _looker(lab, region) as looker:
         cluster = looker.cluster_id()
-    mark, now_ms = mark_of_group(consumer.group), time.time_ns() // 1_000_000
-    keep_fence(home, stage, Fence(mark, "", region, cluster, now_ms, {}, groups={consumer.group: {}}))
+    mark, now_ms = group_snapshot_id(consumer.group), time.time_ns() // 1_000_000
+    keep_mirror_snapshot(
+        home, stage, MirrorSnapshot(mark, "", region, cluster, now_ms, {}, groups={consumer.group: {}})
+    )
 
 
 def _topics_of_events(lab: Lab, region: str, looker: ClusterReader) -> list[str]:
@@ -553,8 +563,8 @@ def keep_marks(lab: Lab, home: Path, stage: str, mirrors: Sequence[Mirror]) -> N
         with _looker(lab, mirror.target) as target:
             copied = [topic for topic in target.topics() if is_copy(mirror, topic)]
             groups = selected_groups(mirror, target.groups())
-            fence = Fence(
-                mirror=mark_of(mirror),
+            fence = MirrorSnapshot(
+                mirror=snapshot_id(mirror),
                 source=mirror.source,
                 target=mirror.target,
                 cluster=target.cluster_id(),
@@ -563,10 +573,10 @@ def keep_marks(lab: Lab, home: Path, stage: str, mirrors: Sequence[Mirror]) -> N
                 positions=_as_offsets(mirror_positions(rest, mirror.connector, mirror.source_alias)),
                 groups={group: _as_offsets(target.committed(group, copied)) for group in groups},
             )
-        keep_fence(home, stage, fence)
+        keep_mirror_snapshot(home, stage, fence)
 
 
-def rearm(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> list[Rearmed]:
+def rearm(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> list[OffsetReset]:
     """Tells mirrors that are stopped where their sources end now, and forgets what they knew of the old ones.
 
     A mirror's positions, its map of offsets and its checkpoints belong to the cluster that it read. When that was made
@@ -597,7 +607,7 @@ def beyond(lab: Lab, mirror: Mirror) -> list[Any]:
         return sorted(source.records(starts, ends), key=lambda one: (one.topic, one.partition, one.offset))
 
 
-def fence_ends(fence: Fence) -> Positions:
+def fence_ends(fence: MirrorSnapshot) -> Positions:
     """Where each partition ended at the target when a mirror was held."""
     return {TopicPartition(topic, part): end for topic, of in fence.ends.items() for part, end in of.items()}
 

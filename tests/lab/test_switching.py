@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.offsets import ClusterReader
-from loosehanger.lab.snapshots import read_marks
+from loosehanger.lab.snapshots import read_snapshots
 from loosehanger.ledger import LedgerEntry, ledger_files, read_entries
 from scripts.sandbox import Kit
 
@@ -73,7 +73,7 @@ def test_after_a_death_what_is_lost_and_read_again_is_told_exactly(kit: Kit) -> 
     kept, groups = document["claims"]
     assert groups["verdict"] == "proved", groups
     # Counted once more, record by record.
-    (fence,) = read_marks(kit.home, "failover").fences
+    (fence,) = read_snapshots(kit.home, "failover").fences
     ledger = [entry for entry in entries(kit) if entry.until <= fence.held_ms]
     acked = records([entry for entry in ledger if entry.kind == "acked"])
     there = present(kit, "europe")
@@ -143,7 +143,7 @@ def test_rescued_rebuilt_and_switched_back_nothing_is_lost_or_doubled_and_a_seco
     assert "They are not written to europe" in stage(kit, "rescue")
     for _ in range(2):
         stage(kit, "rescue", "-e", "carry_out_write_rescued=true")
-    (rescued,) = read_marks(kit.home, "rescue").rescues
+    (rescued,) = read_snapshots(kit.home, "rescue").rescues
     proof(kit, 0)
     before = identity(kit)
     stage(kit, "rebuild")
@@ -155,7 +155,7 @@ def test_rescued_rebuilt_and_switched_back_nothing_is_lost_or_doubled_and_a_seco
     assert (again["count"], again["details"]["predicted"]) == (0, 0)
     assert rescued.records == rescued.written
     stage(kit, "failover", *quiet)
-    (fence,) = read_marks(kit.home, "failover").fences
+    (fence,) = read_snapshots(kit.home, "failover").fences
     claims = json.loads(kit.run("prove", "--json", timeout=600).stdout)["claims"]
     assert [claim["verdict"] for claim in claims if claim["kind"] == "groups"] == ["proved"]
     # Counted once more, record by record: what was ever acknowledged is in Europe, once, but for what is listed. The

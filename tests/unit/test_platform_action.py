@@ -12,7 +12,7 @@ import pytest
 
 from loosehanger.ansible import platform_action
 from loosehanger.ansible.platform_action import PlatformAction
-from loosehanger.lab.snapshots import is_ending, read_marks
+from loosehanger.lab.snapshots import is_ending, read_snapshots
 
 PLAN = SimpleNamespace(region="region-a", lost=True, gone=True, leaving=(), wiped=False, mark=False)
 
@@ -40,15 +40,15 @@ def test_a_death_is_kept_even_if_its_end_is_not_seen(step: Any, tmp_path: Path) 
     with pytest.raises(KeyboardInterrupt):
         step("kill", interrupted)
     step("kill", lambda: {"changed": False})
-    (loss,) = read_marks(tmp_path, "stage").losses
+    (loss,) = read_snapshots(tmp_path, "stage").losses
     assert began_ms <= loss.died_ms <= time.time_ns() // 1_000_000
     step("kill", lambda: {"changed": True, "died_ms": 99})
-    assert read_marks(tmp_path, "stage").losses == (loss,), "what dies a second time had been started by somebody"
+    assert read_snapshots(tmp_path, "stage").losses == (loss,), "what dies a second time had been started by somebody"
 
 
 def test_the_platform_knows_best_when_it_was(step: Any, tmp_path: Path) -> None:
     step("kill", lambda: {"changed": True, "died_ms": 99})
-    assert [loss.died_ms for loss in read_marks(tmp_path, "stage").losses] == [99]
+    assert [loss.died_ms for loss in read_snapshots(tmp_path, "stage").losses] == [99]
 
 
 def test_that_a_region_is_being_deleted_is_kept_first(step: Any, tmp_path: Path) -> None:

@@ -13,12 +13,19 @@ from kafka import TopicPartition
 from loosehanger.errors import LabError
 from loosehanger.kafka import clients
 from loosehanger.lab.mirrors.mirror import Mirror
-from loosehanger.lab.snapshots import Fence, Rescue, keep_fence, keep_rescue, last_fence, read_marks
+from loosehanger.lab.snapshots import (
+    MirrorSnapshot,
+    SalvageSnapshot,
+    keep_mirror_snapshot,
+    keep_rescue,
+    last_mirror_snapshot,
+    read_snapshots,
+)
 from loosehanger.stages import salvage as module
 from loosehanger.stages.salvage import HEADER, rescue
 
 MIRROR = Mirror("ab", "a", "b", "region-a", "region-b", "identity", ".", r"LH\..*", "", "source", region="region-b")
-FENCE = Fence("ab/a", "region-a", "region-b", "an-id", 5000, {"LH.T": {0: 40, 1: 7}})
+FENCE = MirrorSnapshot("ab/a", "region-a", "region-b", "an-id", 5000, {"LH.T": {0: 40, 1: 7}})
 
 
 @dataclass
@@ -90,7 +97,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Target:
     return Target(monkeypatch)
 
 
-def run(target: Target, home: Path, *, write: bool) -> Rescue:
+def run(target: Target, home: Path, *, write: bool) -> SalvageSnapshot:
     return rescue(cast(Any, target), home, MIRROR, FENCE, write=write)
 
 
@@ -161,16 +168,16 @@ def test_a_cluster_that_does_not_take_them_is_named(target: Target, tmp_path: Pa
 
 
 def test_the_last_time_that_a_mirror_was_held_counts(tmp_path: Path) -> None:
-    assert last_fence(tmp_path, MIRROR) is None
+    assert last_mirror_snapshot(tmp_path, MIRROR) is None
     for stage, held_ms in (("first", 5000), ("third", 9000), ("second", 7000)):
-        keep_fence(tmp_path, stage, Fence("ab/a", "region-a", "region-b", stage, held_ms, {}))
-    keep_fence(tmp_path, "first", Fence("other/a", "region-a", "region-b", "other", 99_000, {}))
-    found = last_fence(tmp_path, MIRROR)
+        keep_mirror_snapshot(tmp_path, stage, MirrorSnapshot("ab/a", "region-a", "region-b", stage, held_ms, {}))
+    keep_mirror_snapshot(tmp_path, "first", MirrorSnapshot("other/a", "region-a", "region-b", "other", 99_000, {}))
+    found = last_mirror_snapshot(tmp_path, MIRROR)
     assert found is not None
     assert found.cluster == "third"
 
 
 def test_what_was_rescued_is_kept(tmp_path: Path) -> None:
-    done = Rescue("ab/a", "region-a", "region-b", "file", 3, 2)
+    done = SalvageSnapshot("ab/a", "region-a", "region-b", "file", 3, 2)
     keep_rescue(tmp_path, "rescue", done)
-    assert read_marks(tmp_path, "rescue").rescues == (done,)
+    assert read_snapshots(tmp_path, "rescue").rescues == (done,)

@@ -127,7 +127,7 @@ def test_no_molecule_scenario_reads_a_playbooks_folder() -> None:
         assert named <= {"playbooks/cleanup.yaml"}, path
 
 
-def test_readme_and_code_agree_on_the_fields_ignored_fields() -> None:
+def test_readme_and_code_agree_on_the_ignored_fields() -> None:
     documented = {
         (row[0], code(field), row[2]) for row in rows("platform_local", "kind .*why.*") for field in row[1].split(", ")
     }

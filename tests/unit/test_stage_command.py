@@ -12,17 +12,17 @@ from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Lab, Progress, Region
 from loosehanger.lab.scenario import Scenario, read_scenario
 from loosehanger.lab.snapshots import (
-    Fence,
-    Loss,
-    Rearmed,
-    Rescue,
-    Wipe,
-    keep_fence,
+    MirrorSnapshot,
+    OffsetReset,
+    RegionLoss,
+    RegionWipe,
+    SalvageSnapshot,
     keep_loss,
+    keep_mirror_snapshot,
     keep_rearmed,
     keep_rescue,
     keep_wipe,
-    mark_of,
+    snapshot_id,
 )
 from loosehanger.ledger import Ledger
 from loosehanger.stages import steps, switching
@@ -85,8 +85,8 @@ def test_before_a_source_is_wiped_or_a_mirror_re_armed_it_is_asked_whether_it_st
     lab = Lab("99-test", "local", "", {"b": Region("b", "", {}, {}, (mirror,))}, "setup", unfinished)
     monkeypatch.setattr(commands, "load_lab", lambda: lab)
     monkeypatch.setattr(commands, "lab_home", lambda: tmp_path)
-    keep_wipe(tmp_path, "failover", Wipe("region-a", 1000))
-    keep_rearmed(tmp_path, "failover", Rearmed(mark_of(mirror), {}))
+    keep_wipe(tmp_path, "failover", RegionWipe("region-a", 1000))
+    keep_rearmed(tmp_path, "failover", OffsetReset(snapshot_id(mirror), {}))
     found: list[str] = []
 
     def standstill(_: Lab, mirrors: list[Mirror]) -> list[Condition]:
@@ -105,7 +105,9 @@ def test_what_was_rescued_is_told_with_its_file(
     monkeypatch.setattr(commands, "lab_home", lambda: tmp_path)
     monkeypatch.setenv("LAB_CALLED_FROM", str(tmp_path))
     for written in (0, 1313):
-        keep_rescue(tmp_path, "rescue", Rescue("ab/a", "west", "east", str(tmp_path / "west.jsonl"), 1313, written))
+        keep_rescue(
+            tmp_path, "rescue", SalvageSnapshot("ab/a", "west", "east", str(tmp_path / "west.jsonl"), 1313, written)
+        )
         commands._show_rescues("rescue")
     assert [line for line in capsys.readouterr().out.splitlines() if line] == [
         "1,313 records of west were never mirrored: west.jsonl",
@@ -129,8 +131,8 @@ def test_what_a_switch_took_is_told_leg_by_leg(
 ) -> None:
     monkeypatch.setattr(commands, "lab_home", lambda: tmp_path)
     monkeypatch.setattr(commands, "_RECOVERY_SECONDS", 0)
-    keep_loss(tmp_path, "failover", Loss("region-a", 1000))
-    keep_fence(tmp_path, "failover", Fence("ab/a", "region-a", "region-b", "new", 3500, {}))
+    keep_loss(tmp_path, "failover", RegionLoss("region-a", 1000))
+    keep_mirror_snapshot(tmp_path, "failover", MirrorSnapshot("ab/a", "region-a", "region-b", "new", 3500, {}))
     ledger = Ledger(tmp_path / "ledger", "producer")
     ledger.cluster = "new"
     ledger.write("acked", "run", "LH.ORDERS", 0, 0, 9, 5250)

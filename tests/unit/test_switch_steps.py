@@ -14,7 +14,15 @@ from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.programs import Consumer
 from loosehanger.lab.progress import Progress
 from loosehanger.lab.record import Lab, Pod, Region, region_record
-from loosehanger.lab.snapshots import Fence, Loss, keep_fence, keep_loss, keep_proof, mark_files, read_marks
+from loosehanger.lab.snapshots import (
+    MirrorSnapshot,
+    RegionLoss,
+    keep_loss,
+    keep_mirror_snapshot,
+    keep_proof,
+    read_snapshots,
+    snapshot_files,
+)
 from loosehanger.platforms.kubernetes import pods
 from loosehanger.platforms.pod_files import ANSWER, STEP_FILE
 from loosehanger.stages import remote_entry, remote_steps, steps, switching
@@ -34,7 +42,9 @@ from loosehanger.stages.steps import (
 
 READER = Consumer("consumer-x", "south", "east", "consumer-x", "LH.*", "consumer-x")
 MIRROR = Mirror(*("ab", "a", "b", "west", "east", "identity", ".", ".*", "", "source"), connect={"url": "http://x"})
-FENCE = Fence("ab/a", "west", "east", "an-id", 1000, {"LH.ORDERS": {0: 7}}, groups={"g": {"LH.ORDERS": {0: 3}}})
+FENCE = MirrorSnapshot(
+    "ab/a", "west", "east", "an-id", 1000, {"LH.ORDERS": {0: 7}}, groups={"g": {"LH.ORDERS": {0: 3}}}
+)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +80,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The lab's home in a pod: what was brought cannot be written to."""
     home = tmp_path / "pod"
     Progress("99-test", "kubernetes", "i", "setup", "failover").write(home)
-    keep_loss(home, "failover", Loss("west", 1000))
+    keep_loss(home, "failover", RegionLoss("west", 1000))
     (home / "access" / "south.json").write_text(
         region_record("south", [], clients={}, logs={}, consoles=[], connect={})
     )
@@ -81,9 +91,9 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def answered(record: Path, step: SwitchStep) -> dict[str, Any]:
     (record / "access" / STEP_FILE).write_text(step.model_dump_json())
-    before = mark_files(record)
+    before = snapshot_files(record)
     assert remote_entry.main() == 0
-    assert mark_files(record) == before
+    assert snapshot_files(record) == before
     answer: dict[str, Any] = json.loads((record.parent / "files" / ANSWER).read_text())
     return answer
 
@@ -93,8 +103,8 @@ def test_in_a_pod_a_step_finds_the_marks_and_only_what_it_kept_comes_back(
 ) -> None:
     def stay_group(lab: Lab, home: Path, stage: str, consumer: Consumer) -> None:
         assert (lab.unfinished, consumer) == ("failover", READER)
-        assert read_marks(home, "failover").losses == (Loss("west", 1000),)
-        keep_fence(home, stage, FENCE)
+        assert read_snapshots(home, "failover").losses == (RegionLoss("west", 1000),)
+        keep_mirror_snapshot(home, stage, FENCE)
 
     monkeypatch.setattr(switching, "stay_group", stay_group)
     answer = answered(
@@ -171,7 +181,7 @@ def test_what_failed_in_a_pod_fails_here_and_what_it_kept_before_stays(
     with pytest.raises(LabError, match=r"^east: no answer$") as error:
         remote_steps.take(LAB, POD, tmp_path, Legs(stage="failover"))
     assert type(error.value) is raised
-    assert [*mark_files(tmp_path)] == ["marks/failover/loss.west.json"]
+    assert [*snapshot_files(tmp_path)] == ["marks/failover/loss.west.json"]
 
 
 def test_a_step_that_changes_nothing_may_be_taken_beside_another(
@@ -221,6 +231,6 @@ def test_a_pod_without_an_answer_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_marks_go_along_but_not_what_proofs_found(tmp_path: Path) -> None:
-    keep_fence(tmp_path, "failover", FENCE)
+    keep_mirror_snapshot(tmp_path, "failover", FENCE)
     keep_proof(tmp_path, "failover", {"claims": []})
-    assert [*mark_files(tmp_path)] == ["marks/failover/fence.ab.a.json"]
+    assert [*snapshot_files(tmp_path)] == ["marks/failover/fence.ab.a.json"]

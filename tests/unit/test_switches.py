@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from loosehanger.lab.snapshots import Fence
+from loosehanger.lab.snapshots import MirrorSnapshot
 from loosehanger.ledger import Kind, LedgerEntry, normal
 from loosehanger.proof.compare.switches import (
     AFTER,
@@ -168,9 +168,11 @@ def test_what_a_producer_sent_again_is_another_copy_and_not_read_again() -> None
 def test_what_lies_behind_a_fence_was_found_in_its_cluster_at_its_end_or_later(
     cluster: str, offset: int, behind: bool
 ) -> None:
-    fence = Fence("mm2/old", "old", "new", NEW, 0, {KEY.topic: {KEY.partition: 100}})
+    fence = MirrorSnapshot("mm2/old", "old", "new", NEW, 0, {KEY.topic: {KEY.partition: 100}})
     assert is_behind(entry("processed", cluster, 0, 9, offset=offset), fence) == behind
-    assert not is_behind(entry("processed", cluster, 0, 9, offset=offset), Fence("mm2/old", "old", "new", NEW, 0, {}))
+    assert not is_behind(
+        entry("processed", cluster, 0, 9, offset=offset), MirrorSnapshot("mm2/old", "old", "new", NEW, 0, {})
+    )
 
 
 @pytest.mark.parametrize("seed", range(100))

@@ -20,7 +20,7 @@ from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_groups, target_topic
 from loosehanger.lab.programs import Consumer
 from loosehanger.lab.scenario import read_scenario
-from loosehanger.lab.snapshots import Ending, Rearmed, Silence, keep_ending, read_marks
+from loosehanger.lab.snapshots import FenceSnapshot, OffsetReset, RegionEnding, keep_ending, read_snapshots
 from loosehanger.lab.topology import Topology
 from loosehanger.ledger import LedgerEntry
 from loosehanger.stages import steps, switching
@@ -131,7 +131,7 @@ class Lab:
         assert alias == "a"
         self.told = positions
 
-    def rearm(self) -> list[Rearmed]:
+    def rearm(self) -> list[OffsetReset]:
         return switching.rearm(cast(Any, self), [MIRROR], 0.3)
 
     def drain(self) -> None:
@@ -262,7 +262,7 @@ def test_a_group_that_has_no_place_where_a_backup_was_brought_back_is_named(lab:
         lab.check()
 
 
-FENCED = Silence("region-a", 1, {"LH.ORDERS": {0: 100}, "LH.STOCK": {0: 10}})
+FENCED = FenceSnapshot("region-a", 1, {"LH.ORDERS": {0: 100}, "LH.STOCK": {0: 10}})
 
 
 def test_a_fence_that_holds_says_so(lab: Lab) -> None:
@@ -287,7 +287,7 @@ def test_a_fence_with_a_hole_is_not_kept(lab: Lab, tmp_path: Path) -> None:
         switching.keep_silence(cast(Any, lab), tmp_path, "fence", "region-a")
     lab.source.users = ["admin"]
     switching.keep_silence(cast(Any, lab), tmp_path, "fence", "region-a")
-    (kept,) = read_marks(tmp_path, "fence").silences
+    (kept,) = read_snapshots(tmp_path, "fence").silences
     assert kept.ends == FENCED.ends
 
 
@@ -302,7 +302,7 @@ def test_a_group_begins_behind_what_its_ledger_has(lab: Lab, tmp_path: Path) -> 
     ledger = [processed("LH.ORDERS", 99), replace(processed("LH.STOCK", 11), group="another")]
     switching.start_group(cast(Any, lab), tmp_path, "rollback", READER, ledger, translated=False)
     assert lab.target.committed("consumer-x", ["LH.ORDERS", "LH.STOCK"]) == {ORDERS: 100, STOCK: 0}
-    (fence,) = read_marks(tmp_path, "rollback").fences
+    (fence,) = read_snapshots(tmp_path, "rollback").fences
     assert fence.ends == {"LH.ORDERS": {0: 121}, "LH.STOCK": {0: 12}}
     assert fence.groups == {"consumer-x": {"LH.ORDERS": {0: 100}, "LH.STOCK": {0: 0}}}
 
@@ -320,7 +320,7 @@ def test_what_nobody_has_numbered_does_not_set_a_group_back_that_has_passed_it(
 
 def test_a_group_that_stays_is_not_touched(lab: Lab, tmp_path: Path) -> None:
     switching.stay_group(cast(Any, lab), tmp_path, "rollback", READER)
-    (fence,) = read_marks(tmp_path, "rollback").fences
+    (fence,) = read_snapshots(tmp_path, "rollback").fences
     assert (fence.mirror, fence.target, fence.cluster, fence.ends) == ("by ledger/consumer-x", "region-b", "an-id", {})
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 120}
 
@@ -336,7 +336,7 @@ def test_after_a_death_it_begins_where_a_mirror_has_translated_it_and_else_by_th
     lab.mirrors = (default, back)
     ledger = [processed("b.LH.ORDERS", 40), processed("LH.ORDERS", 66)]
     switching.start_group(cast(Any, lab), tmp_path, "failover", READER, ledger, translated=True)
-    (fence,) = read_marks(tmp_path, "failover").fences
+    (fence,) = read_snapshots(tmp_path, "failover").fences
     # Of both origins' events the ledger speaks by the same names, but runs tell them apart.
     assert fence.groups["consumer-x"]["a.LH.ORDERS"] == {0: 60}
     assert fence.groups["consumer-x"]["LH.ORDERS"] == {0: 50}
@@ -378,7 +378,7 @@ def test_of_a_region_that_has_gone_already_nothing_is_asked(lab: Lab, tmp_path: 
     for lab.unfinished in ("", "failover"):
         found = steps.conditions(cast(Any, lab), tmp_path, scenario, "failover")
         assert [condition.what for condition in found] == ["region-a: groups with members"]
-    keep_ending(tmp_path, "failover", Ending("region-a", 1000))
+    keep_ending(tmp_path, "failover", RegionEnding("region-a", 1000))
     assert steps.conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
 
 
@@ -415,7 +415,7 @@ def test_a_mirror_that_goes_takes_its_own_topics_with_it(lab: Lab, tmp_path: Pat
 def test_marks_tell_how_far_everything_was(lab: Lab, tmp_path: Path) -> None:
     lab.states = ["STOPPED"]
     switching.keep_marks(cast(Any, lab), tmp_path, "failover", [MIRROR])
-    (fence,) = read_marks(tmp_path, "failover").fences
+    (fence,) = read_snapshots(tmp_path, "failover").fences
     assert (fence.mirror, fence.target, fence.cluster) == ("ab/a", "region-b", "an-id")
     assert fence.ends == {"LH.ORDERS": {0: 121}, "LH.STOCK": {0: 12}}
     assert fence.positions == {"LH.ORDERS": {0: 99}, "LH.STOCK": {0: 9}}
@@ -490,7 +490,7 @@ def made_again(lab: Lab, **of_source: Any) -> Lab:
 def test_a_mirror_is_re_armed_at_the_end_of_what_both_sides_have(lab: Lab) -> None:
     (done,) = made_again(lab).rearm()
     assert lab.told == {ORDERS: 129, GONE: None}
-    assert done == Rearmed("ab/a", {"LH.ORDERS": {0: 129}}, {}, "region-b", done.at_ms)
+    assert done == OffsetReset("ab/a", {"LH.ORDERS": {0: 129}}, {}, "region-b", done.at_ms)
     assert (lab.source.deleted, lab.target.deleted) == (["mm2-offset-syncs.b.internal"], ["a.checkpoints.internal"])
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 151}
 

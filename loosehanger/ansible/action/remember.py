@@ -17,7 +17,7 @@ from loosehanger.ansible.described import scenario_of
 from loosehanger.ansible.kit_action import KitAction
 from loosehanger.lab.claims.claims import recorded
 from loosehanger.lab.record import Progress, read_progress
-from loosehanger.lab.snapshots import put_away
+from loosehanger.lab.snapshots import archive_snapshots
 
 
 class ActionModule(KitAction):
@@ -38,7 +38,7 @@ class ActionModule(KitAction):
             return {}
         before = read_progress(home)
         if not parameters["reached"] and not (before and stage in (before.stage, before.unfinished)):
-            put_away(home, stage)
+            archive_snapshots(home, stage)
         progress = Progress(
             scenario.name,
             parameters["platform"],

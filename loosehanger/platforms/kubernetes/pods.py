@@ -25,7 +25,7 @@ from loosehanger.kafka.connection import Connection
 from loosehanger.lab.programs import consumers
 from loosehanger.lab.progress import required_progress
 from loosehanger.lab.record import ADMINISTRATOR, PROVER, Lab, Pod, Region
-from loosehanger.lab.snapshots import mark_files
+from loosehanger.lab.snapshots import snapshot_files
 from loosehanger.paths import ROOT, caller_path, lab_home
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, LogCutError
 from loosehanger.platforms.kubernetes.readiness import pod_problems
@@ -170,7 +170,7 @@ def _files(arguments: Sequence[str]) -> tuple[list[_Written], list[str]]:
 
 def _progress(home: Path) -> dict[str, str]:
     """Returns the lab's progress and snapshots: files of the folder ``access``, by name."""
-    return {"lab.json": required_progress(home).text, **mark_files(home)}
+    return {"lab.json": required_progress(home).text, **snapshot_files(home)}
 
 
 def _config_map(metadata: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from loosehanger.lab.snapshots import Fence, Offsets
+from loosehanger.lab.snapshots import MirrorSnapshot, Offsets
 from loosehanger.ledger import DIGITS_MOST, RUN, SEQ, LedgerEntry, Numbers, normal
 from loosehanger.proof.read.records import header
 
@@ -180,7 +180,7 @@ def moved(
     )
 
 
-def is_behind(entry: LedgerEntry, fence: Fence) -> bool:
+def is_behind(entry: LedgerEntry, fence: MirrorSnapshot) -> bool:
     """Whether a consumer read all records of an entry after a fence.
 
     An entry that begins before the fence has no repeated records: a record that was sent again has a number that was

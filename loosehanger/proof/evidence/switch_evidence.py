@@ -19,7 +19,7 @@ from loosehanger.lab.mirrors.lineage import event_topic
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import PROVER, Lab
 from loosehanger.lab.recovery import Recovery, recovery
-from loosehanger.lab.snapshots import Fence, Marks, last_wipe_ms, mark_of_group, read_marks
+from loosehanger.lab.snapshots import MirrorSnapshot, Snapshots, group_snapshot_id, last_wipe_ms, read_snapshots
 from loosehanger.ledger import LedgerEntry, ledger_files, read_entries
 from loosehanger.proof.compare.switches import (
     MovedGroup,
@@ -73,15 +73,15 @@ def look(
         UnreachableError: a surviving cluster does not answer.
     """
     stage = lab.unfinished or lab.stage
-    marks = read_marks(home, stage)
+    marks = read_snapshots(home, stage)
     folders = {name: folder for region in lab.regions.values() for name, folder in region.ledgers.items()}
-    groups: dict[str, Fence] = {}
+    groups: dict[str, MirrorSnapshot] = {}
     producers: dict[str, list[str]] = {}
     untold: dict[str, str] = {}
     for claim in claims:
         try:
             if claim.kind == "groups":
-                groups[claim.subject["group"]] = _fence(claim, read_marks(home, claim.subject.get("since", stage)))
+                groups[claim.subject["group"]] = _fence(claim, read_snapshots(home, claim.subject.get("since", stage)))
             else:
                 producers[claim.subject["producer"]] = _counted(lab, claim, folders)
         except LabError as error:
@@ -178,7 +178,7 @@ def _read(
     cluster: Cluster,
     mirrors: Sequence[Mirror],
     entries: Sequence[LedgerEntry],
-    fences: Sequence[Fence],
+    fences: Sequence[MirrorSnapshot],
     deadline: float,
     report: Callable[[str], None],
 ) -> _Read:
@@ -248,17 +248,23 @@ def _latest(found: Iterable[Mapping[tuple[str, int], int]]) -> dict[tuple[str, i
     return times
 
 
-def _fence(claim: Claim, marks: Marks) -> Fence:
+def _fence(claim: Claim, marks: Snapshots) -> MirrorSnapshot:
     group, mirror = claim.subject["group"], claim.subject["mirror"]
     for fence in marks.fences:
-        if fence.mirror == mark_of_group(group) if not mirror else fence.mirror.split("/")[0] == mirror:
+        if fence.mirror == group_snapshot_id(group) if not mirror else fence.mirror.split("/")[0] == mirror:
             # A group that had committed nothing begins with the first record.
-            return fence if group in fence.groups else Fence(**{**vars(fence), "groups": {**fence.groups, group: {}}})
+            return (
+                fence
+                if group in fence.groups
+                else MirrorSnapshot(**{**vars(fence), "groups": {**fence.groups, group: {}}})
+            )
     moment = f"mirror {mirror} was held" if mirror else "its offsets were set"
     raise LabError(f"no snapshot has the offsets of {group} from when {moment}; run the stage again")
 
 
-def _wait_until_passed(lab: Lab, group: str, fence: Fence, timeout_s: float, report: Callable[[str], None]) -> bool:
+def _wait_until_passed(
+    lab: Lab, group: str, fence: MirrorSnapshot, timeout_s: float, report: Callable[[str], None]
+) -> bool:
     """Waits until a group has read what was there when the mirror was held; False when it has not."""
     ends = {TopicPartition(topic, part): end for topic, of in fence.ends.items() for part, end in of.items()}
     cluster = Cluster.of(lab.region(fence.target))
