@@ -49,7 +49,7 @@ def _following(before: Sequence[str], typed: str) -> Iterable[Candidate]:
     if name not in COMMANDS:
         return []
     if COMMANDS[name].further == ANSIBLE and before[-1] in ("-i", "--inventory"):
-        return [(f"inventories/{path.parent.name}", "") for path in sorted(ROOT.glob("inventories/*/hosts.yaml"))]
+        return [(f"inventories/{path.parent.name}", "") for path in sorted(ROOT.glob("inventories/*/regions.yaml"))]
     if typed.startswith("-"):
         parser = COMMANDS[name].parser()
         return [(option, "") for option in re.findall(r"^  (?:-\w, )?(--[\w-]+)", parser.format_help(), re.MULTILINE)]

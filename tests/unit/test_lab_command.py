@@ -196,7 +196,7 @@ def checkout(tmp_path: Path, cache: Path) -> Checkout:
     (root / "playbooks/common").mkdir()
     for name in ("local", "strimzi"):
         (root / "inventories" / name).mkdir(parents=True)
-        (root / "inventories" / name / "hosts.yaml").touch()
+        (root / "inventories" / name / "regions.yaml").touch()
     (root / "ansible").mkdir()
     (root / "ansible/__init__.py").touch()
     (root / "ansible/__main__.py").write_text(ANSIBLE, encoding="utf-8")
