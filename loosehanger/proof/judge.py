@@ -334,8 +334,8 @@ def _strays(claim: Claim, evidence: Evidence, members: Mapping[str, list[Flow]])
 
 def _kept(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iterator[Finding]:
     """Every record that the producer's ledger calls acknowledged is in a surviving cluster."""
-    if not (switch := evidence.switch) or claim.id in switch.untold:
-        yield from _untold(claim, switch)
+    if not (switch := evidence.switch) or claim.id in switch.inconclusive:
+        yield from _inconclusive(claim, switch)
         return
     found, producer = switch.kept[claim.subject["producer"]], claim.subject["producer"]
     yield Finding("acknowledged", "informs", claim.id, count=found.acknowledged, details={"producer": producer})
@@ -360,8 +360,8 @@ def _kept(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iter
 
 def _groups(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iterator[Finding]:
     """A group continued in another cluster: it skipped no record, and read again exactly what was predicted."""
-    if not (switch := evidence.switch) or claim.id in switch.untold:
-        yield from _untold(claim, switch)
+    if not (switch := evidence.switch) or claim.id in switch.inconclusive:
+        yield from _inconclusive(claim, switch)
         return
     group = claim.subject["group"]
     found = switch.groups[group]
@@ -376,10 +376,10 @@ def _groups(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> It
     yield Finding("read_again", weight, claim.id, count=found.again, details=details)
 
 
-def _untold(claim: Claim, switch: Switch | None) -> Iterator[Finding]:
+def _inconclusive(claim: Claim, switch: Switch | None) -> Iterator[Finding]:
     """Why a claim could not be examined; a failure that concerns all claims has its own finding."""
     if switch:
-        yield Finding("undecided", "undecides", claim.id, details={"reason": switch.untold[claim.id]})
+        yield Finding("undecided", "undecides", claim.id, details={"reason": switch.inconclusive[claim.id]})
 
 
 def _ranges(sets: Sets) -> list[dict[str, Any]]:

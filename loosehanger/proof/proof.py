@@ -125,7 +125,7 @@ class Proof:
             if isinstance(error, LabError) and not isinstance(error, UnreachableError):
                 raise
             # The results so far remain valid.
-            self._found.tell("broke_off", None, {"reason": self._defect(error)})
+            self._found.add("broke_off", None, {"reason": self._defect(error)})
         finally:
             for cluster in self._clusters.values():
                 cluster.close()
@@ -179,7 +179,7 @@ class Proof:
             spark = self._spark.result()
             self._found.switch = look(self._lab, lab_home(), claims, spark, self._timeout_s, self._report)
         except SparkEndedError as error:
-            self._found.tell("no_spark", None, {"reason": str(error)})
+            self._found.add("no_spark", None, {"reason": str(error)})
         except LabError as error:
             for claim in claims:
                 self._found.findings.append(Finding("undecided", "undecides", claim.id, details={"reason": str(error)}))
@@ -223,12 +223,12 @@ class Proof:
         self._wait_for_stations()
         for mirror in self._lab.mirrors:
             if not self._found.claim_of(mirror):
-                self._found.tell("not_claimed", mirror, {"mirror": mirror.name}, "informs")
+                self._found.add("not_claimed", mirror, {"mirror": mirror.name}, "informs")
                 continue
             ends = (mirror.source, mirror.target)
             gone = [reason for name, reason in self._found.away.items() if name in ends]
             for reason in gone:
-                self._found.tell("unreachable", mirror, {"reason": reason})
+                self._found.add("unreachable", mirror, {"reason": reason})
             if gone:
                 continue
             self._reached.append(mirror)
@@ -237,7 +237,7 @@ class Proof:
                 user = self._clusters[mirror.source].connection.username or "anonymous"
                 details = {"mirror": mirror.name, "source": mirror.source, "user": user}
                 details |= {"pattern": mirror.topics, "exclude": mirror.topics_exclude}
-                self._found.tell("no_topics", mirror, details)
+                self._found.add("no_topics", mirror, details)
             self._found.flows += [Flow(mirror, topic, target_topic(mirror, topic)) for topic in selected]
         self._find_chains()
 
@@ -257,7 +257,7 @@ class Proof:
             for flow in absent:
                 if named[flow.id] and flow.target_topic not in hidden:
                     reason = f"{flow.target} has no topic {flow.target_topic}, but it has {named[flow.id]}"
-                    self._found.cannot_tell(flow, f"not compared: {reason}")
+                    self._found.leave_inconclusive(flow, f"not compared: {reason}")
                     self._hidden.add(flow.id)
 
     def _wait_for_stations(self) -> None:
@@ -308,7 +308,7 @@ class Proof:
             regions = dict.fromkeys([chain.source, *(hop.target for hop in hops)])
             gone = [self._found.away[name] for name in regions if name in self._found.away]
             for reason in gone:
-                self._found.tell("unreachable", chain, {"reason": reason})
+                self._found.add("unreachable", chain, {"reason": reason})
             if not gone:
                 topics = begins_with(self._lab.mirrors, hops, self._found.topics[chain.source])
                 self._found.flows += [Flow(chain, topic, target_topic(chain, topic)) for topic in topics]
@@ -344,15 +344,15 @@ class Proof:
                     if flow.topic not in configs:
                         lacks = cluster.lacks("DescribeConfigs", flow.topic)
                         reason = f"not compared, because its cleanup policy is unknown: {lacks}"
-                        self._found.cannot_tell(flow, reason)
+                        self._found.leave_inconclusive(flow, reason)
                     for partition in sorted(unread):
                         if partition.topic == flow.topic:
                             place = f"partition {partition.partition} at the source"
                             reason = f"the last record of {place} could not be read: {unread[partition]}"
-                            self._found.cannot_tell(flow, reason)
+                            self._found.leave_inconclusive(flow, reason)
             except UnreachableError as error:
                 for flow in flows:
-                    self._found.tell("unreachable", flow.mirror, {"reason": str(error)})
+                    self._found.add("unreachable", flow.mirror, {"reason": str(error)})
                 self._found.flows = [flow for flow in self._found.flows if flow.source != region]
 
     def _settle(self, region: str, deadline: float) -> tuple[Ranges, list[Held]]:
@@ -369,21 +369,21 @@ class Proof:
                 hidden_here, hidden_there = source.hidden(absent), target.hidden(unseen)
             except UnreachableError as error:
                 self._reached.remove(mirror)
-                self._found.tell("unreachable", mirror, {"reason": str(error)})
+                self._found.add("unreachable", mirror, {"reason": str(error)})
                 continue
             for topic in sorted(absent):
                 if topic in hidden_here:
                     lacks = source.lacks("Describe", topic)
-                    self._found.tell("right_missing", mirror, {"mirror": mirror.name, "lacks": lacks})
+                    self._found.add("right_missing", mirror, {"mirror": mirror.name, "lacks": lacks})
                 elif flows:
                     self._report_absent(mirror, topic)
             for pattern in idle_patterns(mirror, self._found.topics[mirror.source]) if flows else ():
                 details = {"source": mirror.source, "pattern": pattern, "mirror": mirror.name}
-                self._found.tell("pattern_matches_nothing", mirror, details, "informs")
+                self._found.add("pattern_matches_nothing", mirror, details, "informs")
             for flow in flows:
                 if flow.target_topic in hidden_there:
                     lacks = target.lacks("Describe", flow.target_topic)
-                    self._found.cannot_tell(flow, f"whether there is a copy is unknown: {lacks}")
+                    self._found.leave_inconclusive(flow, f"whether there is a copy is unknown: {lacks}")
                     self._hidden.add(flow.id)
 
     def _report_absent(self, mirror: Mirror, topic: str) -> None:
@@ -392,11 +392,11 @@ class Proof:
         # Of this topic alone, so that the verdicts of the others are their own.
         flow = Flow(mirror, topic, target_topic(mirror, topic))
         if topic not in self._found.topics[mirror.source]:
-            self._found.tell("named_topic_absent", flow, details)
+            self._found.add("named_topic_absent", flow, details)
         else:
             # A manifest may exclude a topic that it names; a user who names a topic expects an answer.
             weight: Weight = "undecides" if mirror.name == EXTERNAL else "informs"
-            self._found.tell("named_topic_left_out", flow, details, weight)
+            self._found.add("named_topic_left_out", flow, details, weight)
 
     def _find_what_is_only_at_a_target(self) -> None:
         """Finds topics at the targets that a mirror's pattern covers, and whose source is gone."""
@@ -406,7 +406,7 @@ class Proof:
                 alone = self._alone(mirror, mirrored)
                 hidden = self._clusters[mirror.source].hidden({flow.topic for flow in alone})
             except UnreachableError as error:
-                self._found.tell("unreachable", mirror, {"reason": str(error)})
+                self._found.add("unreachable", mirror, {"reason": str(error)})
                 continue
             if not alone:
                 continue
@@ -420,10 +420,10 @@ class Proof:
                     self._found.only_at_target.append(flow)
                     lacks = self._clusters[mirror.source].lacks("Describe", flow.topic) if flow.topic in hidden else ""
                     copy = {"topic": flow.target_topic, "source": flow.source, "certain": certain, "lacks": lacks}
-                    self._found.tell("only_at_target", flow, copy)
+                    self._found.add("only_at_target", flow, copy)
                 else:
                     details = {"source": flow.source, "target": flow.target, "mirror": mirror.name}
-                    self._found.tell("own_topic", mirror, details | {"target_topic": flow.target_topic}, "informs")
+                    self._found.add("own_topic", mirror, details | {"target_topic": flow.target_topic}, "informs")
 
     def _alone(self, mirror: Mirror, mirrored: set[tuple[str, str]]) -> list[Flow]:
         there = {topic for topic in self._clusters[mirror.target].topics() if (mirror.target, topic) not in mirrored}
@@ -439,16 +439,16 @@ class Proof:
             try:
                 progress = self._found.progress[key] = waiting[key].result()
             except UnreachableError as error:
-                self._found.tell("unreachable", mirror, {"reason": str(error)})
+                self._found.add("unreachable", mirror, {"reason": str(error)})
                 progress = self._found.progress[key] = MirrorProgress(UNKNOWN)
                 continue
             except Exception as error:
-                self._found.tell("failed", mirror, {"mirror": mirror.name, "reason": self._defect(error)})
+                self._found.add("failed", mirror, {"mirror": mirror.name, "reason": self._defect(error)})
                 progress = self._found.progress[key] = MirrorProgress(UNKNOWN)
                 continue
             last_records = self._last_records(mirror)
             if progress.behind(last_records):
-                self._found.tell("mirror_behind", mirror, standing(mirror, progress, last_records))
+                self._found.add("mirror_behind", mirror, standing(mirror, progress, last_records))
 
     def _wait_for(self, mirror: Mirror) -> MirrorProgress:
         last_records = self._last_records(mirror)
@@ -476,7 +476,7 @@ class Proof:
                 alone.topics()
         deadline = time.monotonic() + self._timeout_s
         positions: dict[TopicPartition, int] = {}
-        untold: dict[str, str] = {}
+        inconclusive: dict[str, str] = {}
         for topic in topics:
             wanted = {partition: last for partition, last in last_records.items() if partition.topic == topic}
             try:
@@ -484,19 +484,19 @@ class Proof:
                     raise error
                 positions |= wait_for_arrival(mirror, self._clusters, wanted, 0, self._report).positions
             except UnreachableError as reason:
-                untold[topic] = str(reason)
-        if untold.keys() == set(topics):
+                inconclusive[topic] = str(reason)
+        if inconclusive.keys() == set(topics):
             raise error
         for flow in self._found.flows:
-            if flow.mirror == mirror and flow.topic in untold:
-                self._found.cannot_tell(flow, untold[flow.topic])
+            if flow.mirror == mirror and flow.topic in inconclusive:
+                self._found.leave_inconclusive(flow, inconclusive[flow.topic])
         return MirrorProgress(UNKNOWN, positions)
 
     def _mirrors(self) -> dict[MirrorId, Mirror]:
         return {flow.mirror.id: flow.mirror for flow in self._found.flows}
 
     def _last_records(self, mirror: Mirror) -> dict[TopicPartition, int]:
-        compared = (flow for flow in self._found.flows if flow.id not in self._found.untold)
+        compared = (flow for flow in self._found.flows if flow.id not in self._found.inconclusive)
         windows = {flow.topic: self._found.window_of(flow) for flow in compared if flow.mirror == mirror}
         wanted = {}
         for place, last in self._found.cuts[mirror.source].last_records.items():
@@ -509,7 +509,7 @@ class Proof:
 
     def _compare_all(self) -> None:
         """Compares all flows at once; if that fails, as many of them as can be compared."""
-        flows = [flow for flow in self._found.flows if flow.id not in self._found.untold]
+        flows = [flow for flow in self._found.flows if flow.id not in self._found.inconclusive]
         if not any(cut.last_records for cut in self._found.cuts.values()):
             return
         # Spark is still starting: small regions can be read meanwhile.
@@ -517,7 +517,7 @@ class Proof:
         try:
             spark = self._spark.result()
         except SparkEndedError as error:
-            self._found.tell("no_spark", None, {"reason": str(error)})
+            self._found.add("no_spark", None, {"reason": str(error)})
             return
         groups, failures = [flows] if flows else [], 0
         while groups:
@@ -525,7 +525,7 @@ class Proof:
             try:
                 reason, first = self._compare_with_retries(spark, group, first), None
             except SparkEndedError as error:
-                self._found.tell("no_spark", None, {"reason": str(error)})
+                self._found.add("no_spark", None, {"reason": str(error)})
                 return
             if not reason:
                 continue
@@ -535,7 +535,7 @@ class Proof:
                 groups += [rest] if rest else []
             elif len(group) == 1 or failures > _MOST_FAILURES:
                 for flow in group:
-                    self._found.cannot_tell(flow, reason)
+                    self._found.leave_inconclusive(flow, reason)
             else:
                 middle = len(group) // 2
                 groups += [group[middle:], group[:middle]]
@@ -550,7 +550,7 @@ class Proof:
                 away.add(region)
                 for flow in flows:
                     if region in (flow.source, flow.target):
-                        self._found.tell("unreachable", flow.mirror, {"reason": str(error)})
+                        self._found.add("unreachable", flow.mirror, {"reason": str(error)})
         return away
 
     def _freeze(self, flows: Sequence[Flow]) -> OffsetSnapshot:
@@ -622,7 +622,9 @@ class Proof:
                 raise
             for flow in ordinary:
                 if counts[flow.id].beginnings:
-                    self._found.cannot_tell(flow, f"deletions at the source could not be examined: {cause(error)}")
+                    self._found.leave_inconclusive(
+                        flow, f"deletions at the source could not be examined: {cause(error)}"
+                    )
 
     def _start_comparing_configs(self) -> dict[MirrorId, Future[Settings]]:
         # Settings that are not judged need not become equal.
@@ -650,11 +652,11 @@ class Proof:
             try:
                 different, unknown = comparing[key].result()
             except UnreachableError as error:
-                self._found.tell("unreachable", mirror, {"reason": str(error)})
+                self._found.add("unreachable", mirror, {"reason": str(error)})
                 continue
             except Exception as error:
                 reason = f"the settings could not be compared: {self._defect(error)}"
-                self._found.tell("failed", mirror, {"mirror": mirror.name, "reason": reason})
+                self._found.add("failed", mirror, {"mirror": mirror.name, "reason": reason})
                 continue
             for flow in self._found.flows:
                 if flow.mirror != mirror:
@@ -662,8 +664,8 @@ class Proof:
                 # Of a topic that cannot be seen, the only difference would be that it is not there.
                 if flow.topic in different and flow.id not in self._hidden:
                     self._found.configs[flow.id] = considered(different[flow.topic], self._found.handling)
-                if flow.topic in unknown and flow.id not in self._found.untold:
-                    self._found.tell("settings_unknown", flow, {"lacks": unknown[flow.topic]})
+                if flow.topic in unknown and flow.id not in self._found.inconclusive:
+                    self._found.add("settings_unknown", flow, {"lacks": unknown[flow.topic]})
 
     def _finish_sampling(self) -> None:
         for region, sampler in self._samplers.items():

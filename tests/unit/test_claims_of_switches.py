@@ -119,10 +119,10 @@ def test_a_group_that_went_on_otherwise_is_told(moved: MovedGroup, verdict: str,
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 def test_what_one_claim_lacks_leaves_the_others_decided(claim: Claim) -> None:
-    document = proof(replace(ALL_WELL, untold={claim.id: "no mark tells"}))
+    document = proof(replace(ALL_WELL, inconclusive={claim.id: "no snapshot has it"}))
     verdicts = {found["id"]: found["verdict"] for found in document["claims"]}
     assert verdicts == dict.fromkeys((one.id for one in CLAIMS), "proved") | {claim.id: "inconclusive"}
-    assert "no mark tells" in shown(document)
+    assert "no snapshot has it" in shown(document)
 
 
 def test_of_each_claim_it_is_told_apart_what_it_lacks(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_of_each_claim_it_is_told_apart_what_it_lacks(tmp_path: Path) -> None:
     lab: Any = SimpleNamespace(stage="failover", unfinished="", regions={"c": apps}, clusters={}, mirrors=())
     claims = tuple(claim for claim in claims if claim.kind in OF_LEDGERS)
     found = switch_evidence.look(lab, tmp_path, claims, *NONE)
-    assert found.untold == {
+    assert found.inconclusive == {
         "kept:producer-x": "a has no surviving cluster, although the claim names it",
         "kept:somebody": "'somebody' keeps no ledger that can be read from here",
         "groups:consumer-y:b": (
@@ -148,7 +148,7 @@ def test_of_each_claim_it_is_told_apart_what_it_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("partition", "untold"),
+    ("partition", "inconclusive"),
     [
         (
             2,
@@ -162,7 +162,7 @@ def test_of_each_claim_it_is_told_apart_what_it_lacks(tmp_path: Path) -> None:
     ids=["there", "elsewhere"],
 )
 def test_records_behind_an_open_transaction_are_not_called_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition: int, untold: dict[str, str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition: int, inconclusive: dict[str, str]
 ) -> None:
     claims = claims_of(MIRRORS, from_record([{"kept": "producer"}]), "failover")
     apps = Region("c", "", {}, {}, (), ledgers={"producer": tmp_path})
@@ -176,7 +176,7 @@ def test_records_behind_an_open_transaction_are_not_called_lost(
     monkeypatch.setattr(switch_evidence, "_read", lambda *_: read)
     monkeypatch.setattr("loosehanger.proof.evidence.switch_evidence.Cluster.of", lambda _: None)
     found = switch_evidence.look(lab, tmp_path, [claim for claim in claims if claim.kind in OF_LEDGERS], *NONE)
-    assert found.untold == untold
+    assert found.inconclusive == inconclusive
     assert found.kept["producer"].lost == {KEY: [(1, 9)]}
 
 

@@ -103,7 +103,7 @@ def test_damage_in_one_of_two_flows_into_a_region_is_told_of_that_flow_only() ->
 def test_an_undecided_copy_leaves_what_rests_on_it_undecided() -> None:
     found = shared()
     slow = flow_of(found, "south-america", "north-america")
-    found.cannot_tell(slow, "x")
+    found.leave_inconclusive(slow, "x")
     document = judge(found, "04", 1.0)
     assert document["verdict"] == "inconclusive"
     assert not_proved(document) == dict.fromkeys(
@@ -232,7 +232,7 @@ def test_without_the_snapshot_it_is_inconclusive() -> None:
 def test_what_concerns_one_mirror_is_no_matter_of_another() -> None:
     found = shared()
     slow = flow_of(found, "europe", "north-america")
-    found.tell("failed", slow.mirror, {"mirror": "mm2", "reason": "x"})
+    found.add("failed", slow.mirror, {"mirror": "mm2", "reason": "x"})
     document = judge(found, "04", 1.0)
     assert not_proved(document) == dict.fromkeys(
         (f"copy:{slow.mirror.id}", f"whole:{ORDERS}:north-america"), "inconclusive"
@@ -241,7 +241,7 @@ def test_what_concerns_one_mirror_is_no_matter_of_another() -> None:
 
 def test_what_concerns_the_proof_leaves_every_claim_open() -> None:
     found = shared()
-    found.tell("broke_off", None, {"reason": "x"})
+    found.add("broke_off", None, {"reason": "x"})
     document = judge(found, "04", 1.0)
     assert set(not_proved(document)) == {claim.id for claim in found.claims}
     assert document["reasons"][0] == "the proof broke off: x"

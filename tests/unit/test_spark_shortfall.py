@@ -273,7 +273,7 @@ def test_a_topic_that_is_only_at_the_target_is_no_doubt_of_the_others() -> None:
     found = evidence()
     gone = Flow(MIRROR, "LH.GONE", "LH.GONE")
     found.only_at_target.append(gone)
-    found.tell("only_at_target", gone, {"topic": "LH.GONE", "source": "europe", "certain": True, "lacks": ""})
+    found.add("only_at_target", gone, {"topic": "LH.GONE", "source": "europe", "certain": True, "lacks": ""})
     document = judge(found, "s", 1.0)
     assert document["verdict"] == "inconclusive"
     assert [flow["verdict"] for flow in document["flows"]] == ["proved", "proved"]

@@ -48,7 +48,7 @@ def evidence(policy: str = "delete", **counts: Any) -> Evidence:
 def behind(found: Evidence) -> Evidence:
     """The same, with a mirror that has stopped."""
     last = {TopicPartition("LH.ORDERS", 0): 4}
-    found.tell("mirror_behind", MIRROR, standing(MIRROR, MirrorProgress("STOPPED"), last))
+    found.add("mirror_behind", MIRROR, standing(MIRROR, MirrorProgress("STOPPED"), last))
     return found
 
 

@@ -47,7 +47,7 @@ class Evidence:
     latencies: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     histories: dict[FlowId, History] = field(default_factory=dict)
     """Results about records that neither side has, from offsets."""
-    untold: set[FlowId] = field(default_factory=set)
+    inconclusive: set[FlowId] = field(default_factory=set)
     """The flows that were not compared, each for a reason of its own."""
     held: dict[FlowId, dict[str, list[Held]]] = field(default_factory=dict)
     """The flows with records that an open transaction holds back, by region: they cannot be read."""
@@ -92,7 +92,7 @@ class Evidence:
                         found.setdefault(flow.target, {})[TopicPartition(flow.target_topic, partition)] = offset
         return found
 
-    def tell(
+    def add(
         self, kind: str, about: Flow | Mirror | None, details: Mapping[str, Any], weight: Weight = "undecides"
     ) -> None:
         """Adds a finding, once.
@@ -110,8 +110,8 @@ class Evidence:
         if finding not in self.findings:
             self.findings.append(finding)
 
-    def cannot_tell(self, flow: Flow, reason: str) -> None:
-        """Leaves a flow undecided, and only that one."""
-        if flow.id not in self.untold:
-            self.untold.add(flow.id)
-            self.tell("not_compared", flow, {"reason": reason})
+    def leave_inconclusive(self, flow: Flow, reason: str) -> None:
+        """Leaves a single flow inconclusive."""
+        if flow.id not in self.inconclusive:
+            self.inconclusive.add(flow.id)
+            self.add("not_compared", flow, {"reason": reason})

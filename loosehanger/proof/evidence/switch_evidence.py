@@ -51,7 +51,7 @@ class Switch:
     """How long it took; None where nothing was switched."""
     death_ms: int | None = None
     """When the first region died, in milliseconds since the epoch; None where none did."""
-    untold: Mapping[str, str] = field(default_factory=dict)
+    inconclusive: Mapping[str, str] = field(default_factory=dict)
     """By claim, why it is inconclusive."""
 
 
@@ -77,7 +77,7 @@ def look(
     folders = {name: folder for region in lab.regions.values() for name, folder in region.ledgers.items()}
     groups: dict[str, MirrorSnapshot] = {}
     producers: dict[str, list[str]] = {}
-    untold: dict[str, str] = {}
+    inconclusive: dict[str, str] = {}
     for claim in claims:
         try:
             if claim.kind == "groups":
@@ -85,7 +85,7 @@ def look(
             else:
                 producers[claim.subject["producer"]] = _counted(lab, claim, folders)
         except LabError as error:
-            untold[claim.id] = str(error)
+            inconclusive[claim.id] = str(error)
     passed = {group: _wait_until_passed(lab, group, fence, timeout_s, report) for group, fence in groups.items()}
     # The ledgers are read before the clusters, so that the clusters have every record of the ledgers.
     read = {name: list(read_entries(ledger_files(folder))) for name, folder in folders.items()}
@@ -136,7 +136,7 @@ def look(
         ]
         if held:
             lost = sum(map(count, of_producers[name].lost.values()))
-            untold[claim.id] = f"{lost:,} acknowledged records cannot be read anywhere, and may be in {held[0]}"
+            inconclusive[claim.id] = f"{lost:,} acknowledged records cannot be read anywhere, and may be in {held[0]}"
     return Switch(
         kept=of_producers,
         groups={
@@ -153,7 +153,7 @@ def look(
             )
             for group, fence in groups.items()
         },
-        untold=untold,
+        inconclusive=inconclusive,
         recovery=recovery(marks, every),
         death_ms=min((loss.died_ms for loss in marks.losses), default=None),
     )
