@@ -1,1 +1,1 @@
-"""Experiments: measurements on the lab that is set up, which say why one mirrors. ``./lab experiment`` runs them."""
+"""Experiments: measurements on the lab that is set up, which show the benefit of mirrors. See ``./lab experiment``."""

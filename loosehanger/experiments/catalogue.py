@@ -1,4 +1,4 @@
-"""Which experiments there are. Python's own library is enough for it: help and completion need no installation."""
+"""The list of experiments. It needs only Python's standard library: help and completion need no installation."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Experiment:
-    """One of them."""
+    """An experiment."""
 
     name: str
     shows: str
-    """In the list of experiments."""
+    """Its description in the list of experiments."""
 
 
 EXPERIMENTS = {

@@ -1,4 +1,4 @@
-"""``compress``: who has to compress, and how, for fewer bytes to cross the ocean."""
+"""``compress``: which client must compress, and with which codec, so that fewer bytes cross the ocean."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NONE = "none"
 SETTING = "compression.type"
 MIRROR_SETTING = f"producer.override.{SETTING}"
 Step = tuple[int, str, str]
-"""Round, who compresses, and how."""
+"""Round, the place of the setting, and the codec."""
 FULL = (
     *((PRODUCER, codec) for codec in (NONE, "gzip", "snappy", "lz4", "zstd")),
     (TOPIC, "gzip"),
@@ -36,7 +36,7 @@ QUICK = ((PRODUCER, NONE), (PRODUCER, "gzip"), (PRODUCER, "zstd"), (TOPIC, "gzip
 RECORDS = 10_000
 STEP_S, BEFORE_S, BOUND_S = 10, 25, 120
 RESULTS = 1
-"""Of each step."""
+"""Results of each step."""
 _IDLE_S = 5
 _FOLLOW_S = 30
 
@@ -54,18 +54,18 @@ class CompressStep:
     who: str
     codec: str
     at_source: int
-    """What the source's broker stored."""
+    """Bytes that the source's broker stored."""
     ocean: float
-    """What the mirror had carried, less what it carries at rest."""
+    """Bytes that the mirror transferred, less its traffic at rest."""
     at_target: int
-    """What the target's broker stored."""
+    """Bytes that the target's broker stored."""
 
 
 def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator[CompressStep, None, None]:
-    """Measures; tells what it has found step by step.
+    """Measures, and yields each result.
 
     Raises:
-        LabError: something does not answer, or records do not arrive.
+        LabError: a cluster, a mirror or the link does not answer, or records do not arrive.
     """
     source, target = site.mirror.source, site.mirror.target
     # The bytes do not depend on how slow they are.
@@ -76,7 +76,7 @@ def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator
         ClientProcess() as reader,
         administration(site, source) as at_source,
         administration(site, target) as at_target,
-        # The mirror's manifest may have it compress; the steps say who does.
+        # The mirror's manifest may set a compression; the steps override it.
         _mirror(site, NONE),
     ):
         payload = write_payload(Path(folder))
@@ -102,15 +102,15 @@ def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator
 
 
 def _idle_rate(site: Site) -> float:
-    """Bytes a second that the mirror carries while nothing is written here."""
+    """Bytes a second that the mirror transfers while the experiment writes nothing."""
     before = carried(site.link(), site.mirror_client)
-    threading.Event().wait(_IDLE_S)  # What is measured is a time.
+    threading.Event().wait(_IDLE_S)  # The measurement is over a time.
     return (carried(site.link(), site.mirror_client) - before) / _IDLE_S
 
 
 @contextlib.contextmanager
 def _set(site: Site, at_source: Any, at_target: Any, who: str, codec: str) -> Iterator[None]:
-    """Has topic or mirror compress for as long as a step takes."""
+    """Sets the compression of topic or mirror for a step."""
     if who == TOPIC:
         with _topic(site, at_source, at_target, codec):
             yield
@@ -129,7 +129,7 @@ def _topic(site: Site, at_source: Any, at_target: Any, codec: str) -> Iterator[N
         alter_topic(at_source, site.mirrored, {SETTING: value}, where)
 
         def differs() -> str | None:
-            # The mirror follows: what the target stores would change at some time in the middle otherwise.
+            # Wait until the mirror has copied the setting, so that it does not change during the measurement.
             for admin, topic in ((at_source, site.mirrored), (at_target, site.copy)):
                 if set_on_topic(admin, topic) != value:
                     return f"{topic} does not have it"
@@ -140,19 +140,19 @@ def _topic(site: Site, at_source: Any, at_target: Any, codec: str) -> Iterator[N
 
     change(codec)
     yield
-    # Not where it failed: then the topic is deleted.
+    # Not after a failure, since the topic is deleted then.
     change(None)
 
 
 def set_on_topic(admin: Any, topic: str) -> str | None:
-    """The compression that a topic has of its own; None where it has the broker's."""
+    """A topic's compression override; None where it has none."""
     found, _ = topic_configs(admin, [topic], "modified")
     return cast("str | None", found.get(topic, {}).get(SETTING, {}).get("value"))
 
 
 @contextlib.contextmanager
 def _mirror(site: Site, codec: str) -> Iterator[None]:
-    """Has the mirror's own producer compress: its connector gets another configuration, and then that of before."""
+    """Sets the compression of the mirror's producer in its connector's configuration, and restores that afterwards."""
     rest, connector = ConnectClient.of(site.mirror.connect), site.mirror.connector
     before = rest.connectors()[connector]["info"]["config"]
     if before.get(MIRROR_SETTING, NONE) == codec:
@@ -180,7 +180,7 @@ def _not_running(rest: ConnectClient, connector: str) -> str | None:
 
 
 def result(found: Sequence[CompressStep], source: str, target: str) -> dict[str, Any]:
-    """What was found: the sentence, tables and charts, and every step."""
+    """The finding in a sentence, tables and charts, and every step."""
     kinds = list(dict.fromkeys((one.who, one.codec) for one in found))
 
     def spread(value: Callable[[CompressStep], float], who: str, codec: str) -> Spread:

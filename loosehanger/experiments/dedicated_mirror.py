@@ -1,4 +1,4 @@
-"""A mirror of an experiment's own: one process of MirrorMaker 2, beside its source or beside its target."""
+"""A dedicated MirrorMaker 2 process of an experiment, beside its source or beside its target."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _HEAP = "256m"
 
 @dataclass(frozen=True)
 class MirrorSettings:
-    """How a mirror works, as far as that is not MM2's default."""
+    """A mirror's settings that differ from MM2's defaults."""
 
     connector: Mapping[str, Any] = field(default_factory=dict)
     """The source connector's configuration."""
@@ -54,7 +54,7 @@ class MirrorSettings:
 
 
 def settings_of(site: Site) -> MirrorSettings:
-    """What the manifest of the ground's mirror sets."""
+    """The settings in the manifest of the site's mirror."""
     (document,) = (
         document
         for document in site.lab.topology.of_kind(MIRROR, site.mirror.region)
@@ -69,7 +69,7 @@ def settings_of(site: Site) -> MirrorSettings:
 
 @contextlib.contextmanager
 def permitted(site: Site) -> Iterator[None]:
-    """Lets the target's administrator write in transactions, as mirrors do, under an experiment's names only.
+    """Lets the target's administrator write in transactions, as mirrors do, under the experiment's names only.
 
     Raises:
         LabError: the cluster does not answer, or refuses.
@@ -81,7 +81,7 @@ def permitted(site: Site) -> Iterator[None]:
                 principal, "*", operation, ACLPermissionType.ALLOW,
                 ResourcePattern(ResourceType.TRANSACTIONAL_ID, prefix + site.direct, ACLResourcePatternType.PREFIXED),
             )
-            # Connect's workers have one for themselves, and one for each task.
+            # Connect uses one transactional id for each worker, and one for each task.
             for prefix in ("connect-cluster-", "")
             for operation in (ACLOperation.DESCRIBE, ACLOperation.WRITE)
         ]  # fmt: skip
@@ -95,17 +95,17 @@ def permitted(site: Site) -> Iterator[None]:
 
 
 class DedicatedMirror:
-    """Copies one topic; leaving it as a context ends it.
+    """Copies one topic until its context ends.
 
-    It has the rights of the administrator, and keeps what it has to remember in topics that are called by its aliases,
-    which the ground deletes.
+    It uses the administrator's rights, and keeps its state in topics with the names of its aliases, which the site
+    deletes.
 
     Args:
-        ground: the regions.
-        topic: which one; it has to be there, since a new mirror would notice it late.
-        number: which of the experiment's mirrors.
-        region: beside which cluster it runs; the other is reached through the link.
-        settings: how it works.
+        site: the regions.
+        topic: the topic; it must exist, since a new mirror would detect it late.
+        number: the mirror's number in the experiment.
+        region: the region that it runs in; it reaches the other one through the link.
+        settings: its settings.
     """
 
     def __init__(self, site: Site, topic: str, number: int, region: str, settings: MirrorSettings) -> None:
@@ -139,15 +139,15 @@ class DedicatedMirror:
             )
 
     def said(self) -> str:
-        """The last that went wrong, by its own words; empty for nothing.
+        """The last error in its log; empty for none.
 
         Raises:
-            LabError: it has ended.
+            LabError: the process has exited.
         """
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         last = next((line.strip() for line in reversed(lines) if " ERROR " in line or "Exception" in line), "")
         if self._process.poll() is not None:
-            raise LabError(f"the experiment's mirror ended: {last or 'it did not say why'}")
+            raise LabError(f"the experiment's mirror exited: {last or 'no reason in its log'}")
         return last
 
     def __enter__(self) -> DedicatedMirror:
@@ -160,7 +160,7 @@ class DedicatedMirror:
 
 
 def _way(site: Site, into: str, region: str) -> tuple[Connection, Path]:
-    """How a region is reached from where the mirror runs, and the file with the way of who is at home there."""
+    """A connection to a region from the mirror's place, and the file with the region's own client settings."""
     connection = site.at_home(into) if into == region else site.across(into, region)
     return connection, site.lab.region(into).clients[ADMINISTRATOR]
 
@@ -168,14 +168,14 @@ def _way(site: Site, into: str, region: str) -> tuple[Connection, Path]:
 def mm2_properties(
     topic: str, source: str, target: str, ends: Mapping[str, tuple[Connection, Path]], settings: MirrorSettings
 ) -> str:
-    """What MirrorMaker 2 is started with.
+    """The configuration file of MirrorMaker 2.
 
     Args:
-        topic: what it copies.
-        source: the alias of one end.
-        target: that of the other.
-        ends: by alias, how a cluster is reached, and the file with everything else that a client needs for it.
-        settings: how it works.
+        topic: the topic to copy.
+        source: the source's alias.
+        target: the target's alias.
+        ends: by alias, the connection to a cluster, and the file with its other client settings.
+        settings: the mirror's settings.
     """
     pair = f"{source}->{target}"
     lines: dict[str, Any] = {"clusters": f"{source}, {target}", "emit.heartbeats.enabled": "false"}
@@ -195,6 +195,6 @@ def mm2_properties(
         f"{pair}.emit.checkpoints.enabled": "false",
     }
     lines |= {f"{pair}.{key}": value for key, value in settings.connector.items()}
-    # Copies have names of their own, whatever the manifest calls them.
+    # Copies get names of their own, whatever the manifest's policy is.
     lines[f"{pair}.replication.policy.class"] = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
     return "".join(f"{key} = {as_text(value)}\n" for key, value in lines.items())

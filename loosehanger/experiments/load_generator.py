@@ -1,4 +1,4 @@
-"""Writing at full speed, as Kafka's own clients do."""
+"""Writes at full speed with Kafka's own producer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from loosehanger.lab.record import ADMINISTRATOR
 from loosehanger.platforms.java import Java
 
 SIZE, BATCH, LINGER_MS = 1000, 65_536, 20
-"""Bytes of a record, and how the producer batches."""
+"""Bytes of a record, and the producer's batching."""
 DIFFERENT = 2000
-"""How many different events there are."""
+"""Number of distinct events."""
 _BOUND_S = 120
 
 
 def write_payload(folder: Path) -> Path:
-    """Makes up the events; returns the file with one in each line."""
+    """Generates the events; returns the file with one in each line."""
     chance = random.Random(SIZE)  # noqa: S311 (no secret)
     file = folder / "events"
     file.write_bytes(b"\n".join(value(SIZE, chance) for _ in range(DIFFERENT)))
@@ -33,14 +33,14 @@ def produce(site: Site, topic: str, payload: Path, records: int, codec: str = "n
     """Writes at home, beside the source's cluster, with Kafka's ProducerPerformance.
 
     Args:
-        ground: where.
+        site: the regions.
         topic: its name at the source.
-        payload: the events; they repeat.
-        records: how many.
+        payload: the events, which repeat.
+        records: the number of records.
         codec: the producer's ``compression.type``.
 
     Raises:
-        LabError: it failed, or did not end.
+        LabError: it failed, or did not finish in time.
     """
     java = Java(site.home)
     command = java.command(
@@ -71,6 +71,6 @@ def produce(site: Site, topic: str, payload: Path, records: int, codec: str = "n
             start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
-        raise LabError(f"the producer did not end within {_BOUND_S} seconds") from error
+        raise LabError(f"the producer did not finish within {_BOUND_S} seconds") from error
     if done.returncode:
         raise LabError(f"the producer failed: {''.join((done.stdout + done.stderr).strip().splitlines()[-1:])}")

@@ -1,4 +1,4 @@
-"""The arithmetic of experiments: quantiles, the spread of repeated runs, and what a link's counters say."""
+"""The arithmetic of experiments: quantiles, the spread of repeated runs, and a link's counters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Spread:
-    """What repeated runs gave."""
+    """The spread of repeated runs."""
 
     median: float
     least: float
@@ -25,13 +25,13 @@ class Spread:
         return cls(median, ordered[0], ordered[-1])
 
     def text(self, shown: Callable[[float], str]) -> str:
-        """For people: ``median (least to most)``, and the median alone where that says no more."""
+        """The spread as ``median (least to most)``, or the median alone where all look the same."""
         middle, least, most = shown(self.median), shown(self.least), shown(self.most)
         return middle if least == middle == most else f"{middle} ({least} to {most})"
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The least of the values that a share of them does not exceed (nearest rank).
+    """The quantile of values by nearest rank.
 
     Args:
         values: at least one, in any order.
@@ -40,23 +40,23 @@ def quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
-def carried(told: Mapping[str, Any], client: str) -> int:
+def carried(link: Mapping[str, Any], client: str) -> int:
     """The bytes that a link has carried for a client, in both directions.
 
     Args:
-        told: what its relay says.
+        link: the state of its relay.
         client: the client's name.
     """
     return sum(
-        int(entry["bytes"]) for way in told["directions"] for entry in way["clients"] if entry["client"] == client
+        int(entry["bytes"]) for way in link["directions"] for entry in way["clients"] if entry["client"] == client
     )
 
 
 def times(ratio: float) -> str:
-    """How many times as much."""
+    """A ratio in words."""
     return f"{ratio:.1f}" if ratio < 100 else f"{ratio:.0f}"
 
 
 def milliseconds(value: float) -> str:
-    """A time in milliseconds for people; longer ones in seconds."""
+    """A time as text, in milliseconds or, if longer, in seconds."""
     return f"{value / 1000:.1f} s" if value >= 1000 else f"{value:.0f} ms"

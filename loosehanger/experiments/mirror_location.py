@@ -32,23 +32,23 @@ ONE_MORE = {
     "fetches of 16 MiB": MirrorSettings({"source.consumer.max.partition.fetch.bytes": 16_777_216}),
     "fetches of 64 KiB or more": MirrorSettings({"source.consumer.fetch.min.bytes": 65_536}),
 }
-"""What is changed of the defaults, one after the other."""
+"""Single changes of the defaults."""
 FAR = 0.08
-"""The delay at which they are."""
+"""The delay at which they are measured."""
 DELAYS, QUICK_DELAYS = (0.0, 0.02, 0.08, 0.16), (0.0, 0.08)
 RECORDS, SECONDS = 40_000, 8
-"""The burst: so many records, and for how long the mirror is followed, from its first on."""
+"""The burst: its records, and the seconds for which arrivals are counted from the first one on."""
 LIVE, RATE = 200, 50
-"""Before it: records whose latency is measured, and how many of them a second."""
+"""Before the burst: records whose latency is measured, and their rate a second."""
 STEP_S, BEFORE_S, BOUND_S = 24, 30, 150
 RESULTS = 1
-"""Of each step."""
+"""Results of each step."""
 Step = tuple[int, str, str, float]
-"""Round, where the mirror runs, its settings, and the delay."""
+"""Round, the mirror's place, its settings, and the delay."""
 
 
 def sweep(rounds: int, *, quick: bool) -> list[Step]:
-    """Every step; those of one mirror follow each other."""
+    """Every step; the steps of one mirror follow each other."""
     mirrors = [(place, settings) for place in (TARGET, SOURCE) for settings in (KIT, DEFAULTS)]
     found = []
     for number in range(rounds):
@@ -67,17 +67,17 @@ class MirrorStep:
     settings: str
     delay: float
     p50_ms: float
-    """From production to the arrival of the copy, of records that come one by one."""
+    """From production to the arrival of the copy, of records that are sent one by one."""
     p99_ms: float
     records_per_s: float
-    """Of a burst, from the first arrivals on."""
+    """Of the burst, from the first arrivals on."""
 
 
 def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator[MirrorStep, None, None]:
-    """Measures; tells what it has found step by step.
+    """Measures, and yields each result.
 
     Raises:
-        LabError: something does not answer, or records do not arrive.
+        LabError: a cluster, a mirror or the link does not answer, or records do not arrive.
     """
     known = {KIT: settings_of(site), DEFAULTS: MirrorSettings(), **ONE_MORE}
     places = {TARGET: site.mirror.target, SOURCE: site.mirror.source}
@@ -92,7 +92,7 @@ def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator
                 admin.create_topics([NewTopic(topic, 1, -1)])
             with DedicatedMirror(site, topic, mirror_number, places[place], known[settings]) as mirror:
                 _wait_for_the_copy(site, mirror)
-                # Java has compiled by then what it is going to run.
+                # A warm-up, in which Java compiles the mirror's code.
                 _measure(site, mirror, payload, (*of_mirror[0][:-1], 0.0))
                 for step in of_mirror:
                     progress.step(f"{place}, {settings}, {time_text(step[-1])} one way")
@@ -104,16 +104,16 @@ def _wait_for_the_copy(site: Site, mirror: DedicatedMirror) -> None:
 
         def missing() -> str | None:
             last = mirror.said()
-            return None if mirror.copy in admin.list_topics() else last or "it is not there"
+            return None if mirror.copy in admin.list_topics() else last or "the topic does not exist"
 
-        wait_for(missing, BOUND_S, f"{site.mirror.target}: {mirror.copy}, which the experiment's mirror makes")
+        wait_for(missing, BOUND_S, f"{site.mirror.target}: {mirror.copy}, which the experiment's mirror creates")
 
 
 def _measure(site: Site, mirror: DedicatedMirror, payload: Path, step: Step) -> MirrorStep:
     number, place, settings, delay = step
     home, target = access(site.at_home(site.mirror.source)), access(site.at_home(site.mirror.target))
     with ClientProcess() as writer, ClientProcess() as reader:
-        # It has begun with the topic when a first record is there, and has nothing else to do then.
+        # The first record shows that the mirror copies the topic, and is idle afterwards.
         reader.ask("open_readers", access=target, topic=mirror.copy, consumers=1)
         reader.tell("read", records=1, mark="first", bound=BOUND_S)
         writer.ask("open_writer", access=home, topic=mirror.topic, name="writer")
@@ -127,7 +127,7 @@ def _measure(site: Site, mirror: DedicatedMirror, payload: Path, step: Step) -> 
         reader.tell("follow", records=RECORDS, seconds=SECONDS, bound=BOUND_S)
         produce(site, mirror.topic, payload, RECORDS)
         came = reader.answer(BOUND_S + 10)
-        # The rest need not be waited for at this distance.
+        # The rest may arrive without the delay.
         site.link({"delay": 0, "jitter": 0, "rate": 0})
         reader.tell("read", records=1, mark="last", bound=BOUND_S)
         writer.ask(
@@ -143,7 +143,7 @@ def _measure(site: Site, mirror: DedicatedMirror, payload: Path, step: Step) -> 
 
 
 def result(found: Sequence[MirrorStep], source: str, target: str) -> dict[str, Any]:
-    """What was found: the sentence, tables and charts, and every step."""
+    """The finding in a sentence, tables and charts, and every step."""
     delays = sorted({one.delay for one in found if one.settings in (KIT, DEFAULTS)})
     near, far = delays[0], delays[-1]
     mirrors = [(place, settings) for place in (TARGET, SOURCE) for settings in (KIT, DEFAULTS)]

@@ -1,4 +1,4 @@
-"""What an experiment tells while it runs: where it is, and how long it will take."""
+"""The progress of an experiment: its step, and the time that is left."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from loosehanger.times import span
 
 
 class SweepProgress:
-    """Counts the steps of an experiment, and tells of each on standard error.
+    """Counts the steps of an experiment, and reports each on standard error.
 
     Args:
-        name: the experiment's.
-        steps: how many there will be.
-        step_s: how many seconds one takes, as far as that is known before the first.
-        before_s: how many seconds pass before the first.
+        name: the experiment's name.
+        steps: the number of steps.
+        step_s: the estimated seconds of a step.
+        before_s: the estimated seconds before the first step.
     """
 
     def __init__(self, name: str, steps: int, step_s: float, before_s: float) -> None:
         self._steps, self._step_s = steps, step_s
         self._begun = 0
         self._began: float | None = None
-        _say(f"{name}: {steps} steps, about {span(before_s + steps * step_s)}; Ctrl-C ends it, and tidies up")
+        _say(f"{name}: {steps} steps, about {span(before_s + steps * step_s)}; Ctrl-C stops it and cleans up")
 
     def step(self, what: str) -> None:
-        """Tells what begins now."""
+        """Reports the step that begins now."""
         now = time.monotonic()
         if self._began is None:
             self._began = now
@@ -33,7 +33,7 @@ class SweepProgress:
         self._begun += 1
 
     def left(self, gone: float) -> float:
-        """The seconds that are left, as far as the steps so far tell.
+        """The seconds that are left, by the duration of the steps so far.
 
         Args:
             gone: seconds since the first step began.

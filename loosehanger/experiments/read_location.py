@@ -1,4 +1,4 @@
-"""``read-where``: consumers read across the ocean, or a copy at home; then each rewinds and reads all again."""
+"""``read-where``: consumers read across the ocean, or a local copy; then each rewinds and reads everything again."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ DIRECT, MIRRORED = "direct", "mirrored"
 RECORDS, RATE, SIZE = 1000, 250, 1000
 """Records of each step, records a second, and bytes of a record."""
 LINK_RATE = 5e6
-"""Bytes a second of the link: what ten consumers need together, twice."""
+"""The link's rate in bytes a second: twice the need of ten consumers."""
 STEP_S, BEFORE_S, BOUND_S = 7, 20, 90
 RESULTS = 1
-"""Of each step."""
+"""Results of each step."""
 
 
 Step = tuple[int, float, int, str]
-"""Round, delay, number of consumers, and where they read."""
+"""Round, delay, number of consumers, and their place."""
 FULL, QUICK = ((0.0, 0.04, 0.12), (1, 2, 5, 10)), ((0.0, 0.04), (1, 2, 5))
 """Delays, and numbers of consumers."""
 
 
 def sweep(rounds: int, *, quick: bool) -> list[Step]:
-    """Every step; direct and mirrored take turns in who is first."""
+    """Every step; direct and mirrored alternate in which is first."""
     delays, numbers = QUICK if quick else FULL
     return [
         (number, delay, consumers, mode)
@@ -42,7 +42,7 @@ def sweep(rounds: int, *, quick: bool) -> list[Step]:
 
 @dataclass(frozen=True)
 class ReadStep:
-    """One step. Bytes are those of the link, in both directions, the connections' own included."""
+    """One step. Bytes are the link's, in both directions, with the overhead of connections."""
 
     round: int
     delay: float
@@ -53,7 +53,7 @@ class ReadStep:
     p50_ms: float
     p99_ms: float
     readers: int
-    """Bytes that the consumers had carried, and the mirror."""
+    """Bytes that the link carried for the consumers, and for the mirror."""
     mirror: int
     again_seconds: float
     again_readers: int
@@ -63,27 +63,27 @@ class ReadStep:
         """Bytes that crossed for this topic.
 
         Args:
-            idle: bytes a second that the mirror has carried for other topics.
+            idle: bytes a second that the link carries for the mirror's other topics.
         """
         return self.readers + (max(0.0, self.mirror - idle * self.seconds) if self.mode == MIRRORED else 0)
 
     def again_ocean(self, idle: float) -> float:
-        """The same of reading all again."""
+        """The same for the second reading."""
         return self.again_readers + (
             max(0.0, self.again_mirror - idle * self.again_seconds) if self.mode == MIRRORED else 0
         )
 
     @property
     def again_rate(self) -> float:
-        """Bytes a second of reading again, all consumers together."""
+        """Bytes a second of the second reading, all consumers together."""
         return self.consumers * RECORDS * SIZE / self.again_seconds
 
 
 def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator[ReadStep, None, None]:
-    """Measures; tells what it has found step by step.
+    """Measures, and yields each result.
 
     Raises:
-        LabError: something does not answer, or records do not arrive.
+        LabError: a cluster, a mirror or the link does not answer, or records do not arrive.
     """
     home = {region: access(site.at_home(region)) for region in (site.mirror.source, site.mirror.target)}
     abroad = access(site.abroad)
@@ -128,7 +128,7 @@ def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator
 
 
 def _wait_for_the_copy(site: Site, readers: ClientProcess) -> None:
-    """The mirror has begun with the topic when its first record is there."""
+    """Waits for the first record of the copy, which shows that the mirror copies the topic."""
     target = access(site.at_home(site.mirror.target))
     readers.ask("open_readers", access=target, topic=site.copy, consumers=1, beginning=True)
     readers.tell("read", records=1, mark="first", bound=BOUND_S)
@@ -137,13 +137,13 @@ def _wait_for_the_copy(site: Site, readers: ClientProcess) -> None:
 
 
 def idle_rate(readings: Iterable[ReadStep]) -> float:
-    """Bytes a second that the mirror carries while it has nothing of the experiment: those beside direct reading."""
+    """Bytes a second of the mirror without the experiment's topics, from the steps with direct reading."""
     rates = [reading.mirror / reading.seconds for reading in readings if reading.mode == DIRECT]
     return Spread.of(rates).median if rates else 0.0
 
 
 def result(readings: Sequence[ReadStep], source: str, target: str) -> dict[str, Any]:
-    """What was found: the sentence, tables and charts, and every step."""
+    """The finding in a sentence, tables and charts, and every step."""
     idle = idle_rate(readings)
     delays = sorted({reading.delay for reading in readings})
     numbers = sorted({reading.consumers for reading in readings})

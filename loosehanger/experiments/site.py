@@ -1,6 +1,6 @@
-"""Where an experiment happens: two regions, the mirror and the link between them, and topics of its own.
+"""The site of an experiment: two regions, the mirror and the link between them, and topics of its own.
 
-Whatever happens, the link is afterwards as it was, and the topics are gone.
+Afterwards, also after a failure, the link is restored and the topics are deleted.
 """
 
 from __future__ import annotations
@@ -31,32 +31,33 @@ from loosehanger.waiting import wait_for
 
 LOCAL = "local"
 _MIRRORED, _DIRECT = "LH.EXPERIMENT-", "experiment-"
-"""What the names of its topics begin with: of those that are mirrored, and of those that no mirror takes."""
+"""Prefixes of its topics: of those that are mirrored, and of those that no mirror copies."""
 _OWN = re.compile(
     rf"(?:.*[^\w-])?(?:{re.escape(_MIRRORED)}[0-9a-f]{{8}}|{re.escape(_DIRECT)}[0-9a-f]{{8}}(?:-[0-9]+(?:\.internal)?)?)"
 )
-"""A topic, its copies, and what a mirror of the experiment's own keeps, which is called by the name of its source."""
+"""A topic, its copies, and the internal topics of a dedicated mirror, which have its source's name."""
 _CREATED_S, _DELETED_S, _LINK_S = 90, 30, 20
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""By which people and programs end an experiment."""
-Told = dict[str, Any]
+"""The signals that stop an experiment."""
+LinkState = dict[str, Any]
+"""The answer of a link's relay."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """Two regions, with what lies between them."""
+    """Two regions, with the mirror and the link between them."""
 
     lab: Lab
     home: Path
     mirror: Mirror
     folder: Path
-    """The relay's of their link."""
+    """The folder of their link's relay."""
     abroad: Connection
-    """The target's way into the source's cluster, through the link."""
+    """The target's connection to the source's cluster, through the link."""
     mirrored: str
-    """The topic that is mirrored, as it is called at the source; nobody has made it yet."""
+    """The source's name of the mirrored topic, which does not exist yet."""
     direct: str
-    """The topic that is not."""
+    """The topic that is not mirrored."""
 
     @property
     def copy(self) -> str:
@@ -65,23 +66,23 @@ class Site:
 
     @property
     def mirror_client(self) -> str:
-        """By which the link tells the mirror from others."""
+        """The mirror's client name in the link's counters."""
         return f"KafkaMirrorMaker2/{self.mirror.name}"
 
     def at_home(self, region: str) -> Connection:
-        """A region's way into its own cluster."""
+        """A region's connection to its own cluster."""
         return connection_for(self.lab.region(region), ADMINISTRATOR)
 
     def across(self, into: str, seen_from: str) -> Connection:
-        """One region's way into the other's cluster, through the link.
+        """One region's connection to the other's cluster, through the link.
 
         Raises:
-            WrongUseError: there is none.
+            WrongUseError: there is no link between them.
         """
         return _across(self.lab, self.home, into, seen_from)
 
-    def link(self, values: dict[str, float] | None = None, action: str | None = None) -> Told:
-        """What the link says of itself, after a change of both directions if there is one.
+    def link(self, values: dict[str, float] | None = None, action: str | None = None) -> LinkState:
+        """Changes both directions of the link if asked, and returns its state.
 
         Raises:
             LabError: it does not answer.
@@ -92,26 +93,26 @@ class Site:
         try:
             return ask(self.folder, wanted)
         except OSError as error:
-            raise LabError(f"the link does not answer ({error.strerror or error}); ./lab status tells more") from error
+            raise LabError(f"the link does not answer ({error.strerror or error}); run ./lab status") from error
 
 
 def choose(lab: Lab, home: Path, source: str | None, target: str | None) -> Site:
-    """Finds out where an experiment can happen.
+    """Chooses the site of an experiment.
 
     Args:
         lab: what is set up.
         home: the lab's home.
-        source: the region that is read; None for that of the first mirror that fits.
-        target: the region that has the copy, likewise.
+        source: the mirror's source; None for that of the first suitable mirror.
+        target: the mirror's target; None likewise.
 
     Raises:
-        WrongUseError: nowhere.
+        WrongUseError: the lab has no suitable mirror, or its link is closed.
         LabError: the link does not answer.
     """
     if lab.platform != LOCAL:
         raise WrongUseError(
-            f"on {lab.platform} the links between regions are the cluster's business, not the kit's: experiments need "
-            "the local platform"
+            f"on {lab.platform} the cluster provides the links between regions, not the kit; experiments need the "
+            "local platform"
         )
     for region in filter(None, (source, target)):
         lab.region(region)
@@ -133,7 +134,7 @@ def choose(lab: Lab, home: Path, source: str | None, target: str | None) -> Site
         where = f" from {source or 'anywhere'} to {target or 'anywhere'}" if source or target else ""
         advice = f"try {pairs}" if pairs else "./lab scenarios shows which scenarios mirror"
         raise WrongUseError(
-            f"{lab.scenario} has no mirror{where} for an experiment, which has to run beside its target and to copy "
+            f"{lab.scenario} has no mirror{where} for an experiment, which must run beside its target and copy "
             f"topics whose names begin with LH.; {advice}"
         )
     mirror = chosen[0]
@@ -145,7 +146,7 @@ def choose(lab: Lab, home: Path, source: str | None, target: str | None) -> Site
     site = Site(lab, home, mirror, folder, abroad, mirrored, direct)
     if (state := link_state(site.link())) != OPEN:
         raise WrongUseError(
-            f"the link is {state}; ./lab link {mirror.source} {mirror.target} --heal, then run the experiment"
+            f"the link is {state}; run ./lab link {mirror.source} {mirror.target} --heal, then run the experiment"
         )
     return site
 
@@ -163,13 +164,13 @@ def _no_link(into: str, seen_from: str) -> WrongUseError:
 
 
 def is_own(topic: str) -> bool:
-    """Whether an experiment has made this topic, or a mirror as its copy."""
+    """Whether a topic is an experiment's, or a copy of one."""
     return _OWN.fullmatch(topic) is not None
 
 
 @contextlib.contextmanager
 def prepared(site: Site) -> Iterator[None]:
-    """Makes the topics, and afterwards leaves everything as it was before, whatever happens in between.
+    """Creates the topics, and afterwards deletes them and restores the link, also after a failure.
 
     Raises:
         WrongUseError: another experiment is running.
@@ -182,14 +183,14 @@ def prepared(site: Site) -> Iterator[None]:
             raise WrongUseError("another experiment is running on this lab; wait for its end") from error
         before = site.link()
         try:
-            _delete_topics(site)  # what a killed experiment left
+            _delete_topics(site)  # of an experiment that was killed
             with administration(site, site.mirror.source) as admin:
                 admin.create_topics([NewTopic(name, 1, -1) for name in (site.mirrored, site.direct)])
             with administration(site, site.mirror.target) as admin:
                 wait_for(
-                    lambda: None if site.copy in admin.list_topics() else "it is not there",
+                    lambda: None if site.copy in admin.list_topics() else "the topic does not exist",
                     _CREATED_S,
-                    f"{site.mirror.target}: {site.copy}, which the mirror makes",
+                    f"{site.mirror.target}: {site.copy}, which the mirror creates",
                 )
             yield
         finally:
@@ -200,8 +201,8 @@ def prepared(site: Site) -> Iterator[None]:
                     _delete_topics(site)
 
 
-def put_back(site: Site, before: Told) -> None:
-    """Gives the link the settings that it had."""
+def put_back(site: Site, before: LinkState) -> None:
+    """Restores the link's earlier settings."""
 
     def refused() -> str | None:
         try:
@@ -212,17 +213,17 @@ def put_back(site: Site, before: Told) -> None:
             return f"it does not answer ({error.strerror or error})"
         return None
 
-    wait_for(refused, _LINK_S, "the link's settings of before")
+    wait_for(refused, _LINK_S, "restoring the link's settings")
 
 
 def _delete_topics(site: Site) -> None:
-    """Deletes every topic that an experiment made, the source's first: mirrors would make the copies again."""
+    """Deletes every topic of experiments, the source's first, since mirrors would recreate the copies."""
     regions = [site.mirror.source, *(name for name in site.lab.clusters if name != site.mirror.source)]
     for region in regions:
         with administration(site, region) as admin:
             own = [name for name in admin.list_topics() if is_own(name)]
             for name in own:
-                # Another one is only written by mirrors, and what they have read before they still write.
+                # Mirrors may still write records to a copy that they read before.
                 if region != site.mirror.source:
                     _wait_until_at_rest(admin, name)
                 with contextlib.suppress(UnknownTopicOrPartitionError):
@@ -243,12 +244,12 @@ def _wait_until_at_rest(admin: KafkaAdminClient, topic: str) -> None:
         sizes.append(stored(admin, topic))
         return None if len(sizes) > 3 and len(set(sizes[-3:])) == 1 else "mirrors still write"
 
-    with contextlib.suppress(LabError):  # Then it is deleted all the same.
+    with contextlib.suppress(LabError):  # It is deleted nevertheless.
         wait_for(growing, 10, topic)
 
 
 def stored(admin: KafkaAdminClient, topic: str) -> int:
-    """The bytes that a topic takes on a broker's disk: on the fullest, since each replica has them."""
+    """The bytes of a topic on a broker's disk: the largest of all brokers, since each replica has a copy."""
     return max(
         sum(
             int(partition["partition_size"])
@@ -263,7 +264,7 @@ def stored(admin: KafkaAdminClient, topic: str) -> int:
 
 @contextlib.contextmanager
 def administration(site: Site, region: str) -> Iterator[KafkaAdminClient]:
-    """A client that may do everything in a region.
+    """An administrator's client for a region.
 
     Raises:
         LabError: its cluster does not answer, or refuses.
@@ -282,7 +283,7 @@ def administration(site: Site, region: str) -> Iterator[KafkaAdminClient]:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Leaves no room for a second Ctrl-C: what happens here is bounded."""
+    """Ignores a second Ctrl-C during a clean-up, which is bounded in time."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,5 @@
-"""``write-where``: a producer writes at home, and is mirrored, or across the ocean; and then the ocean is silent."""
+"""``write-where``: a producer writes to its own region, which is mirrored, or across the ocean; then the link falls
+silent."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ RATE, SIZE, SECONDS = 50, 1000, 4
 BEFORE_CUT_S, AFTER_CUT_S, CUT_DELAY = 3, 4, 0.04
 STEP_S, BEFORE_S, BOUND_S = 10, 20, 150
 RESULTS = 2
-"""Of each step: one for each producer."""
+"""Results of each step: one for each producer."""
 FULL, QUICK = ((0.0, 0.04, 0.12), 30.0), ((0.0, 0.04), 10.0)
 """Delays, and seconds of silence."""
 Step = tuple[int, float, float]
@@ -28,7 +29,7 @@ Step = tuple[int, float, float]
 
 
 def sweep(rounds: int, *, quick: bool) -> list[Step]:
-    """Every step; in each, both producers write at the same time."""
+    """Every step; in each one, both producers write at the same time."""
     delays, cut = QUICK if quick else FULL
     return [
         step
@@ -47,23 +48,23 @@ class WriteStep:
     """Seconds of silence; 0 for none."""
     mode: str
     records: int
-    """As many as were sent while the link was silent; all, where it was not."""
+    """Records sent while the link was silent; all records where it was not."""
     p50_ms: float
-    """Of those: from sending to the acknowledgement. What was never acknowledged counts as the longest."""
+    """Their time from sending to the acknowledgement. A record without one counts as the longest."""
     p99_ms: float
     most_ms: float
     unacknowledged: int
     late_s: float
-    """Seconds from the healing to the last of their acknowledgements; 0 where it came before."""
+    """Seconds from the healing to their last acknowledgement; 0 where that came before."""
     copy_ms: float | None
-    """The longest time to the copy, of all records of the step; None where there is no copy."""
+    """The longest time from sending to the copy, of all records of the step; None where there is no copy."""
 
 
 def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator[WriteStep, None, None]:
-    """Measures; tells what it has found step by step.
+    """Measures, and yields each result.
 
     Raises:
-        LabError: something does not answer, or records do not arrive.
+        LabError: a cluster, a mirror or the link does not answer, or records do not arrive.
     """
     home = access(site.at_home(site.mirror.source))
     ways = {HOME: (home, site.mirrored), ABROAD: (access(site.abroad), site.direct)}
@@ -88,14 +89,14 @@ def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator
             silence = _silence(site, cut) if cut else None
             written = {mode: writer.answer(BOUND_S + cut + 30) for mode, writer in writers.items()}
             arrived = reader.answer(BOUND_S + 10)
-            for mode, told in written.items():
+            for mode, times in written.items():
                 longest = max(arrived["latencies"]) if mode == HOME else None
-                yield judged((number, delay, cut), mode, told, silence, longest)
+                yield judged((number, delay, cut), mode, times, silence, longest)
 
 
 def _silence(site: Site, seconds: float) -> tuple[float, float]:
-    """Has the link silent for a time; returns when that began and ended."""
-    measured = threading.Event()  # Nobody sets it: what is measured is a time.
+    """Makes the link silent for a time; returns when that began and ended."""
+    measured = threading.Event()  # It is never set: the measurement is over a time.
     measured.wait(BEFORE_CUT_S)
     site.link(action="silent")
     began = time.time()
@@ -105,20 +106,20 @@ def _silence(site: Site, seconds: float) -> tuple[float, float]:
 
 
 def judged(
-    step: Step, mode: str, told: dict[str, Any], silence: tuple[float, float] | None, longest_copy: float | None
+    step: Step, mode: str, times: dict[str, Any], silence: tuple[float, float] | None, longest_copy: float | None
 ) -> WriteStep:
-    """What a step was for one producer.
+    """The result of a step for one producer.
 
     Args:
-        step: which.
-        mode: where it writes.
-        told: ``sent``, the time of each record, and ``acknowledged``, its milliseconds or None.
-        silence: from when to when the link was silent; None where it was not.
+        step: the step.
+        mode: the producer's place.
+        times: ``sent``, the time of each record, and ``acknowledged``, its milliseconds or None.
+        silence: beginning and end of the link's silence; None where it was not silent.
         longest_copy: the longest time to the copy.
     """
     pairs = [
         (sent, ack)
-        for sent, ack in zip(told["sent"], told["acknowledged"], strict=True)
+        for sent, ack in zip(times["sent"], times["acknowledged"], strict=True)
         if silence is None or silence[0] <= sent < silence[1]
     ]
     acks = [ack for _, ack in pairs if ack is not None]
@@ -139,7 +140,7 @@ def judged(
 
 
 def result(writings: Sequence[WriteStep], source: str, target: str) -> dict[str, Any]:
-    """What was found: the sentence, tables and charts, and every step."""
+    """The finding in a sentence, tables and charts, and every step."""
     delays = sorted({writing.delay for writing in writings if not writing.cut})
     (cut,) = {writing.cut for writing in writings if writing.cut}
 
