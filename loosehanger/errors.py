@@ -1,4 +1,7 @@
-"""Errors a user can do something about, and the exit codes every command of the kit shares."""
+"""Errors that a user can do something about, and the exit codes that all commands share.
+
+``scripts/install.py`` has errors of its own: it runs before this package is installed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a command's exit status says."""
+    """What a command's exit status means."""
 
     DONE = 0
     FAILED = 1
@@ -32,15 +35,15 @@ _OF_THE_MACHINE = {
     errno.EACCES: _RIGHTS,
     errno.EPERM: _RIGHTS,
 }
-"""What no defect causes: a full or read-only disk, a missing right; and what to do."""
+"""What is not a defect: a full or read-only disk, a missing permission; and the remedy."""
 
 
 class LabError(Exception):
-    """A failure that one line explains: what was wrong, where, and what to do."""
+    """A failure that one line explains: what is wrong, where, and the remedy."""
 
     exit_code = ExitCode.FAILED
     shown = False
-    """Whether something of the command's output has been shown before it."""
+    """Whether the command has shown output before it."""
 
 
 class WrongUseError(LabError):
@@ -50,7 +53,7 @@ class WrongUseError(LabError):
 
 
 class NothingSetUpError(LabError):
-    """There is no lab to work on."""
+    """No lab is set up."""
 
     exit_code = ExitCode.NOTHING_SET_UP
 
@@ -68,7 +71,7 @@ class UnreachableError(LabError):
 def run_command(main: Callable[[], int], failed: ExitCode = ExitCode.FAILED) -> int:
     """Runs a command's body; a ``LabError`` becomes one line on standard error and its exit code.
 
-    An interrupt (Ctrl-C) ends quietly with 130, as shells have it. Anything else is a defect and keeps its traceback.
+    An interrupt (Ctrl-C) exits silently with 130, as in shells. Anything else is a defect and keeps its traceback.
 
     Args:
         main: the body.
@@ -77,14 +80,14 @@ def run_command(main: Callable[[], int], failed: ExitCode = ExitCode.FAILED) -> 
     try:
         code = main()
         sys.stdout.flush()
-        return code  # noqa: TRY300 - what is still to be flushed can fail as well
+        return code  # noqa: TRY300 - flushing can fail, too
     except LabError as error:
         print(f"error: {error}", file=sys.stderr)
         return int(failed if error.exit_code == ExitCode.FAILED else error.exit_code)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        nobody_reads()
+        discard_output()
         return ExitCode.DONE
     except OSError as error:
         if error.errno not in _OF_THE_MACHINE:
@@ -93,13 +96,13 @@ def run_command(main: Callable[[], int], failed: ExitCode = ExitCode.FAILED) -> 
         where = f"{error.filename}: " if error.filename else ""
         print(f"error: {where}{error.strerror}; {_OF_THE_MACHINE[error.errno]}", file=sys.stderr)
         with contextlib.suppress(OSError):
-            nobody_reads()
+            discard_output()
         return int(failed)
     except Exception:
         traceback.print_exc()
         return int(failed)
 
 
-def nobody_reads() -> None:
-    """What is still to be written to standard output goes nowhere, where Python would end with a code of its own."""
+def discard_output() -> None:
+    """Discards the rest of standard output: Python would fail to flush it and exit with a code of its own."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

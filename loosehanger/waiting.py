@@ -12,7 +12,7 @@ def wait_for(condition: Callable[[], str | None], bound: float, what: str) -> No
     """Waits until a condition holds.
 
     Args:
-        condition: returns None when it holds, else what is still missing.
+        condition: returns None when it holds, else what is missing.
         bound: seconds to wait at most.
         what: what is waited for, for the message.
 
@@ -24,5 +24,5 @@ def wait_for(condition: Callable[[], str | None], bound: float, what: str) -> No
     while (missing := condition()) is not None:
         if time.monotonic() >= deadline:
             raise LabError(f"{what}: not within {bound:.0f} seconds: {missing}")
-        time.sleep(pause)  # between two looks; the condition decides when it ends
+        time.sleep(pause)  # Between two attempts; the condition decides when to stop.
         pause = min(pause * 1.3, 0.5)

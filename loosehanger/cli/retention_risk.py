@@ -199,7 +199,7 @@ class _Looks:
         if running and self._judged(config):
             longer = found_s(config)
             if stall := self._stands.stalled(mirror.id, self._bound, longer):
-                message = stall.told(cause(self._home, mirror.region, mirror.name))
+                message = stall.describe(cause(self._home, mirror.region, mirror.name))
                 self.standing = replace(self.standing, stalled=message)
                 return False
             # A single measurement does not show how long nothing was delivered.

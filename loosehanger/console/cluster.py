@@ -1,8 +1,8 @@
-"""A region's Kafka cluster as its console asks it: topics, groups, brokers, and changes of configurations.
+"""A region's Kafka cluster for its console: topics, groups, brokers, and changes of configurations.
 
-kafka-python's clients are synchronous and each is for one thread, so that every cluster has a thread of its own. An
-answer is shared by everybody who asks within its freshness, and goes on being the answer for a while when a busy
-cluster takes longer for the next one. A client that nobody needs is closed.
+kafka-python's clients are synchronous and each is for one thread, so every cluster has a thread of its own. Requests
+share an answer while it is fresh, and for a while longer when a busy cluster takes its time for the next one. An idle
+client is closed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from loosehanger.acls import AclRule
 
 FRESH_S, STALE_S = 1.5, 5.0
-"""When to ask again, and how long the last answer will do while the next one is under way."""
+"""Seconds until the next request, and until the last answer expires while that one is under way."""
 IDLE_S = 60.0
 CONSUMERS = "consumer"
 T = TypeVar("T")
@@ -44,9 +44,9 @@ _PREPARING = threading.Lock()
 
 
 def prepare_clients() -> None:
-    """Loads kafka-python, and makes it fit for the lab. Every thread that uses it calls this before anything of it.
+    """Loads and patches kafka-python. A thread must call this before it uses the library.
 
-    Its modules import each other: two threads that load it at the same time each see the half of it, and fail.
+    Its modules import each other: two threads that load it at the same time see incomplete modules, and fail.
     """
     with _PREPARING:
         _prepare_clients()
@@ -56,7 +56,7 @@ def prepare_clients() -> None:
 def _prepare_clients() -> None:
     from loosehanger.kafka.patches import prepare
 
-    # A broker that is away makes it talk, and that goes into the log in doses.
+    # A broker that is down makes it log a lot: the log gets a rate-limited part.
     prepare(lambda line: print(line, flush=True))
 
 
@@ -65,7 +65,7 @@ class ClusterView:
 
     Args:
         region: its name, for messages.
-        connection: the console's way in.
+        connection: the console's way into the cluster.
     """
 
     def __init__(self, region: str, connection: Connection) -> None:
@@ -75,9 +75,9 @@ class ClusterView:
         self._client: KafkaAdminClient | None = None
         self._used = 0.0
         self._answers: dict[str, tuple[float, asyncio.Future[Any]]] = {}
-        """The latest to each shared question, and when it was asked, or came."""
+        """The latest answer to each shared question, and when it was asked for, or arrived."""
         self._known: dict[str, tuple[float, Any]] = {}
-        """What was told last, and when."""
+        """The last answer, and when it arrived."""
         self._warming: Future[None] | None = None
 
     async def topics(self) -> list[Topic]:
@@ -140,32 +140,32 @@ class ClusterView:
         self._answers.clear()
         self._known.clear()
 
-    def told(self, name: str) -> float:
-        """When the answer came that is given to a shared question, such as ``topics``, on the monotonic clock."""
+    def answered_at(self, name: str) -> float:
+        """When the current answer to a shared question, such as ``topics``, arrived, on the monotonic clock."""
         return self._known[name][0] if name in self._known else time.monotonic()
 
     def warm(self) -> None:
-        """Connects ahead of the first question; once, however many want it: they need not even have signed in."""
+        """Connects ahead of the first request; once, however many ask for it, signed in or not."""
         if self._client is None and (self._warming is None or self._warming.done()):
             self._warming = self._thread.submit(self._admin_quietly)
 
     def close_if_idle(self) -> None:
-        """Closes the client when nobody has asked for a while."""
+        """Closes a client that has been idle for ``IDLE_S``."""
         if self._client is not None and time.monotonic() - self._used > IDLE_S:
             self._thread.submit(self._forget)
 
     def drop(self) -> None:
-        """Closes the client, whose connections a closed link has ended: a new one need not wait to try them again."""
+        """Closes the client after a closed link has cut its connections: a new client need not wait to reconnect."""
         if self._client is not None:
             self._thread.submit(self._forget)
 
     def close(self) -> None:
-        """Ends the thread and its client."""
+        """Stops the thread and closes its client."""
         self._thread.submit(self._forget)
         self._thread.shutdown(wait=True, cancel_futures=False)
 
     async def _shared(self, name: str, ask: Callable[[], T]) -> T:
-        """What was told to whoever asked the same a moment ago, or a new answer."""
+        """Returns the answer to the same question of a moment ago, or a new one."""
         now = time.monotonic()
         at, answer = self._answers.get(name, (0.0, None))
         if answer is None or (answer.done() and now - at > FRESH_S):
@@ -175,11 +175,11 @@ class ClusterView:
         if name in self._known and now - self._known[name][0] < STALE_S:
             known: T = self._known[name][1]
             return known
-        # One who stops waiting must not stop the others' answer.
+        # A request that is cancelled must not cancel the others' answer.
         return await asyncio.shield(answer)
 
     def _take(self, name: str, answer: asyncio.Future[Any]) -> None:
-        # A failure is told to those who wait for it; with nobody waiting, it is no news.
+        # Only the requests that wait for a failure see it.
         failed = answer.cancelled() or answer.exception() is not None
         if self._answers.get(name, (0.0, None))[1] is not answer:
             return
@@ -212,14 +212,14 @@ class ClusterView:
             said = explain(error, self._connection.username)
             raise UnreachableError(f"{self.region}: Kafka {said}; the set-up gives the console its password") from error
         except ValueError as error:
-            # How kafka-python complains about an answer that it cannot decode.
-            raise UnreachableError(f"{self.region}: an answer of Kafka's cannot be read ({error})") from error
+            # What kafka-python raises at an answer that it cannot decode.
+            raise UnreachableError(f"{self.region}: Kafka's answer cannot be decoded ({error})") from error
         except (KafkaError, OSError) as error:
             self._forget()
             servers = ",".join(self._connection.bootstrap_servers)
             raise UnreachableError(
                 f"{self.region}: Kafka does not answer at {servers} ({type(error).__name__}); "
-                "./lab status tells what is down, and the platform starts it again"
+                "./lab status shows what is down, and the platform restarts it"
             ) from error
 
     def _admin(self) -> KafkaAdminClient:
@@ -230,7 +230,7 @@ class ClusterView:
         return self._client
 
     def _admin_quietly(self) -> None:
-        with suppress(UnreachableError):  # Whoever asks will be told.
+        with suppress(UnreachableError):  # The next request reports it.
             self._explained(self._admin)
 
     def _forget(self) -> None:
@@ -310,7 +310,7 @@ class ClusterView:
         return topics
 
     def _settings(self, topics: list[str], which: str) -> tuple[dict[str, list[Setting]], dict[str, KafkaError]]:
-        """The settings of each topic; of the topics where Kafka refuses to tell them, its answer."""
+        """The settings of each topic, and Kafka's error for each of the others."""
         from kafka.errors import UnknownTopicOrPartitionError
 
         from loosehanger.kafka.patches import topic_configs
@@ -387,8 +387,8 @@ class ClusterView:
         return groups
 
     def _described_groups(self, names: list[str]) -> dict[str, dict[str, Any]]:
-        """The members of groups of consumers. Who joins a group may say of himself what he wants: kafka-python 3.0.12
-        stumbles over what it cannot decode, and then that group's members are left out."""
+        """The members of groups of consumers. A member may send any metadata: kafka-python 3.0.12 fails at
+        what it cannot decode, and then that group's members are left out."""
         admin = self._admin()
         if not names:
             return {}
@@ -435,7 +435,7 @@ def _topic_health(partitions: list[Partition], *, readable: bool) -> dict[str, A
     if leaderless:
         return {
             "health": "bad",
-            "explanation": f"partitions without a leader, which nobody can read or write: {_numbers(leaderless)}; "
+            "explanation": f"partitions without a leader, which cannot be read or written: {_numbers(leaderless)}; "
             "a broker is down, see Brokers",
         }
     if behind:

@@ -424,7 +424,7 @@ class Service:
         latencies = {
             (topic.region, topic.name): self.regions[topic.region].live.percentiles([topic.name]) for topic in topics
         }
-        read_at = {name: region.cluster.told("topics") for name, region in self.regions.items()}
+        read_at = {name: region.cluster.answered_at("topics") for name, region in self.regions.items()}
         return Now(flows, topics, read_at, latencies)
 
     async def _flows(self) -> list[FlowNow]:

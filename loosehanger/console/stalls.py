@@ -58,7 +58,7 @@ class Stalls:
             bound_s(self._home, mirror.region, mirror.name),
             math.inf if connector.found_s is None else connector.found_s,
         )
-        return stall.told(await asyncio.to_thread(cause, self._home, mirror.region, mirror.name)) if stall else ""
+        return stall.describe(await asyncio.to_thread(cause, self._home, mirror.region, mirror.name)) if stall else ""
 
     async def _cut_off(self, mirror: Mirror, connector: Connector) -> bool:
         place = mirror.region, connector.reads, connector.writes

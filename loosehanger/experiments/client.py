@@ -1,7 +1,7 @@
-"""The clients of an experiment, in a process of their own: a link tells by the process whose bytes it carries.
+"""The clients of an experiment, in a process of their own, because a link knows by the process whose bytes it carries.
 
-It takes commands on standard input and answers each on standard output, one line of JSON for each. It ends with its
-standard input, so it does not outlive who started it.
+It takes commands on standard input and answers each on standard output, one line of JSON for each. It exits when its
+standard input closes, so it does not outlive its parent.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ PARTITION = 0
 """Topics of experiments have one partition."""
 _POLL_MS = 200
 _END_S = 0.05
-"""How often to look how long a topic is."""
+"""Seconds between two looks at a topic's end offset."""
 _FETCH_MS = 100
-"""How long a broker waits for more to come: a reader that rewinds has to wait for the answer that is under way."""
+"""How long a broker waits for more records: a reader that rewinds must wait for the fetch under way."""
 
 
 class _Reading:
-    """One consumer of a topic, which belongs to no group."""
+    """A consumer of one topic, without a group."""
 
     def __init__(self, access: dict[str, Any], topic: str, *, beginning: bool) -> None:
         self._consumer = connect_consumer(
@@ -47,7 +47,7 @@ class _Reading:
         self._start = self._consumer.position(self._place)
 
     def read(self, records: int, mark: str | None, bound: float) -> tuple[list[float], float]:
-        """Reads so many records that have this mark as their key; any, without one.
+        """Reads a number of records that have this mark as their key; any, without one.
 
         Returns:
             The milliseconds from the production of each to its arrival, and the seconds that all took.
@@ -64,12 +64,12 @@ class _Reading:
         return latencies, time.monotonic() - started
 
     def follow(self, records: int, seconds: float, bound: float) -> tuple[int, float]:
-        """Looks how the topic grows, from the first arrival on, for so long or until so many records have come.
+        """Watches the topic's end offset from the first arrival on, for a time or up to a number of records.
 
-        It does not read them: a mirror may be quicker than a reader.
+        It does not read them, because a mirror may be faster than a reader.
 
         Returns:
-            How many offsets came after those that came first, and the seconds from then to the last of them.
+            How many offsets followed the first arrival, and the seconds from then to the last of them.
         """
         pause, began, before = threading.Event(), time.monotonic(), self._end()
         arrivals: list[tuple[int, float]] = []
@@ -81,7 +81,7 @@ class _Reading:
             if came > (arrivals[-1][0] if arrivals else 0):
                 arrivals.append((came, time.monotonic()))
         if len(arrivals) < 2:
-            raise LabError(f"all that arrived came at once within {seconds:.0f} seconds: no speed can be told")
+            raise LabError(f"all records arrived at once within {seconds:.0f} seconds, so their rate is unknown")
         (first, since), *_, (last, until) = arrivals
         return last - first, until - since
 
@@ -90,16 +90,16 @@ class _Reading:
         return end
 
     def rewind(self) -> None:
-        """Goes back to where it began."""
+        """Seeks to where it began."""
         self._consumer.seek(self._place, self._start)
 
     def close(self) -> None:
-        """Ends it."""
+        """Closes the consumer."""
         self._consumer.close()
 
 
 class _Clients:
-    """What the process has open, and what it can do."""
+    """The process's consumers and producers, and the commands for them."""
 
     def __init__(self) -> None:
         self._readings: list[_Reading] = []
@@ -116,7 +116,7 @@ class _Clients:
         return {}
 
     def read(self, records: int, mark: str | None, bound: float, *, again: bool = False) -> Any:
-        """Has every consumer read so many records, maybe again from where it began."""
+        """Has every consumer read a number of records, from where it began if ``again``."""
 
         def run(reading: _Reading) -> tuple[list[float], float]:
             if again:
@@ -128,7 +128,7 @@ class _Clients:
         return {"latencies": latencies, "seconds": max(seconds for _, seconds in found)}
 
     def follow(self, records: int, seconds: float, bound: float) -> Any:
-        """Has the one consumer look how its topic grows for some seconds: by how much, and in how many of them."""
+        """Has the one consumer watch how its topic grows: by how many records, in how many seconds."""
         (reading,) = self._readings
         came, took = reading.follow(records, seconds, bound)
         return {"records": came, "seconds": took}
@@ -151,7 +151,7 @@ class _Clients:
 
         Returns:
             For each record, when it was sent, in seconds since the epoch, and the milliseconds to its
-            acknowledgement; None where there is none.
+            acknowledgement; None for a record without one.
         """
         producer, values = self._producers[name], _values(size)
         acknowledged: list[float | None] = [None] * records
@@ -177,7 +177,7 @@ class _Clients:
 
 
 def value(size: int, chance: random.Random) -> bytes:
-    """An event of so many bytes, as compressible as orders are: names repeat, identities and amounts do not."""
+    """Makes an event of a size, as compressible as orders are: names repeat, identities and amounts do not."""
     items: list[dict[str, Any]] = []
     while True:
         event = {
@@ -211,7 +211,7 @@ def _connection(access: dict[str, Any]) -> Connection:
 
 
 def _commands() -> SimpleQueue[str]:
-    """The lines of standard input; whatever the process does, it ends with them."""
+    """The lines of standard input; the process exits when they end."""
     lines: SimpleQueue[str] = SimpleQueue()
 
     def take() -> None:
@@ -224,13 +224,13 @@ def _commands() -> SimpleQueue[str]:
 
 
 def main() -> None:
-    """Does what it is told, one command after the other."""
+    """Runs one command after the other."""
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     clients, lines = _Clients(), _commands()
     while True:
-        wanted = json.loads(lines.get())
+        command = json.loads(lines.get())
         try:
-            answer = getattr(clients, wanted.pop("do"))(**wanted)
+            answer = getattr(clients, command.pop("do"))(**command)
         except (KafkaError, LabError, OSError) as error:
             answer = {"error": f"{type(error).__name__}: {error}" if not isinstance(error, LabError) else str(error)}
         print(json.dumps(answer), flush=True)

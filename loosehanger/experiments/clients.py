@@ -1,4 +1,4 @@
-"""Talking to the processes in which an experiment's clients are: see ``client``."""
+"""Starts the process of an experiment's clients and sends it commands: see ``client``."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.links import CLIENT
 
 NAME = "experiment"
-"""By which links tell an experiment's clients from others."""
+"""The name by which links recognise an experiment's clients."""
 _ANSWER_S = 60
 
 
 class ClientProcess:
-    """A process with clients; leaving it as a context ends it."""
+    """A process with clients; leaving the context kills it."""
 
     def __init__(self) -> None:
         self._said = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (closed with the process)
-        # In a session of its own: Ctrl-C is for us, who end it.
+        # In a session of its own, so that Ctrl-C reaches only this process, which then kills that one.
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "loosehanger.experiments.client"],
             env={**os.environ, CLIENT: NAME},
@@ -47,8 +47,8 @@ class ClientProcess:
             self._answers.put(line)
         self._answers.put("")
 
-    def tell(self, do: str, **wanted: Any) -> None:
-        """Gives it a command, whose answer has to be taken."""
+    def send(self, do: str, **wanted: Any) -> None:
+        """Sends a command, whose answer must be taken."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps({"do": do, **wanted}) + "\n")
@@ -63,7 +63,7 @@ class ClientProcess:
             bound: seconds to wait at most.
 
         Raises:
-            LabError: it could not do it, or there is no answer.
+            LabError: the command failed, or has no answer.
         """
         try:
             line = self._answers.get(timeout=bound)
@@ -77,8 +77,8 @@ class ClientProcess:
         return answer
 
     def ask(self, do: str, **wanted: Any) -> Any:
-        """Gives it a command, and returns the answer."""
-        self.tell(do, **wanted)
+        """Sends a command and returns its answer."""
+        self.send(do, **wanted)
         return self.answer()
 
     def _gone(self) -> LabError:
@@ -100,7 +100,7 @@ class ClientProcess:
 
 
 def access(connection: Connection) -> Mapping[str, Any]:
-    """A connection as a command has it: over a pipe, which nobody else reads."""
+    """A connection as a command carries it, over a pipe that only this process writes."""
     return {
         "bootstrap_servers": list(connection.bootstrap_servers),
         "security_protocol": connection.security_protocol,

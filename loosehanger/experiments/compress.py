@@ -87,7 +87,7 @@ def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator
             with _set(site, at_source, at_target, who, codec):
                 sizes = stored(at_source, site.mirrored), stored(at_target, site.copy)
                 before = carried(site.link(), site.mirror_client)
-                reader.tell("read", records=RECORDS, mark=None, bound=BOUND_S)
+                reader.send("read", records=RECORDS, mark=None, bound=BOUND_S)
                 produce(site, site.mirrored, payload, RECORDS, codec if who == PRODUCER else NONE)
                 seconds = reader.answer(BOUND_S + 10)["seconds"]
                 ocean = carried(site.link(), site.mirror_client) - before - idle * seconds

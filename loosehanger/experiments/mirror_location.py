@@ -115,21 +115,21 @@ def _measure(site: Site, mirror: DedicatedMirror, payload: Path, step: Step) -> 
     with ClientProcess() as writer, ClientProcess() as reader:
         # The first record shows that the mirror copies the topic, and is idle afterwards.
         reader.ask("open_readers", access=target, topic=mirror.copy, consumers=1)
-        reader.tell("read", records=1, mark="first", bound=BOUND_S)
+        reader.send("read", records=1, mark="first", bound=BOUND_S)
         writer.ask("open_writer", access=home, topic=mirror.topic, name="writer")
         reader.answer(BOUND_S + 10)
         site.link({"delay": delay, "jitter": 0, "rate": 0})
-        reader.tell("read", records=LIVE, mark="live", bound=BOUND_S)
+        reader.send("read", records=LIVE, mark="live", bound=BOUND_S)
         writer.ask(
             "write", name="writer", topic=mirror.topic, mark="live", records=LIVE, rate=RATE, size=SIZE, bound=BOUND_S
         )
         live = reader.answer(BOUND_S + 10)["latencies"]
-        reader.tell("follow", records=RECORDS, seconds=SECONDS, bound=BOUND_S)
+        reader.send("follow", records=RECORDS, seconds=SECONDS, bound=BOUND_S)
         produce(site, mirror.topic, payload, RECORDS)
         came = reader.answer(BOUND_S + 10)
         # The rest may arrive without the delay.
         site.link({"delay": 0, "jitter": 0, "rate": 0})
-        reader.tell("read", records=1, mark="last", bound=BOUND_S)
+        reader.send("read", records=1, mark="last", bound=BOUND_S)
         writer.ask(
             "write", name="writer", topic=mirror.topic, mark="last", records=1, rate=RATE, size=SIZE, bound=BOUND_S
         )

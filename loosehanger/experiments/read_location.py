@@ -98,14 +98,14 @@ def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator
             before = site.link()
             readers.ask("open_readers", access=way, topic=topic, consumers=consumers)
             mark = f"{number}-{delay}-{consumers}-{mode}"
-            readers.tell("read", records=RECORDS, mark=mark, bound=BOUND_S)
+            readers.send("read", records=RECORDS, mark=mark, bound=BOUND_S)
             writer.ask(
                 "write", name=mode, topic=site.direct if mode == DIRECT else site.mirrored, mark=mark,
                 records=RECORDS, rate=RATE, size=SIZE, bound=BOUND_S,
             )  # fmt: skip
             live = readers.answer(BOUND_S + 10)
             between = site.link()
-            readers.tell("read", records=RECORDS, mark=mark, bound=BOUND_S, again=True)
+            readers.send("read", records=RECORDS, mark=mark, bound=BOUND_S, again=True)
             again = readers.answer(BOUND_S + 10)
             after = site.link()
             readers.ask("close_readers")
@@ -131,7 +131,7 @@ def _wait_for_the_copy(site: Site, readers: ClientProcess) -> None:
     """Waits for the first record of the copy, which shows that the mirror copies the topic."""
     target = access(site.at_home(site.mirror.target))
     readers.ask("open_readers", access=target, topic=site.copy, consumers=1, beginning=True)
-    readers.tell("read", records=1, mark="first", bound=BOUND_S)
+    readers.send("read", records=1, mark="first", bound=BOUND_S)
     readers.answer(BOUND_S + 10)
     readers.ask("close_readers")
 

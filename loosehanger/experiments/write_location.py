@@ -74,16 +74,16 @@ def run(site: Site, steps: Iterable[Step], progress: SweepProgress) -> Generator
         for mode, (way, topic) in ways.items():
             writers[mode].ask("open_writer", access=way, topic=topic, name=mode)
         reader.ask("open_readers", **copies, beginning=True)
-        reader.tell("read", records=1, mark="first", bound=BOUND_S)
+        reader.send("read", records=1, mark="first", bound=BOUND_S)
         reader.answer(BOUND_S + 10)
         for number, delay, cut in steps:
             progress.step(f"{time_text(delay)} one way{f', silent for {cut:.0f} s' if cut else ''}")
             site.link({"delay": delay, "jitter": 0, "rate": 0})
             mark = f"{number}-{delay}-{cut}"
             records = round(RATE * (BEFORE_CUT_S + cut + AFTER_CUT_S if cut else SECONDS))
-            reader.tell("read", records=records, mark=mark, bound=BOUND_S)
+            reader.send("read", records=records, mark=mark, bound=BOUND_S)
             for mode, (_, topic) in ways.items():
-                writers[mode].tell(
+                writers[mode].send(
                     "write", name=mode, topic=topic, mark=mark, records=records, rate=RATE, size=SIZE, bound=BOUND_S
                 )  # fmt: skip
             silence = _silence(site, cut) if cut else None

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from loosehanger.errors import ExitCode, LabError, WrongUseError, nobody_reads, run_command
+from loosehanger.errors import ExitCode, LabError, WrongUseError, discard_output, run_command
 from loosehanger.lab import job_options
 from loosehanger.lab.record import Lab, load_lab
 from loosehanger.proof import inconclusive
@@ -71,10 +71,10 @@ def main() -> int:
             show_proof(document, console())
             sys.stdout.flush()
     except BrokenPipeError:
-        nobody_reads()
+        discard_output()
     except OSError as error:
         _report(f"error: standard output: cannot be written: {error.strerror}")
-        nobody_reads()
+        discard_output()
         written = False
     code = EXIT_CODES[document["verdict"]]
     return int(code if written or code != ExitCode.DONE else ExitCode.INCONCLUSIVE)

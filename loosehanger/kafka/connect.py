@@ -24,12 +24,12 @@ _REBALANCING = "the worker group is rebalancing"
 
 
 class ConnectError(UnreachableError):
-    """No worker answers, or Connect does not do what it is asked for."""
+    """No worker answers, or Connect refuses."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)
         self.refused = refused
-        """Whether it is for want of the right user and password."""
+        """Whether the user or the password is wrong."""
 
 
 class SlowError(ConnectError):
@@ -59,14 +59,14 @@ class ConnectClient:
     urls: Sequence[str]
     """One for each worker; any of them answers for all."""
     username: str = ""
-    """Empty where nobody asks for one: on Kubernetes, network policies guard it."""
+    """Empty where Connect needs none: on Kubernetes, network policies guard it."""
     password: str = field(default="", repr=False)
     ca_file: Path | None = None
     timeout_s: float = 15
     rebalance_s: float = 60
-    """How long to ask again while the worker group is rebalancing; 0 for not at all."""
+    """Seconds to repeat a request while the worker group is rebalancing; 0 for never."""
     patient: bool = False
-    """Whether to ask again where an answer takes too long: a worker that has just started has much to do."""
+    """Whether to repeat a request whose answer takes too long: a worker that has just started is busy."""
 
     @classmethod
     def of(cls, access: Mapping[str, str], **options: Any) -> ConnectClient:
@@ -82,7 +82,7 @@ class ConnectClient:
         return cls((access["url"],), access["username"], password, Path(access["ca_file"]), **options)
 
     def connectors(self) -> dict[str, dict[str, Any]]:
-        """Every connector that is there, by name, with ``info`` and ``status``.
+        """Lists every connector by name, with ``info`` and ``status``.
 
         Raises:
             ConnectError: no worker answers, or Connect refuses.
@@ -92,7 +92,7 @@ class ConnectClient:
         return {name: entry for name, entry in sorted(found.items()) if {"info", "status"} <= set(entry)}
 
     def statuses(self) -> dict[str, dict[str, Any]]:
-        """The status of every connector that is there, by name.
+        """Lists the status of every connector by name.
 
         Raises:
             ConnectError: no worker answers, or Connect refuses.
@@ -109,7 +109,7 @@ class ConnectClient:
         return found
 
     def positions(self, connector: str, alias: str) -> dict[tuple[str, int], int]:
-        """How far a source connector has come: the offset of the last record that it copied, by topic and partition.
+        """Reads the offset of the last record that a source connector copied, by topic and partition.
 
         Args:
             connector: its name; nothing is known of one that is not there.
@@ -126,12 +126,12 @@ class ConnectClient:
         }
 
     def set_positions(self, connector: str, alias: str, positions: Mapping[tuple[str, int], int | None]) -> None:
-        """Tells a source connector that is stopped which record it copied last.
+        """Sets the offsets of a stopped source connector: the last record that it counts as copied.
 
         Args:
             connector: its name.
             alias: the source's.
-            positions: the record's offset by topic and partition; None for a partition that it shall begin with.
+            positions: the record's offset by topic and partition; None for a partition to copy from its beginning.
 
         Raises:
             ConnectError: no worker answers, or Connect refuses, as it does where the connector is not stopped.
@@ -158,7 +158,7 @@ class ConnectClient:
             self.call("PUT", _path(connector, action))
 
     def restart_failed(self, connector: str) -> None:
-        """Restarts what of a connector has failed.
+        """Restarts a connector's failed parts.
 
         Raises:
             ConnectError: no worker answers, or Connect refuses.
@@ -166,7 +166,7 @@ class ConnectClient:
         self.call("POST", _path(connector, "restart?includeTasks=true&onlyFailed=true"))
 
     def configure(self, connector: str, configuration: Mapping[str, str]) -> None:
-        """Makes a connector, or gives it another configuration.
+        """Creates a connector, or changes its configuration.
 
         Raises:
             ConnectError: no worker answers, or Connect refuses.
@@ -174,7 +174,7 @@ class ConnectClient:
         self.call("PUT", _path(connector, "config"), configuration)
 
     def objections(self, configuration: Mapping[str, str]) -> list[str]:
-        """What Connect would refuse a connector's configuration for: a sentence for each setting; nothing is changed.
+        """Validates a connector's configuration: a sentence for each setting that Connect would refuse.
 
         Raises:
             ConnectError: no worker answers.
@@ -186,7 +186,7 @@ class ConnectClient:
         ]
 
     def make_stopped(self, connector: str, configuration: Mapping[str, str]) -> None:
-        """Makes a connector that is stopped from the beginning: not for a moment does it run.
+        """Creates a connector in the state STOPPED, so that it never runs before it is resumed.
 
         Raises:
             ConnectError: no worker answers, or Connect refuses.
@@ -233,7 +233,7 @@ class ConnectClient:
         if missing_ok and answer.status_code == requests.codes.not_found:
             return None
         if _is_there_already(answer):
-            return None  # It was made when this was asked for the first time.
+            return None  # The first attempt created it.
         if answer.status_code == requests.codes.conflict:
             raise ConnectError(f"Connect: {method} {path}: {_REBALANCING}; try again in a moment")
         if not answer.ok:
@@ -245,7 +245,7 @@ class ConnectClient:
             raise ConnectError(f"Connect: {method} {path}: the answer is no JSON") from error
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> requests.Response:
-        """Asks the workers one after the other until one answers."""
+        """Sends a request to one worker after the other until one answers."""
         last: Exception | None = None
         for url in self.urls:
             try:
@@ -265,7 +265,7 @@ class ConnectClient:
     @cached_property
     def _session(self) -> requests.Session:
         session = requests.Session()
-        # The environment's proxies and .netrc have no business between the lab's own processes.
+        # The environment's proxies and .netrc do not apply between the lab's own processes.
         session.trust_env = False
         return session
 
@@ -284,7 +284,7 @@ def parts(name: str, status: Mapping[str, Any]) -> Iterator[ConnectorPart]:
 
 
 def _is_there_already(answer: requests.Response) -> bool:
-    """Whether Connect refuses to make a connector for there being one: it says so as it says that it is rebalancing."""
+    """Whether a connector of that name exists already: Connect answers with the code that also means a rebalance."""
     return answer.status_code == requests.codes.conflict and "already exists" in answer.text
 
 

@@ -1,4 +1,4 @@
-"""Whether the members of a consumer group read anything. That their programs run does not tell."""
+"""Whether the members of a consumer group read anything: a program may run and hold no partition."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ SETTLED = "Stable"
 
 @dataclass(frozen=True)
 class Group:
-    """A consumer group, as its coordinator has it."""
+    """A consumer group, as its coordinator describes it."""
 
     name: str
     pattern: str
-    """What topics it is to read: a regular expression."""
+    """A regular expression of the topics that it reads."""
     state: str
     """In Kafka's words: Stable, Empty, PreparingRebalance, …"""
     members: int
     partitions: int
     """How many its members hold together."""
     topics: int
-    """How many there are to read: those that match, of those that the members' user may see."""
+    """How many topics match, of those that the members' user may describe."""
 
     def lacks(self, members: int) -> str | None:
-        """Why it does not read all that there is to read; None if it does.
+        """Why the group does not read all its topics; None if it does.
 
         Args:
             members: how many there should be.
@@ -49,11 +49,11 @@ class Group:
 
 
 def look(connection: Connection, name: str, pattern: str) -> Group:
-    """Asks a cluster, as the members' own user, how a group is.
+    """Describes a group, as the members' own user.
 
     Args:
-        connection: the members' way in.
-        name: the group's.
+        connection: the members' way into the cluster.
+        name: the group's id.
         pattern: a regular expression of the topics that it reads.
 
     Raises:

@@ -19,20 +19,20 @@ CONTROL = "control.sock"
 ROUTES, SETTINGS = "relay.json", "settings.json"
 """A relay's files: the ports at which it listens and where they lead, and what was set since it began."""
 CLIENT = "LAB_CLIENT"
-"""The environment variable by which a relay tells whose connection it carries."""
+"""The environment variable that names a client to the relay that carries its connections."""
 OPEN = "open"
 ANSWER_SECONDS = 10
 
 
-def link_state(told: Mapping[str, Any]) -> str:
+def link_state(status: Mapping[str, Any]) -> str:
     """What a link is, in a word or three: ``open``, ``cut``, ``silent``, or ``silent to REGION``.
 
     Args:
-        told: what its relay says.
+        status: what its relay reports.
     """
-    if told["refused"]:
+    if status["refused"]:
         return "cut"
-    silent = [way["to"] for way in told["directions"] if way["silent"]]
+    silent = [way["to"] for way in status["directions"] if way["silent"]]
     return OPEN if not silent else "silent" if len(silent) == 2 else f"silent to {silent[0]}"
 
 

@@ -1,4 +1,4 @@
-"""How far partitions, groups and mirrors are: asked of a cluster by a user who may see all of it, and of Connect."""
+"""Reads and sets offsets: of partitions and groups, as a user who may see the whole cluster, and of mirrors."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from loosehanger.ledger import RUN
 from loosehanger.waiting import wait_for
 
 _SILENT_S = 15.0
-"""How long nothing may come of partitions that have records still."""
+"""Seconds without a record after which reading fails, where records remain."""
 Positions = dict[TopicPartition, int]
 
 
 class ClusterReader:
-    """A cluster, asked how far things are. Close it."""
+    """A cluster's topics, groups and offsets. Close it."""
 
     def __init__(self, region: str, connection: Connection) -> None:
         self._region = region
@@ -55,9 +55,9 @@ class ClusterReader:
             return {topic["name"]: len(topic["partitions"]) for topic in self._client.describe_topics()}
 
     def ends(self, topics: Iterable[str]) -> Positions:
-        """Where the committed records of each partition of these topics end."""
-        there = self.topics()
-        specs = {TopicPartition(t, p): OffsetSpec.LATEST for t in topics if t in there for p in range(there[t])}
+        """The last stable offset of each partition of these topics."""
+        counts = self.topics()
+        specs = {TopicPartition(t, p): OffsetSpec.LATEST for t in topics if t in counts for p in range(counts[t])}
         with self._reaching():
             found = self._client.list_partition_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED)
         return {partition: offset.offset for partition, offset in found.items()}
@@ -70,14 +70,14 @@ class ClusterReader:
         return sorted({str(group["group_id"]) for group in found if group["protocol_type"] in ("consumer", "")})
 
     def committed(self, group: str, topics: Iterable[str]) -> Positions:
-        """What a group has committed in these topics; nothing for a group that is not there."""
+        """The offsets that a group has committed in these topics; none for a group that does not exist."""
         with self._reaching():
             found = self._client.list_group_offsets({group: None})[group]
         wanted = set(topics)
         return {part: kept.offset for part, kept in found.items() if part.topic in wanted and kept.offset >= 0}
 
     def set_committed(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Sets what a group has committed; it must have no member.
+        """Sets a group's committed offsets; it must have no member.
 
         Raises:
             LabError: the cluster does not answer, or refuses.
@@ -89,7 +89,7 @@ class ClusterReader:
                     raise LabError(f"{self._region}: {group}, {part.topic}-{part.partition}: {error.__name__}")
 
     def delete_topics(self, names: Iterable[str], bound: float) -> None:
-        """Deletes those of these topics that are there, and waits until they are gone.
+        """Deletes those of these topics that exist, and waits until they are gone.
 
         Raises:
             LabError: the cluster does not answer, or they are still there after ``bound`` seconds.
@@ -105,13 +105,13 @@ class ClusterReader:
         )
 
     def members(self, group: str) -> int:
-        """How many members a group has at the moment; 0 for a group that is not there."""
+        """The number of a group's members; 0 for a group that does not exist."""
         with self._reaching(), suppress(GroupIdNotFoundError):
             return len(self._client.describe_groups([group])[group]["members"])
         return 0
 
     def records_from(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
-        """How many committed records lie between offsets: markers of transactions take offsets, and are no records."""
+        """Counts the committed records between offsets: transaction markers take offsets, too, and are not records."""
         return sum(1 for _ in self.records(starts, ends))
 
     def rules(self) -> list[AclRule]:
@@ -126,13 +126,13 @@ class ClusterReader:
         return sorted({user for rule, user in users.items() if any(rule.covers(user, right) for right in needed)})
 
     def written(self, starts: Mapping[TopicPartition, int]) -> dict[str, int]:
-        """How many records there are behind offsets, by who wrote them, as far as the records tell."""
+        """Counts the records from these offsets on, by the producer that their headers name."""
         ends = self.ends({part.topic for part in starts})
         found: Counter[str] = Counter()
         for record in self.records(starts, ends):
             headers = dict(record.headers)
             run, origin = ((headers.get(name) or b"").decode(errors="replace") for name in (RUN, "lh-origin"))
-            who = f"run {run} of a producer in {origin}" if run else "somebody whose records bear no run"
+            who = f"run {run} of a producer in {origin}" if run else "a producer whose records have no run"
             found[f"{record.topic} by {who}"] += 1
         return dict(found)
 
@@ -155,14 +155,14 @@ class ClusterReader:
                         moved = time.monotonic()
                     before, at = at, {part: consumer.position(part) for part in left}
                     left = {part: end for part, end in left.items() if at[part] < end}
-                    # A consumer waits without end for a partition that nobody leads.
+                    # A consumer waits for ever for a partition without a leader.
                     if at != before:
                         moved = time.monotonic()
                     elif time.monotonic() >= moved + _SILENT_S:
                         part = next(iter(left))
                         raise LabError(
-                            f"{self._region}: {part.topic}-{part.partition}: nothing came of it for {_SILENT_S:.0f} s, "
-                            f"from offset {at[part]} on"
+                            f"{self._region}: {part.topic}-{part.partition}: no record received for {_SILENT_S:.0f} s, "
+                            f"from offset {at[part]}"
                         )
             finally:
                 consumer.close()

@@ -1,6 +1,6 @@
-"""What the lab's clients need beside kafka-python: its complaints in readable doses, and the repair of its defects.
+"""Rate-limited logs and patches for kafka-python.
 
-A client whose broker is away complains several times a second, partly with tracebacks.
+A client whose broker is down logs several warnings a second, some with tracebacks.
 """
 
 from __future__ import annotations
@@ -132,11 +132,11 @@ def cluster_id(client: Any) -> str:
 
 
 def explain(error: Exception, user: str | None) -> str:
-    """What a cluster does to a client, to be said after the cluster's name: ``refuses user 'x': …``.
+    """Describes what a cluster does to a client, to follow the cluster's name: ``refuses user 'x': …``.
 
     Args:
         error: what the client raised.
-        user: as whom it came; None for nobody.
+        user: the client's user; None for an anonymous one.
     """
     if isinstance(error, SaslAuthenticationFailedError):
         # The broker's own words, without the names that kafka-python puts before them.
@@ -150,22 +150,22 @@ def explain(error: Exception, user: str | None) -> str:
 
 
 class Tolerant(Deserializer):  # type: ignore[misc]
-    """Has a consumer go on behind what it cannot read; give it to one as its ``value_deserializer``.
+    """Lets a consumer skip records that it cannot read; pass it as ``value_deserializer``.
 
-    kafka-python 3.0.12 raises at a batch that it cannot decode, and then stays before it for ever. With this, the rest
-    of the batch is skipped. It is for those who show records: who has to judge them must not overlook any.
+    kafka-python 3.0.12 raises at a batch that it cannot decode, and its position stays there. With this, the rest of
+    the batch is skipped. Use it where records are shown. A proof must not skip any.
 
     Args:
-        tell: takes a line about each batch that was skipped.
+        report: takes a line about each batch that was skipped.
         value_bytes: how much of a key and of a value is kept; None for all of it. The sizes in the record stay those of
             the whole.
         header_bytes: how much of a record's headers is kept, names included; those that have no room are left out.
     """
 
     def __init__(
-        self, tell: Callable[[str], object], value_bytes: int | None = None, header_bytes: int | None = None
+        self, report: Callable[[str], object], value_bytes: int | None = None, header_bytes: int | None = None
     ) -> None:
-        self._tell = tell
+        self._report = report
         self._value_bytes = value_bytes
         self._header_bytes = header_bytes
         self.skipped = 0
@@ -176,11 +176,11 @@ class Tolerant(Deserializer):  # type: ignore[misc]
         return data
 
     def skip(self, place: str, first: int, last: int, count: int, reason: Exception) -> None:
-        """Counts and tells of records that cannot be read."""
+        """Counts and reports records that cannot be read."""
         self.skipped += count
         said = " ".join(str(reason).split())[:LONGEST] or type(reason).__name__
         records = "1 record" if count == 1 else f"{count} records"
-        self._tell(
+        self._report(
             f"{place}: skipped {records} at offsets {first} to {last}, which cannot be read ({said}); "
             f"{self.skipped} so far"
         )
@@ -289,7 +289,7 @@ _UNPACK: dict[int, Callable[[bytes, int], bytes]] = {
 
 
 def _with_tolerance(unpack: Callable[..., Iterator[ConsumerRecord]]) -> Callable[..., Iterator[ConsumerRecord]]:
-    """Repairs consuming for whoever asks for it: see ``Tolerant``."""
+    """Lets a consumer that is ``Tolerant`` skip what it cannot read."""
 
     def unpack_records(self: Any, partition: Any, records: Any, key: Any, value: Any) -> Iterator[ConsumerRecord]:
         if not isinstance(value, Tolerant):
@@ -303,7 +303,7 @@ def _with_tolerance(unpack: Callable[..., Iterator[ConsumerRecord]]) -> Callable
                 done = True
             except Exception as error:
                 batch = batches.current
-                if batch is None or batch.magic < 2:  # Nobody can say where the next one begins.
+                if batch is None or batch.magic < 2:  # Where the next one begins is unknown.
                     raise
                 first = max(self.next_fetch_offset, batch.base_offset)
                 unread = max(1, batch.records_count - batch._next_record_index)
@@ -315,16 +315,16 @@ def _with_tolerance(unpack: Callable[..., Iterator[ConsumerRecord]]) -> Callable
 
 
 def _with_any_header_name(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Repairs decoding: kafka-python 3.0.12 takes a record whose header has a name that is not UTF-8 for corrupt.
+    """Reads records whose headers have names that are not UTF-8, which kafka-python 3.0.12 takes for corrupt.
 
-    Nobody forbids such a name: brokers keep it as it is, and Java's clients put U+FFFD for what they cannot decode.
+    Kafka allows such a name: brokers store its bytes, and Java's clients replace what they cannot decode with U+FFFD.
     """
 
     def read_record(self: Any) -> Any:
         try:
             return read(self)
         except UnicodeDecodeError:
-            # The batch stays so: its next records are likely to have the same names.
+            # The rest of the batch is read so, too: its next records probably have the same names.
             self._buffer = _AnyText(self._buffer)
             return read(self)
 
@@ -345,10 +345,10 @@ class _AnyText(bytearray):
 
 
 def _with_last_words(receive: Callable[[Any], tuple[bytes, Any]]) -> Callable[[Any], tuple[bytes, Any]]:
-    """Repairs reading: kafka-python 3.0.12 throws away what arrives together with the end of the connection.
+    """Hands over data that arrives together with the end of a connection, which kafka-python 3.0.12 throws away.
 
-    A broker that refuses a password says so and hangs up, so the client saw the end only, took it for a broken
-    connection, and tried for ever. The end is still there at the next read.
+    A broker that refuses a password sends an error and closes the connection. The client saw only a lost connection
+    and retried for ever. The next read still finds the end.
     """
 
     def sock_recv(self: Any) -> tuple[bytes, Any]:
@@ -360,10 +360,10 @@ def _with_last_words(receive: Callable[[Any], tuple[bytes, Any]]) -> Callable[[A
 
 
 def _with_the_reason(bootstrap: Callable[..., Awaitable[bool]]) -> Callable[..., Awaitable[bool]]:
-    """Repairs finding the cluster: kafka-python 3.0.12 tries until its time is up, and then only says that.
+    """Names why a client found no cluster: kafka-python 3.0.12 reports only that its time is up.
 
-    It keeps on trying, for a user may have been made a moment ago; but a wrong password ends as one, and a certificate
-    that is not trusted is named.
+    The client still retries until then, because its user may have been created a moment ago. A wrong password then ends
+    as ``SaslAuthenticationFailedError``, and the message names a certificate that is not trusted.
     """
 
     async def do_bootstrap(self: Any, deadline: float | None) -> bool:
@@ -393,16 +393,16 @@ def _with_the_reason(bootstrap: Callable[..., Awaitable[bool]]) -> Callable[...,
 
 
 def cause_of(error: Exception, client: Any) -> Exception:
-    """What keeps a client from the cluster: while it waits to try again, it only says that no broker is ready."""
+    """Returns what keeps a client from the cluster: between two attempts, it reports only that no broker is ready."""
     unreached: Exception | None = getattr(getattr(client, "_manager", None), "unreached", None)
     return unreached if unreached and isinstance(error, (NodeNotReadyError, KafkaTimeoutError)) else error
 
 
 def _with_the_address(build: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """Repairs connecting: kafka-python 3.0.12 does not name the broker that it cannot reach.
+    """Names the broker that cannot be reached, which kafka-python 3.0.12 does not.
 
-    The first broker answers at the address that the user gave. It says where the brokers are, and each later connection
-    goes there: an address that is right inside the cluster's network only is the most frequent fault of all.
+    The client bootstraps at the address that the user gave, and then connects to the addresses that the brokers
+    advertise. An advertised address that is valid only inside the cluster's network is the most frequent mistake.
     """
 
     async def build_transport(self: Any, node: Any, *arguments: Any, **options: Any) -> Any:
@@ -426,9 +426,9 @@ def _with_the_address(build: Callable[..., Awaitable[Any]]) -> Callable[..., Awa
 
 
 def _leaving_nothing(init: Callable[..., None]) -> Callable[..., None]:
-    """Repairs beginning: a client of kafka-python 3.0.12 that finds no cluster leaves a thread and sockets behind.
+    """Closes a client that finds no cluster: kafka-python 3.0.12 leaves its thread and sockets behind.
 
-    Nobody has the client by then to close it. A program that tries again and again, while a region is down, fills up.
+    The constructor raises, so the caller has no client to close. A program that retries while a region is down leaks.
     """
 
     def begin(self: Any, *arguments: Any, **options: Any) -> None:
@@ -444,9 +444,9 @@ def _leaving_nothing(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _failing_again(take: Callable[..., list[ConsumerRecord]]) -> Callable[..., list[ConsumerRecord]]:
-    """Repairs reading: kafka-python 3.0.12 spins for ever in ``poll`` behind a batch that it cannot decode.
+    """Fails each ``poll`` at a batch that cannot be decoded, where kafka-python 3.0.12 spins for ever.
 
-    It raises once. The batch then gives no records and is never finished, and the loop around it has no bound. As in
+    It raises once. The batch then has no records and is never drained, and the loop around it has no bound. As in
     Java's client, each further ``poll`` fails again until the consumer seeks or pauses the partition.
     """
 
@@ -480,7 +480,7 @@ class _Poller:
         Args:
             call: the call.
             bound_s: seconds after which it is abandoned.
-            put_back: takes the answer that the caller will not see because it was interrupted.
+            put_back: takes the answer that an interrupted caller does not see.
 
         Raises:
             KafkaTimeoutError: the call has not returned, or an earlier one has not.
@@ -509,7 +509,7 @@ class _Poller:
         return answer
 
     def abandon(self) -> None:
-        """Gives the thread up. If it spins in Python it ends; if it waits, it stays until the process ends."""
+        """Abandons the thread. It stops if it spins in Python; if it waits, it stays until the process exits."""
         self.abandoned = True
         self.end()
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
@@ -517,7 +517,7 @@ class _Poller:
         )
 
     def end(self) -> None:
-        """Has the thread end after its call."""
+        """Stops the thread after its call."""
         self._calls.put(None)
 
 
@@ -536,7 +536,7 @@ def _poll_on(
 def _with_an_end(poll: Callable[..., Any]) -> Callable[..., Any]:
     """Bounds ``poll`` from outside: kafka-python waits without a bound for its own thread, whatever that is busy with.
 
-    What keeps it from returning is a defect. Every loop around ``poll`` ends all the same.
+    Whatever keeps it from returning is a defect, and loops around ``poll`` must end in spite of it.
     """
 
     def bounded(self: Any, timeout_ms: float = 0, *arguments: Any, **options: Any) -> Any:
@@ -557,10 +557,10 @@ def _with_an_end(poll: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_one_partition(position: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Repairs asking for a position: kafka-python 3.0.12 looks at every partition of the consumer to answer for one.
+    """Returns a known position at once: kafka-python 3.0.12 checks every assigned partition to answer for one.
 
-    Asking for each of 700 takes a minute. A position that is known is returned at once; ``poll`` looks after them all.
-    One that does not become known is an error, unless the caller gave a timeout.
+    Asking for each of 700 takes a minute, and ``poll`` checks them anyway. A position that does not become known is an
+    error, unless the caller gave a timeout.
     """
 
     def position_of(self: Any, partition: Any, timeout_ms: float | None = None) -> int | None:
@@ -580,7 +580,7 @@ def _of_one_partition(position: Callable[..., int | None]) -> Callable[..., int 
 
 
 def _within_a_request(fetch: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Repairs asking for topics: a consumer of kafka-python 3.0.12 waits without a bound for a broker's answer."""
+    """Bounds ``topics()``, which waits for a broker's answer without a time-out in kafka-python 3.0.12."""
 
     def fetch_all(self: Any) -> None:
         wait_for, bound = self._manager.wait_for, self.config["request_timeout_ms"]
@@ -595,7 +595,7 @@ def _within_a_request(fetch: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def _to_the_end(close: Callable[..., None]) -> Callable[..., None]:
-    """Repairs ending: a consumer of kafka-python 3.0.12 that cannot leave its group keeps thread and sockets."""
+    """Closes a consumer that cannot leave its group: kafka-python 3.0.12 keeps its thread and sockets."""
 
     def closing(self: Any, *arguments: Any, **options: Any) -> None:
         poller = self.__dict__.get("poller")
@@ -603,8 +603,9 @@ def _to_the_end(close: Callable[..., None]) -> Callable[..., None]:
             poller.end()
             if poller.abandoned:
                 # It waits for the thread that does not answer. Nothing is committed: the position is unknown.
-                self._closed = True
-                threading.Thread(target=self._client.close, name="close", daemon=True).start()
+                if not self._closed:
+                    self._closed = True
+                    threading.Thread(target=self._client.close, name="close", daemon=True).start()
                 return
         try:
             close(self, *arguments, **options)
@@ -616,9 +617,9 @@ def _to_the_end(close: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_a_bound(handshake: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
-    """Repairs connecting: kafka-python 3.0.12 waits for ever for a broker that takes connections and does not answer.
+    """Bounds a TLS handshake: kafka-python 3.0.12 waits for ever for a broker that accepts connections and is silent.
 
-    Its bounds begin after the handshake, so none of them holds: a process that hangs looks so to its clients.
+    Its time-outs begin after the handshake, so none of them applies to a broker process that hangs.
     """
 
     async def bounded(self: Any) -> None:
@@ -628,7 +629,7 @@ def _with_a_bound(handshake: Callable[[Any], Awaitable[None]]) -> Callable[[Any]
             nonlocal late
             late = True
             with suppress(OSError):
-                # TLS has nobody to say goodbye to; this wakes whoever waits for the socket.
+                # There is no TLS session to close; this wakes the coroutine that waits for the socket.
                 socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
         timer = self._net.call_later(HANDSHAKE_S, give_up)
@@ -644,13 +645,13 @@ def _with_a_bound(handshake: Callable[[Any], Awaitable[None]]) -> Callable[[Any]
 
 
 def _until_it_has_joined(need_rejoin: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Repairs joining a group again: kafka-python 3.0.12 forgets why it has to, and then takes itself for a member.
+    """Keeps a consumer joining until it is a member, where kafka-python 3.0.12 forgets that it has to.
 
-    It joins again when the topics that match differ from those that it joined with. But it notes the new ones when it
-    sends its request. If the answer outlasts one ``poll``, because other members have not come yet, or the broker is
-    busy, or it is refused and has to be sent again, then nothing differs any more: nobody takes the answer, no
-    heartbeat follows, the group's coordinator drops the member after its session timeout, and ``poll`` spins. Java's
-    client has the need written down until it has joined, as this does.
+    It joins again when the topics that match differ from those that it joined with, but it notes the new ones when it
+    sends its request. The answer may outlast one ``poll`` because other members have not joined yet, the broker is busy
+    or the request must be repeated. Then nothing differs any more: the answer is lost, no heartbeat follows, the group
+    coordinator drops the member after its session timeout, and ``poll`` spins. Java's client remembers the need until
+    it has joined, as this does.
     """
 
     def need(self: Any) -> bool:
@@ -666,9 +667,9 @@ def _until_it_has_joined(need_rejoin: Callable[[Any], bool]) -> Callable[[Any], 
 def topic_configs(
     client: Any, topics: Collection[str], which: str = "all"
 ) -> tuple[dict[str, dict[str, dict[str, Any]]], dict[str, KafkaError]]:
-    """Describes the configurations of topics, and tells of which Kafka refuses to.
+    """Describes the configurations of topics, and returns Kafka's error for each of the others.
 
-    kafka-python 3.0.12 throws each topic's error away: what a user may not describe looks as if nothing were set.
+    kafka-python 3.0.12 drops each topic's error: a topic that the user may not describe looks as if nothing were set.
 
     Args:
         client: a KafkaAdminClient.
@@ -696,7 +697,7 @@ def topic_configs(
 
 
 def check_settings(client: Any, topic: str, names: Collection[str], where: str) -> None:
-    """Checks that a topic can have settings of these names: Kafka takes away any other without a word.
+    """Checks that a topic can have settings of these names: Kafka ignores the removal of any other silently.
 
     Args:
         client: a KafkaAdminClient.
@@ -722,7 +723,7 @@ def alter_topic(client: Any, topic: str, changes: Mapping[str, str | None], wher
     Args:
         client: a KafkaAdminClient.
         topic: its name.
-        changes: the new value of each setting; None takes it away, so that the cluster's own holds.
+        changes: the new value of each setting; None removes it, so that the cluster's own applies.
         where: what a refusal is about, for its message.
 
     Raises:

@@ -218,7 +218,7 @@ def certificates(pem: str, where: str) -> str:
     """The certificates of an inline PEM, which may stand in one line, as clients of every kind read them.
 
     Raises:
-        WrongUseError: there is none.
+        WrongUseError: the text has no certificate.
     """
     found = ["".join(body.split()) for body in _CERTIFICATE.findall(pem)]
     if not found:

@@ -1,8 +1,8 @@
-"""Time to loss: how far a mirror is behind, in records and in time, and when the source will have deleted the rest.
+"""Time to loss: a mirror's lag, in records and in time, and when the source may have deleted the rest.
 
-MM2 loses records without a word when the source's retention overtakes it: it goes on where the log begins. Nothing but
-its position beside that beginning tells. Retention deletes whole segments, so it may come later than what is said here,
-and never earlier.
+MM2 loses records silently when the source's retention overtakes it: it continues where the log begins. Only its
+position, compared with that beginning, shows the loss. Retention deletes whole segments, so a loss may come later than
+estimated here, and never earlier.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from loosehanger.kafka.transactions import Held, held_back
 from loosehanger.times import span
 
 WARN_S = 3600.0
-"""A loss that can come within this time is warned of, unless somebody says otherwise."""
+"""A loss that can come within this time is warned of by default."""
 _READ_S = 3.0
 _CONFIGS_S = 30.0
 # Only one record of each partition is wanted.
@@ -37,12 +37,12 @@ _OVERHEAD = 12
 
 
 MADE_AGAIN = (
-    "the source ends before the mirror's position: the topic was made again, or has lost its end. MM2 copies "
-    "the new one from its beginning once it is told that its offset is out of range, and nothing until then; what lies "
-    "before that offset when the new one has grown beyond it is never copied. Stop the connector, delete its offsets "
-    "of this topic (Connect's offsets interface), delete the target's topic, and resume"
+    "the source ends before the mirror's position: the topic was recreated, or has lost its end. MM2 copies "
+    "the new one from its beginning once a fetch fails because its offset is out of range, and nothing "
+    "until then; what lies before that offset when the new one has grown beyond it is never copied. Stop the "
+    "connector, delete its offsets of this topic (Connect's offsets interface), delete the target's topic, and resume"
 )
-"""What to say, and to do, of a topic that was made again under a mirror."""
+"""The warning, and the remedy, for a topic that was recreated under a mirror."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class _Look:
 
 
 class RetentionReader:
-    """Looks at one source again and again; each look knows the one before it. For one thread.
+    """Compares mirrors' positions with their source, look after look. For one thread.
 
     Args:
         connection: the way into the source, for a user who may read the topics and describe their settings.
@@ -154,12 +154,12 @@ class RetentionReader:
         now: float | None = None,
         ends: Mapping[TopicPartition, int] | None = None,
     ) -> list[PartitionRisk]:
-        """How far a mirror is behind.
+        """Measures how far a mirror is behind, and when it may lose records.
 
         Args:
             positions: of each partition that it copies the last offset that was copied; None before the first. They
                 were asked before this.
-            whose: tells one mirror of this source from another, between looks.
+            whose: which mirror of this source this is, to find its previous look.
             now: the wall clock, in seconds; with ``ends``, when those were read.
             ends: the partitions' end offsets, read just before the positions: a record that came later does not count
                 as waiting. None for a mirror that copies nothing meanwhile, for which all that is there now waits.
@@ -247,7 +247,7 @@ class RetentionReader:
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(partitions, spec)
         found = self._client().list_partition_offsets(wanted) if wanted else {}
-        return {place: told.offset for place, told in found.items()}
+        return {place: answer.offset for place, answer in found.items()}
 
     def _settings(self, topics: set[str]) -> dict[str, dict[str, Any]]:
         asked, known = self._configs
@@ -322,7 +322,7 @@ def _timed(
 
 @dataclass(frozen=True)
 class TopicRisk:
-    """How a mirror's copy of a topic stands: the worst of its partitions."""
+    """The risk for a mirror's copy of a topic: that of its worst partition."""
 
     topic: str
     behind: int

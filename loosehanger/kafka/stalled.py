@@ -82,8 +82,8 @@ class Stall:
     more: int
     """How many more partitions wait."""
 
-    def told(self, cause: str) -> str:
-        """The stall in a sentence.
+    def describe(self, cause: str) -> str:
+        """Describes the stall in a sentence.
 
         Args:
             cause: the last error of the worker's log; empty where none is known.
@@ -120,7 +120,7 @@ class Stands:
         """Takes a look at the source of a mirror.
 
         Args:
-            mirror: tells it from others.
+            mirror: its name, which keeps mirrors apart.
             found: what the look says of each partition that it copies.
             now: when, on the monotonic clock.
         """

@@ -125,7 +125,7 @@ def held_back(
 def _offsets(client: Any, partitions: Iterable[TopicPartition], level: IsolationLevel) -> dict[TopicPartition, int]:
     specs = dict.fromkeys(partitions, OffsetSpec.LATEST)
     found = client.list_partition_offsets(specs, isolation_level=level) if specs else {}
-    return {place: told.offset for place, told in found.items()}
+    return {place: answer.offset for place, answer in found.items()}
 
 
 def _holders(

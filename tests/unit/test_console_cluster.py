@@ -94,12 +94,12 @@ def test_who_asks_together_gets_one_answer() -> None:
 def test_the_last_answer_will_do_while_the_next_one_takes_long() -> None:
     async def scene(view: SlowCluster) -> None:
         await first(view)
-        told = view.told("brokers")
+        told = view.answered_at("brokers")
         assert await view.number() == 1
-        assert view.told("brokers") == told
+        assert view.answered_at("brokers") == told
         view.let.release()
         await until_another(view)
-        assert view.told("brokers") > told
+        assert view.answered_at("brokers") > told
 
     play(scene)
 

@@ -665,10 +665,10 @@ def test_a_failure_is_else_a_failure() -> None:
     assert run_command(main) == ExitCode.FAILED
 
 
-def test_a_verdict_is_the_exit_code_though_nobody_reads_on(tmp_path: Path) -> None:
+def test_a_verdict_is_the_exit_code_though_discard_output_on(tmp_path: Path) -> None:
     program = (
-        "import os, sys\nfrom loosehanger.errors import nobody_reads\n"
-        "try:\n    print('x' * 100000, flush=True)\nexcept BrokenPipeError:\n    nobody_reads()\nsys.exit(1)"
+        "import os, sys\nfrom loosehanger.errors import discard_output\n"
+        "try:\n    print('x' * 100000, flush=True)\nexcept BrokenPipeError:\n    discard_output()\nsys.exit(1)"
     )
     pipe = f'"$0" -c "$1" 2>{tmp_path}/err | head -c 1 >/dev/null; exit "${{PIPESTATUS[0]}}"'
     paths = {"PYTHONPATH": ":".join(sys.path), "PATH": os.environ["PATH"]}

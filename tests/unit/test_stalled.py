@@ -44,7 +44,7 @@ def test_nothing_delivered_while_a_readable_record_waits_is_a_stall_with_its_pla
     stands.read(MIRROR, [at(7, 9), at(3, 4, partition=1), at(5, partition=2)], 36.0)
     found = stands.stalled(MIRROR, BOUND)
     assert found is not None
-    assert found.told("Topic 'LH.met.ric' collides") == (
+    assert found.describe("Topic 'LH.met.ric' collides") == (
         "running, but no record was delivered for 36 s: A-0 waits at offset 9 and 1 more partition waits; "
         "last error in the worker's log: Topic 'LH.met.ric' collides"
     )

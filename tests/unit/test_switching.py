@@ -444,7 +444,7 @@ def test_a_partition_of_which_nothing_comes_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(clients, "KafkaConsumer", lambda **_: quiet)
     monkeypatch.setattr(positions, "_SILENT_S", 0.1)
     with ClusterReader("region-a", Connection(("x:1",))) as looker:
-        with pytest.raises(LabError, match=r"region-a: LH\.ORDERS-0: nothing came of it for 0 s, from offset 7 on"):
+        with pytest.raises(LabError, match=r"region-a: LH\.ORDERS-0: no record received for 0 s, from offset 7"):
             list(looker.records({}, {ORDERS: 9}))
         assert list(looker.records({}, {ORDERS: 7})) == []
 

@@ -37,7 +37,6 @@ UNFINISHED = (
     "loosehanger/events/",
     "loosehanger/experiments/",
     "loosehanger/jobs/",
-    "loosehanger/kafka/",
     "loosehanger/lab/",
     "loosehanger/ledger.py",
     "loosehanger/platforms/",

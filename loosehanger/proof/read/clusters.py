@@ -1,4 +1,4 @@
-"""What the proof asks of a cluster besides its records: topics, offsets, configurations. Only reads, no group."""
+"""Topics, offsets and configurations of a cluster, for the proof. It only reads, and joins no group."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from loosehanger.lab.record import Region
 
 USER = "prover"
 _FIRST_STEP = 16
-"""How many offsets from a partition's end are looked at first for its last record."""
+"""How many offsets before a partition's end are read first to find its last record."""
 _STEPS_GROW = 16
 _AT_ONCE = 70
-"""How many partitions one consumer reads at a time: what it does for each of them in turn costs time for all."""
+"""How many partitions one consumer reads at a time: its work for each of them delays all."""
 _MOST_NAMES = 10
 
-# What goes wrong comes as an exception; the clients' own warnings on standard error only repeat it.
+# Failures arrive as exceptions; the clients' own warnings on standard error only repeat them.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 logging.getLogger("kafka").propagate = False
 
@@ -47,7 +47,7 @@ class Config:
     override: bool
     """Set for this topic, not inherited."""
     mirrored: bool
-    """Of a kind that MM2 synchronises: dynamic, and nothing that only the cluster's file says."""
+    """Whether MM2 synchronises it: it is dynamic, and not from the broker's properties file."""
 
 
 class Cluster:
@@ -59,7 +59,7 @@ class Cluster:
         self._admin: Any = None
         self._bounds = USUAL
         self._hurried = False
-        """It has not answered the last time: it is not waited for as long again."""
+        """Whether the last request timed out: the next one gets less time."""
 
     @classmethod
     def of(cls, region: Region) -> Cluster:
@@ -72,7 +72,7 @@ class Cluster:
             self._admin.close()
 
     def topics(self) -> dict[str, int]:
-        """The topics that may be read, with their number of partitions.
+        """Lists the topics that the user may describe, with their number of partitions.
 
         Raises:
             UnreachableError: the cluster does not answer.
@@ -82,7 +82,7 @@ class Cluster:
         return {topic["name"]: len(topic["partitions"]) for topic in topics if not topic["error_code"]}
 
     def hidden(self, topics: Collection[str]) -> set[str]:
-        """Those of the topics that may be there or not: Kafka shows none where the right Describe is missing.
+        """Those of the topics that may exist or not, because the user lacks Describe on them.
 
         Raises:
             UnreachableError: the cluster does not answer.
@@ -90,11 +90,11 @@ class Cluster:
         if not topics:
             return set()
         with self.reaching():
-            found = self._client().describe_topics(sorted(topics))
-        return {topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno}
+            described = self._client().describe_topics(sorted(topics))
+        return {topic["name"] for topic in described if topic["error_code"] == TopicAuthorizationFailedError.errno}
 
     def id(self) -> str:
-        """The cluster's id: another one, when it was made anew. Empty where the service does not say.
+        """The cluster's id, which changes when it is recreated. Empty where a managed service hides it.
 
         Raises:
             UnreachableError: the cluster does not answer.
@@ -103,7 +103,7 @@ class Cluster:
             return str(self._client().describe_cluster()["cluster_id"] or "")
 
     def inventory(self) -> dict[str, tuple[str, int]]:
-        """The id (another one, when it was made anew) and number of partitions of each topic that may be read.
+        """The id and number of partitions of each topic that may be described; a recreated topic has another id.
 
         Raises:
             UnreachableError: the cluster does not answer.
@@ -117,7 +117,7 @@ class Cluster:
         }
 
     def start_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each partition's log begins.
+        """The log start offset of each partition.
 
         Raises:
             UnreachableError: the cluster does not answer.
@@ -125,7 +125,7 @@ class Cluster:
         return self._offsets(partitions, OffsetSpec.EARLIEST)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each partition's committed records end: its last stable offset.
+        """The last stable offset of each partition.
 
         Raises:
             UnreachableError: the cluster does not answer.
@@ -133,7 +133,7 @@ class Cluster:
         return self._offsets(partitions, OffsetSpec.LATEST)
 
     def written_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each partition ends, with the records of transactions that are still open.
+        """The high watermark of each partition, which counts records of open transactions.
 
         Raises:
             UnreachableError: the cluster does not answer.
@@ -150,7 +150,7 @@ class Cluster:
             return held_back(self._client(), ends, self.connection.username, ends)
 
     def offsets_since(self, partitions: Iterable[TopicPartition], since: datetime) -> dict[TopicPartition, int]:
-        """Where each partition's first record of that time or later is; its end where there is none.
+        """The offset of each partition's first record of that time or later; its end offset if it has no such record.
 
         Raises:
             UnreachableError: the cluster does not answer.
@@ -158,13 +158,13 @@ class Cluster:
         return self.offsets_from(partitions, int(since.timestamp() * 1000))
 
     def offsets_from(self, partitions: Iterable[TopicPartition], since_ms: int) -> dict[TopicPartition, int]:
-        """As ``offsets_since``, of a time in epoch milliseconds.
+        """As ``offsets_since``, from a time in epoch milliseconds.
 
         Raises:
             UnreachableError: the cluster does not answer.
         """
         wanted = list(partitions)
-        # Below 0 are no times but Kafka's own words for a partition's end and beginning.
+        # Kafka reserves negative times for a partition's end and beginning.
         since_ms = max(since_ms, 0)
         ends, found = self.end_offsets(wanted), self._offsets(wanted, since_ms)
         return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
@@ -180,10 +180,10 @@ class Cluster:
             return {}
         with self.reaching():
             found = self._client().list_partition_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED)
-        return {place: (told.offset, told.timestamp) for place, told in found.items() if told.offset >= 0}
+        return {place: (first.offset, first.timestamp) for place, first in found.items() if first.offset >= 0}
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Where each partition's first record of its time (epoch milliseconds) or later is; -1 where there is none.
+        """The offset of each partition's first record of its time (epoch ms) or later; -1 if it has no such record.
 
         Raises:
             UnreachableError: the cluster does not answer.
@@ -222,19 +222,19 @@ class Cluster:
         }
 
     def lacks(self, right: str, topic: str) -> str:
-        """Says that the user lacks a right."""
+        """Names the operation that the user is not authorized for."""
         return f"user '{self.connection.username or 'ANONYMOUS'}' lacks {right} on topic {topic} in {self.region}"
 
     def explained(self, partition: TopicPartition, reason: str) -> str:
-        """Why a partition cannot be read: the reason of ``read_from_ends``, or the right that is missing."""
+        """Why a partition cannot be read: the reason of ``read_from_ends``, or the missing ACL."""
         refused = reason.startswith(TopicAuthorizationFailedError.__name__)
         return self.lacks("Read", partition.topic) if refused else reason
 
     def transactional(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those partitions of which the brokers know a producer that writes in transactions.
+        """Those partitions with a transactional producer, as far as the brokers remember.
 
-        Brokers forget a producer that has been silent for a day (``producer.id.expiration.ms``), and those before
-        Kafka 2.8 do not tell.
+        Brokers forget a producer that has been silent for a day (``producer.id.expiration.ms``), and brokers before
+        Kafka 2.8 do not answer.
         """
         if not partitions:
             return set()
@@ -254,16 +254,16 @@ class Cluster:
     def last_records(
         self, ranges: Mapping[TopicPartition, tuple[int, int]], timeout_s: float
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """The offset of each partition's last committed record, found from the end without reading the partition.
+        """Finds the offset of each partition's last committed record, reading backwards from its end.
 
-        Transaction markers, aborted records and what compaction removed take offsets too, and are not records.
+        Transaction markers, aborted records and compacted records take offsets, too, and are not counted as records.
 
         Args:
             ranges: first offset and end of each partition.
             timeout_s: bound, in seconds.
 
         Returns:
-            The partitions that have a record; and those of which that cannot be told, with the reason.
+            The partitions that have a record; and the inconclusive ones, with the reason.
 
         Raises:
             UnreachableError: the cluster does not answer, or has not given a single record within the bound.
@@ -279,13 +279,13 @@ class Cluster:
             unread = read_from_ends(
                 consumer, wanted, deadline, take, lambda place, whole: whole and found.get(place, -1) >= 0
             )
-        untold = {
+        inconclusive = {
             partition: self.explained(partition, reason) or f"not within {timeout_s:.0f} s"
             for partition, reason in unread.items()
         }
-        if wanted and untold.keys() == wanted.keys() and not any(unread.values()):
-            raise UnreachableError(f"{self.region}: {named(untold)} could not be read in {timeout_s:.0f} s")
-        return {place: last for place, last in found.items() if last >= 0 and place not in unread}, untold
+        if wanted and inconclusive.keys() == wanted.keys() and not any(unread.values()):
+            raise UnreachableError(f"{self.region}: {named(inconclusive)} could not be read in {timeout_s:.0f} s")
+        return {place: last for place, last in found.items() if last >= 0 and place not in unread}, inconclusive
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
@@ -319,10 +319,10 @@ class Cluster:
 
     @contextmanager
     def reaching(self) -> Iterator[None]:
-        """Around whatever asks the cluster something.
+        """Turns what the client raises into an ``UnreachableError``.
 
         Raises:
-            UnreachableError: in place of what the client raises.
+            UnreachableError: the cluster does not answer, or refuses.
         """
         try:
             yield
@@ -331,14 +331,14 @@ class Cluster:
             topics = some_of(sorted(map(str, error.args[0]))) if error.args and error.args[0] else "a topic"
             raise UnreachableError(f"{self.region}: {self.lacks('Read', topics)}") from error
         except (KafkaError, OSError) as error:
-            said = explain(cause_of(error, self._admin), self.connection.username)
-            # Only of a silent one: a broker that restarts hangs up, and is back in a moment.
+            reason = explain(cause_of(error, self._admin), self.connection.username)
+            # Not after a closed connection: a broker that restarts is back in a moment.
             self._hurried = self._hurried or isinstance(error, (KafkaTimeoutError, RequestTimedOutError, TimeoutError))
-            raise UnreachableError(f"{self.region}: the cluster {said}") from error
+            raise UnreachableError(f"{self.region}: the cluster {reason}") from error
 
 
 def number_of(configs: Mapping[str, Config], name: str) -> int:
-    """A topic's setting; -1, which is no bound, where it is not known."""
+    """A topic's setting; -1, which means no bound, if it is unknown."""
     value = configs[name].value if name in configs else None
     return int(value) if value is not None else -1
 
@@ -367,7 +367,7 @@ def read_from_ends(
         first_step: how many offsets from the end are read at first.
 
     Returns:
-        The partitions of which that cannot be said, with the reason; empty where it took too long.
+        The inconclusive partitions, with the reason; an empty one if the time was up.
     """
     unread: dict[TopicPartition, str] = {}
     places = list(ranges)
