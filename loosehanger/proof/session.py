@@ -1,4 +1,4 @@
-"""The Spark session of a job, and what its errors say."""
+"""The Spark session of a job, and the causes of its errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SparkEndedError(LabError):
 
 _log = SparkLog(None)
 _stopped_for = ""
-"""Why this module has ended the application itself."""
+"""The reason why this module has stopped the application."""
 
 
 def start_session(
@@ -146,10 +146,10 @@ def is_alive(spark: SparkSession) -> bool:
 
 
 def ended(error: Exception) -> str:
-    """What to say when the session is not alive any more.
+    """The message for a session that has ended.
 
     Args:
-        error: what its last action raised.
+        error: raised by its last action.
     """
     return f"Spark ended: {_stopped_for or _log.ended() or cause(error)}; {_log.place()}"
 

@@ -18,15 +18,15 @@ from loosehanger.kafka.connection import Connection
 from loosehanger.proof.compare.isolation import has_field
 
 DEPTH = 4
-"""How many objects and arrays within each other are looked into, the value itself among them."""
+"""The depth of nested objects and arrays to redact, including the value itself."""
 MOST_RECORDS = 20_000
-"""How many are cleared at a time, so that a stream that is far behind needs no more memory than others."""
+"""The most records in a batch, so that a stream with a large backlog needs no more memory."""
 _EVERY = "1 second"
 
 
 @dataclass(frozen=True)
 class Clearing:
-    """What a stream does."""
+    """The parameters of a redaction stream."""
 
     source: str
     """The topic that it reads."""
@@ -40,16 +40,16 @@ class Clearing:
 
 @dataclass(frozen=True)
 class Batch:
-    """What became of some records."""
+    """The results of a batch of records."""
 
     read: int
     withheld: int
     example: str
-    """The first one that was withheld of the lowest partition, and why; empty for none."""
+    """The first withheld record of the lowest partition, and the reason; empty for none."""
 
 
 def cleared(records: DataFrame, fields: Sequence[str], headers: Sequence[str]) -> DataFrame:
-    """Clears records.
+    """Redacts records.
 
     A value is a JSON object and comes out as one: without the fields, and with the same meaning otherwise, though not
     letter for letter (names are sorted, 20.0 becomes 20). A record without a value stays one: it says that its key is
@@ -68,7 +68,7 @@ def cleared(records: DataFrame, fields: Sequence[str], headers: Sequence[str]) -
     text = F.when(is_object, F.to_json(_without(F.col("parsed"), fields, DEPTH)))
     # Below the depth limit, or in JSON as the text of a field, a reader would still find the field.
     remains = has_field(F.col("text"), fields) if fields else F.lit(False)
-    # A number can be too large for what reads JSON here.
+    # Spark's JSON parser does not take every large number.
     is_readable = F.try_parse_json("text").isNotNull()
     withheld = (
         F.when(F.col("value").isNull(), None)
@@ -155,7 +155,7 @@ def start(
 
     def write(records: DataFrame, _number: int) -> None:
         first = F.min(F.when(F.col("withheld").isNotNull(), F.struct("partition", "offset", "withheld")))
-        # Kept, for it is needed twice: what is counted is what is written.
+        # Persisted, because it is used twice: the counted records are those that are written.
         records.persist()
         counted = records.agg(F.count("*").alias("read"), F.count("withheld").alias("withheld"), first.alias("first"))
         (row,) = counted.select("read", "withheld", "first.*").toDF("read", "withheld", "at", "offset", "why").collect()

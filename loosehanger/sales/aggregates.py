@@ -1,4 +1,4 @@
-"""What the shop's events say, region by region. Money is decimal; every record counts, the shop's duplicates too."""
+"""Aggregates of the shop's events by region. Money is decimal; every record counts, including the shop's duplicates."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 EVENTS = ("ORDERS", "CANCELLATIONS", "DOORS", "STOCK", "CUSTOMERS", "SENSORS")
 TOPIC = rf"^(?:.*[._-])?LH\.({'|'.join(EVENTS)})$"
-"""An event topic under any policy: what stands before ``LH.`` is the policy's."""
+"""An event topic under any replication policy, which may add a prefix before ``LH.``."""
 
 MOST_QUANTITY, MOST_PRICE, MOST_READING = 10**9, 10**12, 10**6
-"""What a shop can mean at most. Sums of more would overflow, and Spark then ends the whole job for one record."""
+"""The largest plausible number. Sums of larger ones could overflow, and Spark would fail the job for one record."""
 LONGEST_NAME = 200
-# Every field that the aggregates use, whichever event has it.
+# Every field that the aggregates use, of all kinds of events.
 _BODY = (
     "description string, region string, price decimal(18,2), quantity bigint, warehouse string, product string, "
     "temperature double, humidity double, broken string"
@@ -47,7 +47,7 @@ def parse(records: DataFrame) -> DataFrame:
 
 
 def body() -> Column:
-    """What an event's value says, as a struct; over a frame with the column ``value``."""
+    """An event's value as a struct; over a frame with the column ``value``."""
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "broken", "allowNonNumericNumbers": "false"}
     return F.from_json(F.col("value").cast("string"), _BODY, options)
 
@@ -103,24 +103,24 @@ def best(by: DataFrame, count: int) -> DataFrame:
 
     Args:
         by: as from ``orders_by``.
-        count: how many names.
+        count: the number of names.
 
     Returns:
         The rows of ``by`` for these names, with ``rank`` (1 is the most).
     """
-    # Each region has its own copy of the same orders: the largest says how much a name sold, the sum would not.
+    # Each region has its own copy of the same orders: the largest revenue counts, not the sum.
     names = by.groupBy("name").agg(F.max("revenue").alias("most")).orderBy(F.desc("most"), "name").limit(count)
     ranked = names.agg(F.collect_list("name").alias("names")).select(F.posexplode("names").alias("rank", "name"))
     return by.join(F.broadcast(ranked), "name").withColumn("rank", F.col("rank") + 1)
 
 
 def name_of(field: str) -> Column:
-    """A field by which events are grouped, cut to what can be shown."""
+    """A field by which events are grouped, cut to a length that can be shown."""
     return F.substring(F.col(f"body.{field}"), 1, LONGEST_NAME)
 
 
 def revenue() -> Column:
-    """What an order is worth: the piece's price times quantity."""
+    """The revenue of an order: price times quantity."""
     return (F.col("body.price") * F.col("body.quantity").cast("decimal(18,0)")).cast("decimal(38,2)")
 
 
@@ -129,7 +129,7 @@ def _total(column: Column) -> Column:
 
 
 def readable() -> Column:
-    """Whether ``body`` is a JSON object with what its kind of ``event`` needs, and no number that cannot be meant."""
+    """Whether ``body`` is a JSON object with the fields of its kind of ``event``, and only plausible numbers."""
     found = F.col("body").isNotNull() & F.col("body.broken").isNull()
     for name, most in _BOUNDS.items():
         # Compared with both ends: the least long has no absolute value. NaN is more than any number.

@@ -1,4 +1,4 @@
-"""What was sold, region by region, from the events that can be read there."""
+"""The sales of each region, from the events that can be read there."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def sum_up(
     Args:
         start_spark: makes the session, given how many records there are to read.
         lab: what is set up.
-        products: how many products to list, by revenue.
-        report: takes a line that says how far it has come.
+        products: the number of products to list, by revenue.
+        report: takes a line of progress.
 
     Returns:
         The document that ``./lab aggregate --json`` prints; decimals as such.

@@ -1,4 +1,4 @@
-"""How far a copier has come that cannot be asked: what its copies show."""
+"""The progress of a copier without an interface, estimated from its copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loosehanger.lab.mirrors.replication import target_topic
 from loosehanger.proof.read.clusters import Cluster
 
 OBSERVED_S = 5.0
-"""Seconds that copies are observed at least, before they are said not to grow."""
+"""The least seconds of observation before copies count as not growing."""
 _STILL_S = 15.0
 """Seconds since copies last grew, within which they still grow: copiers write in batches."""
 _READ_S = 15.0
@@ -23,13 +23,13 @@ Contents = Callable[[Cluster, Mapping[TopicPartition, int], float], Mapping[Topi
 
 
 class Copier:
-    """Whatever copies from one cluster to another: seen by the ends of its copies, and by the times of their records.
+    """Any copier between two clusters, observed by the end offsets of its copies and the timestamps of their records.
 
     Args:
-        mirror: which topics, and their names at the target.
-        source: the source's cluster, for this observation alone: clients are for one thread each.
+        mirror: the topics, and their names at the target.
+        source: the source's cluster, for this observation alone, since each thread needs its own clients.
         target: the target's cluster, likewise.
-        last_records: the source offsets that it has to reach.
+        last_records: the source offsets that it must reach.
         contents: reads records.
     """
 
@@ -62,7 +62,7 @@ class Copier:
         last_records: Mapping[TopicPartition, int],
         contents: Contents,
     ) -> Iterator[Copier]:
-        """Observes it with clients of its own, and closes them."""
+        """Observes a copier with separate clients, and closes them."""
         with (
             closing(Cluster(source.region, source.connection)) as here,
             closing(Cluster(target.region, target.connection)) as there,
@@ -70,7 +70,7 @@ class Copier:
             yield cls(mirror, here, there, last_records, contents)
 
     def look(self) -> None:
-        """Notes whether the copies have grown since the look before.
+        """Notes whether the copies have grown since the last look.
 
         Raises:
             UnreachableError: the target does not answer.
@@ -82,14 +82,14 @@ class Copier:
 
     @property
     def still_grows(self) -> bool:
-        """Whether copies have grown not long ago, any of them: a copier may take one partition after the other."""
+        """Whether any copy has grown recently: a copier may process one partition after the other."""
         return time.monotonic() - self._grew <= _STILL_S
 
     def reached(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The source offset up to which each of these partitions has been copied, or was passed over; at least.
+        """The least source offset up to which each of these partitions has been copied or skipped.
 
-        A partition is copied in order. So everything at the source that comes before the first record of the time of
-        the last copy was copied, or never will be. A copy that is newer than all that the source has is beyond the end.
+        A partition is copied in order. So every source record before the first one with the timestamp of the last copy
+        was copied, or never will be. A copy that is newer than every source record is beyond the end.
 
         Raises:
             UnreachableError: a cluster does not answer.

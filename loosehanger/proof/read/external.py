@@ -28,9 +28,9 @@ from loosehanger.proof.read.copier import OBSERVED_S, Copier
 from loosehanger.proof.read.mirrors import GROWING, UNKNOWN, MirrorProgress
 
 EXTERNAL = "external"
-"""The platform of such a lab."""
+"""The platform of a lab that stands for two clusters of the user's own."""
 _LOOK_S = 1.0
-# Even a bound of nothing leaves time to look once.
+# Even a bound of 0 leaves time for one look.
 _GRACE_S = 15.0
 _FIRST_STEP = 1000
 """The number of offsets from a partition's end to read first."""
@@ -48,18 +48,18 @@ def two_clusters(
     source_alias: str = "source",
     report: Callable[[str], object] | None = None,
 ) -> Lab:
-    """A lab of two regions, ``source`` and ``target``, and one mirror that nothing is known of.
+    """A lab of two regions, ``source`` and ``target``, and one mirror without access to Connect.
 
     Args:
         source: client properties of a user who may read the topics at the source.
         target: likewise at the target.
-        topics: which topics, by their names at the source: a list of regular expressions, as MM2 has it.
-        policy: ``identity``, or ``default`` where the target's names have the source's alias before them.
+        topics: names of topics at the source: a list of regular expressions, as in MM2.
+        policy: ``identity``, or ``default`` if the target's names have the source's alias as a prefix.
         source_alias: that alias.
-        report: takes warnings about what has no effect in the files.
+        report: takes warnings about properties without effect.
 
     Raises:
-        WrongUseError: a file or a setting that cannot be used.
+        WrongUseError: a file or a setting cannot be used.
     """
     for path in (source, target):
         Connection.from_properties(path, os.environ, report)
@@ -82,9 +82,9 @@ def other_name(mirror: Mirror, topic: str, there: Collection[str]) -> str:
     """Names a topic at the target that has another policy's name for the copy, and the options; empty for none.
 
     Args:
-        mirror: whose policy it is not.
+        mirror: the mirror with the given policy.
         topic: its name at the source.
-        there: the topics at the target that are no copies of others.
+        there: the topics at the target that are not copies of others.
     """
     if copies := sorted(name for name in there if name.endswith(f".{topic}")):
         options = (f"--policy default --source-alias {copy.removesuffix(f'.{topic}')}" for copy in copies)
@@ -105,21 +105,21 @@ def wait_for_arrival(
 ) -> MirrorProgress:
     """Waits until the last record of every source partition is at the target, or the bound has passed.
 
-    Without Connect's interface nothing says how far a mirror has come; but it copies a partition in order, so where the
-    last record is, the others are or never will be. Between foreign clusters, what has not come by then is judged all
-    the same, unless the copies still grow: then each partition is judged as far as it has come. Of the lab's own
-    mirrors it stays open.
+    Without Connect's interface a mirror's position is unknown. But a mirror copies a partition in order: once the last
+    record has arrived, the others have arrived, or never will. Between clusters of the user's own, records that have
+    not arrived by then are judged all the same, unless the copies still grow: then each partition is judged up to its
+    last copy. For the lab's own mirrors the result is inconclusive.
 
     Args:
-        mirror: from where to where.
+        mirror: the mirror.
         clusters: by region.
         last_records: the source offsets to reach.
         timeout_s: bound, in seconds.
-        report: takes a line that says what is being waited for.
-        while_moving: the bound begins anew whenever the copies have come closer.
+        report: takes a line of progress.
+        while_moving: whether the bound restarts whenever the copies have made progress.
 
     Returns:
-        What is to be judged as copied.
+        The offsets up to which each partition is judged as copied.
 
     Raises:
         UnreachableError: a cluster does not answer, or the source does not give its last records within the bound.
@@ -162,7 +162,7 @@ def wait_for_arrival(
         report(f"after {timeout_s:.0f} s the last record of {named(wanted)} was not found at the target")
     if mirror.name != EXTERNAL:
         return MirrorProgress(UNKNOWN, {place: last_records[place] for place in last_records.keys() - wanted.keys()})
-    # A record that later ones have passed is not on its way; nor is any, once the copies do not grow.
+    # A record that later ones have passed is not in flight; nor is any, once the copies do not grow.
     late = wanted if copier.still_grows else ()
     behind = {place: reached[place] for place in late if reached[place] < last_records[place]}
     return MirrorProgress(GROWING if behind else UNKNOWN, {**last_records, **behind})
@@ -178,7 +178,7 @@ def _contents(cluster: Cluster, offsets: Mapping[TopicPartition, int], deadline:
     def take(place: TopicPartition, batch: Collection[Any]) -> None:
         found.update((place, record) for record in batch if record.offset == offsets[place])
 
-    # What compaction or retention took away in the meantime is not waited for.
+    # Records that compaction or retention has deleted since are not waited for.
     ranges = {place: (offset, offset + 1) for place, offset in offsets.items()}
     with connect_consumer(cluster.connection) as consumer:
         unread = read_from_ends(consumer, ranges, deadline + _GRACE_S, take, lambda place, _: place in found)
@@ -212,7 +212,7 @@ def _arrived(
     unread = read_from_ends(
         consumer, ranges, deadline + _GRACE_S, take, lambda copy, _: sources[copy] in arrived, first_step=_FIRST_STEP
     )
-    # What took too long is looked for again, or has not arrived.
+    # Reads that took too long are repeated, or the record has not arrived.
     if failed := {copy: reason for copy, reason in unread.items() if reason}:
         raise UnreachableError(_cannot_be_read(target, failed))
     return arrived

@@ -28,7 +28,7 @@ NOT_ASKED = (UNKNOWN, GROWING, "ABSENT", "REFUSED", "UNREACHABLE")
 
 @dataclass(frozen=True)
 class MirrorProgress:
-    """How far a mirror has come."""
+    """A mirror's state and positions."""
 
     state: str
     """RUNNING, PAUSED, STOPPED, FAILED, UNASSIGNED, ABSENT, REFUSED, UNREACHABLE, UNKNOWN or GROWING."""
@@ -36,20 +36,20 @@ class MirrorProgress:
     """Offset of the last source record that was copied."""
 
     def behind(self, last_records: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """How far the mirror is behind these offsets, for the partitions where it is."""
+        """The mirror's lag to these offsets, for the partitions with any."""
         lags = {part: last - self.positions.get(part, -1) for part, last in last_records.items()}
         return {part: lag for part, lag in lags.items() if lag > 0}
 
 
 class Connect:
-    """What a mirror's Connect workers say of its source connector."""
+    """A client of the Connect workers of a mirror's source connector."""
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
         self._rest = ConnectClient.of(mirror.connect, timeout_s=_HTTP_TIMEOUT_S, rebalance_s=0)
 
     def progress(self) -> MirrorProgress:
-        """State and positions; what goes wrong is a state as well."""
+        """State and positions; failures are states as well."""
         name = self._mirror.connector
         try:
             status = self._rest.status(name)
@@ -76,17 +76,17 @@ def wait_for_mirror(
     *,
     while_moving: bool = False,
 ) -> MirrorProgress:
-    """Waits until the mirror has copied everything up to these offsets, or the bound has passed, or waiting is idle.
+    """Waits until the mirror has reached these offsets, the bound has passed, or the mirror is at rest.
 
     Args:
-        mirror: which one.
+        mirror: the mirror.
         last_records: the source offsets to reach.
         timeout_s: bound, in seconds.
-        report: takes a line that says what is being waited for.
-        while_moving: the bound begins anew whenever the mirror has come closer.
+        report: takes a line of progress.
+        while_moving: whether the bound restarts whenever the mirror has made progress.
 
     Returns:
-        How far it has come.
+        Its last known progress.
     """
     connect = Connect(mirror)
     deadline = time.monotonic() + timeout_s
@@ -109,7 +109,7 @@ def wait_for_mirror(
 
 
 def standing(mirror: Mirror, progress: MirrorProgress, last_records: Mapping[TopicPartition, int]) -> dict[str, Any]:
-    """State and how far behind, as data for ``describe``."""
+    """State and lag, as data for ``describe``."""
     behind = progress.behind(last_records)
     return {
         "mirror": mirror.name,
@@ -123,7 +123,7 @@ def standing(mirror: Mirror, progress: MirrorProgress, last_records: Mapping[Top
 
 
 def describe(standing: Mapping[str, Any]) -> str:
-    """One phrase: the state and how far behind, such as ``mirror mm2 is STOPPED, 1,234 records behind``."""
+    """State and lag in one phrase, for example ``mirror mm2 is STOPPED, 1,234 records behind``."""
     name = f"mirror {standing['mirror']}"
     match standing["state"]:
         case "UNREACHABLE":
