@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse, Response
 
 from loosehanger.console.context import Context, context_of, session_of, unless_gone
 from loosehanger.console.history import Subject
-from loosehanger.console.live import Wanted
+from loosehanger.console.live import RecordFilter
 from loosehanger.console.mirrors import Action
 from loosehanger.console.models import (
     Brokers,
@@ -35,7 +35,7 @@ from loosehanger.console.models import (
     Topics,
 )
 from loosehanger.console.scenario import read_scenario
-from loosehanger.console.search import MOST_FOUND, asked_for
+from loosehanger.console.search import MOST_FOUND, search_request
 from loosehanger.console.service import UnknownError
 from loosehanger.console.sign_in import Session
 
@@ -127,7 +127,7 @@ async def messages(
     limit: Annotated[int, Query(ge=1, le=300)] = 100,
 ) -> Messages:
     """Records that were read a moment ago. The first request starts the reader, so repeat it."""
-    return await context.service.messages(Wanted(topic, text, key, header), limit)
+    return await context.service.messages(RecordFilter(topic, text, key, header), limit)
 
 
 @router.get("/search", summary="Search existing records", responses=_problems(400, 404, 503))
@@ -146,7 +146,7 @@ async def search(
     limit: Annotated[int, Query(ge=1, le=MOST_FOUND)] = 100,
 ) -> Search:
     """Reads from `since` on, bounded in records and seconds; `reached` says where to continue."""
-    asked = asked_for(Wanted(topic, text, key, header), since, until, partition, offset, limit)
+    asked = search_request(RecordFilter(topic, text, key, header), since, until, partition, offset, limit)
     return await unless_gone(request, context.service.search(region, asked))
 
 

@@ -13,7 +13,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from loosehanger.console.api import ContextOf
 from loosehanger.console.context import Context
-from loosehanger.console.live import Wanted
+from loosehanger.console.live import RecordFilter
 from loosehanger.console.service import RegionView, UnknownError
 
 PUSH_S = 0.25
@@ -67,7 +67,7 @@ async def messages(
     header: Annotated[str, Query(max_length=200)] = "",
 ) -> AsyncIterable[ServerSentEvent]:
     """Sends matching records as they arrive, and the number dropped for a viewer who is too slow."""
-    wanted = Wanted(topic, text, key, header)
+    wanted = RecordFilter(topic, text, key, header)
     viewers = [(one, one.live.watch(wanted)) for one in chosen]
     alive = _alive(context, request)
     sent_problem = ""

@@ -50,7 +50,7 @@ _log = logging.getLogger("kafka.skipped")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RecordFilter:
     """The records that a viewer wants; an empty field matches everything."""
 
     topic: str = ""
@@ -111,7 +111,7 @@ class Feed:
         most: how many records are kept.
     """
 
-    def __init__(self, wanted: Wanted, recent: Iterable[Arrived] = (), most: int = MOST_WAITING) -> None:
+    def __init__(self, wanted: RecordFilter, recent: Iterable[Arrived] = (), most: int = MOST_WAITING) -> None:
         self.wanted = wanted
         self._newest = Newest(most)
         self._came = 0
@@ -120,7 +120,9 @@ class Feed:
 
     def offer(self, batch: Sequence[Arrived]) -> None:
         """Adds a batch's matching records; the oldest that no longer fit are dropped."""
-        fitting = batch if self.wanted == Wanted() else [arrived for arrived in batch if self.wanted.fits(arrived)]
+        fitting = (
+            batch if self.wanted == RecordFilter() else [arrived for arrived in batch if self.wanted.fits(arrived)]
+        )
         with self._lock:
             self._came += len(fitting)
             self._newest.extend(fitting)
@@ -239,7 +241,7 @@ class Live:
         """Whether a viewer follows its records."""
         return bool(self._viewers)
 
-    def watch(self, wanted: Wanted) -> Viewer:
+    def watch(self, wanted: RecordFilter) -> Viewer:
         """Adds a viewer, whose queue begins with the recent records."""
         with self._lock:
             feeds = (viewer.feed for viewer in self._viewers if viewer.feed.wanted == wanted)
@@ -254,7 +256,7 @@ class Live:
             if viewer in self._viewers:
                 self._viewers.remove(viewer)
 
-    def recent(self, wanted: Wanted, most: int) -> list[Arrived]:
+    def recent(self, wanted: RecordFilter, most: int) -> list[Arrived]:
         """The latest matching records, oldest first."""
         with self._lock:
             recent = list(self._recent)

@@ -16,11 +16,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf, TopicName
 from loosehanger.console.context import Context, unless_gone
-from loosehanger.console.live import Wanted
+from loosehanger.console.live import RecordFilter
 from loosehanger.console.mirrors import Action
 from loosehanger.console.models import LinkChange, SettingName, SettingValue
 from loosehanger.console.scenario import read_scenario
-from loosehanger.console.search import asked_for
+from loosehanger.console.search import search_request
 from loosehanger.console.service import UnknownError
 from loosehanger.console.sign_in import LONGEST_DELAY_S, Session
 from loosehanger.console.views import prose
@@ -259,7 +259,7 @@ async def search(
     answer, wrong = None, ""
     if request.url.query:
         try:
-            asked = asked_for(Wanted(topic, text, key, header), since, until, partition, offset)
+            asked = search_request(RecordFilter(topic, text, key, header), since, until, partition, offset)
             answer = await unless_gone(request, context.service.search(region, asked))
         except LabError as error:
             wrong = str(error)

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from loosehanger.console.cluster import prepare_clients
-from loosehanger.console.live import Wanted
+from loosehanger.console.live import RecordFilter
 from loosehanger.console.records import MOST_HEADER_BYTES, MOST_VALUE_BYTES, Arrived
 from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka.connection import Connection
@@ -38,10 +38,10 @@ _BATCH = 500
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchRequest:
     """A search; an empty field matches everything."""
 
-    wanted: Wanted
+    wanted: RecordFilter
     since_ms: int | None = None
     until_ms: int | None = None
     partition: int | None = None
@@ -50,9 +50,9 @@ class Asked:
     most: int = 100
 
 
-def asked_for(
-    wanted: Wanted, since: str = "", until: str = "", partition: str = "", offset: str = "", most: int = 100
-) -> Asked:
+def search_request(
+    wanted: RecordFilter, since: str = "", until: str = "", partition: str = "", offset: str = "", most: int = 100
+) -> SearchRequest:
     """Reads a search from its text fields.
 
     Args:
@@ -73,7 +73,7 @@ def asked_for(
         numbers[name] = int(text) if text else None
     if numbers["offset"] is not None and (numbers["partition"] is None or not wanted.topic):
         raise WrongUseError("an offset needs a topic and a partition; give all three")
-    return Asked(wanted, _milliseconds("since", since), _milliseconds("until", until), **numbers, most=most)
+    return SearchRequest(wanted, _milliseconds("since", since), _milliseconds("until", until), **numbers, most=most)
 
 
 def _milliseconds(name: str, text: str) -> int | None:
@@ -86,7 +86,7 @@ def _milliseconds(name: str, text: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """A search's result in a region, the oldest record first."""
 
     records: list[Arrived]
@@ -109,9 +109,9 @@ class Searcher:
         self.region = region
         self._connection = connection
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"search-{region}")
-        self._searches: set[Future[Found]] = set()
+        self._searches: set[Future[SearchResult]] = set()
 
-    async def find(self, asked: Asked) -> Found:
+    async def find(self, asked: SearchRequest) -> SearchResult:
         """Searches; stops when it is cancelled.
 
         Raises:
@@ -133,7 +133,7 @@ class Searcher:
         """Stops the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _find(self, asked: Asked, ended: threading.Event) -> Found:
+    def _find(self, asked: SearchRequest, ended: threading.Event) -> SearchResult:
         prepare_clients()
         from kafka.errors import KafkaError
 
@@ -171,10 +171,10 @@ class Searcher:
     def _read(
         self,
         consumer: KafkaConsumer,
-        asked: Asked,
+        asked: SearchRequest,
         ranges: dict[TopicPartition, tuple[int, int]],
         ended: threading.Event,
-    ) -> Found:
+    ) -> SearchResult:
         """Reads until everything was read, enough records match, or a bound is reached."""
         left = {place: end for place, (start, end) in ranges.items() if start < end}
         consumer.assign(list(left))
@@ -200,10 +200,10 @@ class Searcher:
         # Everything before the slowest partition's last record was read; the next search finds the records left out.
         more = [reached.get(place, asked.since_ms or 0) for place in left] if asked.offset is None else []
         more += [one.record.timestamp for one in found[asked.most : asked.most + 1]]
-        return Found(found[: asked.most], read, min(more, default=None))
+        return SearchResult(found[: asked.most], read, min(more, default=None))
 
 
-def _fits(arrived: Arrived, asked: Asked) -> bool:
+def _fits(arrived: Arrived, asked: SearchRequest) -> bool:
     record = arrived.record
     return (
         (asked.offset is None or record.offset == asked.offset)
@@ -213,7 +213,7 @@ def _fits(arrived: Arrived, asked: Asked) -> bool:
     )
 
 
-def _ranges(consumer: KafkaConsumer, asked: Asked) -> dict[TopicPartition, tuple[int, int]]:
+def _ranges(consumer: KafkaConsumer, asked: SearchRequest) -> dict[TopicPartition, tuple[int, int]]:
     """The offsets to read of each partition: the first one, and the one after the last."""
     from kafka import TopicPartition
 

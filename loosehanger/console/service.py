@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from loosehanger.console.cluster import ClusterView
-from loosehanger.console.live import LINGER_S, Live, Wanted
+from loosehanger.console.live import LINGER_S, Live, RecordFilter
 from loosehanger.console.manifests import MirrorManifests
 from loosehanger.console.mirrors import SOURCE_CONNECTOR, Action, MirrorMakerView, Offsets, described, explain, judged
 from loosehanger.console.models import (
@@ -36,7 +36,7 @@ from loosehanger.console.models import (
 from loosehanger.console.reach import Reach
 from loosehanger.console.retention_risk import Losses
 from loosehanger.console.rights import Rights
-from loosehanger.console.search import Asked, Searcher
+from loosehanger.console.search import Searcher, SearchRequest
 from loosehanger.console.settings import RegionSettings, Settings
 from loosehanger.console.stalls import Stalls, key_of
 from loosehanger.errors import LabError, UnreachableError, WrongUseError
@@ -531,7 +531,7 @@ class Service:
         flows, mirrors = await asyncio.gather(self.flows(), self.mirrors())
         return flows, mirrors
 
-    async def messages(self, wanted: Wanted, most: int) -> Messages:
+    async def messages(self, wanted: RecordFilter, most: int) -> Messages:
         """The latest records, the last arrival last."""
         self.look()
         found = [one for region in self.regions.values() for one in region.live.recent(wanted, most)]
@@ -539,7 +539,7 @@ class Service:
         problems = [region.live.problem for region in self.regions.values() if region.live.problem]
         return Messages(messages=[one.message for one in found[-most:]], problems=problems)
 
-    async def search(self, region: str, asked: Asked) -> Search:
+    async def search(self, region: str, asked: SearchRequest) -> Search:
         """Searches existing records.
 
         Args:

@@ -15,8 +15,8 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
-from loosehanger.console.live import Wanted
-from loosehanger.console.search import Searcher, asked_for
+from loosehanger.console.live import RecordFilter
+from loosehanger.console.search import Searcher, search_request
 from loosehanger.events.reader import Reader, Selection, Start
 from loosehanger.kafka.offsets import ClusterReader
 from loosehanger.kafka.patches import prepare
@@ -104,7 +104,7 @@ def test_whoever_looks_at_records_sees_them(broker: Broker, topic: str) -> None:
     """The console's search, time to loss, what a stage reads, and the proof's last records."""
     place = TopicPartition(topic, 0)
     searcher = Searcher("here", broker.connection())
-    found = asyncio.run(searcher.find(asked_for(Wanted(topic=topic), partition="0", offset="399")))
+    found = asyncio.run(searcher.find(search_request(RecordFilter(topic=topic), partition="0", offset="399")))
     searcher.close()
     assert [one.record.value for one in found.records] == [VALUES[399]]
     with closing(RetentionReader(broker.connection())) as watch:

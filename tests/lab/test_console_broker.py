@@ -13,9 +13,9 @@ from kafka.admin import NewTopic
 
 from loosehanger.console import cluster, history
 from loosehanger.console.history import LastHour, Sampler
-from loosehanger.console.live import Wanted
+from loosehanger.console.live import RecordFilter
 from loosehanger.console.models import Past
-from loosehanger.console.search import Found, Searcher, asked_for
+from loosehanger.console.search import Searcher, SearchResult, search_request
 from loosehanger.console.service import Service
 from loosehanger.console.settings import RegionSettings, Settings
 
@@ -58,27 +58,27 @@ def write(broker: Broker, count: int, key: str, *, given_up: bool = False, at: i
     producer.close()
 
 
-def find(broker: Broker, wanted: Wanted, **more: str) -> Found:
+def find(broker: Broker, wanted: RecordFilter, **more: str) -> SearchResult:
     """What a search finds."""
     searcher = Searcher("europe", broker.connection())
     try:
-        return asyncio.run(searcher.find(asked_for(wanted, **more)))  # type: ignore[arg-type]
+        return asyncio.run(searcher.find(search_request(wanted, **more)))  # type: ignore[arg-type]
     finally:
         searcher.close()
 
 
 def test_records_are_found_by_key_time_and_offset(broker: Broker) -> None:
-    found = find(broker, Wanted(TOPIC, key="good-1999"))
+    found = find(broker, RecordFilter(TOPIC, key="good-1999"))
     assert [one.key for one in found.records] == ["good-1999"]
     assert (found.read, found.reached_ms) == (COUNT, None), "what was given up is not there"
-    found = find(broker, Wanted(header="origin: EUROPE"), since="2023-11-14T22:46:30+00:00")
+    found = find(broker, RecordFilter(header="origin: EUROPE"), since="2023-11-14T22:46:30+00:00")
     assert [one.key for one in found.records] == [f"good-{number}" for number in range(1990, 2000)]
     assert found.read == 10, "it begins where the time does"
-    found = find(broker, Wanted(TOPIC), partition="1", offset="7")
+    found = find(broker, RecordFilter(TOPIC), partition="1", offset="7")
     assert [one.key for one in found.records] == ["good-15"]
-    assert find(broker, Wanted(TOPIC), partition="1", offset="1001").records == [], "what was given up"
-    assert find(broker, Wanted("LH.NONE")) == Found([], 0, None)
-    assert find(broker, Wanted("LH.EMPTY")) == Found([], 0, None)
+    assert find(broker, RecordFilter(TOPIC), partition="1", offset="1001").records == [], "what was given up"
+    assert find(broker, RecordFilter("LH.NONE")) == SearchResult([], 0, None)
+    assert find(broker, RecordFilter("LH.EMPTY")) == SearchResult([], 0, None)
 
 
 def test_samples_of_an_unwatched_region_tell_what_came_in_between(

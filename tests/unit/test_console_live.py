@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka.consumer.fetcher import ConsumerRecord
 
 from loosehanger.console.channels import Channels
-from loosehanger.console.live import MOST_RECENT, MOST_SAMPLES, Feed, Live, Newest, Rates, Viewer, Wanted
+from loosehanger.console.live import MOST_RECENT, MOST_SAMPLES, Feed, Live, Newest, Rates, RecordFilter, Viewer
 from loosehanger.console.records import MOST_CHARACTERS, MOST_HEADER_BYTES, MOST_RAW_BYTES, MOST_VALUE_BYTES, Arrived
 from loosehanger.kafka.patches import Tolerant
 from tests.batches import Sent, batch, consume, fetched
@@ -29,25 +29,25 @@ def arrived(**fields: object) -> Arrived:
 @pytest.mark.parametrize(
     ("wanted", "fits"),
     [
-        (Wanted(), True),
-        (Wanted(topic="LH.ORDERS"), True),
-        (Wanted(topic="LH.ORDER"), False),
-        (Wanted(text="JEANS"), True),
-        (Wanted(text="shoes"), False),
-        (Wanted(key="mer-7"), True),
-        (Wanted(key="mer-8"), False),
-        (Wanted(topic="LH.ORDERS", text="jeans", key="customer"), True),
-        (Wanted(topic="LH.STOCK", text="jeans"), False),
+        (RecordFilter(), True),
+        (RecordFilter(topic="LH.ORDERS"), True),
+        (RecordFilter(topic="LH.ORDER"), False),
+        (RecordFilter(text="JEANS"), True),
+        (RecordFilter(text="shoes"), False),
+        (RecordFilter(key="mer-7"), True),
+        (RecordFilter(key="mer-8"), False),
+        (RecordFilter(topic="LH.ORDERS", text="jeans", key="customer"), True),
+        (RecordFilter(topic="LH.STOCK", text="jeans"), False),
     ],
 )
-def test_a_viewer_gets_what_fits(wanted: Wanted, fits: bool) -> None:
+def test_a_viewer_gets_what_fits(wanted: RecordFilter, fits: bool) -> None:
     viewer = Viewer(feed := Feed(wanted))
     feed.offer([arrived(value=b'{"description": "Blue Jeans"}', key=b"customer-7")])
     assert len(viewer.take()[0]) == int(fits)
 
 
 def test_a_slow_viewer_loses_the_oldest_and_is_told_how_many() -> None:
-    feed = Feed(Wanted(), most=10)
+    feed = Feed(RecordFilter(), most=10)
     quick, slow = Viewer(feed), Viewer(feed)
     for start in range(0, 1000, 50):
         feed.offer([arrived(offset=offset) for offset in range(start, start + 50)])
@@ -64,7 +64,7 @@ def test_a_slow_viewer_loses_the_oldest_and_is_told_how_many() -> None:
 
 
 def test_what_does_not_fit_is_not_counted_as_dropped() -> None:
-    viewer = Viewer(feed := Feed(Wanted(topic="LH.STOCK"), most=2))
+    viewer = Viewer(feed := Feed(RecordFilter(topic="LH.STOCK"), most=2))
     feed.offer([arrived() for _ in range(100)])
     assert viewer.take() == ([], 0)
 
@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_not_counted_as_dropped() -> None:
 def test_a_new_viewer_gets_what_came_a_moment_ago_and_no_count_of_it() -> None:
     live = FedLive("europe", NOWHERE)
     live.feed(*(Record(offset=offset) for offset in range(MOST_RECENT + 50)))
-    taken, dropped = live.watch(Wanted()).take()
+    taken, dropped = live.watch(RecordFilter()).take()
     assert taken[-1].record.offset == MOST_RECENT + 49
     assert dropped == 0
     assert len(live._recent) == MOST_RECENT
@@ -80,7 +80,7 @@ def test_a_new_viewer_gets_what_came_a_moment_ago_and_no_count_of_it() -> None:
 
 def test_who_has_left_gets_nothing_more() -> None:
     live = FedLive("europe", NOWHERE)
-    viewer = live.watch(Wanted())
+    viewer = live.watch(RecordFilter())
     live.leave(viewer)
     live.feed(Record())
     assert viewer.take() == ([], 0)
@@ -144,7 +144,7 @@ def test_hostile_content_stays_text_and_short() -> None:
 def test_whatever_records_hold_every_viewer_gets_them(ones: list[ConsumerRecord], text: str, key: str) -> None:
     tolerant = Tolerant(print, MOST_VALUE_BYTES, MOST_HEADER_BYTES)
     live = FedLive("europe", NOWHERE)
-    viewers = [live.watch(Wanted()), live.watch(Wanted(text=text, key=key))]
+    viewers = [live.watch(RecordFilter()), live.watch(RecordFilter(text=text, key=key))]
     live.feed(*map(tolerant.cut, ones))
     for viewer in viewers:
         for one in viewer.take()[0]:
@@ -164,7 +164,7 @@ MIB = 1 << 20
 @pytest.mark.parametrize("codec", [0, 1], ids=["uncompressed", "gzip"])
 def test_many_records_of_a_megabyte_take_little_memory(codec: int) -> None:
     live = FedLive("europe", NOWHERE)
-    viewers = [live.watch(Wanted(text=text)) for text in ("", "abc")]
+    viewers = [live.watch(RecordFilter(text=text)) for text in ("", "abc")]
     tolerant = Tolerant(print, MOST_VALUE_BYTES, MOST_HEADER_BYTES)
     content = b"\x00abc\xf0\x9f\x91\x96" * (MIB // 8)
     sent: list[Sent] = [(content, b"", []), (b"key", content, [("a", content), ("b", b"")])]
@@ -175,14 +175,14 @@ def test_many_records_of_a_megabyte_take_little_memory(codec: int) -> None:
             for found, _ in fetched(data[number % 2], tolerant):
                 live.feed(*found)
         shown = [len(one.json) for viewer in viewers for one in viewer.take()[0]]
-        shown += [len(one.json) for one in live.recent(Wanted(), 1000)]
+        shown += [len(one.json) for one in live.recent(RecordFilter(), 1000)]
         held, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert len(shown) > 50
     assert held < 30 * MIB, held / MIB
     assert peak < 100 * MIB, peak / MIB
-    assert all(one.size >= MIB for one in live.recent(Wanted(), 1000)), "sizes are those of what was sent"
+    assert all(one.size >= MIB for one in live.recent(RecordFilter(), 1000)), "sizes are those of what was sent"
 
 
 def test_bytes_are_bounded_as_well_as_records() -> None:
@@ -202,10 +202,10 @@ def test_bytes_are_bounded_as_well_as_records() -> None:
 def test_all_who_want_the_same_share_what_waits() -> None:
     live = FedLive("europe", NOWHERE)
     live.feed(Record(offset=0))
-    first, other = live.watch(Wanted()), live.watch(Wanted(topic="LH.STOCK"))
+    first, other = live.watch(RecordFilter()), live.watch(RecordFilter(topic="LH.STOCK"))
     live.feed(*(Record(offset=offset) for offset in range(1, 4)))
     assert [one.record.offset for one in first.take()[0]] == [0, 1, 2, 3]
-    second = live.watch(Wanted())
+    second = live.watch(RecordFilter())
     assert second.feed is first.feed is not other.feed
     live.feed(*(Record(offset=offset) for offset in range(4, 6)))
     assert [one.record.offset for one in second.take()[0]] == [0, 1, 2, 3, 4, 5]

@@ -13,9 +13,9 @@ from fastapi import HTTPException
 from loosehanger.console import context
 from loosehanger.console import search as search_module
 from loosehanger.console.jobs import Jobs
-from loosehanger.console.live import Wanted
+from loosehanger.console.live import RecordFilter
 from loosehanger.console.models import JobState
-from loosehanger.console.search import MOST_WAITING, Asked, Found, asked_for
+from loosehanger.console.search import MOST_WAITING, SearchRequest, SearchResult, search_request
 from loosehanger.console.views import examples
 from loosehanger.errors import WrongUseError
 from tests import samples
@@ -38,7 +38,7 @@ def records() -> list[Record]:
     return [*found, Record(value=HOSTILE.encode(), topic="LH.STOCK", timestamp=BEGAN, key=HOSTILE.encode())]
 
 
-def find(asked: Asked) -> Found:
+def find(asked: SearchRequest) -> SearchResult:
     """What is found."""
     searcher = MadeUpSearcher("europe", NOWHERE)
     searcher.records = records()
@@ -66,14 +66,14 @@ def find(asked: Asked) -> Found:
 )  # fmt: skip
 def test_records_are_found(asked: dict[str, Any], keys: list[str]) -> None:
     words = {name: asked.pop(name, "") for name in ("topic", "text", "key", "header")}
-    found = find(asked_for(Wanted(**words), **asked))
+    found = find(search_request(RecordFilter(**words), **asked))
     told = [one.key.removeprefix("order-") if one.record.topic != "LH.STOCK" else "stock" for one in found.records]
     assert told == keys
     assert found.reached_ms is None
 
 
 def test_one_record_is_read_alone() -> None:
-    found = find(asked_for(Wanted("LH.ORDERS"), partition="0", offset="3"))
+    found = find(search_request(RecordFilter("LH.ORDERS"), partition="0", offset="3"))
     assert ([one.key for one in found.records], found.read) == (["order-6"], 1)
 
 
@@ -82,7 +82,7 @@ def test_a_search_is_bounded_and_says_from_where_to_go_on(monkeypatch: pytest.Mo
     monkeypatch.setattr(search_module, "_BATCH", 3)
     monkeypatch.setattr(search_module, bound, 6 if bound == "MOST_READ" else 0)
     seen: list[str] = []
-    asked = asked_for(Wanted("LH.ORDERS"))
+    asked = search_request(RecordFilter("LH.ORDERS"))
     found = find(asked)
     if bound == "MOST_S":
         assert (found.read, found.reached_ms) == (0, 0)
@@ -93,13 +93,13 @@ def test_a_search_is_bounded_and_says_from_where_to_go_on(monkeypatch: pytest.Mo
         seen += [one.key for one in found.records]
         if found.reached_ms is None:
             break
-        found = find(Asked(asked.wanted, since_ms=found.reached_ms))
+        found = find(SearchRequest(asked.wanted, since_ms=found.reached_ms))
     assert found.reached_ms is None
     assert set(seen) == {f"order-{number}" for number in range(20)}
 
 
 def test_no_more_are_found_than_are_wanted_and_the_next_search_begins_with_what_was_left_out() -> None:
-    found = find(asked_for(Wanted("LH.ORDERS"), most=3))
+    found = find(search_request(RecordFilter("LH.ORDERS"), most=3))
     assert ([one.key for one in found.records], found.reached_ms) == (["order-0", "order-1", "order-2"], BEGAN + 3000)
 
 
@@ -115,7 +115,7 @@ def test_no_more_are_found_than_are_wanted_and_the_next_search_begins_with_what_
 )
 def test_what_cannot_be_looked_for_is_explained(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(WrongUseError, match=said):
-        asked_for(Wanted("LH.ORDERS"), **asked)
+        search_request(RecordFilter("LH.ORDERS"), **asked)
 
 
 @pytest.fixture(scope="module")
@@ -220,8 +220,8 @@ def held(monkeypatch: pytest.MonkeyPatch) -> HeldSearcher:
 
 
 def test_searches_that_wait_are_bounded(held: HeldSearcher) -> None:
-    async def run() -> list[Found | BaseException]:
-        searches = [asyncio.ensure_future(held.find(asked_for(Wanted()))) for _ in range(30)]
+    async def run() -> list[SearchResult | BaseException]:
+        searches = [asyncio.ensure_future(held.find(search_request(RecordFilter()))) for _ in range(30)]
         refused = searches[MOST_WAITING + 1 :]
         await asyncio.wait(refused, timeout=60)
         assert all("searches wait already" in str(one.exception()) for one in refused)
@@ -229,19 +229,19 @@ def test_searches_that_wait_are_bounded(held: HeldSearcher) -> None:
         return await asyncio.gather(*searches[: MOST_WAITING + 1], return_exceptions=True)
 
     found = asyncio.run(run())
-    assert [one.read for one in found if isinstance(one, Found)] == [21] * (MOST_WAITING + 1)
+    assert [one.read for one in found if isinstance(one, SearchResult)] == [21] * (MOST_WAITING + 1)
     held.close()
 
 
 def test_a_search_ends_with_who_asked_for_it(held: HeldSearcher) -> None:
-    async def run() -> Found:
-        gone = [asyncio.ensure_future(held.find(asked_for(Wanted()))) for _ in range(2)]
+    async def run() -> SearchResult:
+        gone = [asyncio.ensure_future(held.find(search_request(RecordFilter()))) for _ in range(2)]
         assert await asyncio.to_thread(held.began.wait, 60)
         for one in gone:
             one.cancel()
         await asyncio.wait(gone)
         held.going.set()
-        return await asyncio.wait_for(held.find(asked_for(Wanted())), 60)
+        return await asyncio.wait_for(held.find(search_request(RecordFilter())), 60)
 
     assert asyncio.run(run()).read == 21
     assert held.searches == 2, "the one that waited was never begun"
