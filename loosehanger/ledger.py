@@ -22,9 +22,8 @@ from typing import Literal, NamedTuple
 
 from loosehanger.errors import WrongUseError
 from loosehanger.files import make_folder, write_file
+from loosehanger.headers import RUN, SEQ
 
-RUN, SEQ = "lh-run", "lh-seq"
-"""The headers with which the kit's producer numbers its events: its run, and the number within the partition."""
 DIGITS_MOST = 18
 """Most digits of a sequence number, so that it fits a signed 64-bit integer."""
 Kind = Literal["sent", "acked", "unknown", "processed"]

@@ -20,9 +20,10 @@ from kafka.partitioner.default import murmur2
 from kafka.producer.future import FutureRecordMetadata
 
 from loosehanger.errors import LabError
+from loosehanger.headers import ORIGIN, RUN, SEQ, TIME
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import ClientLog, cluster_id
-from loosehanger.ledger import RUN, SEQ, Ledger, Pending, keep_pending, read_pending
+from loosehanger.ledger import Ledger, Pending, keep_pending, read_pending
 from producer.shop import Event
 
 IN_FLIGHT_MOST = 10_000
@@ -81,7 +82,7 @@ class Delivery:
         self._prefix = prefix
         self._run = run
         self._ledger = ledger
-        self._headers = [(RUN, run.encode()), ("lh-origin", origin.encode())]
+        self._headers = [(RUN, run.encode()), (ORIGIN, origin.encode())]
         self._client_log = client_log
         self._stop = stop
         self._producer: KafkaProducer | None = None
@@ -204,7 +205,7 @@ class Delivery:
                 # The header needs the partition's count, so the partition is chosen here, as Java's clients do.
                 partition = (murmur2(key) & 0x7FFFFFFF) % len(self._producer.partitions_for(topic))
                 sequence = self._sequences[topic, partition]
-                headers = (*self._headers, (SEQ, b"%d" % sequence), ("lh-time", b"%d" % now_ms))
+                headers = (*self._headers, (SEQ, b"%d" % sequence), (TIME, b"%d" % now_ms))
                 self._hand_over(self._run, sequence, Pending(topic, partition, key, event.value, headers, now_ms))
                 break
             except (KafkaTimeoutError, ValueError) as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from loosehanger.console.models import Header, Message
 from loosehanger.events.render import describe, safe
+from loosehanger.headers import TIME
 
 if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
@@ -17,8 +18,6 @@ MOST_VALUE_BYTES = 16 * 1024
 MOST_HEADER_BYTES = 8 * 1024
 MOST_RAW_BYTES = 1024
 MOST_HEADERS = 50
-PRODUCED = "lh-time"
-"""The header with the time at which the kit's producer created the record, in milliseconds since the epoch."""
 
 
 class Arrived:
@@ -53,7 +52,7 @@ class Arrived:
     def latency_ms(self) -> int | None:
         """From its production, by the producer's header if it has one, to here."""
         for name, value in self.record.headers:
-            if name == PRODUCED and value and len(value) <= 16 and value.isdigit():
+            if name == TIME and value and len(value) <= 16 and value.isdigit():
                 return self.at_ms - int(value)
         return self.at_ms - self.record.timestamp if self.record.timestamp >= 0 else None
 

@@ -15,12 +15,12 @@ from kafka.structs import OffsetAndMetadata
 
 from loosehanger.acls import AclRule, NeededRight
 from loosehanger.errors import LabError, UnreachableError
+from loosehanger.headers import ORIGIN, RUN
 from loosehanger.kafka.acls import read_rules
 from loosehanger.kafka.clients import HURRIED, connect_admin, connect_consumer
 from loosehanger.kafka.connect import ConnectClient, parts
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import explain
-from loosehanger.ledger import RUN
 from loosehanger.waiting import wait_for
 
 _SILENT_S = 15.0
@@ -131,7 +131,7 @@ class ClusterReader:
         found: Counter[str] = Counter()
         for record in self.records(starts, ends):
             headers = dict(record.headers)
-            run, origin = ((headers.get(name) or b"").decode(errors="replace") for name in (RUN, "lh-origin"))
+            run, origin = ((headers.get(name) or b"").decode(errors="replace") for name in (RUN, ORIGIN))
             who = f"run {run} of a producer in {origin}" if run else "a producer whose records have no run"
             found[f"{record.topic} by {who}"] += 1
         return dict(found)

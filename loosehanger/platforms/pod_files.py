@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+HOME: Final = "/opt/lab"
+"""The lab's home in the kit's image."""
 FILES: Final = Path("/tmp/files")  # noqa: S108 - in a pod of its own
 """The folder whose files go to the caller of the command."""
 STEP: Final = "step"

@@ -15,7 +15,7 @@ from loosehanger.paths import ROOT
 
 PACKAGE = "loosehanger"
 BASE = (
-    "acls", "arguments", "errors", "files", "ledger", "paths", "ports", "process_lifetime", "stack_traces",
+    "acls", "arguments", "errors", "files", "headers", "ledger", "paths", "ports", "process_lifetime", "stack_traces",
     "suggestions", "times", "waiting",
 )  # fmt: skip
 """Python's own library only; they may use each other."""

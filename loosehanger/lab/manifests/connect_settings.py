@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 from loosehanger.suggestions import did_you_mean
 
+REST_PORT = 8083
+"""The port of Connect's REST interface in the name of its service, as in Strimzi."""
 _BOTH_CONNECTORS = frozenset(
     """
     admin.timeout.ms

@@ -15,9 +15,10 @@ from typing import Any, Final
 from loosehanger.errors import LabError
 from loosehanger.files import remove_folder, write_file
 from loosehanger.kafka.properties import format_properties
+from loosehanger.lab.manifests.connect_settings import REST_PORT
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.programs import ledgers
-from loosehanger.lab.record import recorded_pod, region_record
+from loosehanger.lab.record import ADMINISTRATOR, recorded_pod, region_record
 from loosehanger.lab.scenario import MIRROR
 from loosehanger.lab.topology import Topology
 from loosehanger.platforms import web_consoles
@@ -27,13 +28,10 @@ from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
 from loosehanger.platforms.kubernetes.resources import ASKS_CONNECT, CLUSTERS, LABELS, MIRROR_PODS, content, labelled
 from loosehanger.platforms.kubernetes.rights import list_own, may_read
 from loosehanger.platforms.kubernetes.services import ClusterContext
+from loosehanger.platforms.pod_files import HOME
 
-HOME_IN_POD: Final = "/opt/lab"
-"""The lab's home in the kit's image."""
 SECRET: Final = "loosehanger-lab-access"  # noqa: S105 - a name
 _NETWORK_POLICY: Final = "loosehanger-lab-clients"
-_REST_PORT: Final = 8083
-_ADMINISTRATOR: Final = "admin"
 """The KafkaUser with full access to Event Streams' own console."""
 
 
@@ -66,7 +64,7 @@ def record(region: RegionNamespace, clients: Clients, documents: Sequence[Docume
     if region.name == clients.region:
         # The clients' pods can mount the volumes of programs in their own region.
         kept = ledgers(Topology(documents))
-        known["ledgers"] = {name: f"{HOME_IN_POD}/ledgers/{claim}" for (_, name), claim in kept.items()}
+        known["ledgers"] = {name: f"{HOME}/ledgers/{claim}" for (_, name), claim in kept.items()}
     connect = {
         # Connect is not reachable from another cluster, so the proof only waits for records to arrive.
         document.name: {"url": connect_url(document.name, region.name)} if clients_place == region.place else {}
@@ -147,7 +145,7 @@ def _described(
     files: dict[str, str] = {}
     clients: dict[str, str] = {}
     found = list_own(cluster, region.name, (*CLUSTERS, "KafkaUser", "Deployment"))
-    folder = f"{HOME_IN_POD}/access/{region.name}"
+    folder = f"{HOME}/access/{region.name}"
     for user in found["KafkaUser"]:
         name = user["metadata"]["name"]
         labels = user["metadata"]["labels"]
@@ -174,7 +172,7 @@ def _described(
 
 def _web_console(resource: Mapping[str, Any]) -> dict[str, str] | None:
     if resource["kind"] == "EventStreams":
-        return event_streams.web_console(resource, _ADMINISTRATOR)
+        return event_streams.web_console(resource, ADMINISTRATOR)
     return web_consoles.web_console(resource)
 
 
@@ -200,7 +198,7 @@ def _address(region: RegionNamespace, place: services.ClusterContext, kafka: Map
 
 def connect_url(mirror: str, namespace: str) -> str:
     """Returns the address of a mirror's Connect REST interface, within its Kubernetes cluster."""
-    return f"http://{mirror}-mirrormaker2-api.{namespace}.svc:{_REST_PORT}"
+    return f"http://{mirror}-mirrormaker2-api.{namespace}.svc:{REST_PORT}"
 
 
 def _secret(name: str, namespace: str, files: Mapping[str, str]) -> dict[str, Any]:
@@ -240,7 +238,7 @@ def _network_policy(namespace: str, askers: Collection[str]) -> dict[str, Any]:
                                 "podSelector": {"matchLabels": {**LABELS, **ASKS_CONNECT}},
                             }
                         ],
-                        "ports": [{"port": _REST_PORT, "protocol": "TCP"}],
+                        "ports": [{"port": REST_PORT, "protocol": "TCP"}],
                     }
                 ],
             },

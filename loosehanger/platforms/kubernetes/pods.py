@@ -30,11 +30,9 @@ from loosehanger.paths import ROOT, caller_path, lab_home
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, LogCutError
 from loosehanger.platforms.kubernetes.readiness import pod_problems
 from loosehanger.platforms.kubernetes.resources import ASKS_CONNECT, LABELS, SELECTOR, labelled, reference
-from loosehanger.platforms.pod_files import FILES, STEP
+from loosehanger.platforms.pod_files import FILES, HOME, STEP
 from loosehanger.waiting import wait_for
 
-HOME = "/opt/lab"
-"""The lab's home in the kit's image."""
 START_SECONDS = 300
 """Seconds a pod may take to start, including the pull of its image."""
 SILENT_SECONDS = 300
@@ -43,11 +41,11 @@ LOOK_SECONDS = 0.3
 _DAY = 86400
 _KEPT_SECONDS = 600
 _FILES = ("--report", "--junit")
-_END_SECONDS = 90
-"""For a pod to end that was asked to."""
 """Options of commands that name a file to write."""
+_END_SECONDS = 90
+"""Seconds a pod may take to stop on request."""
 _SPARK = ("prove", "aggregate", "watch")
-"""The user of the Spark jobs."""
+"""The commands that are Spark jobs, which connect as the prover."""
 _WRITING = ("--canary", "--topic-in")
 """The options with which a Spark job writes, and so connects as the administrator."""
 _SHARED = f"{PROVER}.properties"

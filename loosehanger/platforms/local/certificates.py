@@ -14,8 +14,9 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from loosehanger.errors import LabError
-from loosehanger.platforms.local.region import LOOPBACK, LocalRegion
+from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.secret_store import read_secret, write_secret
+from loosehanger.ports import LOOPBACK
 
 ORGANISATION = "io.strimzi"
 DAY = datetime.timedelta(days=1)

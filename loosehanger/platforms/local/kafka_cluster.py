@@ -20,9 +20,10 @@ from loosehanger.lab.manifests.resources import JvmOptions, Kafka, KafkaNodePool
 from loosehanger.platforms.java import Java
 from loosehanger.platforms.local import certificates, processes, services
 from loosehanger.platforms.local.processes import Process
-from loosehanger.platforms.local.region import LOOPBACK, PORTS_OF_A_NODE, LocalRegion
+from loosehanger.platforms.local.region import PORTS_OF_A_NODE, LocalRegion
 from loosehanger.platforms.local.secret_store import delete_secret, secret_file
 from loosehanger.platforms.local.services import ServiceAddresses
+from loosehanger.ports import LOOPBACK
 
 CONTROL_PLANE, REPLICATION = "CONTROLPLANE-9090", "REPLICATION-9091"
 DEFAULT_HEAP = "384m"

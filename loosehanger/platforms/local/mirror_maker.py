@@ -28,7 +28,7 @@ from loosehanger.kafka.properties import (
     format_properties,
     read_properties,
 )
-from loosehanger.lab.manifests.connect_settings import OVERRIDE_POLICY
+from loosehanger.lab.manifests.connect_settings import OVERRIDE_POLICY, REST_PORT
 from loosehanger.lab.manifests.resources import (
     KafkaMirrorMaker2,
     MirrorConnector,
@@ -40,15 +40,14 @@ from loosehanger.lab.manifests.resources import (
 from loosehanger.platforms.java import Java
 from loosehanger.platforms.local import certificates, processes, services
 from loosehanger.platforms.local.processes import Process, tail
-from loosehanger.platforms.local.region import LOOPBACK, MAX_WORKERS, LocalRegion
+from loosehanger.platforms.local.region import MAX_WORKERS, LocalRegion
 from loosehanger.platforms.local.secret_store import delete_secret, read_secret, secret_file, write_secret
 from loosehanger.platforms.local.services import ServiceAddresses
+from loosehanger.ports import LOOPBACK
 from loosehanger.waiting import wait_for
 
 DEFAULT_HEAP = "384m"
 READY_SECONDS = 90
-REST_PORT = 8083
-"""The port of Connect's REST interface in the name of its service, as in Strimzi."""
 # A connector gets its tasks within two seconds of its start, unless it has nothing to copy.
 IDLE_SECONDS = 15
 _DEPENDS_ON_WORKER = {

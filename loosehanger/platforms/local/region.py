@@ -12,7 +12,6 @@ import yaml
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
 
-LOOPBACK = "127.0.0.1"
 MAX_NODES = 5
 MAX_LISTENERS = 6
 PORTS_OF_A_NODE = 8

@@ -34,10 +34,10 @@ from loosehanger.errors import WrongUseError
 from loosehanger.files import write_file
 from loosehanger.kafka.links import CLIENT, CONTROL, SETTINGS
 from loosehanger.lab.link_settings import OneWay
+from loosehanger.ports import LOOPBACK
 
 OTHERS = "others"
 """The name of clients without that environment variable."""
-LOOPBACK = "127.0.0.1"
 BACKLOG = 0.02
 """Seconds of work that a lane with a rate accepts in advance, which covers late timers."""
 READ = 2**18

@@ -20,7 +20,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from loosehanger.ledger import RUN, SEQ
+from loosehanger.headers import RUN, SEQ
 from loosehanger.proof.read.records import FLOW_PARTITION, PLACE, bucket, hashes, header
 
 BUCKET = (*FLOW_PARTITION, "bucket")

@@ -14,8 +14,9 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.headers import RUN, SEQ
 from loosehanger.lab.snapshots import MirrorSnapshot, Offsets
-from loosehanger.ledger import DIGITS_MOST, RUN, SEQ, LedgerEntry, Numbers, normal
+from loosehanger.ledger import DIGITS_MOST, LedgerEntry, Numbers, normal
 from loosehanger.proof.read.records import header
 
 

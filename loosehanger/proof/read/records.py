@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from loosehanger.ledger import RUN, SEQ
+from loosehanger.headers import RUN, SEQ
 
 RECORD_SCHEMA = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "

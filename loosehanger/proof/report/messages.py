@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
+from loosehanger.headers import SEQ
 from loosehanger.lab.claims.claims import Claim
 from loosehanger.proof.difference import Difference
 from loosehanger.proof.evidence.findings import Finding
@@ -231,7 +232,7 @@ def _skipped(details: Details) -> str:
 
 def _listed(ranges: list[Mapping[str, Any]]) -> str:
     """The first of many ranges; the document has all of them."""
-    listed = [f"{one['topic']}-{one['partition']} lh-seq {one['first']} to {one['last']}" for one in ranges[:_MOST]]
+    listed = [f"{one['topic']}-{one['partition']} {SEQ} {one['first']} to {one['last']}" for one in ranges[:_MOST]]
     return ", ".join(listed) + (f" and {len(ranges) - _MOST} more" if len(ranges) > _MOST else "")
 
 
