@@ -359,32 +359,7 @@ class ClusterView:
             if p["leader_id"] >= 0
         }
         _, ends = self._offsets([tuple(part) for part in partitions if tuple(part) in present])
-        groups = []
-        for name in names:
-            found = described.get(name)
-            rows = [
-                GroupPartition(
-                    topic=part.topic,
-                    partition=part.partition,
-                    committed=position.offset,
-                    end_offset=ends.get(part),
-                    lag=max(0, ends[part] - position.offset) if part in ends else None,
-                )
-                for part, position in sorted(committed.get(name, {}).items())
-                if position.offset >= 0
-            ]
-            groups.append(
-                Group(
-                    region=self.region,
-                    name=name,
-                    kind=listed[name]["protocol_type"] or CONSUMERS,
-                    state=str(listed[name].get("group_state") or "Unknown"),
-                    members=[_member(member) for member in found["members"]] if found else None,
-                    partitions=rows,
-                    lag=sum(row.lag or 0 for row in rows) if rows else None,
-                )
-            )
-        return groups
+        return [_group(self.region, listed[name], described.get(name), committed.get(name, {}), ends) for name in names]
 
     def _described_groups(self, names: list[str]) -> dict[str, dict[str, Any]]:
         """The members of groups of consumers. A member may send any metadata: kafka-python 3.0.12 fails at
@@ -427,6 +402,35 @@ class ClusterView:
                 )
             )
         return sorted(brokers, key=lambda broker: broker.node)
+
+
+def _group(
+    region: str,
+    listed: Mapping[str, Any],
+    described: Mapping[str, Any] | None,
+    committed: Mapping[Any, Any],
+    ends: Mapping[Any, int],
+) -> Group:
+    rows = [
+        GroupPartition(
+            topic=part.topic,
+            partition=part.partition,
+            committed=position.offset,
+            end_offset=ends.get(part),
+            lag=max(0, ends[part] - position.offset) if part in ends else None,
+        )
+        for part, position in sorted(committed.items())
+        if position.offset >= 0
+    ]
+    return Group(
+        region=region,
+        name=listed["group_id"],
+        kind=listed["protocol_type"] or CONSUMERS,
+        state=str(listed.get("group_state") or "Unknown"),
+        members=[_member(member) for member in described["members"]] if described else None,
+        partitions=rows,
+        lag=sum(row.lag or 0 for row in rows) if rows else None,
+    )
 
 
 def _topic_health(partitions: list[Partition], *, readable: bool) -> dict[str, Any]:
