@@ -13,6 +13,20 @@ from ansible.plugins.action import ActionBase
 from loosehanger.errors import LabError, WrongUseError
 
 
+class RegionsFailedError(LabError):
+    """What failed in some of the regions that a task works in.
+
+    Args:
+        errors: why, by region.
+        result: what the task's result has besides.
+    """
+
+    def __init__(self, errors: Mapping[str, LabError], result: Mapping[str, Any] | None = None) -> None:
+        super().__init__("; ".join(dict.fromkeys(map(str, errors.values()))))
+        self.errors = tuple(errors.values())
+        self.result = result or {}
+
+
 class KitAction(ActionBase):  # type: ignore[misc]
     """An action that runs in Ansible's own process."""
 
@@ -35,15 +49,28 @@ class KitAction(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Checks the options and does the work."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        checked = ArgumentSpecValidator(self.options).validate(self._task.args)
-        if checked.error_messages:
-            raise AnsibleActionFail("; ".join(checked.error_messages))
         try:
-            return result | self.act(checked.validated_parameters, task_vars or {})
+            return result | self.act(self.validated(self._task.args), task_vars or {})
         except LabError as error:
-            return result | {
+            every = error.errors if isinstance(error, RegionsFailedError) else (error,)
+            return {
+                **result,
+                **(error.result if isinstance(error, RegionsFailedError) else {}),
                 "failed": True,
                 "msg": str(error),
                 "lab_error": str(error),
-                "lab_wrong_use": isinstance(error, WrongUseError),
+                "lab_errors": [{"message": str(one), "wrong_use": isinstance(one, WrongUseError)} for one in every],
+                "lab_wrong_use": all(isinstance(one, WrongUseError) for one in every),
             }
+
+    def validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments, converted to the types that ``options`` names, with its defaults.
+
+        Raises:
+            AnsibleActionFail: they are not what ``options`` describes.
+        """
+        checked = ArgumentSpecValidator(self.options).validate(dict(arguments))
+        if checked.error_messages:
+            raise AnsibleActionFail("; ".join(checked.error_messages))
+        parameters: dict[str, Any] = checked.validated_parameters
+        return parameters

@@ -1,54 +1,29 @@
-"""What the platforms' actions share: stages in their order, switches, plans, and the region in every failure."""
+"""What the platforms' actions share: a stage is planned, checked and run for all regions in one task."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ansible import constants
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from loosehanger.ansible.described import plans, scenario_of
-from loosehanger.ansible.kit_action import KitAction
+from loosehanger.ansible.kit_action import KitAction, RegionsFailedError
 from loosehanger.errors import LabError
 from loosehanger.lab.plan import Plan, Step, steps
 from loosehanger.lab.record import check_stage, load_lab, read_progress
-from loosehanger.lab.scenario import MIRROR
-from loosehanger.lab.snapshots import (
-    RegionEnding,
-    RegionLoss,
-    RegionWipe,
-    has_mirror_snapshot,
-    is_lost,
-    is_wiped,
-    keep_ending,
-    keep_loss,
-    keep_wipe,
-)
 from loosehanger.platforms.base import Parameters, Plans, Platform, Result
+from loosehanger.platforms.outcome import Outcome
 from loosehanger.stages import switching
-from loosehanger.stages.gates import prove
-from loosehanger.stages.steps import (
-    Arrival,
-    KeepMarks,
-    KeepSilence,
-    RearmMirrors,
-    RescueRecords,
-    StartGroups,
-    ask,
-    conditions,
-    forget_mirrors,
-)
-
-_ASKING = (Step.DRAIN, Step.FENCE_WRITES, Step.PROOF)
-"""The steps in which nothing is applied."""
-_SWITCHING = (Step.SEED_GROUP_OFFSETS, Step.RESET_MIRROR_OFFSETS, Step.SALVAGE)
-"""Those in which groups, and mirrors that stand still, are told something."""
+from loosehanger.stages.region_workers import Done, region_workers
+from loosehanger.stages.runner import StageRunner
+from loosehanger.stages.steps import conditions
 
 
 class PlatformAction(KitAction):
-    """Runs one of a platform's entry points for a region."""
+    """Runs one of a platform's entry points: ``check`` and ``carry_out`` for all regions, the others for one."""
 
     platform: ClassVar[type[Platform]]
 
@@ -60,106 +35,121 @@ class PlatformAction(KitAction):
                 case "check":
                     return self._check(parameters, variables, home)
                 case "carry_out":
-                    return self._step(parameters, variables, home) | {"lab_step": parameters["part"]}
+                    return self._carry_out(parameters, variables, home)
             # What was set up halfway, or never, can be deleted all the same.
             fits = parameters["entry_point"] != "delete"
-            return self._run(parameters, lambda: plans(variables, home, fits=fits))
+            return self._platform(parameters, lambda: plans(variables, home, fits=fits)).run()
         except OSError as error:
             where = f": {error.filename}" if error.filename else ""
-            raise LabError(f"{parameters['region']}{where}: {error.strerror or error}") from error
+            raise LabError(f"{parameters['region'] or 'this machine'}{where}: {error.strerror or error}") from error
 
-    def _run(self, parameters: Parameters, plans_: Plans) -> Result:
-        check_mode, report = self._task.check_mode, self._display.display
-        return self.platform(parameters, plans_, check_mode=check_mode, report=report).run()
+    def _platform(self, parameters: Parameters, plans_: Plans) -> Platform:
+        return self.platform(parameters, plans_, check_mode=self._task.check_mode, report=self._display.display)
+
+    def _platforms(
+        self, parameters: Parameters, variables: Mapping[str, Any], every: Mapping[str, Plan]
+    ) -> dict[str, Platform]:
+        """The platform of each region of the play that the stage uses."""
+        regions = [region for region in parameters["regions"] if region in every]
+        return {region: self._platform(self._of_region(variables, region), lambda: every) for region in regions}
+
+    def _of_region(self, variables: Mapping[str, Any], region: str) -> Parameters:
+        """The task's options for one region: a variable of the region comes before the first region's."""
+        of_host = variables["hostvars"][region]
+        own = {name: of_host[key] for name, key in self.platform.of_region.items() if key in of_host}
+        return self.validated({**self._task.args, **own, "region": region})
 
     def _check(self, parameters: Parameters, variables: Mapping[str, Any], home: Path) -> Result:
-        """Checks that the stage may come, and everything in it; tells which steps it takes."""
+        """Checks that the stage may come, and everything in it; returns its steps."""
         scenario, stage = scenario_of(variables)
         progress = read_progress(home)
         if scenario:
             check_stage(scenario, stage, progress)
         every = plans(variables, home)
-        if here := every.get(parameters["region"]):
-            for document in here.changes:
-                if document.dropped:
-                    added = ", ".join(document.dropped)
-                    # Ansible shows a task's own warnings only where it shows tasks that change nothing.
-                    said = f"warning: {document.where()}: leaving out what an API server has added: {added}"
-                    self._display.display(said, stderr=True)
-        checked = self._run(parameters, lambda: every)
-        # The conditions are about all regions: one asks.
-        first = parameters["region"] == next(iter(every), "")
-        if scenario and first and progress and not _is_true(variables, "carry_out_force"):
-            switching.check(conditions(load_lab(home), home, scenario, stage))
-        return checked | {"steps": [str(step) for step in steps(every)], "lab_used": parameters["region"] in every}
+        platforms = self._platforms(parameters, variables, every)
+        for region in platforms:
+            self._warn_of_dropped(every[region])
 
-    def _step(self, parameters: Parameters, variables: Mapping[str, Any], home: Path) -> Result:
-        """Carries out one step; what a switch needs besides is the same on every platform."""
+        def check(region: str, _: None) -> None:
+            platforms[region].check(every[region])
+
+        with region_workers(list(platforms), check) as workers:
+            # The conditions are about all regions, and are asked while each is checked.
+            checks = workers.run(None)
+            asked = scenario and progress and next(iter(every), "") in platforms
+            if scenario and asked and not _is_true(variables, "carry_out_force"):
+                switching.check(conditions(load_lab(home), home, scenario, stage))
+            failed = {done.region: done.error for done in checks if done.error}
+        if failed:
+            raise RegionsFailedError(failed)
+        return {"changed": False, "steps": [str(step) for step in steps(every)]}
+
+    def _warn_of_dropped(self, plan: Plan) -> None:
+        for document in plan.changes:
+            if document.dropped:
+                added = ", ".join(document.dropped)
+                # Ansible shows a task's own warnings only where it shows tasks that change nothing.
+                warning = f"warning: {document.where()}: leaving out what an API server has added: {added}"
+                self._display.display(warning, stderr=True)
+
+    def _carry_out(self, parameters: Parameters, variables: Mapping[str, Any], home: Path) -> Result:
+        """Plans the stage, and runs it step by step: each in all regions at once, once all have the one before."""
         _, stage = scenario_of(variables)
         every = plans(variables, home)
-        here, part = every.get(parameters["region"]), Step(parameters["part"])
-        only_told = self._task.check_mode or here is None
-        if part in _ASKING:
-            if here and not only_told and not _is_true(variables, "carry_out_force"):
-                self._wait(here, part, home, stage)
-            return {"changed": False}
-        if part in _SWITCHING:
-            write = _is_true(variables, "carry_out_write_rescued")
-            return self._switch(here, part, home, stage, write=write) if here and not only_told else {"changed": False}
-        if part is Step.WIPE and here and is_wiped(home, stage, here.region):
-            return {"changed": False}
-        leaving = here.leaving if here and part is Step.DATAFLOW and not only_told else ()
-        goes = [document for document in leaving if document.kind == MIRROR]
-        # Once they are gone, nobody knows what they had.
-        forget = forget_mirrors(load_lab(home), stage, goes) if goes else None
-        dies = here is not None and not only_told and part is Step.KILL and here.lost
-        # Whoever is interrupted after it finds nothing that could still be killed.
-        first = dies and not is_lost(home, stage, parameters["region"])
-        if first:
-            keep_loss(home, stage, RegionLoss(parameters["region"], _now_ms()))
-        if part is Step.DECOMMISSION and here and here.gone and not only_told:
-            keep_ending(home, stage, RegionEnding(here.region, _now_ms()))
-        done = self._run(parameters, lambda: every)
-        if here and not only_told:
-            if forget:
-                ask(load_lab(home), home, forget)
-            if part is Step.WIPE and here.wiped:
-                keep_wipe(home, stage, RegionWipe(here.region, _now_ms()))
-            if first and "died_ms" in done:
-                keep_loss(home, stage, RegionLoss(here.region, done["died_ms"]))
-            if part is Step.FENCE_MIRRORS and here.mark:
-                # Held before, and not marked: the stage was interrupted in between.
-                held = [m for m in here.held if m.name in here.fenced or not has_mirror_snapshot(home, stage, m)]
-                if held:
-                    ask(load_lab(home), home, KeepMarks(stage=stage, mirrors=tuple(held)))
-        return done
+        platforms = self._platforms(parameters, variables, every)
+        runner = StageRunner(
+            home,
+            stage,
+            every,
+            self._display.display,
+            check_mode=self._task.check_mode,
+            force=_is_true(variables, "carry_out_force"),
+            write_salvaged=_is_true(variables, "carry_out_write_rescued"),
+        )
+        counts = {region: {"ok": 0, "changed": 0, "failures": 0} for region in parameters["regions"]}
+        diffs: list[dict[str, str]] = []
 
-    def _wait(self, here: Plan, part: Step, home: Path, stage: str) -> None:
-        """What is waited for, or made sure of, and changes nothing."""
-        if part is Step.DRAIN and here.has(part):
-            drains, settles = (tuple(mirror.id for mirror in of) for of in (here.drains, here.settles))
-            ask(load_lab(home), home, Arrival(stage=stage, drains=drains, settles=settles))
-        if part is Step.FENCE_WRITES and here.silence:
-            ask(load_lab(home), home, KeepSilence(stage=stage, region=here.region))
-        if part is Step.PROOF and here.proof:
-            prove(home, stage, self._display.display)
+        def run(region: str, step: Step) -> Outcome:
+            return runner.run(region, step, platforms[region].run_step)
 
-    def _switch(self, here: Plan, part: Step, home: Path, stage: str, *, write: bool) -> Result:
-        """What is done to groups and to mirrors that stand still, by asking clusters and Connect."""
-        step: StartGroups | RearmMirrors | RescueRecords
-        match part:
-            case Step.SEED_GROUP_OFFSETS:
-                starts, stays, translated = here.starts, here.stays, not here.planned
-                step = StartGroups(stage=stage, region=here.region, starts=starts, stays=stays, translated=translated)
-            case Step.RESET_MIRROR_OFFSETS:
-                step = RearmMirrors(stage=stage, mirrors=tuple(here.rearmed))
-            case _:
-                step = RescueRecords(stage=stage, mirrors=tuple(here.rescued), write=write)
-        return {"changed": ask(load_lab(home), home, step)} if here.has(part) else {"changed": False}
+        with region_workers(list(platforms), run) as workers:
+            planned = steps(every)
+            for step in planned:
+                failed: dict[str, LabError] = {}
+                for done in workers.run(step):
+                    count = counts[done.region]
+                    if done.error or done.answer is None:
+                        failed |= {done.region: done.error or LabError(f"{done.region}: no answer")}
+                        count["failures"] += 1
+                        continue
+                    count["ok"] += 1
+                    count["changed"] += done.answer.is_changed
+                    diffs += _diff(done.region, done.answer)
+                    self._show(planned, step, done)
+                if failed:
+                    raise RegionsFailedError(failed, {"lab_regions": counts})
+        changed = any(count["changed"] for count in counts.values())
+        return {"changed": changed, "lab_regions": counts, "diff": diffs}
+
+    def _show(self, planned: Sequence[Step], step: Step, done: Done[Outcome]) -> None:
+        """Shows the line of a step that is done in a region."""
+        outcome = done.answer or Outcome()
+        if not outcome.is_changed:
+            text = "unchanged"
+        else:
+            text = f"{len(outcome.changed)} changed" if outcome.changed else "changed"
+        width = max(9, *map(len, planned))
+        line = f"[{planned.index(step) + 1}/{len(planned)}] {step:<{width}} {done.region:<16} {text:<12}"
+        color = constants.COLOR_CHANGED if outcome.is_changed else constants.COLOR_OK
+        self._display.display(f"{line} {done.seconds:5.1f} s", color=color)
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def _diff(region: str, outcome: Outcome) -> list[dict[str, str]]:
+    """What differs in a region, as Ansible shows it."""
+    if outcome.before == outcome.after:
+        return []
+    headers = {"before_header": region, "after_header": region}
+    return [{"before": outcome.before, "after": outcome.after, **headers}]
 
 
 def _is_true(variables: Mapping[str, Any], name: str) -> bool:

@@ -19,8 +19,8 @@ OPTIONS: Mapping[str, Any] = {
     "entry_point": {"type": "str", "required": True, "choices": list(NAMES)},
     "home": {"type": "path", "required": True},
     "checkout": {"type": "path", "required": True},
-    "region": {"type": "str", "required": True},
-    "part": {"type": "str", "choices": list(Step)},
+    "region": {"type": "str", "default": ""},
+    "regions": {"type": "list", "elements": "str", "default": []},
     "folder": {"type": "path"},
 }
 """What every platform's action takes; an argument specification of Ansible."""
@@ -38,6 +38,8 @@ class Platform(ABC):
 
     options: ClassVar[Mapping[str, Any]]
     """What the platform's action takes, ``OPTIONS`` included."""
+    of_region: ClassVar[Mapping[str, str]]
+    """The options that each region may set for itself, and the variable of the inventory that does."""
 
     def __init__(
         self, parameters: Parameters, plans: Plans, *, check_mode: bool, report: Callable[[str], None]
@@ -52,26 +54,12 @@ class Platform(ABC):
 
     @final
     def run(self) -> Result:
-        """Runs the entry point that the parameters name; what Ansible calls a task's result.
+        """Runs the entry point of one region that the parameters name; what Ansible calls a task's result.
 
         Raises:
             LabError: the work failed, or with WrongUseError the input cannot be used.
         """
         match self.parameters["entry_point"]:
-            case "check":
-                if plan := self._plan:
-                    self.check(plan)
-                return {"changed": False}
-            case "carry_out" if self.parameters["part"] == Step.DECOMMISSION:
-                if not (self._plan and self._plan.gone):
-                    return {"changed": False}
-                # A Connect worker whose brokers went first hangs on its way out.
-                self.stop_clients()
-                return {"changed": self.delete_region()}
-            case "carry_out":
-                outcome = self.carry_out(plan, Step(self.parameters["part"])) if (plan := self._plan) else Outcome()
-                done = {**_changed(outcome.changed), "diff": {"before": outcome.before, "after": outcome.after}}
-                return done if outcome.died_ms is None else {**done, "died_ms": outcome.died_ms}
             case "delete":
                 return _changed(self.delete(plan) if (plan := self._plan) else ())
             case "status":
@@ -86,6 +74,21 @@ class Platform(ABC):
             case _:
                 self.scrub(self._bundle, self._bundle / "regions" / self.name)
                 return {"changed": False}
+
+    @final
+    def run_step(self, plan: Plan, step: Step) -> Outcome:
+        """Runs a step of a stage, and waits until it is done.
+
+        Raises:
+            LabError: it failed.
+        """
+        if step is not Step.DECOMMISSION:
+            return self.carry_out(plan, step)
+        if not plan.gone:
+            return Outcome()
+        # A Connect worker whose brokers stop first hangs while it stops.
+        self.stop_clients()
+        return Outcome(is_switched=self.delete_region())
 
     @cached_property
     def plans(self) -> Mapping[str, Plan]:

@@ -16,3 +16,10 @@ class Outcome:
     """The resources that differ, before and after, as YAML; secrets are left out."""
     died_ms: int | None = None
     """When the region died, in milliseconds since the epoch, if the step killed it."""
+    is_switched: bool = False
+    """Whether anything changed that is not a resource: offsets of groups or mirrors, or a whole region."""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything changed."""
+        return bool(self.changed) or self.is_switched

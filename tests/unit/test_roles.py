@@ -13,7 +13,7 @@ from loosehanger.lab.manifests.loader import ignored_fields
 from loosehanger.paths import ROOT
 
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
-PLATFORM_INTERFACE = {"platform_part", "platform_bundle"}
+PLATFORM_INTERFACE = {"platform_bundle"}
 
 NEED_A_CLUSTER = {"platform_kubernetes", "strimzi_operator", "event_streams_operator"}
 

@@ -1,7 +1,8 @@
 """Ansible's default output, with one line in place of a dump where the kit knows what went wrong.
 
 The failures are also kept in the file that ``LAB_OUTCOME`` names, for the wrapper's last line and exit code. Under the
-wrapper, and without ``-v`` or ``--check``, there is one line for each region and step in place of Ansible's banners.
+wrapper, and without ``-v`` or ``--check``, there are no banners. One task runs a stage in all regions: it shows a line
+for each step and region, and the count at the end has what each region did.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,10 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         # Ansible's workers have sessions of their own. When it is killed they would work on, beside what comes next, or
-        # wait for ever for somebody to take their results.
+        # wait forever for a process that takes their results.
         end_forks_with_this(signal.SIGTERM)
         self._brief = "LAB_OUTCOME" in os.environ and not context.CLIARGS.get("check")
-        self._began: dict[tuple[str, str], float] = {}
-        self._steps: list[str] = []
-        self._used: set[str] = set()
+        self._of_regions: list[tuple[str, set[str], Mapping[str, Mapping[str, int]]]] = []
 
     @property
     def _is_brief(self) -> bool:
@@ -62,39 +61,24 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if not self._is_brief:
             super().v2_playbook_on_include(included_file)
 
-    def v2_runner_on_start(self, host: Any, task: Any) -> None:
-        """Keeps when it began."""
-        self._began[host.get_name(), task._uuid] = time.monotonic()
-        if not self._is_brief:
-            super().v2_runner_on_start(host, task)
-
     def v2_runner_on_ok(self, result: Any) -> None:
-        """One line for a step of a region, and for whatever else changed something, where it is brief."""
+        """One line where it is brief: for the steps of a stage, and for every task that changed something."""
+        host, outcome = result.host.get_name(), result.result
+        self._keep_counts(host, outcome)
         if not self._is_brief:
-            super().v2_runner_on_ok(result)
+            # The task that runs a stage has shown a line for each step and region.
+            if "lab_regions" not in outcome or self._display.verbosity:
+                super().v2_runner_on_ok(result)
             return
         self._handle_warnings_and_exception(result)
-        region, outcome = result.host.get_name(), result.result
-        if "steps" in outcome:
-            if not self._steps and outcome["steps"]:
-                self._display.display(f"Everything is checked; the steps are {', '.join(outcome['steps'])}.")
-            self._steps = outcome["steps"]
-            self._used |= {region} if outcome.get("lab_used") else set()
-        step = outcome.get("lab_step")
-        changed = outcome.get("changed", False)
-        if step not in self._steps and not changed:
-            return
-        seconds = time.monotonic() - self._began.get((region, result.task._uuid), time.monotonic())
-        if step not in self._steps:
-            self._display.display(f"{region}: {result.task.get_name()}", color=constants.COLOR_CHANGED)
-        elif region in self._used:
-            done = f"{len(outcome['resources'])} changed" if changed and "resources" in outcome else "changed"
-            text = f"[{self._steps.index(step) + 1}/{len(self._steps)}] {step:<9} {region:<16} "
-            text += f"{done if changed else 'unchanged':<12} {seconds:5.1f} s"
-            self._display.display(text, color=constants.COLOR_CHANGED if changed else constants.COLOR_OK)
+        if outcome.get("steps"):
+            self._display.display(f"Everything is checked; the steps are {', '.join(outcome['steps'])}.")
+        if outcome.get("changed", False) and "lab_regions" not in outcome:
+            self._display.display(f"{host}: {result.task.get_name()}", color=constants.COLOR_CHANGED)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         """Ansible's count for each region, without the banner above it where it is brief."""
+        self._count_regions(stats)
         if not self._is_brief:
             super().v2_playbook_on_stats(stats)
             return
@@ -102,19 +86,40 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             counts = stats.summarize(host)
             colours = {"ok": constants.COLOR_OK, "changed": constants.COLOR_CHANGED, "failed": constants.COLOR_ERROR}
             numbers = {"ok": counts["ok"], "changed": counts["changed"], "failed": counts["failures"]}
-            told = " ".join(colorize(name, number, colours[name]) for name, number in numbers.items())
-            self._display.display(f"{hostcolor(host, counts)} : {told}")
+            text = " ".join(colorize(name, number, colours[name]) for name, number in numbers.items())
+            self._display.display(f"{hostcolor(host, counts)} : {text}")
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        """One line where the kit knows what went wrong, Ansible's dump elsewhere."""
-        message = result._result.get("lab_error") if hasattr(result, "_result") else result.result.get("lab_error")
+        """One line for each error of the kit, Ansible's dump elsewhere."""
         outcome = result._result if hasattr(result, "_result") else result.result
+        self._keep_counts(result.host.get_name(), outcome)
+        errors: list[dict[str, Any]] = outcome.get("lab_errors") or []
         if not ignore_errors:
-            self._record(message or str(outcome.get("msg", "")), bool(outcome.get("lab_wrong_use")))
-        if message:
-            self._display.display(f"error: {message}", color=constants.COLOR_ERROR, stderr=True)
-        else:
+            for error in errors or [{"message": str(outcome.get("msg", "")), "wrong_use": False}]:
+                self._record(error["message"], error["wrong_use"])
+        for error in errors:
+            self._display.display(f"error: {error['message']}", color=constants.COLOR_ERROR, stderr=True)
+        if not errors:
             super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
+
+    def _keep_counts(self, host: str, outcome: Mapping[str, Any]) -> None:
+        """Keeps what a task did in all regions; Ansible counts it for one host."""
+        if "lab_regions" in outcome:
+            what = "failures" if outcome.get("failed") else "ok"
+            self._of_regions.append(
+                (host, {what, *(["changed"] if outcome.get("changed") else [])}, outcome["lab_regions"])
+            )
+
+    def _count_regions(self, stats: Any) -> None:
+        """Counts each step for the region that it ran in."""
+        for host, counted, regions in self._of_regions:
+            for what in counted:
+                stats.decrement(what, host)
+            for region, numbers in regions.items():
+                stats.processed[region] = 1
+                for what, number in numbers.items():
+                    of_host = getattr(stats, what)
+                    of_host[region] = of_host.get(region, 0) + number
 
     def _record(self, message: str, wrong_use: bool) -> None:
         path = os.environ.get("LAB_OUTCOME")

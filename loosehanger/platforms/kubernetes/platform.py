@@ -39,6 +39,16 @@ class KubernetesPlatform(base.Platform):
         "client_region": {"type": "str", "default": ""},
         "image": {"type": "str"},
     }
+    of_region: ClassVar[Mapping[str, str]] = {
+        "create_namespaces": "platform_kubernetes_create_namespaces",
+        "python_image": "platform_kubernetes_python_image",
+        "event_streams": "platform_kubernetes_event_streams",
+        "operator_comes": "platform_kubernetes_operator_comes",
+        "ready_seconds": "platform_kubernetes_ready_timeout",
+        "delete_seconds": "platform_kubernetes_delete_timeout",
+        "client_region": "platform_kubernetes_client_region",
+        "image": "platform_kubernetes_image",
+    }
 
     @cached_property
     def region(self) -> apply.RegionNamespace:

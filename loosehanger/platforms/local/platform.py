@@ -35,6 +35,12 @@ class LocalPlatform(base.Platform):
         "memory_mb": {"type": "int", "default": 0},
         "disk_mb": {"type": "int", "default": 0},
     }
+    of_region: ClassVar[Mapping[str, str]] = {
+        "port_base": "platform_local_port_base",
+        "ready_seconds": "platform_local_ready_timeout",
+        "memory_mb": "platform_local_memory_mb",
+        "disk_mb": "platform_local_disk_mb",
+    }
 
     @property
     def region(self) -> LocalRegion:
