@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible.executor.stats import AggregateStats
 from ansible.plugins.callback import default
 
 from loosehanger.ansible.callback import lab
+from loosehanger.ansible.platform_action import PlatformAction
+from loosehanger.lab.plan import Step
+from loosehanger.platforms.outcome import Outcome
+from loosehanger.stages.region_workers import Done
 
 REGIONS = ("europe", "north-america", "unused")
 
@@ -18,18 +25,24 @@ class Shown:
 
     def __init__(self, *, verbosity: int = 0) -> None:
         self.lines: list[str] = []
-        display = SimpleNamespace(
+        self.display = SimpleNamespace(
             verbosity=verbosity, display=lambda text, **_: self.lines.append(text), banner=self.lines.append
         )
         self.callback: Any = object.__new__(lab.CallbackModule)
-        self.callback.__dict__ |= {"_display": display, "_brief": True, "_began": {}, "_steps": [], "_used": set()}
+        self.callback.__dict__ |= {"_display": self.display, "_brief": True, "_of_regions": []}
         self.callback._handle_warnings_and_exception = lambda _: None
+
+    def result(self, name: str, region: str, **outcome: Any) -> Any:
+        """What a task came to in a region."""
+        host, task = SimpleNamespace(get_name=lambda: region), SimpleNamespace(_uuid=name, get_name=lambda: name)
+        return SimpleNamespace(host=host, task=task, result=outcome)
 
     def task(self, name: str, region: str, **outcome: Any) -> None:
         """A task that is done in a region."""
-        host, task = SimpleNamespace(get_name=lambda: region), SimpleNamespace(_uuid=name, get_name=lambda: name)
-        self.callback.v2_runner_on_start(host, task)
-        self.callback.v2_runner_on_ok(SimpleNamespace(host=host, task=task, result=outcome))
+        self.callback.v2_runner_on_ok(self.result(name, region, **outcome))
+
+
+COUNTS = {"europe": {"ok": 2, "changed": 1, "failures": 0}, "unused": {"ok": 0, "changed": 0, "failures": 0}}
 
 
 def set_up(shown: Shown) -> None:
@@ -38,26 +51,59 @@ def set_up(shown: Shown) -> None:
     callback.v2_playbook_on_play_start(SimpleNamespace(get_name=lambda: "A Kafka cluster in every region"))
     for region in REGIONS:
         shown.task("Describe", region, changed=False)
-        shown.task("Check", region, changed=False, steps=["clusters", "dataflow"], lab_used=region != "unused")
+    shown.task("Check", "europe", changed=False, steps=["clusters", "dataflow"])
     callback.v2_playbook_on_include(SimpleNamespace(_filename="platform_local", _hosts=[], _vars={}))
-    for step in ("clusters", "dataflow"):
-        for region in REGIONS:
-            changed = region == "europe"
-            shown.task(step, region, lab_step=step, changed=changed, resources=["Kafka/europe"] * changed)
+    shown.task("Carry out the stage", "europe", changed=True, lab_regions=COUNTS)
 
 
-def test_each_step_of_a_region_is_a_line_and_nothing_else_is_shown() -> None:
+def test_a_stage_begins_with_its_steps_and_is_no_line_itself() -> None:
     shown = Shown()
     set_up(shown)
-    begin, *lines = shown.lines
-    assert begin == "Everything is checked; the steps are clusters, dataflow."
-    assert [" ".join(line.split()[:-2]) for line in lines] == [
-        "[1/2] clusters europe 1 changed",
-        "[1/2] clusters north-america unchanged",
-        "[2/2] dataflow europe 1 changed",
-        "[2/2] dataflow north-america unchanged",
+    assert shown.lines == ["Everything is checked; the steps are clusters, dataflow."]
+
+
+def test_each_step_of_a_region_is_a_line() -> None:
+    shown = Shown()
+    action: Any = object.__new__(type("Action", (PlatformAction,), {}))
+    action._display = shown.display
+    planned = [Step.CLUSTERS, Step.DATAFLOW]
+    for outcome in (Outcome(["Kafka/europe"]), Outcome(is_switched=True), Outcome()):
+        action._show(planned, Step.DATAFLOW, Done("europe", 1.25, outcome))
+    assert shown.lines == [
+        "[2/2] dataflow  europe           1 changed      1.2 s",
+        "[2/2] dataflow  europe           changed        1.2 s",
+        "[2/2] dataflow  europe           unchanged      1.2 s",
     ]
-    assert all(line.endswith(" s") for line in lines)
+
+
+def test_each_region_is_counted_though_one_host_ran_the_task() -> None:
+    shown, stats = Shown(), AggregateStats()
+    for region in REGIONS:
+        stats.increment("ok", region)
+    stats.increment("ok", "unused")
+    stats.increment("changed", "unused")
+    shown.task("Carry out the stage", "unused", changed=True, lab_regions=COUNTS)
+    shown.callback.v2_playbook_on_stats(stats)
+    assert [line.split() for line in shown.lines] == [
+        ["europe", ":", "ok=3", "changed=1", "failed=0"],
+        ["north-america", ":", "ok=1", "changed=0", "failed=0"],
+        ["unused", ":", "ok=1", "changed=0", "failed=0"],
+    ]
+
+
+def test_every_error_of_a_task_is_a_line_and_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Shown()
+    monkeypatch.setenv("LAB_OUTCOME", str(tmp_path / "outcome"))
+    errors = [{"message": "one", "wrong_use": True}, {"message": "two", "wrong_use": False}]
+    counts = {"europe": {"ok": 1, "changed": 1, "failures": 1}}
+    failed = shown.result("Carry out", "europe", failed=True, msg="one; two", lab_errors=errors, lab_regions=counts)
+    shown.callback.v2_runner_on_failed(failed)
+    assert shown.lines == ["error: one", "error: two"]
+    assert [json.loads(line) for line in (tmp_path / "outcome").read_text().splitlines()] == errors
+    stats = AggregateStats()
+    stats.increment("failures", "europe")
+    shown.callback.v2_playbook_on_stats(stats)
+    assert shown.lines[-1].split() == ["europe", ":", "ok=1", "changed=1", "failed=1"]
 
 
 def test_a_task_of_ones_own_that_changes_something_is_a_line() -> None:
@@ -79,12 +125,12 @@ def test_the_count_of_each_region_has_no_banner() -> None:
 
 def test_ansibles_own_output_is_shown_with_v(monkeypatch: pytest.MonkeyPatch) -> None:
     called: set[str] = set()
-    methods = ("on_play_start", "on_include", "on_stats"), ("on_start", "on_ok")
+    methods = ("on_play_start", "on_include", "on_stats"), ("on_ok",)
     names = {f"v2_{kind}_{name}" for kind, own in zip(("playbook", "runner"), methods, strict=True) for name in own}
     for name in names:
         monkeypatch.setattr(default.CallbackModule, name, lambda *_, name=name: called.add(name))
     shown = Shown(verbosity=1)
     set_up(shown)
-    shown.callback.v2_playbook_on_stats(None)
+    shown.callback.v2_playbook_on_stats(AggregateStats())
     assert shown.lines == []
     assert called == names
