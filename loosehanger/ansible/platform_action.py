@@ -81,7 +81,7 @@ class PlatformAction(KitAction):
                 switching.check(conditions(load_lab(home), home, scenario, stage))
             failed = {done.region: done.error for done in checks if done.error}
         if failed:
-            raise RegionsFailedError(failed)
+            raise RegionsFailedError(failed, {"lab_regions": {region: {"failures": 1} for region in failed}})
         return {"changed": False, "steps": [str(step) for step in steps(every)]}
 
     def _warn_of_dropped(self, plan: Plan) -> None:

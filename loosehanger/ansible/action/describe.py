@@ -9,6 +9,7 @@ Options:
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -51,12 +52,16 @@ class ActionModule(KitAction):
     def _render(self, name: str, variables: Mapping[str, Any]) -> str:
         path = self._find_needle("templates", name)
         text = trust_as_template(self._loader.get_text_file_contents(path))
-        known = {**variables, "lab": _lab(variables)}
+        known = {**variables, "lab": _lab(variables, with_regions=bool(_OF_REGIONS.search(text)))}
         templar = self._templar.copy_with_new_env(searchpath=[str(Path(path).parent)], available_variables=known)
         return str(templar.template(text, escape_backslashes=False, overrides={"trim_blocks": True}))
 
 
-def _lab(variables: Mapping[str, Any]) -> dict[str, Any]:
+_OF_REGIONS = re.compile(r"\blab\b(?!\.(scenario|control_room|topics)\b)")
+"""Finds a template that uses what was described before: reading all of that takes longer than the template."""
+
+
+def _lab(variables: Mapping[str, Any], *, with_regions: bool) -> dict[str, Any]:
     """What templates may know of the scenario, and of what has been described before them.
 
     ``scenario`` (its name), ``control_room`` (a region), ``topics`` (what their names begin with), ``routes`` (where
@@ -64,12 +69,16 @@ def _lab(variables: Mapping[str, Any]) -> dict[str, Any]:
     that run there, and its place on the map.
     """
     scenario, stage = scenario_of(variables)
-    documents = described(variables, scenario, stage)
-    topology = Topology(document for region in documents.values() for document in region)
-    return {
+    known = {
         "scenario": scenario.name if scenario else "",
         "control_room": scenario.control_room if scenario else "",
         "topics": list(scenario.topics) if scenario else [],
+    }
+    if not with_regions:
+        return known
+    documents = described(variables, scenario, stage)
+    topology = Topology(document for region in documents.values() for document in region)
+    return known | {
         "routes": routes_text(topology.mirrors),
         "regions": {
             region: {
