@@ -57,7 +57,7 @@ class ActionModule(KitAction):
         return str(templar.template(text, escape_backslashes=False, overrides={"trim_blocks": True}))
 
 
-_OF_REGIONS = re.compile(r"\blab\b(?!\.(scenario|control_room|topics)\b)")
+_OF_REGIONS = re.compile(r"\blab(\.(routes|regions)\b|\[)")
 """Finds a template that uses what was described before: reading all of that takes longer than the template."""
 
 

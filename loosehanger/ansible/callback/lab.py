@@ -44,7 +44,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         # wait forever for a process that takes their results.
         end_forks_with_this(signal.SIGTERM)
         self._brief = "LAB_OUTCOME" in os.environ and not context.CLIARGS.get("check")
-        self._of_regions: list[tuple[str, set[str], Mapping[str, Mapping[str, int]]]] = []
+        self._of_regions: list[tuple[str, tuple[str, ...], Mapping[str, Mapping[str, int]]]] = []
 
     @property
     def _is_brief(self) -> bool:
@@ -64,7 +64,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
     def v2_runner_on_ok(self, result: Any) -> None:
         """One line where it is brief: for the steps of a stage, and for every task that changed something."""
         host, outcome = result.host.get_name(), result.result
-        self._keep_counts(host, outcome)
+        self._keep_counts(host, outcome, "ok", *(["changed"] if outcome.get("changed") else []))
         if not self._is_brief:
             # The task that runs a stage has shown a line for each step and region.
             if "lab_regions" not in outcome or self._display.verbosity:
@@ -92,7 +92,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """One line for each error of the kit, Ansible's dump elsewhere."""
         outcome = result._result if hasattr(result, "_result") else result.result
-        self._keep_counts(result.host.get_name(), outcome)
+        self._keep_counts(result.host.get_name(), outcome, "failures")
         errors: list[dict[str, Any]] = outcome.get("lab_errors") or []
         if not ignore_errors:
             for error in errors or [{"message": str(outcome.get("msg", "")), "wrong_use": False}]:
@@ -102,13 +102,16 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if not errors:
             super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
 
-    def _keep_counts(self, host: str, outcome: Mapping[str, Any]) -> None:
-        """Keeps what a task did in all regions; Ansible counts it for one host."""
+    def _keep_counts(self, host: str, outcome: Mapping[str, Any], *counted: str) -> None:
+        """Keeps what a task did in all regions; Ansible counts it for one host.
+
+        Args:
+            host: that one.
+            outcome: the task's result.
+            counted: what Ansible counts.
+        """
         if "lab_regions" in outcome:
-            what = "failures" if outcome.get("failed") else "ok"
-            self._of_regions.append(
-                (host, {what, *(["changed"] if outcome.get("changed") else [])}, outcome["lab_regions"])
-            )
+            self._of_regions.append((host, counted, outcome["lab_regions"]))
 
     def _count_regions(self, stats: Any) -> None:
         """Counts each step for the region that it ran in."""
