@@ -1,1 +1,1 @@
-"""What Ansible loads: the action that describes, what the platforms' actions share, and the output on the terminal."""
+"""Ansible's plugins: the actions that describe resources and run stages, and the output on the terminal."""

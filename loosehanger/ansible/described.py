@@ -1,4 +1,4 @@
-"""What the roles have described so far: kept as facts of each host, and read back as documents."""
+"""The resources that roles have described so far: kept as facts of each host, and read back as documents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def scenario_of(variables: Variables) -> tuple[Scenario | None, str]:
 
 
 def described(variables: Variables, scenario: Scenario | None, stage: str) -> dict[str, list[Document]]:
-    """What the roles have described, by region.
+    """The resources that the roles have described, by region.
 
     Raises:
         WrongUseError: a file cannot be used, or holds a resource of another region.
@@ -52,7 +52,7 @@ def described(variables: Variables, scenario: Scenario | None, stage: str) -> di
 def _documents(host: str, entries: list[dict[str, str]], manifests: list[Document]) -> Iterator[Document]:
     for entry in entries:
         if "content" not in entry:
-            # A mirror's settings of metrics and logs, in a ConfigMap beside it, go where the mirror goes.
+            # A ConfigMap with a mirror's settings of metrics and logs belongs to the mirror's region.
             kinds = (entry["kind"], *(["ConfigMap"] if entry["kind"] == MIRROR else []))
             yield from (m for m in manifests if m.kind in kinds and m.namespace == host)
             continue
@@ -67,12 +67,12 @@ def _documents(host: str, entries: list[dict[str, str]], manifests: list[Documen
 
 
 def plans(variables: Variables, home: Path, *, fits: bool = True) -> dict[str, Plan]:
-    """What each region shall have.
+    """The plan of each region.
 
     Args:
         variables: the task's.
-        home: the lab's home, with the record of what is there.
-        fits: whether all of it must fit together.
+        home: the lab's home, with the record of each region.
+        fits: whether the resources must fit together.
 
     Raises:
         WrongUseError: what was described cannot be used, or does not fit together.

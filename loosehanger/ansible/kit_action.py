@@ -1,4 +1,4 @@
-"""What the kit's own actions share: options that are checked, and failures in one line."""
+"""The base of the kit's actions: options are checked, and failures are one line each."""
 
 from __future__ import annotations
 

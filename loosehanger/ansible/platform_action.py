@@ -36,7 +36,7 @@ class PlatformAction(KitAction):
                     return self._check(parameters, variables, home)
                 case "carry_out":
                     return self._carry_out(parameters, variables, home)
-            # What was set up halfway, or never, can be deleted all the same.
+            # A set-up that is incomplete can be deleted as well.
             fits = parameters["entry_point"] != "delete"
             return self._platform(parameters, lambda: plans(variables, home, fits=fits)).run()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What a stage makes of each region: what was described, what is there already, and what the stage's table says."""
+"""The plan of a stage for each region, from what is described, what is recorded and what the stage's table says."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ from loosehanger.lab.topology import OF_IDENTITY, SecretCopy, Topology, identity
 
 
 class Step(StrEnum):
-    """The steps of carrying out, in their order: each needs the one before in every region."""
+    """The steps of a stage, in their order: each begins once every region has finished the one before."""
 
     KILL = "kill"
-    """Regions that die."""
+    """Kills the regions that the stage loses."""
     WIPE = "wipe"
-    """Regions that are made again: what they had goes, all but what clients know them by."""
+    """Deletes everything in regions that are rebuilt, except the secrets that identify them to clients."""
     QUIESCE = "quiesce"
-    """Producers that are going to end or to write to another cluster, where nothing is lost: they end first. Where
-    none is, consumers that are going to read another one do."""
+    """Stops the producers that will end or move to another cluster, unless a region is lost. Where no producer does,
+    stops the consumers that will."""
     DRAIN = "drain"
-    """What is on its way arrives: the mirrors that are going to be held, and their groups' offsets, catch up. Where a
-    mirror is only going to translate no more, the offsets of groups whose members have ended settle."""
+    """Waits until the mirrors that will be held, and the offsets that they translate, have caught up. Where a mirror
+    goes on copying and only stops translating, waits until the offsets of stopped groups settle."""
     FENCE_MIRRORS = "fence_mirrors"
-    """Mirrors are held, and programs that are going to use another cluster end; how far all are is kept."""
+    """Holds mirrors, stops the programs that will use another cluster, and keeps snapshots of all offsets."""
     SEED_GROUP_OFFSETS = "seed_group_offsets"
-    """Groups that change over to another cluster get their offsets there, by the ledgers of their members."""
+    """Sets the offsets of groups that move to another cluster, from the ledgers of their members."""
     RESET_MIRROR_OFFSETS = "reset_mirror_offsets"
-    """Mirrors that are going to run again, after their source was made again, are told where it ends now."""
+    """Sets the offsets of mirrors whose source was rebuilt to the end of the new source."""
     CLUSTERS = "clusters"
-    """Kafka clusters, their topics and their users."""
+    """Applies Kafka clusters, their topics and their users."""
     DATAFLOW = "dataflow"
-    """Mirrors, producers and consumers."""
+    """Applies mirrors, producers and consumers."""
     FENCE_WRITES = "fence_writes"
-    """Nobody may write any more in regions that are fenced: how far they were is kept."""
+    """Checks that no user may write events in fenced regions, and keeps a snapshot of their offsets."""
     SALVAGE = "salvage"
-    """What a dead region has, and nobody else, is listed, exported, and maybe written elsewhere."""
+    """Lists and exports the records that only a dead region has, and on request writes them to another region."""
     CONSOLES = "consoles"
-    """What people look at it with."""
+    """Applies the web consoles."""
     DECOMMISSION = "decommission"
-    """Regions go that nobody uses any more."""
+    """Deletes the regions that are no longer used."""
     PROOF = "proof"
-    """What is claimed of the stage is proved."""
+    """Checks the stage's claims."""
 
 
 USER = "KafkaUser"
@@ -67,70 +67,70 @@ _OF_CLUSTERS = ("Namespace", "ConfigMap", "Secret", "KafkaNodePool", "Kafka", "K
 
 @dataclass(frozen=True)
 class Plan:
-    """What a region shall have."""
+    """What a stage does in one region, and what the region has afterwards."""
 
     region: str
     documents: tuple[Document, ...]
-    """Everything that it shall have."""
+    """Every resource that the region has afterwards."""
     changes: tuple[Document, ...]
-    """What of it is going to be applied: all that was described, and what the stage changes."""
+    """The resources among them that are applied: all that are described, and those that the stage changes."""
     leaving: tuple[Document, ...]
-    """What it has, and shall have no longer."""
+    """Recorded resources that the stage deletes."""
     copies: tuple[SecretCopy, ...]
     """The secrets that it needs from other regions."""
     topology: Topology
-    """All regions as they shall be."""
+    """All regions as they are afterwards."""
     leaves: tuple[Document, ...] = ()
-    """Programs that are going to end, or to use another cluster, as they are now, but without a copy running."""
+    """Programs that will end or move to another cluster: as they are recorded, with no replicas."""
     producers_leave: bool = True
     """Whether a producer is among those of any region."""
     holds: frozenset[str] = frozenset()
     """Its mirrors that the stage holds, or of which it holds a connector."""
     copying: frozenset[str] = frozenset()
-    """Those of them that go on copying records."""
+    """Those of them that still copy records."""
     fenced: frozenset[str] = frozenset()
-    """Those of them that run still."""
+    """Those of them that are still running."""
     dropped: frozenset[str] = frozenset()
-    """Those of them that are held whatever is still on its way."""
+    """Those of them that are held without waiting for records that are not yet copied."""
     rearms: frozenset[str] = frozenset()
-    """Its mirrors that are held, and that the stage re-arms."""
+    """Its mirrors that are held, and whose offsets the stage resets."""
     starts: tuple[Consumer, ...] = ()
-    """Its consumers, as they shall be, that begin where their ledgers end."""
+    """Its consumers that move to another cluster, where their groups start at the end of their ledgers."""
     stays: tuple[Consumer, ...] = ()
-    """Those of which the same is said, and that use the cluster already: their groups go on where they are."""
+    """Programs that already use this cluster; their groups keep their offsets."""
     rescues: frozenset[str] = frozenset()
-    """Its mirrors beyond which their sources' records are rescued."""
+    """Its mirrors whose sources have records to salvage."""
     lost: bool = False
-    """Whether everything here dies."""
+    """Whether the stage kills the region."""
     deleted: bool = False
-    """Whether nothing is left of it then."""
+    """Whether its data is deleted as well."""
     rebuilt: frozenset[str] = frozenset()
-    """The regions, anywhere, that are wiped and made again."""
+    """All regions that the stage wipes and rebuilds."""
     returns: tuple[SecretCopy, ...] = ()
-    """What others have copies of: what it does not have of these, when it is made again, comes back from there."""
+    """Secrets that other regions hold copies of, from which a rebuilt region is restored."""
     planned: bool = True
-    """Whether nothing dies anywhere, so that what is on its way can be waited for."""
+    """Whether the switch is planned: no region dies, so that mirrors can drain."""
     mark: bool = False
-    """Whether the stage keeps how far everything was."""
+    """Whether the stage keeps snapshots of offsets."""
     is_new: bool = False
-    """Whether nothing is here yet."""
+    """Whether nothing is recorded of the region yet."""
     gone: bool = False
-    """Whether the region goes with all that it has."""
+    """Whether the stage deletes the region."""
     leftovers: tuple[str, ...] = ()
-    """The names of secrets that it has copies of, from regions that go, and has no use for any more."""
+    """The names of secrets copied from regions that are deleted, which it no longer uses."""
     silence: bool = False
-    """Whether the stage puts up a fence here: nobody may write any more."""
+    """Whether the stage fences the region: no user may write events there."""
     proof: bool = False
     """Whether the proof runs here at the end."""
     links: Mapping[tuple[str, str], OneWay] = field(default_factory=dict)
-    """What links begin with, by the regions that bytes flow from and to."""
+    """The settings that links start with, by source and target region."""
     regions: tuple[str, ...] = ()
     """The regions that any stage uses, in the inventory's order."""
     new_ways: bool = False
-    """Whether applications of any region are going to use another region that none of theirs used before."""
+    """Whether programs of any region will use a region that none of that region used before."""
 
     def part(self, part: Step) -> list[Document]:
-        """What is applied in one step. Users whose password is another region's wait until that region has made it."""
+        """The resources that one step applies. A user whose password another region creates comes after that region."""
         if part is Step.QUIESCE:
             first = is_producer if self.producers_leave else bool
             return [document for document in self.leaves if self.planned and first(document)]
@@ -139,24 +139,24 @@ class Plan:
 
     @property
     def drains(self) -> list[Mirror]:
-        """Those of its mirrors that everything has to get through before they are held."""
+        """Its mirrors that must catch up before they are held."""
         return [m for m in self.held if m.name in self.fenced - self.copying - self.dropped] if self.planned else []
 
     @property
     def settles(self) -> list[Mirror]:
-        """Those of its mirrors whose groups' offsets have to settle before they are translated no more."""
+        """Its mirrors that stop translating, and whose groups' offsets must settle first."""
         return [m for m in self.held if m.name in self.fenced & self.copying] if self.planned else []
 
     @property
     def switches(self) -> bool:
-        """Whether more happens here than that resources are applied and deleted."""
+        """Whether the stage does more here than apply and delete resources."""
         ends = self.lost or self.rebuilt or self.gone
         groups = self.starts or self.stays
         return bool(ends or self.rearms or self.rescues or self.mark or self.drains or self.silence or groups)
 
     @property
     def wiped(self) -> bool:
-        """Whether what was here goes, and everything is made again."""
+        """Whether the stage wipes and rebuilds the region."""
         return self.region in self.rebuilt
 
     @property
@@ -171,17 +171,17 @@ class Plan:
 
     @property
     def rescued(self) -> list[Mirror]:
-        """Every source of the mirrors here from which records are rescued."""
+        """Every source of the mirrors here that has records to salvage."""
         return self._sources(self.rescues)
 
     @property
     def readers_of_wiped(self) -> list[Mirror]:
-        """Every source of the mirrors here that is going to be wiped."""
+        """Every source of the mirrors here that the stage wipes."""
         return [m for m in self.topology.mirrors if m.region == self.region and m.source in self.rebuilt]
 
     @property
     def identity(self) -> frozenset[str]:
-        """The names of the secrets by which clients know what is here, and by which it knows them."""
+        """The names of the secrets that identify the region to clients, and clients to it."""
         return frozenset(secret for document in self.documents for secret in identity_of(document))
 
     def _sources(self, names: frozenset[str]) -> list[Mirror]:
@@ -213,8 +213,8 @@ class Plan:
             case Step.CONSOLES:
                 return bool(self.part(part) or self.leftovers)
             case Step.CLUSTERS:
-                # The region itself is no reason for a step of its own, once it is there.
-                # But a way to another region must be there before programs are sent along it.
+                # An existing region needs no step of its own.
+                # A link to another region must exist before programs use it.
                 return self.is_new or self.new_ways or any(document.kind != "Namespace" for document in self.part(part))
             case Step.DATAFLOW:
                 return bool(self.part(part) or self.leaving or self.copies)
@@ -222,11 +222,11 @@ class Plan:
                 return bool(self.part(part))
 
     def deletes(self, part: Step) -> tuple[Document, ...]:
-        """What goes in one step."""
+        """The resources that one step deletes."""
         return self.leaving if part is Step.DATAFLOW else ()
 
     def carried_out(self, part: Step, before: Iterable[Document]) -> list[Document]:
-        """What the region has once a step is carried out, in the plan's own order: a second run records the same.
+        """The resources of the region after a step, in the plan's own order, so that a second run records the same.
 
         Args:
             part: the step.
@@ -236,7 +236,7 @@ class Plan:
         kept = {document.reference: document for document in before if document.reference not in gone}
         kept |= {document.reference: document for document in self.part(part)}
         order = {document.reference: place for place, document in enumerate(self.documents)}
-        # What a later step deletes is there still, and comes last.
+        # Resources that a later step deletes still exist, and come last.
         return sorted(kept.values(), key=lambda document: order.get(document.reference, len(order)))
 
     def _part_of(self, document: Document) -> Step:
@@ -265,14 +265,14 @@ def plan_stage(
         recorded: what was carried out before, by region.
         scenario: whose stage; None for roles on their own, whose documents are everything.
         stage: its name.
-        fits: whether all of it must fit together, as it must to be carried out. To be deleted, it need not.
+        fits: whether the resources must fit together, as they must to be applied; to be deleted, they need not.
 
     Returns:
         A plan for each region that has, or is going to have, anything.
 
     Raises:
-        WrongUseError: two roles describe one resource in different ways, a resource of ``manifests/`` is described by
-            nobody, the resources do not fit together, or a claim cannot hold.
+        WrongUseError: two roles describe one resource in different ways, no role describes a resource of
+            ``manifests/``, the resources do not fit together, or a claim cannot hold.
     """
     at = scenario.stage(stage) if scenario else None
     manifests = scenario.manifests(stage) if scenario else []
@@ -303,10 +303,10 @@ def plan_stage(
             new = {("Namespace", region): namespace, **new}
         changes[region], documents[region] = new, {**kept, **new}
     for manifest in manifests:
-        # A region of which no play speaks is not there yet, or no longer.
+        # A region that no play names does not exist yet, or no longer.
         region = manifest.namespace
         here = region not in regions or described.get(region) or recorded.get(region)
-        # A dead region has what it had, and one that goes needs nothing.
+        # A dead region keeps its resources, and one that is deleted needs none.
         if (
             fits
             and here
@@ -400,7 +400,7 @@ def steps(plans: Mapping[str, Plan]) -> list[Step]:
 
 
 def _leaving(recorded: Iterable[Document], changes: Mapping[tuple[str, str], Document]) -> tuple[Document, ...]:
-    """The programs that are going to end, or whose cluster is going to be another one."""
+    """The programs that will end or move to another cluster."""
     found = []
     for before in recorded:
         new = changes.get((before.kind, before.name))
@@ -412,7 +412,7 @@ def _leaving(recorded: Iterable[Document], changes: Mapping[tuple[str, str], Doc
 
 
 def _standing(scenario: Scenario | None, at: Stage | None) -> frozenset[str]:
-    """The mirrors that a stage does not hold, since all that it may follow have held them: they only stand ready."""
+    """The mirrors that every stage before this one holds already: they are standby."""
     before = [scenario.stages[name].mirrors for name in at.after] if scenario and at else []
     return frozenset(
         name
@@ -422,11 +422,11 @@ def _standing(scenario: Scenario | None, at: Stage | None) -> frozenset[str]:
 
 
 def turned_round(copies: Iterable[SecretCopy], region: str) -> tuple[SecretCopy, ...]:
-    """The way back of copies: each secret by which clients know a region, once, from who has a copy of it.
+    """Reverses copies: each secret that identifies a region to clients, once, from a region that holds a copy.
 
     Args:
         copies: those of all regions.
-        region: whose secrets come back.
+        region: whose secrets are restored.
     """
     found = {
         copy.name: SecretCopy(copy.region, copy.as_name, region, copy.name, copy.maker)
@@ -443,7 +443,7 @@ def _leftovers(
     recorded: Mapping[str, Iterable[Document]],
     gone: Collection[str],
 ) -> tuple[str, ...]:
-    """What a region has no use for any more of the secrets that regions made that go."""
+    """The secrets created by regions that are deleted, which this region no longer uses."""
     used = {secret for document in documents for secret in secrets_of(document)}
     used |= {copy.as_name for copy in copies if copy.region == region}
     made = [secret for name in gone for document in recorded.get(name, ()) for secret in secrets_of(document)]
@@ -451,7 +451,7 @@ def _leftovers(
 
 
 def _with_life(documents: Iterable[Document], at: Stage | None, wanted: Collection[MirrorState]) -> frozenset[str]:
-    """The mirrors to which the stage's table gives one of these lives."""
+    """The mirrors that the stage's table puts into one of these states."""
     lives = at.mirrors if at else {}
     return frozenset(
         document.name for document in documents if document.kind == MIRROR and lives.get(document.name) in wanted

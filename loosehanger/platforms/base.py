@@ -1,4 +1,4 @@
-"""The entry points that every platform has, as its action plugin offers them: what is the same wherever regions are."""
+"""The entry points that every platform has, as its action plugin offers them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Platform(ABC):
 
     Args:
         parameters: as ``options`` has them, validated.
-        plans: tells what each region shall have.
-        check_mode: only tell what would change.
-        report: takes a line that says what is being waited for.
+        plans: returns the plan of each region.
+        check_mode: whether to report only what would change.
+        report: shows a line that names what is waited for.
     """
 
     options: ClassVar[Mapping[str, Any]]
@@ -92,12 +92,12 @@ class Platform(ABC):
 
     @cached_property
     def plans(self) -> Mapping[str, Plan]:
-        """What each region shall have."""
+        """The plan of each region."""
         return self._read_plans()
 
     @property
     def _plan(self) -> Plan | None:
-        """What this region shall have; None for one that the scenario does not use."""
+        """The plan of this region; None for one that the scenario does not use."""
         return self.plans.get(self.name)
 
     @property
@@ -106,15 +106,15 @@ class Platform(ABC):
 
     @abstractmethod
     def check(self, plan: Plan) -> None:
-        """Makes sure that everything can be carried out."""
+        """Checks that everything can be applied."""
 
     @abstractmethod
     def carry_out(self, plan: Plan, part: Step) -> Outcome:
-        """Carries out one step, and waits until it is ready."""
+        """Applies the resources of one step, and waits until they are ready."""
 
     @abstractmethod
     def delete(self, plan: Plan) -> Sequence[str]:
-        """Deletes what was described; the references of what was there."""
+        """Deletes what was described; returns the references of the resources that existed."""
 
     @abstractmethod
     def status(self) -> list[dict[str, Any]]:
@@ -122,11 +122,11 @@ class Platform(ABC):
 
     @abstractmethod
     def stop_clients(self) -> bool:
-        """Ends everything but Kafka clusters; whether there was any."""
+        """Stops everything but Kafka clusters; whether anything was running."""
 
     @abstractmethod
     def delete_region(self) -> bool:
-        """Deletes everything; whether there was any."""
+        """Deletes everything; whether anything existed."""
 
     @abstractmethod
     def bundle(self, folder: Path) -> None:
@@ -134,7 +134,7 @@ class Platform(ABC):
 
     @abstractmethod
     def scrub(self, bundle: Path, folder: Path) -> None:
-        """Takes the region's secrets out of a whole bundle, of which this folder is the region's own."""
+        """Removes the region's secrets from a whole bundle, of which this folder is the region's own."""
 
 
 def _changed(resources: Sequence[str]) -> Result:

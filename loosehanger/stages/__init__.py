@@ -1,1 +1,1 @@
-"""Stages: the steps of a switch, what must hold before each, and what each leaves behind."""
+"""Stages: their steps, the conditions before a switch, and the snapshots that each step keeps."""

@@ -1,4 +1,4 @@
-"""Running the proof as a part of a stage: it is reached only when everything that is claimed in it is proved."""
+"""Runs the proof as a step of a stage: the stage is reached only when all its claims are proved."""
 
 from __future__ import annotations
 
@@ -16,46 +16,48 @@ from loosehanger.errors import LabError
 from loosehanger.lab.snapshots import keep_proof
 
 STALLED_S = 120
-"""So long a mirror may come no closer; as long as it does, it is waited for: a restored cluster begins with nothing."""
+"""Seconds without progress after which waiting for a mirror gives up; a restored cluster starts empty."""
 _SILENT_S = 600
-"""A proof that has said nothing for so long is ended."""
+"""Seconds without a line after which the proof is killed."""
 
 
 def prove(home: Path, stage: str, report: Callable[[str], None]) -> None:
-    """Runs the proof, and keeps what it found beside the stage's marks.
+    """Runs the proof, and keeps its result beside the stage's snapshots.
 
     Args:
         home: the lab's home.
-        stage: which was begun: its claims are judged.
-        report: takes a line that says what is waited for, and what was proved.
+        stage: whose claims are judged.
+        report: shows a line: what the proof waits for, and which claims it proved.
 
     Raises:
-        LabError: something is disproved, or cannot be told; the message has which claims, and the numbers.
+        LabError: a claim is disproved or inconclusive; the message names it, with its numbers.
     """
     command = [sys.executable, "-P", "-m", "loosehanger.cli", "prove", "--json"]
     command += ["--timeout", str(STALLED_S), "--while-moving"]
     code, answer = run(command, home, {**os.environ, "LAB_HOME": str(home)}, report)
     try:
-        found: dict[str, Any] = json.loads(answer)
+        document: dict[str, Any] = json.loads(answer)
     except ValueError as error:
-        raise LabError("the proof did not end with an answer; see ./lab prove") from error
-    keep_proof(home, stage, found)
+        raise LabError("the proof gave no result; run ./lab prove for details") from error
+    keep_proof(home, stage, document)
     if code:
-        reasons = "; ".join(found.get("reasons") or [found.get("verdict", "no verdict")])
-        raise LabError(f"the stage '{stage}' is not reached, for it is not proved: {reasons}; ./lab prove tells more")
-    report(f"proved: {', '.join(claim['id'] for claim in found.get('claims', ()))}")
+        reasons = "; ".join(document.get("reasons") or [document.get("verdict", "no verdict")])
+        raise LabError(
+            f"stage '{stage}' was not reached because its proof failed: {reasons}; run ./lab prove for details"
+        )
+    report(f"proved: {', '.join(claim['id'] for claim in document.get('claims', ()))}")
 
 
 def run(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], report: Callable[[str], None]
 ) -> tuple[int, str]:
-    """Runs a command to its end, or until it is killed for its silence.
+    """Runs a command until it exits, or kills it when it writes no line for too long.
 
     Args:
         command: the program and its arguments.
-        folder: where it is run.
+        folder: its working directory.
         environment: its variables.
-        report: takes each line of its standard error, as it comes.
+        report: shows each line of its standard error.
 
     Returns:
         Its exit status, and its standard output.

@@ -1,7 +1,7 @@
-"""``python -m loosehanger.stages.remote_entry``: takes a step of a switch in a pod.
+"""``python -m loosehanger.stages.remote_entry``: runs a step of a switch in a pod.
 
-The step lies beside the lab's record, and so do the marks that were kept so far. What it returns, or why it failed, and
-the files that it wrote go to its caller as one document.
+The step is mounted beside the lab's record and the snapshots kept so far. Its answer or error, and the files that it
+wrote, return to the caller as one document.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RESCUED = "rescued"
 
 
 def main() -> int:
-    """Takes the step; returns 0 if there is an answer, be it that it failed."""
+    """Runs the step; returns 0 if there is an answer, even if the step failed."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         answer = _taken(home, lab_home() / "access")
@@ -34,7 +34,7 @@ def main() -> int:
 
 def _taken(home: Path, record: Path) -> dict[str, Any]:
     """The answer: ``value`` or ``error``, and ``files``, what was written below ``home``."""
-    # The record itself cannot be written to. What it names of clients, it names by where it is.
+    # The record is read-only, and names the clients' files by its own location.
     before = snapshot_files(record.parent)
     described = {path.name: path.read_text(encoding="utf-8") for path in record.glob("*.json")}
     for name, text in {**described, **before}.items():

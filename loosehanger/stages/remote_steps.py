@@ -1,4 +1,4 @@
-"""Having a step of a switch taken in a pod, and keeping what it kept there."""
+"""Runs a step of a switch in a pod, and keeps the snapshots that it returns."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from loosehanger.stages.steps import SwitchStep
 
 _NAME: Final = r"[A-Za-z0-9][\w.-]*"
 _KEPT: Final = re.compile(
-    # The id of a consumer group, in the name of a fence, may have nearly any character.
+    # The id of a consumer group, in the name of a fence's file, may have nearly any character.
     rf"access/marks/{_NAME}/(loss|fence|silence|wipe|ending|rearmed|rescue)\.[^/\x00-\x1f]+\.json"
     rf"|rescued/{_NAME}\.jsonl",
     re.ASCII,
 )
-"""What a step may keep: marks, and rescued records. A pod is not trusted with the rest of the lab's home."""
+"""The files that a step may write: snapshots and salvaged records. A pod is not trusted with the rest of the home."""
 
 
 def take(lab: Lab, pod: Pod, home: Path, step: SwitchStep) -> Any:
-    """Takes a step in a pod; returns what it returns.
+    """Runs a step in a pod; returns its answer.
 
     Args:
         lab: what is set up.
         pod: where pods run.
-        home: the lab's home on this machine: the marks in it go along, and new ones are kept in it.
+        home: the lab's home on this machine: its snapshots are sent along, and new ones are written to it.
         step: which.
 
     Raises:
-        LabError: what the step raises; or the pod does not start, ends without an answer, or would write what no step
-            keeps.
+        LabError: the step failed; or the pod does not start, exits without an answer, or would write a file that no
+            step keeps.
     """
     code, given = registry.run_step_in_pod(lab, pod, home, step.model_dump_json(), exclusive=step.changes)
     if given is None:
         raise LabError(f"{pod.namespace}: the step '{step.kind}' ended with exit code {code}, and no answer")
     answer: dict[str, Any] = json.loads(given)
     for path, text in _kept(pod, home, step, answer["files"]).items():
-        # A mark that names a file names it as it is here.
+        # A snapshot that names a file must name it by its path here.
         write_file(path, text.replace(answer["home"], str(home)))
     if "error" in answer:
         raise (WrongUseError if answer["wrong_use"] else LabError)(answer["error"])
@@ -50,7 +50,7 @@ def take(lab: Lab, pod: Pod, home: Path, step: SwitchStep) -> Any:
 
 
 def _kept(pod: Pod, home: Path, step: SwitchStep, files: Mapping[str, str]) -> dict[Path, str]:
-    """The files that a step kept, by where they belong; all of them are checked before one is written."""
+    """The files that a step kept, by their path here; all of them are checked before one is written."""
     found = {}
     for name, text in files.items():
         path = (home / name).resolve()

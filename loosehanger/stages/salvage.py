@@ -1,7 +1,7 @@
-"""Rescuing what a dead cluster has acknowledged and nobody else has: listed, exported, and written where work goes on.
+"""Salvages the records that only a dead cluster has: lists, exports and, on request, writes them to the target.
 
-Before its machines are wiped, the dead cluster is started once more: nobody writes to it, and no mirror reads it.
-What lies beyond the position of the mirror that was held is what the mirror has never copied.
+Before its machines are wiped, the dead cluster is started once more: no producer writes to it, and no mirror reads it.
+The records after the source offset of the held mirror are those that the mirror never copied.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from loosehanger.ledger import number_of
 from loosehanger.stages.switching import beyond, fence_ends
 
 HEADER = "lh-rescued"
-"""Marks a copy: the region, the partition and the offset that the record had. Of two of one name, one is too many."""
+"""Header of a copy: the source region, partition and offset of the record. Two copies with one value are duplicates."""
 _ANSWER_S = 30
 
 Identity = tuple[str, int, str, int]
@@ -34,16 +34,15 @@ Identity = tuple[str, int, str, int]
 
 
 def rescue(lab: Lab, home: Path, mirror: Mirror, fence: MirrorSnapshot, *, write: bool) -> SalvageSnapshot:
-    """Lists and exports what the source of a held mirror has beyond it, and nobody else has.
+    """Lists and exports the records that only the source of a held mirror has.
 
     Args:
         lab: what is set up.
         home: the lab's home; the file goes into its folder ``rescued``.
         mirror: which.
-        fence: where everything was when it was held.
-        write: whether to write copies to the target. Each is a record as it was, with a header more; those that are
-            there already are not written again. They come behind what was written since, so that the order within a
-            key is not what it was.
+        fence: the offsets when it was held.
+        write: whether to write copies to the target. A copy is the record with one more header, and is not written
+            twice. Copies come after the records written since, so the order within a key changes.
 
     Raises:
         LabError: a cluster or Connect does not answer.
@@ -55,7 +54,7 @@ def rescue(lab: Lab, home: Path, mirror: Mirror, fence: MirrorSnapshot, *, write
         for record in beyond(lab, mirror)
         if _identity(target_topic(mirror, record.topic), record) not in sent_again
     ]
-    # Of a later disaster, the earlier one's file may be all that there is of its records.
+    # After a later disaster, the file of an earlier one may be the only copy of its records.
     held = datetime.fromtimestamp(fence.held_ms / 1000, UTC)
     path = home / "rescued" / f"{mirror.source}-{held:%Y%m%dT%H%M%SZ}.jsonl"
     write_file(path, "".join(json.dumps(record) + "\n" for record in found))
@@ -73,8 +72,9 @@ def rescue(lab: Lab, home: Path, mirror: Mirror, fence: MirrorSnapshot, *, write
 def _there(
     connection: Connection, mirror: Mirror, fence: MirrorSnapshot
 ) -> tuple[set[tuple[str, bytes]], set[Identity]]:
-    """What the target has got since: topics and marks of what earlier runs have written, and everything else that is
-    numbered. A producer that had no answer from the dead cluster has sent the same event there as well.
+    """Reads what was written to the target since: the copies of earlier runs, and the identities of other events.
+
+    A producer that got no acknowledgement from the dead cluster has sent the same event to the target.
     """
     marks, numbered = set(), set()
     with ClusterReader(mirror.target, connection) as target:
@@ -88,7 +88,7 @@ def _there(
 
 
 def _identity(topic: str, record: Any) -> Identity | None:
-    """What an event is known by at the target, in this topic there; None if nobody has numbered it."""
+    """The identity of an event in a topic of the target; None if its producer did not number it."""
     number = number_of(record.headers)
     return (topic, record.partition, *number) if number else None
 
@@ -116,7 +116,7 @@ def _write(connection: Connection, mirror: Mirror, missing: Iterable[dict[str, A
         producer.flush(_ANSWER_S)
         for answer in answers:
             answer.get(_ANSWER_S)
-    except Exception as error:  # of many kinds, and all of them mean the same
+    except Exception as error:  # kafka-python raises many kinds, all for the same reason
         raise LabError(
             f"{mirror.target}: rescued records could not be written: {error}; run the stage again"
         ) from error
@@ -138,7 +138,7 @@ def _described(record: Any) -> dict[str, Any]:
 
 
 def _text(data: bytes | None) -> str | dict[str, str] | None:
-    """Bytes as they can be read; what is no text, as base64."""
+    """Bytes as text, or as base64 where they are not UTF-8."""
     if data is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""What a switch does with clusters, step by step, each in a form that can be sent to where the clusters answer.
+"""The parts of a switch that ask clusters, each in a form that can be sent to a pod.
 
-Locally they answer here. On Kubernetes their addresses mean something only in pods, so that a step goes there as JSON,
-beside the marks that were kept so far; what it finds out, and the marks that it keeps, come back.
+On this machine they run in the caller's process. On Kubernetes the clusters' addresses resolve only in pods, so a part
+is sent there as JSON with the snapshots kept so far; its answer and its new snapshots come back.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ from loosehanger.stages.salvage import rescue
 from loosehanger.stages.switching import Condition
 
 DRAIN_SECONDS = 60
-"""How long what is on its way may take to arrive, once producers are stopped."""
+"""Seconds that records in flight may take to arrive, once producers are stopped."""
 
 
 class _Step(Entry):
     changes: ClassVar[bool] = True
-    """Whether the lab is another one afterwards: then no other step may be under way."""
+    """Whether it changes the lab: then no other step may be running."""
     stage: str
-    """Which is carried out, or shown: whose marks are read and kept."""
+    """The stage whose snapshots are read and kept."""
 
     @abstractmethod
     def take(self, lab: Lab, home: Path) -> Any:
-        """Takes the step, where the clusters answer; what is returned can be written as JSON.
+        """Runs it where the clusters can be reached; the answer can be written as JSON.
 
         Raises:
-            LabError: a cluster or Connect does not answer, or what is waited for does not come.
+            LabError: a cluster or Connect does not answer, or waiting timed out.
         """
 
 
 class Gate(_Step):
-    """What must hold before a stage, beside its place among the stages; its answer has the conditions."""
+    """Checks what must hold before a stage, beside its place among the stages; answers with the conditions."""
 
     changes: ClassVar[bool] = False
     kind: Literal["gate"] = "gate"
     begun: bool
     """Whether the stage was begun and interrupted."""
     moves: tuple[str, ...]
-    """The ids of the mirrors that have to be in step, since they are going to be held."""
+    """The ids of the mirrors that must be caught up, because they will be held."""
     still: tuple[str, ...]
-    """The ids of those that have to be stopped already."""
+    """The ids of those that must be stopped already."""
     rearms: tuple[str, ...]
-    """The ids of those that are going to be re-armed."""
+    """The ids of those whose offsets will be reset."""
     starts: tuple[str, ...]
-    """The consumers that change over to another cluster, by their Deployments' names."""
+    """The consumers that move to another cluster, by the names of their Deployments."""
     fences: tuple[tuple[str, str], ...]
-    """The regions in which nobody may write, and the stage that saw to that; that stage may be this one."""
+    """The fenced regions, each with the stage that fenced it; that stage may be this one."""
     going: tuple[str, ...]
-    """The regions that go, where nobody may read."""
+    """The regions that will be deleted, where no group may have members."""
 
     def take(self, lab: Lab, home: Path) -> list[dict[str, Any]]:
         """See ``_Step``."""
@@ -83,23 +83,23 @@ class Gate(_Step):
 
 
 class Arrival(_Step):
-    """What is on its way arrives."""
+    """Waits until records in flight have arrived."""
 
     kind: Literal["arrival"] = "arrival"
     drains: tuple[str, ...]
-    """The ids of the mirrors that everything has to get through."""
+    """The ids of the mirrors that must drain."""
     settles: tuple[str, ...]
-    """The ids of those whose groups' offsets have to settle."""
+    """The ids of those whose groups' offsets must settle."""
 
     def take(self, lab: Lab, home: Path) -> None:  # noqa: ARG002 - as every step
         """See ``_Step``."""
-        # As they are recorded, which is how they were before the stage changes them.
+        # The mirrors as recorded, before the stage changes them.
         switching.settle(lab, _recorded(lab, self.settles), DRAIN_SECONDS)
         switching.drain(lab, _recorded(lab, self.drains), DRAIN_SECONDS)
 
 
 class KeepSilence(_Step):
-    """Nobody may write any more in a region: how far it is is kept."""
+    """Checks that no user may write events in a region, and keeps a snapshot of its offsets."""
 
     kind: Literal["silence"] = "silence"
     region: str
@@ -110,7 +110,7 @@ class KeepSilence(_Step):
 
 
 class KeepMarks(_Step):
-    """Mirrors have been held: how far everything is is kept."""
+    """Keeps a snapshot of all offsets once mirrors are held."""
 
     kind: Literal["hold"] = "hold"
     mirrors: tuple[Mirror, ...]
@@ -121,20 +121,20 @@ class KeepMarks(_Step):
 
 
 class StartGroups(_Step):
-    """Groups get the offsets at which they go on, each once in a stage: when members run, it would set them back."""
+    """Sets the offsets of groups, each once in a stage: once members run, it would rewind them."""
 
     kind: Literal["start"] = "start"
     region: str
-    """That of the members, and of their ledgers."""
+    """The region of the members and their ledgers."""
     stays: tuple[Consumer, ...]
-    """Members of groups that need not change over."""
+    """Members of groups that already use the cluster."""
     starts: tuple[Consumer, ...]
-    """Members of groups that do, as they shall be."""
+    """Members of groups that move to another cluster, as they are afterwards."""
     translated: bool
-    """Whether a mirror has translated how far groups are."""
+    """Whether a mirror has translated the groups' offsets."""
 
     def take(self, lab: Lab, home: Path) -> bool:
-        """See ``_Step``; whether there was a group to start."""
+        """See ``_Step``; whether a group's offsets were set."""
         kept = {fence.mirror for fence in read_snapshots(home, self.stage).fences}
         for consumer in self.stays:
             if group_snapshot_id(consumer.group) not in kept:
@@ -151,13 +151,13 @@ class StartGroups(_Step):
 
 
 class RearmMirrors(_Step):
-    """Mirrors are re-armed, each once in a stage: when producers write again, it would pass over records."""
+    """Resets the offsets of mirrors, each once in a stage: once producers write again, it would skip records."""
 
     kind: Literal["rearm"] = "rearm"
     mirrors: tuple[Mirror, ...]
 
     def take(self, lab: Lab, home: Path) -> bool:
-        """See ``_Step``; whether there was a mirror to re-arm."""
+        """See ``_Step``; whether a mirror's offsets were reset."""
         wanted = [mirror for mirror in self.mirrors if not snapshots.is_rearmed(home, self.stage, mirror)]
         for mirror in wanted:
             for done in switching.rearm(lab, [mirror], DRAIN_SECONDS):
@@ -166,29 +166,29 @@ class RearmMirrors(_Step):
 
 
 class RescueRecords(_Step):
-    """What the sources of mirrors have beyond them is rescued."""
+    """Salvages the records that only the sources of mirrors have."""
 
     kind: Literal["rescue"] = "rescue"
     mirrors: tuple[Mirror, ...]
     write: bool
-    """Whether it is written to the targets as well."""
+    """Whether they are written to the targets as well."""
 
     def take(self, lab: Lab, home: Path) -> bool:
-        """See ``_Step``; True, for what was rescued is told."""
+        """See ``_Step``; always True, so that the command shows the result."""
         for mirror in self.mirrors:
             fence = snapshots.last_mirror_snapshot(home, mirror)
             if fence is None:
-                raise LabError(f"no mark tells where everything was when mirror {mirror.name} was held")
+                raise LabError(f"no snapshot has the offsets of when mirror {mirror.name} was held; salvage needs one")
             snapshots.keep_rescue(home, self.stage, rescue(lab, home, mirror, fence, write=self.write))
         return True
 
 
 class ForgetTopics(_Step):
-    """The topics go that mirrors had for themselves."""
+    """Deletes the internal topics of mirrors."""
 
     kind: Literal["forget"] = "forget"
     topics: dict[str, tuple[str, ...]]
-    """By the region that has them."""
+    """Their names, by region."""
 
     def take(self, lab: Lab, home: Path) -> None:  # noqa: ARG002 - as every step
         """See ``_Step``."""
@@ -197,7 +197,7 @@ class ForgetTopics(_Step):
 
 
 class Legs(_Step):
-    """How long a switch took is read; its answer is the recovery, or None."""
+    """Reads how long a switch took; answers with the recovery, or None."""
 
     changes: ClassVar[bool] = False
     kind: Literal["legs"] = "legs"
@@ -215,11 +215,11 @@ STEPS: TypeAdapter[SwitchStep] = TypeAdapter(Annotated[SwitchStep, Field(discrim
 
 
 def ask(lab: Lab, home: Path, step: SwitchStep) -> Any:
-    """Has a step taken where the lab's clusters answer; returns what it returns.
+    """Runs a step where the lab's clusters can be reached; returns its answer.
 
     Args:
         lab: what is set up.
-        home: its home, where marks are kept.
+        home: its home, with the snapshots.
         step: which.
 
     Raises:
@@ -227,7 +227,7 @@ def ask(lab: Lab, home: Path, step: SwitchStep) -> Any:
     """
     if lab.pod is None:
         return step.take(lab, home)
-    from loosehanger.stages import remote_steps  # what it needs takes a while to load
+    from loosehanger.stages import remote_steps  # its imports are slow
 
     return remote_steps.take(lab, lab.pod, home, step)
 
@@ -245,10 +245,10 @@ def conditions(lab: Lab, home: Path, scenario: Scenario, stage: str) -> list[Con
 
 
 def legs(lab: Lab, home: Path, stage: str) -> Recovery | None:
-    """How long a switch took; None where nothing was switched.
+    """How long a switch took; None if the stage switched nothing.
 
     Raises:
-        LabError: what tells cannot be reached.
+        LabError: the ledgers cannot be reached.
     """
     found = ask(lab, home, Legs(stage=stage))
     if found is None:
@@ -257,12 +257,12 @@ def legs(lab: Lab, home: Path, stage: str) -> Recovery | None:
 
 
 def forget_mirrors(lab: Lab, stage: str, mirrors: Iterable[Document]) -> ForgetTopics:
-    """The step that deletes what mirrors have for themselves at their targets: workers' state, and what they know.
+    """Returns the step that deletes the internal topics of mirrors: the workers' state, offset-syncs and checkpoints.
 
     Args:
         lab: what is set up, with the mirrors.
-        stage: in which they go.
-        mirrors: which.
+        stage: the stage that deletes them.
+        mirrors: those that are deleted.
     """
     topics: dict[str, dict[str, None]] = {}
     for mirror in mirrors:
@@ -283,7 +283,7 @@ def _gate(lab: Lab, home: Path, scenario: Scenario, stage: str) -> Gate:
         for life in [at.mirrors.get(mirror.name)]
         if mirror.state == "running" and ((life in HELD and life != DROPPED) or (life == COPYING and mirror.translates))
     ]
-    # A stage that was interrupted while a region went finds it dead, or half gone: it has held until then.
+    # A run that was interrupted while it deleted a region finds it half deleted; the conditions held before.
     ended = [region for region in at.gone if begun and snapshots.is_ending(home, stage, region)]
     going = [region for region in at.gone if region in lab.regions and region not in ended]
     fences = [
@@ -292,7 +292,7 @@ def _gate(lab: Lab, home: Path, scenario: Scenario, stage: str) -> Gate:
         if region in going or region not in at.gone
         if (fenced := scenario.fence_of(stage, region)) != stage
     ]
-    # Of a stage that begins anew, what an earlier run has kept does not count.
+    # A stage that starts over ignores the snapshots of its earlier run.
     again = stage in (lab.stage, lab.unfinished)
     wiped = [region for region in at.rebuilt if not (again and snapshots.is_wiped(home, stage, region))]
     rearms = tuple(
@@ -300,7 +300,7 @@ def _gate(lab: Lab, home: Path, scenario: Scenario, stage: str) -> Gate:
         for mirror in lab.mirrors
         if at.mirrors.get(mirror.name) in REARMED
         and mirror.state != "running"
-        # The run that was interrupted may have started it, and not come to the record of that.
+        # The interrupted run may have started it without recording that.
         and not (again and snapshots.is_rearmed(home, stage, mirror))
     )
     still = (*(mirror.id for mirror in lab.mirrors if mirror.source in wiped and mirror.id not in rearms), *rearms)

@@ -1,6 +1,6 @@
-"""Switching from one cluster to another: what must hold first, what has to arrive, and how far everything was.
+"""Switches from one cluster to another: the conditions, the drain, and the snapshots of offsets.
 
-Written once for all platforms: it asks the clusters and Connect as the kit's administrator, by the record.
+It is the same on all platforms: it asks the clusters and Connect as the administrator that the record names.
 """
 
 from __future__ import annotations
@@ -49,28 +49,29 @@ from loosehanger.ledger import LedgerEntry, holds, normal, number_of
 from loosehanger.waiting import wait_for
 
 T = TypeVar("T")
-_DRAINING = "draining (producers stay stopped, and nothing has moved: run the stage again)"
-_SETTLING = "waiting for the groups' offsets (their members stay stopped, and nothing has moved: run the stage again)"
-_READING = "waiting for groups (producers stay stopped: run the stage again)"
+_DRAINING = "still draining; producers are stopped and no client has moved. Run the stage again to continue"
+_SETTLING = (
+    "offsets still settling; the groups' members are stopped and no client has moved. Run the stage again to continue"
+)
+_READING = "groups still reading; producers are stopped. Run the stage again to continue"
 _SETTLED_SECONDS = 6.0
-"""So long a group's offset does not grow before it counts as translated: the kit's mirrors do so every two seconds, or
-sooner."""
+"""Seconds without growth after which an offset counts as translated; the kit's mirrors translate every two seconds."""
 _DELETING_SECONDS = 30
 _COUNTED = 1000
-"""Of so many offsets it is counted how many are records: markers of transactions take offsets, and are none."""
+"""Up to this many offsets, records are counted one by one: transaction markers take offsets and are not records."""
 MOST_BEHIND = 20_000
 """Records that a mirror may be behind when a planned switch begins: producers wait until it has caught up."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """Something that must hold before a switch may begin."""
+    """A condition that must hold before a switch may begin."""
 
     what: str
     value: str
-    """How it is."""
+    """The present value."""
     wanted: str
-    """How it must be."""
+    """The value that is required."""
     holds: bool
 
     def __str__(self) -> str:
@@ -78,7 +79,7 @@ class Condition:
 
 
 class LiveMirror:
-    """A mirror between two clusters that both live."""
+    """A mirror between two clusters that are both running."""
 
     def __init__(
         self,
@@ -94,13 +95,13 @@ class LiveMirror:
         self._source = source
         self._target = target
         self._resting = resting
-        """Groups whose members do not read at the source: they only have offsets there, such as in a backup."""
+        """Groups that have offsets at the source and no members there, as in a backup."""
         self._at_home = at_home
-        """Groups whose members read at the target, and go on reading there."""
+        """Groups whose members read at the target and stay there."""
 
     @property
     def groups(self) -> list[str]:
-        """The groups that it translates, of those that the source has."""
+        """The groups at the source that it translates."""
         return selected_groups(self._mirror, self._source.groups()) if self._mirror.translates else []
 
     def topics(self) -> list[str]:
@@ -108,7 +109,7 @@ class LiveMirror:
         return selected_topics(self._mirror, self._source.topics())
 
     def behind(self) -> int:
-        """How many records of the source it has not come to."""
+        """How many records of the source it has not copied."""
         positions = mirror_positions(self._rest, self._mirror.connector, self._mirror.source_alias)
         return _records(
             self._source,
@@ -117,32 +118,32 @@ class LiveMirror:
         )
 
     def states(self) -> list[str]:
-        """The states of those of its connectors that shall run, and of their tasks."""
+        """The states of the connectors that must run, and of their tasks."""
         names = [self._mirror.connector, *([self._mirror.checkpoint_connector] if self._mirror.translates else [])]
         return [state for name in names for state in connector_states(self._rest, name)]
 
     def unread(self, group: str) -> int:
-        """How many records of the source a group has not come to."""
+        """The group's consumer lag at the source, in records."""
         topics = self.topics()
         return _records(self._source, self._source.committed(group, topics), self._source.ends(topics))
 
     def untranslated(self, group: str) -> int:
-        """How many records at the target lie behind what a group has there: it would read them, again or at last."""
+        """The group's consumer lag at the target, in records: it would read them next."""
         topics = [target_topic(self._mirror, topic) for topic in self.topics()]
         return _records(self._target, self._target.committed(group, topics), self._target.ends(topics))
 
     def conditions(self, *, begun: bool) -> Iterator[Condition]:
-        """What must hold before producers may be stopped for a planned switch.
+        """The conditions for stopping producers in a planned switch.
 
         Args:
             begun: whether the switch was begun and interrupted: that run may have stopped the mirror already.
         """
         name = self._mirror.name
         states = set(self.states())
-        told = ", ".join(sorted(states))
+        shown = ", ".join(sorted(states))
         right = ("RUNNING", "STOPPED") if begun else ("RUNNING",)
         wanted = f"{' or '.join(right)}, each of them"
-        yield Condition(f"{name}: connectors and tasks", told, wanted, states <= set(right))
+        yield Condition(f"{name}: connectors and tasks", shown, wanted, states <= set(right))
         behind = self.behind()
         yield Condition(f"{name}: records behind", f"{behind:,}", f"{MOST_BEHIND:,} or less", behind <= MOST_BEHIND)
         groups = self.groups
@@ -159,7 +160,7 @@ class LiveMirror:
             yield Condition(f"{group}: members in {self._mirror.target}", str(members), "0", not members)
 
     def unsettled(self) -> Iterator[str]:
-        """What is wrong with where groups would go on at the target, if their members ended now."""
+        """What is wrong with the offsets of groups at the target, if their members moved now."""
         for group in self.groups:
             yield from self._out_of_place(group)
 
@@ -170,7 +171,7 @@ class LiveMirror:
             yield f"{group} has no offset in {self._mirror.target} for {part.topic}-{part.partition}"
 
     def unplaced(self, group: str) -> list[TopicPartition]:
-        """The partitions in which a group has come to something at the source, and has no offset at the target."""
+        """The partitions in which a group has an offset at the source, and none at the target."""
         done = self._source.committed(group, self.topics())
         there = self._target.committed(group, [target_topic(self._mirror, topic) for topic in self.topics()])
         return [
@@ -180,7 +181,7 @@ class LiveMirror:
         ]
 
     def unarrived(self, group: str) -> str | None:
-        """What a group has read at the source and is not at the target yet; None where everything is."""
+        """A partition whose records, as read by a group at the source, are not at the target yet; None if all are."""
         positions = mirror_positions(self._rest, self._mirror.connector, self._mirror.source_alias)
         for part, offset in self._source.committed(group, self.topics()).items():
             if positions.get(part, -1) < offset - 1:
@@ -188,7 +189,7 @@ class LiveMirror:
         return None
 
     def unread_archive(self, group: str, pattern: str) -> int:
-        """How many records a group has not read at the target, in copies of which the source has nothing.
+        """The consumer lag of a group at the target, in copies of partitions that are empty at the source.
 
         Args:
             group: which.
@@ -212,15 +213,14 @@ class LiveMirror:
         mirror, topics = self._mirror, self.topics()
         if set(self.states()) != {"STOPPED"}:
             raise LabError(f"{mirror.region}: {mirror.name} is not stopped: {', '.join(self.states())}")
-        # Also those of a mirror that goes on standing ready: of topics in which nothing is written until it runs, it
-        # would never translate anything.
+        # Groups of a standby mirror as well: it would never translate offsets of topics that are not written to.
         groups = [group for group in selected_groups(mirror, self._source.groups()) if group not in self._at_home]
         for group in groups:
             if members := self._target.members(group):
-                raise LabError(f"{mirror.target}: {group} has {members} members still")
+                raise LabError(f"{mirror.target}: {group} still has {members} members")
             if self._source.members(group):
-                # Of what it reads later, in a partition in which nothing is written any more, nothing is translated.
-                wait_for(partial(self._unread_told, group), bound, _READING)
+                # Offsets that it commits later, in a partition without new records, are never translated.
+                wait_for(partial(self._unread_reason, group), bound, _READING)
         known = mirror_positions(self._rest, mirror.connector, mirror.source_alias)
         ends = self._source.ends(topics)
         wanted = {part: end - 1 for part, end in ends.items() if end}
@@ -232,19 +232,19 @@ class LiveMirror:
         for group in groups:
             if not self.unread(group):
                 self._target.set_committed(group, copied)
-        # Where names are kept, what only the target has is no archive: the source lacks it, and the proof says so.
+        # Where topics keep their names, records that only the target has are missing at the source: no archive.
         empty = [part for part, end in ends.items() if not end and target_topic(mirror, part.topic) != part.topic]
         copies = [TopicPartition(target_topic(mirror, part.topic), part.partition) for part in empty]
         archives = {part: copied[part] for part in copies if copied.get(part)}
         now_ms = time.time_ns() // 1_000_000
         return OffsetReset(snapshot_id(mirror), _as_offsets(wanted), _as_offsets(archives), mirror.target, now_ms)
 
-    def _unread_told(self, group: str) -> str | None:
+    def _unread_reason(self, group: str) -> str | None:
         unread = self.unread(group)
         return f"{group} has {unread:,} records to read in {self._mirror.source}" if unread else None
 
     def missing(self) -> str | None:
-        """What has not arrived yet; None when everything has."""
+        """What has not drained yet; None when everything has."""
         if behind := self.behind():
             return f"{self._mirror.name} is {behind:,} records behind"
         for group in self.groups:
@@ -252,7 +252,7 @@ class LiveMirror:
                 if reason := next(self._out_of_place(group), None):
                     return reason
                 continue
-            if unread := self._unread_told(group):
+            if unread := self._unread_reason(group):
                 return unread
             if left := self.untranslated(group):
                 return f"{group} is {left:,} records behind in {self._mirror.target}"
@@ -260,7 +260,7 @@ class LiveMirror:
 
 
 def conditions(lab: Lab, mirrors: Sequence[Mirror], *, begun: bool = False) -> list[Condition]:
-    """What must hold before a planned switch away from what these mirrors copy, and whether it does.
+    """The conditions for a planned switch away from the sources of these mirrors.
 
     Args:
         lab: what is set up.
@@ -278,7 +278,7 @@ def conditions(lab: Lab, mirrors: Sequence[Mirror], *, begun: bool = False) -> l
 
 
 def standstill(lab: Lab, mirrors: Iterable[Mirror]) -> list[Condition]:
-    """That mirrors are stopped: those that are going to be re-armed, or whose source is going to be wiped.
+    """The conditions that mirrors are stopped: those that are reset, or whose source is wiped.
 
     Raises:
         LabError: Connect does not answer.
@@ -288,21 +288,21 @@ def standstill(lab: Lab, mirrors: Iterable[Mirror]) -> list[Condition]:
         rest = _rest(lab, mirror)
         names = filter(None, (mirror.connector, mirror.checkpoint_connector))
         states = {state for name in names for state in connector_states(rest, name)}
-        told = ", ".join(sorted(states))
-        found.append(Condition(f"{mirror.name}: connectors", told, "STOPPED, each of them", states == {"STOPPED"}))
+        shown = ", ".join(sorted(states))
+        found.append(Condition(f"{mirror.name}: connectors", shown, "STOPPED, each of them", states == {"STOPPED"}))
     return found
 
 
 def archive_conditions(lab: Lab, mirrors: Iterable[Mirror], leaving: Collection[str]) -> list[Condition]:
-    """Whether groups that leave mirrors' targets have read what is an archive there when the mirrors are re-armed.
+    """The conditions that groups which leave a target have read the records that only the target has.
 
-    They do not find elsewhere what is in no cluster but this one. Where names are kept, the target's own producers
-    write in the copies, and drains see to what is read; in others nobody writes as long as the mirror stands still.
+    They find these records in no other cluster. Where topics keep their names, producers at the target write to the
+    copies, and the drain waits for the groups; otherwise no producer writes to a copy while the mirror is stopped.
 
     Args:
         lab: what is set up.
-        mirrors: which are going to be re-armed.
-        leaving: the consumers that change over to another cluster, by their Deployments' names.
+        mirrors: those whose offsets will be reset.
+        leaving: the consumers that move to another cluster, by the names of their Deployments.
 
     Raises:
         LabError: a cluster or Connect does not answer.
@@ -329,7 +329,7 @@ def check(found: Iterable[Condition]) -> None:
 
 
 def drain(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> None:
-    """Waits until everything that was written at the source is at the target, read, and noted there as read.
+    """Waits until all records of the source are copied and read, and their offsets translated.
 
     Raises:
         LabError: not within ``bound`` seconds; the message has the numbers.
@@ -344,10 +344,10 @@ def drain(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> None:
 
 
 def settle(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> None:
-    """Waits until what groups have read is at the target, and their offsets there grow no more.
+    """Waits until the records that groups have read are at the target, and their offsets there no longer grow.
 
-    Their members have ended, and producers go on. MirrorMaker 2 does not tell when it has translated a group for the
-    last time; but an offset that has not grown for longer than two of its rounds is as near as it gets.
+    Their members are stopped, and producers still write. MirrorMaker 2 does not report its last translation of a
+    group, so an offset that has not grown for more than two of its rounds counts as final.
 
     Raises:
         LabError: not within ``bound`` seconds; the message says what is missing.
@@ -363,7 +363,7 @@ def settle(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> None:
                 return missing
             if (now := flow.translated()) != last[1]:
                 last = time.monotonic(), now
-            return None if time.monotonic() - last[0] >= _SETTLED_SECONDS else "offsets of groups grow still"
+            return None if time.monotonic() - last[0] >= _SETTLED_SECONDS else "offsets of groups are still growing"
 
         wait_for(growing, max(deadline - time.monotonic(), 0.0), _SETTLING)
 
@@ -372,12 +372,12 @@ def settle(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> None:
 
 
 def fence_conditions(lab: Lab, region: str, since: FenceSnapshot | None) -> list[Condition]:
-    """Whether nobody writes events in a region, and nobody may.
+    """The conditions that no user may write events in a region, and that no event was written since the fence.
 
     Args:
         lab: what is set up.
-        region: which is fenced.
-        since: how far it was when it was; None for one that was not kept.
+        region: the fenced region.
+        since: the snapshot of the fence; None if none was kept.
 
     Raises:
         LabError: the cluster does not answer.
@@ -390,41 +390,41 @@ def fence_conditions(lab: Lab, region: str, since: FenceSnapshot | None) -> list
             return [*found, Condition(f"{region}: fence", "none was kept", "kept", False)]
         starts = {TopicPartition(topic, part): end for topic, of in since.ends.items() for part, end in of.items()}
         written = looker.written({**dict.fromkeys(looker.ends(topics), 0), **starts})
-        told = "; ".join(f"{number:,} in {who}" for who, number in written.items())
-        return [*found, Condition(f"{region}: records written since the fence", told or "none", "none", not written)]
+        shown = "; ".join(f"{number:,} in {topic}" for topic, number in written.items())
+        return [*found, Condition(f"{region}: records written since the fence", shown or "none", "none", not written)]
 
 
 def use_condition(lab: Lab, region: str) -> Condition:
-    """Whether nobody reads in a region that is going to go, as a member of a group.
+    """The condition that no group has members in a region that will be deleted.
 
     Raises:
         LabError: the cluster does not answer.
     """
     with _looker(lab, region) as looker:
         used = {group: members for group in looker.groups() if (members := looker.members(group))}
-    told = ", ".join(f"{group} ({members})" for group, members in used.items())
-    return Condition(f"{region}: groups with members", told or "none", "none", not used)
+    shown = ", ".join(f"{group} ({members})" for group, members in used.items())
+    return Condition(f"{region}: groups with members", shown or "none", "none", not used)
 
 
 def keep_silence(lab: Lab, home: Path, stage: str, region: str) -> None:
-    """Keeps how far a region is, where nobody may write events any more.
+    """Keeps a snapshot of the offsets of a fenced region.
 
     Raises:
-        LabError: somebody may; the message names them. Or the cluster does not answer.
+        LabError: a user may still write; the message names them. Or the cluster does not answer.
     """
     with _looker(lab, region) as looker:
         topics = _topics_of_events(lab, region, looker)
         if may := [user for user in looker.writers(topics) if user != ADMINISTRATOR]:
             raise LabError(
-                f"{region}: the fence has a hole: {', '.join(may)} may still write events there; take the right away "
-                "(manifests of the stage), and run it again"
+                f"{region}: write fence incomplete: {', '.join(may)} still has Write; revoke it in the stage's "
+                "manifests, and run the stage again"
             )
         ends = _as_offsets(looker.ends(topics))
     snapshots.keep_silence(home, stage, FenceSnapshot(region, time.time_ns() // 1_000_000, ends))
 
 
 def own_topics(lab: Lab, mirror: Document) -> dict[str, list[str]]:
-    """The topics that a mirror has for itself, by their region: its workers' state, and what it knows.
+    """The internal topics of a mirror by region: its workers' state, offset-syncs and checkpoints.
 
     Args:
         lab: what is set up.
@@ -442,7 +442,7 @@ def own_topics(lab: Lab, mirror: Document) -> dict[str, list[str]]:
 
 
 def delete_topics(lab: Lab, region: str, topics: Sequence[str]) -> None:
-    """Deletes topics of a region, those of them that are there.
+    """Deletes topics of a region, where they exist.
 
     Raises:
         LabError: the cluster does not answer.
@@ -452,7 +452,7 @@ def delete_topics(lab: Lab, region: str, topics: Sequence[str]) -> None:
 
 
 def await_arrival(lab: Lab, group: str, region: str, bound: float) -> None:
-    """Waits until mirrors that run have brought to a region what a group has read in their sources.
+    """Waits until running mirrors have copied to a region the records that a group has read at their sources.
 
     Raises:
         LabError: not within ``bound`` seconds; the message says what is missing.
@@ -465,17 +465,17 @@ def await_arrival(lab: Lab, group: str, region: str, bound: float) -> None:
 def start_group(
     lab: Lab, home: Path, stage: str, consumer: Consumer, entries: Iterable[LedgerEntry], *, translated: bool
 ) -> None:
-    """Sets where a group begins in a cluster to which its members are going to change over, and keeps it as a mark.
+    """Sets the offsets of a group in the cluster that its members move to, and keeps them as a snapshot.
 
-    It begins with the first event that the ledger does not have.
+    The group starts at the first event that its ledger does not have.
 
     Args:
         lab: what is set up.
         home: its home.
-        stage: which is carried out.
-        consumer: a member, as it shall be; it does not run.
+        stage: the stage that is run.
+        consumer: a member, as it is afterwards; it is not running.
         entries: of its ledger.
-        translated: whether it begins, in topics in which a mirror has translated how far the group is, there.
+        translated: whether the group keeps its offsets in topics where a mirror has translated them.
 
     Raises:
         LabError: the cluster does not answer, or the group has members there.
@@ -489,22 +489,22 @@ def start_group(
     region, group, pattern = consumer.cluster_region, consumer.group, re.compile(consumer.pattern or ".*")
     with _looker(lab, region) as looker:
         if members := looker.members(group):
-            raise LabError(f"{region}: {group} has {members} members still")
+            raise LabError(f"{region}: {group} still has {members} members")
         topics = [topic for topic in looker.topics() if pattern.match(topic) and not is_internal(topic)]
         ends = looker.ends(topics)
-        told = [
+        translated_topics = [
             topic
             for topic in (topics if translated else ())
             if any(m.target == region and selected_groups(m, [group]) and is_copy(m, topic) for m in lab.mirrors)
         ]
         committed = looker.committed(group, topics)
-        starts = {part: offset for part, offset in committed.items() if part.topic in told}
-        own = {part: end for part, end in ends.items() if part.topic not in told}
+        starts = {part: offset for part, offset in committed.items() if part.topic in translated_topics}
+        own = {part: end for part, end in ends.items() if part.topic not in translated_topics}
         starts |= own
         for record in looker.records({}, own):
             part, number = TopicPartition(record.topic, record.partition), number_of(record.headers)
             if number is None:
-                # No ledger knows what nobody has numbered: the group itself has passed it here, or has not.
+                # No ledger has a record without a number: only the group's own offset shows whether it was read.
                 processed = record.offset < committed.get(part, 0)
             else:
                 run, sequence = number
@@ -525,7 +525,7 @@ def start_group(
 
 
 def stay_group(lab: Lab, home: Path, stage: str, consumer: Consumer) -> None:
-    """Keeps as a mark that a group need not change over: its members use the cluster already, and go on there.
+    """Keeps a snapshot of a group whose members already use the cluster, and stay there.
 
     Raises:
         LabError: the cluster does not answer.
@@ -540,7 +540,7 @@ def stay_group(lab: Lab, home: Path, stage: str, consumer: Consumer) -> None:
 
 
 def _topics_of_events(lab: Lab, region: str, looker: ClusterReader) -> list[str]:
-    """What mirrors copy from a region, wherever they stand and whether they run."""
+    """The topics that any mirror copies from a region, whether it runs or not."""
     there = looker.topics()
     return sorted(
         {name for mirror in lab.mirrors if mirror.source == region for name in selected_topics(mirror, there)}
@@ -548,17 +548,17 @@ def _topics_of_events(lab: Lab, region: str, looker: ClusterReader) -> list[str]
 
 
 def keep_marks(lab: Lab, home: Path, stage: str, mirrors: Sequence[Mirror]) -> None:
-    """Keeps how far everything was when mirrors were held.
+    """Keeps a snapshot of all offsets when mirrors were held.
 
     Raises:
-        LabError: the target or Connect does not answer, or a mirror has tasks still.
+        LabError: the target or Connect does not answer, or a mirror still has tasks.
     """
     for mirror in mirrors:
         rest = _rest(lab, mirror)
         held = mirror.connector if mirror.state in HELD else mirror.checkpoint_connector
         states = connector_states(rest, held)
         if states[1:]:
-            raise LabError(f"{mirror.region}: {held} has tasks still: {', '.join(states[1:])}")
+            raise LabError(f"{mirror.region}: {held} still has tasks: {', '.join(states[1:])}")
         held_ms = time.time_ns() // 1_000_000
         with _looker(lab, mirror.target) as target:
             copied = [topic for topic in target.topics() if is_copy(mirror, topic)]
@@ -577,15 +577,15 @@ def keep_marks(lab: Lab, home: Path, stage: str, mirrors: Sequence[Mirror]) -> N
 
 
 def rearm(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> list[OffsetReset]:
-    """Tells mirrors that are stopped where their sources end now, and forgets what they knew of the old ones.
+    """Resets the offsets of stopped mirrors to the end of their rebuilt sources, and deletes their old translations.
 
-    A mirror's positions, its map of offsets and its checkpoints belong to the cluster that it read. When that was made
-    again, old positions are beyond its end, so that everything is copied once more, or below it, so that records are
-    passed over; and an old map beside new positions translates groups ahead of where they are. So the caller has to
-    see to it that nobody writes at either side, and that the target has what the source has. What it has under another
-    name, where the source has nothing, is an archive of the cluster that was there before. A group that has read
-    everything at the source is set to the end of the target: the mirror itself would only ever set it forward. So one
-    that reads there is waited for. Groups that are at home at the target, and only translated, stay as they are.
+    A mirror's source offsets, offset-syncs and checkpoints belong to the cluster that it read. Once that is rebuilt,
+    old offsets lie beyond its end, so that everything is copied again, or before it, so that records are skipped; and
+    old offset-syncs with new offsets translate groups too far. The caller must make sure that no producer writes at
+    either side, and that the target has all records of the source. Copies under another name, of partitions that are
+    empty at the source, are an archive of the former cluster. A group that has read everything at the source is set
+    to the end of the target, because the mirror only moves offsets forward; a group that still reads is waited for.
+    Groups whose members read at the target keep their offsets.
 
     Raises:
         LabError: a cluster or Connect does not answer, a mirror is not stopped, a group has members at its target, or
@@ -613,7 +613,7 @@ def fence_ends(fence: MirrorSnapshot) -> Positions:
 
 
 def _records(cluster: ClusterReader, starts: Positions, ends: Positions) -> int:
-    """How many records lie behind these offsets. Far from the end it is the offsets that are counted."""
+    """How many records follow these offsets; far from the end, offsets are counted instead."""
     distance = sum(max(0, end - starts.get(part, 0)) for part, end in ends.items())
     return distance if distance > _COUNTED else cluster.records_from(starts, ends)
 
@@ -627,7 +627,7 @@ def _with_flow(lab: Lab, mirror: Mirror, use: Callable[[LiveMirror], T]) -> T:
 
 
 def _resting(every: Iterable[Consumer], mirror: Mirror) -> set[str]:
-    """The groups of consumers of which none uses a mirror's source, running or not."""
+    """The groups without any consumer, running or not, that uses a mirror's source."""
     return {one.group for one in every} - {one.group for one in every if one.cluster_region == mirror.source}
 
 

@@ -1,4 +1,4 @@
-"""Ansible action plugin: adds resources to what a region shall have. Nothing is made: that is for ``carry_out``.
+"""Ansible action plugin: describes resources of a region. It applies nothing; ``carry_out`` does.
 
 Options:
     template: a template of the role. Besides Ansible's variables it gets ``lab``: see ``_lab``.
@@ -62,7 +62,7 @@ _OF_REGIONS = re.compile(r"\blab(\.(routes|regions)\b|\[)")
 
 
 def _lab(variables: Mapping[str, Any], *, with_regions: bool) -> dict[str, Any]:
-    """What templates may know of the scenario, and of what has been described before them.
+    """The variables that templates have of the scenario, and of the resources described before them.
 
     ``scenario`` (its name), ``control_room`` (a region), ``topics`` (what their names begin with), ``routes`` (where
     mirrors take topics, as text), and ``regions``: those with a cluster, and for each its cluster's name, the mirrors

@@ -1,4 +1,4 @@
-"""Ansible action plugin: keeps which stage of the scenario was begun, or reached, for every command to see.
+"""Ansible action plugin: records which stage of the scenario was begun or reached, for every command.
 
 Options:
     home: the lab's home.
@@ -49,6 +49,6 @@ class ActionModule(KitAction):
             lost=scenario.stage(stage).lost,
             port_base=parameters["port_base"],
         )
-        # Running a stage again is no change of which one it is.
+        # Running a stage again does not change which one is reached.
         progress.write(home)
         return {}

@@ -67,7 +67,7 @@ class KubernetesPlatform(base.Platform):
         )
 
     def check(self, plan: Plan) -> None:
-        """Looks at the cluster: its operator, its nodes, and what one may do there."""
+        """Checks the cluster: its operator, its nodes, and the account's rights."""
         self._check_switch(plan)
         preflight.check(
             self.region,
@@ -96,7 +96,7 @@ class KubernetesPlatform(base.Platform):
             region_failure.check_data(self.region, [document.content for document in plan.changes])
 
     def carry_out(self, plan: Plan, part: Step) -> Outcome:
-        """Gives manifests to the API server, and waits for its operators; or kills and deletes pods in their stead."""
+        """Applies manifests and waits for the operators; or, in a region that is lost, kills and deletes its pods."""
         bound = self.parameters["delete_seconds"]
         if part is Step.KILL:
             kills = plan.lost and not self.check_mode
@@ -117,7 +117,7 @@ class KubernetesPlatform(base.Platform):
     def _wipe(self, plan: Plan, bound: float) -> Outcome:
         clusters = [document.name for document in plan.documents if document.kind == "Kafka"]
         changed = region_failure.wipe(self.region, clusters, plan.identity, plan.returns, bound=bound)
-        # It is another one from here on.
+        # The clients' files belong to the cluster that was wiped.
         access.unrecord(self.region, self.home)
         return Outcome(changed)
 
@@ -147,7 +147,7 @@ class KubernetesPlatform(base.Platform):
         return bool(apply.stop_clients(self.region, bound=self.parameters["delete_seconds"], dry_run=self.check_mode))
 
     def delete_region(self) -> bool:
-        """Deletes the kit's resources, and the namespace if it is the kit's."""
+        """Deletes the kit's resources, and the namespace if the kit created it."""
         if self._out_of_reach:
             self.report(f"{self.name}: nothing is recorded of it, and the account may not read it: left alone")
             return False
@@ -167,7 +167,7 @@ class KubernetesPlatform(base.Platform):
         collect(self.region.cluster, self.name, folder)
 
     def scrub(self, bundle: Path, folder: Path) -> None:
-        """Takes the region's secrets out."""
+        """Removes the region's secrets."""
         take_secrets_out(self.region.cluster, self.name, bundle, folder)
 
     @cached_property

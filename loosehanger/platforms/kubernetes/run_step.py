@@ -25,21 +25,21 @@ def carry_out(
     delete_seconds: float,
     dry_run: bool,
 ) -> Outcome:
-    """Carries out one step of what a region shall have, waits until it is ready, and keeps what was done.
+    """Applies the resources of one step, waits until they are ready, and records them.
 
     Args:
         region: where.
-        plan: what it shall have.
+        plan: the region's plan.
         part: the step.
         clients: where the kit's clients run, and where their record is kept.
         event_streams: converts resources for IBM Event Streams; None leaves Strimzi's as they stand.
-        ready_seconds: how long all of them together may take to get ready.
-        delete_seconds: how long what leaves may take to go.
-        dry_run: only tell what would change.
+        ready_seconds: how long all of them together may take to become ready.
+        delete_seconds: how long deletion may take.
+        dry_run: whether to report only what would change.
 
     Raises:
-        WrongUseError: a resource cannot be carried out.
-        LabError: carrying it out failed.
+        WrongUseError: a resource cannot be applied.
+        LabError: applying it failed.
     """
     gone = check_documents(plan.deletes(part), region.name, event_streams)
     deleted = delete(region, gone, bound=delete_seconds, dry_run=dry_run)
@@ -71,18 +71,18 @@ def delete_described(
     delete_seconds: float,
     dry_run: bool,
 ) -> list[str]:
-    """Deletes what was described, and forgets it; returns the references of what was there. The region itself stays.
+    """Deletes what was described, and its record; returns the references of what existed. The region itself stays.
 
     Args:
         region: where.
-        plan: made of what was described.
+        plan: the plan of what was described.
         clients: where the kit's clients run, and where their record is kept.
         event_streams: converts resources for IBM Event Streams; None leaves Strimzi's as they stand.
-        delete_seconds: how long all of it may take to go.
-        dry_run: only tell what would be deleted.
+        delete_seconds: how long deletion may take.
+        dry_run: whether to report only what would be deleted.
 
     Raises:
-        WrongUseError: a resource cannot be carried out.
+        WrongUseError: a resource cannot be applied.
         LabError: deleting failed.
     """
     wanted = [document for document in plan.changes if document.kind != "Namespace"]

@@ -51,7 +51,7 @@ class LocalPlatform(base.Platform):
         return LocalRegion(self.home, self.checkout, self.name, self.parameters["port_base"], bases)
 
     def check(self, plan: Plan) -> None:
-        """Looks at the machine, and whether the ports are free."""
+        """Checks the machine, its ports and the manifests."""
         with_cluster = sum(bool(plan.topology.clusters(name)) for name in self.plans)
         memory_mb, disk_mb = self.parameters["memory_mb"], self.parameters["disk_mb"]
         manifests = [check_document(document) for document in plan.changes]
@@ -61,11 +61,11 @@ class LocalPlatform(base.Platform):
             if isinstance(manifest.resource, KafkaMirrorMaker2) and (
                 refused := LocalMirrorMaker(self.region, manifest.resource).objections()
             ):
-                told = "; ".join(refused)
-                raise WrongUseError(f"{manifest.source}: {manifest.resource.reference}: Connect refuses {told}")
+                reasons = "; ".join(refused)
+                raise WrongUseError(f"{manifest.source}: {manifest.resource.reference}: Connect refuses {reasons}")
 
     def carry_out(self, plan: Plan, part: Step) -> Outcome:
-        """Makes processes, and waits until they are ready; or kills them all, in a region that is lost."""
+        """Starts processes, and waits until they are ready; or kills them all, in a region that is lost."""
         if part is Step.KILL:
             return self._lose(plan) if plan.lost else Outcome()
         if part is Step.WIPE:
@@ -99,11 +99,11 @@ class LocalPlatform(base.Platform):
         return status(self.region)
 
     def stop_clients(self) -> bool:
-        """Nothing: whoever deletes a region kills all of it at once, so that none waits for another."""
+        """Does nothing: deleting a region kills all its processes at once, so that none waits for another."""
         return False
 
     def delete_region(self) -> bool:
-        """Ends all processes, and deletes the folder."""
+        """Kills all processes, and deletes the folder."""
         if self.check_mode:
             return self.region.folder.exists()
         return delete_region(self.region, self.parameters["stop_seconds"])
@@ -113,5 +113,5 @@ class LocalPlatform(base.Platform):
         collect(self.region, folder)
 
     def scrub(self, bundle: Path, folder: Path) -> None:
-        """Takes the region's secrets out."""
+        """Removes the region's secrets."""
         take_secrets_out(self.region, bundle, folder)

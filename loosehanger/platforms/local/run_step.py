@@ -17,18 +17,18 @@ from loosehanger.platforms.outcome import Outcome
 
 
 def carry_out(region: LocalRegion, plan: Plan, part: Step, *, ready_seconds: float, dry_run: bool) -> Outcome:
-    """Carries out one step of what a region shall have, waits until it is ready, and keeps what was done.
+    """Applies the resources of one step, waits until they are ready, and records them.
 
     Args:
         region: where.
-        plan: what it shall have.
+        plan: the region's plan.
         part: the step.
-        ready_seconds: how long things may take to get ready.
-        dry_run: only tell what would change.
+        ready_seconds: how long resources may take to become ready.
+        dry_run: whether to report only what would change.
 
     Raises:
-        WrongUseError: a resource cannot be carried out.
-        LabError: carrying it out failed.
+        WrongUseError: a resource cannot be applied.
+        LabError: applying it failed.
     """
     gone = [check_document(document) for document in plan.deletes(part)]
     deleted = delete(region, gone, dry_run=dry_run)
@@ -42,7 +42,7 @@ def carry_out(region: LocalRegion, plan: Plan, part: Step, *, ready_seconds: flo
         deleted += [f"Secret/{name}" for name in delete_copies(region, plan.leftovers, dry_run=dry_run)]
     outcome.changed = [*deleted, *copied, *outcome.changed]
     if not dry_run:
-        # Nothing may bring a region back to life that is dead.
+        # A step must not revive a dead region.
         if part is Step.CLUSTERS and not plan.lost and (wanted or is_supervised(region)):
             outcome.changed += apply_links(region, plan.topology, plan.links, ready_seconds)
         documents = plan.carried_out(part, recorded_documents(region.home, region.name))
@@ -52,15 +52,15 @@ def carry_out(region: LocalRegion, plan: Plan, part: Step, *, ready_seconds: flo
 
 
 def delete_described(region: LocalRegion, plan: Plan, *, dry_run: bool) -> list[str]:
-    """Deletes what was described, and forgets it; returns the references of what was there. The region itself stays.
+    """Deletes what was described, and its record; returns the references of what existed. The region itself stays.
 
     Args:
         region: where.
-        plan: made of what was described.
-        dry_run: only tell what would be deleted.
+        plan: the plan of what was described.
+        dry_run: whether to report only what would be deleted.
 
     Raises:
-        WrongUseError: a resource cannot be carried out.
+        WrongUseError: a resource cannot be applied.
         LabError: deleting failed.
     """
     wanted = [check_document(document) for document in plan.changes if document.kind != "Namespace"]
@@ -73,7 +73,7 @@ def delete_described(region: LocalRegion, plan: Plan, *, dry_run: bool) -> list[
 
 
 def _copy(region: LocalRegion, plan: Plan, part: Step, *, dry_run: bool) -> list[str]:
-    """Copies what this step needs: a mirror's own secrets are there only once the mirror is."""
+    """Copies the secrets that this step needs; a mirror's own secrets exist only once the mirror does."""
     wanted = [
         copy for copy in plan.copies if part is (Step.CONSOLES if copy.maker == "KafkaMirrorMaker2" else Step.DATAFLOW)
     ]
