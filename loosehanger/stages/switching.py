@@ -49,11 +49,11 @@ from loosehanger.ledger import LedgerEntry, holds, normal, number_of
 from loosehanger.waiting import wait_for
 
 T = TypeVar("T")
-_DRAINING = "still draining; producers are stopped and no client has moved. Run the stage again to continue"
+_DRAINING = "still draining (producers are stopped and no client has moved; run the stage again to continue)"
 _SETTLING = (
-    "offsets still settling; the groups' members are stopped and no client has moved. Run the stage again to continue"
+    "offsets still settling (the groups' members are stopped and no client has moved; run the stage again to continue)"
 )
-_READING = "groups still reading; producers are stopped. Run the stage again to continue"
+_READING = "groups still reading (producers are stopped; run the stage again to continue)"
 _SETTLED_SECONDS = 6.0
 """Seconds without growth after which an offset counts as translated; the kit's mirrors translate every two seconds."""
 _DELETING_SECONDS = 30

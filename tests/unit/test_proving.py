@@ -36,7 +36,9 @@ def test_what_is_proved_is_told_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_what_is_not_proved_keeps_the_stage_from_being_reached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     answers(monkeypatch, 1, json.dumps(DISPROVED))
-    with pytest.raises(LabError, match=r"stage 'drain' was not reached because its proof failed: 3 acknowledged records are lost; "):
+    with pytest.raises(
+        LabError, match=r"'drain' was not reached because its proof failed: 3 acknowledged records are lost; "
+    ):
         gates.prove(tmp_path, "drain", print)
 
 

@@ -15,7 +15,7 @@ import pytest
 from loosehanger.ansible.kit_action import RegionsFailedError
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.lab.plan import Step
-from loosehanger.lab.snapshots import is_ending, read_marks
+from loosehanger.lab.snapshots import is_ending, read_snapshots
 from loosehanger.platforms.outcome import Outcome
 from loosehanger.stages import runner
 from loosehanger.stages.region_workers import region_workers
@@ -47,15 +47,15 @@ def test_a_death_is_kept_even_if_its_end_is_not_seen(step: Any, tmp_path: Path) 
     with pytest.raises(KeyboardInterrupt):
         step(Step.KILL, interrupted)
     step(Step.KILL, Outcome)
-    (loss,) = read_marks(tmp_path, "stage").losses
+    (loss,) = read_snapshots(tmp_path, "stage").losses
     assert began_ms <= loss.died_ms <= time.time_ns() // 1_000_000
     step(Step.KILL, lambda: Outcome(["1 processes"], died_ms=99))
-    assert read_marks(tmp_path, "stage").losses == (loss,), "what dies a second time was started by hand"
+    assert read_snapshots(tmp_path, "stage").losses == (loss,), "what dies a second time was started by hand"
 
 
 def test_the_platform_knows_best_when_it_was(step: Any, tmp_path: Path) -> None:
     step(Step.KILL, lambda: Outcome(["1 processes"], died_ms=99))
-    assert [loss.died_ms for loss in read_marks(tmp_path, "stage").losses] == [99]
+    assert [loss.died_ms for loss in read_snapshots(tmp_path, "stage").losses] == [99]
 
 
 def test_that_a_region_is_being_deleted_is_kept_first(step: Any, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_check_mode_keeps_nothing_and_asks_nothing(step: Any, tmp_path: Path, mo
     monkeypatch.setattr(runner, "prove", lambda *_: interrupted())
     for one in Step:
         step(one, Outcome, check_mode=True)
-    marks = read_marks(tmp_path, "stage")
+    marks = read_snapshots(tmp_path, "stage")
     assert (marks.losses, marks.wipes, is_ending(tmp_path, "stage", REGION)) == ((), (), False)
 
 
