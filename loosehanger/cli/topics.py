@@ -31,7 +31,7 @@ from loosehanger.lab.mirrors.replication import (
 from loosehanger.lab.record import ADMINISTRATOR, Lab, Region
 
 PARTITIONS = "partitions"
-"""Changed like a setting although it is none: partitions can be added, and never removed."""
+"""Changed like a setting, although it is not one: partitions can be added, and never removed."""
 MIRRORED_SECONDS = 60
 _WIDEST = 10_000
 

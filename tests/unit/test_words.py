@@ -28,7 +28,6 @@ UNFINISHED = (
     "loosehanger/ansible/",
     "loosehanger/cli/topics.py",
     "loosehanger/console/cluster.py",
-    "loosehanger/experiments/",
     "loosehanger/lab/plan.py",
     "loosehanger/platforms/base.py",
     "loosehanger/platforms/kubernetes/run_step.py",
