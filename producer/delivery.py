@@ -115,7 +115,7 @@ class Delivery:
             LabError: the cluster refuses this user, or the cluster or a topic is missing for too long.
         """
         deadline = time.monotonic() + wait_s
-        told = ""
+        shown = ""
         while not self._stop.is_set():
             missing = self._missing(topics)
             if not missing:
@@ -123,9 +123,9 @@ class Delivery:
                 return
             if time.monotonic() >= deadline:
                 raise LabError(f"{missing}; gave up after {wait_s:g} s")
-            if missing != told:
+            if missing != shown:
                 report(f"waiting, {wait_s:g} s at most: {missing}")
-                told = missing
+                shown = missing
             self._stop.wait(min(RETRY_S, deadline - time.monotonic()))
 
     def _begin_account(self) -> None:
