@@ -13,6 +13,7 @@ from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.kafka import clients
 from loosehanger.proof import scratch
 from loosehanger.proof.read import fetching
 from loosehanger.proof.read.batches import read_records
@@ -150,6 +151,6 @@ def test_records_that_a_client_gives_twice_are_left_to_spark(broker: Broker, mon
             self.given = self.given or super().poll(*arguments, **named)
             return self.given
 
-    monkeypatch.setattr(fetching, "KafkaConsumer", Stutterer)
+    monkeypatch.setattr(clients, "KafkaConsumer", Stutterer)
     with closing(RecordFetcher(broker.connection())) as fetcher, pytest.raises(DoubtError, match="offset 0 once more"):
         fetcher.fetch({PARTITIONS[0]: (0, 100)}, MOST_BYTES)
