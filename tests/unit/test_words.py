@@ -24,20 +24,6 @@ REFUSED = {
 """Words, and what to write in their place."""
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 """A file and the words around a refused one, and why it stays."""
-UNFINISHED = (
-    "loosehanger/ansible/",
-    "loosehanger/lab/plan.py",
-    "loosehanger/platforms/base.py",
-    "loosehanger/platforms/kubernetes/run_step.py",
-    "loosehanger/platforms/local/platform.py",
-    "loosehanger/platforms/local/run_step.py",
-    "loosehanger/proof/read/clusters.py",
-    "loosehanger/stages/",
-    "roles/carry_out/",
-    "roles/platform_kubernetes/",
-    "roles/platform_local/",
-)
-"""What has not been read through yet. Take a line off when it has."""
 WHOLE = {".md", ".j2", ".html", ".yaml", ".yml", ".sh", ".toml", ".properties"}
 """Documents, templates and settings, which are read as a whole; of Python only comments and strings are."""
 JINJA = {".j2", ".html", ".yaml", ".yml"}
@@ -93,13 +79,13 @@ def instead(word: str) -> str:
 
 
 def product() -> list[str]:
-    """The files of the product that hold texts, but for those that are not finished."""
+    """The files of the product that hold texts."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [
         name
         for name in listed.split("\0")
         if (Path(name).suffix in {*WHOLE, ".py"} or name in NAMES)
-        and not name.startswith((*NOT_THE_PRODUCT, *UNFINISHED))
+        and not name.startswith(NOT_THE_PRODUCT)
         and (ROOT / name).is_file()
     ]
 
