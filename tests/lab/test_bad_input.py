@@ -102,7 +102,7 @@ def test_two_mirrors_that_would_write_one_topic_are_refused(fresh: Kit) -> None:
     finally:
         second.unlink()
     assert "mm2-second.yaml" in message
-    assert re.search(r" into (LH\.\w+) in north-america, .* copies europe's \1: ", message)
+    assert re.search(r" into (LH\.\w+) in north-america, .* copies europe's \1, so ", message)
     assert "neither is an exact copy" in message
 
 

@@ -183,7 +183,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The installer, at work in a folder of its own."""
     monkeypatch.setenv("LAB_HOME", str(tmp_path / "the home"))
     (tmp_path / "the home").mkdir()
-    return importlib.reload(importlib.import_module("install"))
+    return importlib.reload(importlib.import_module("scripts.install"))
 
 
 def test_two_installers_do_not_meet(install: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:

@@ -143,7 +143,8 @@ def test_every_module_that_is_run_is_looked_for_outside_of_the_folder() -> None:
         found += [
             f"{name}: {line.strip()}"
             for line in commands
-            if not re.search(r'"""|prog=|PROGRAM =|explains"|usage: ', line)
+            # A package that openshift brings has the name of the folder scripts: those tools run in the checkout only.
+            if not re.search(r'"""|prog=|PROGRAM =|explains"|usage: |-m scripts[.]', line)
         ]
     assert found == []
 

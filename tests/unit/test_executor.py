@@ -54,5 +54,5 @@ def test_it_finds_spark_and_what_else_the_driver_names() -> None:
 
 @pytest.mark.parametrize("missing", ["SPARK_DRIVER_URL", "SPARK_EXECUTOR_MEMORY"])
 def test_outside_of_such_a_pod_it_says_so(missing: str) -> None:
-    with pytest.raises(WrongUseError, match=f"{missing} is not set; Spark's driver starts executors"):
+    with pytest.raises(WrongUseError, match=f"{missing} is not set; executors are started by Spark's driver only"):
         command({name: value for name, value in POD.items() if name != missing}, Path("/opt/lab"))
