@@ -17,7 +17,7 @@ from loosehanger.kafka.retention_risk import RetentionReader, TopicRisk, by_topi
 from loosehanger.kafka.stalled import FLUSH_S, SILENT_S, Stands, bound_s, cause, cut_off, drops, found_s, runs
 from loosehanger.kafka.transactions import WARN_S as OPEN_S
 from loosehanger.lab.manifests.resources import as_text
-from loosehanger.lab.mirrors.access import at_source, at_target, judged_topics, of_workers, told
+from loosehanger.lab.mirrors.access import at_source, at_target, judged_topics, missing_rights, of_workers
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics
 from loosehanger.lab.record import ADMINISTRATOR, PROVER, Lab
@@ -128,7 +128,11 @@ def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
     }
     ends = {"source": (mirror.source, entry["source"]), "target": (mirror.target, spec["target"])}
     users = {end: (spec_.get("authentication") or {}).get("username", "") for end, (_, spec_) in ends.items()}
-    found = [told(ends[end][0], user, missing(rules[end], user, needed[end])) for end, user in users.items() if user]
+    found = [
+        missing_rights(ends[end][0], user, missing(rules[end], user, needed[end]))
+        for end, user in users.items()
+        if user
+    ]
     return list(filter(None, found))
 
 

@@ -55,13 +55,13 @@ class Rights:
 
     async def _lacking(self, region: str, user: str, needed: Sequence[NeededRight]) -> list[str]:
         from loosehanger.acls import missing
-        from loosehanger.lab.mirrors.access import told
+        from loosehanger.lab.mirrors.access import missing_rights
 
         cluster = self._cluster(region)
         if cluster is None or not user or not needed:
             return []
         try:
-            found = told(region, user, missing(await cluster.rules(), user, needed))
+            found = missing_rights(region, user, missing(await cluster.rules(), user, needed))
         except UnreachableError:
             return []  # A region that does not answer is reported with its topics.
         return [found] if found else []

@@ -10,7 +10,7 @@ import pytest
 from loosehanger.acls import AclRule, NeededRight, missing
 from loosehanger.kafka.offsets import ClusterReader
 from loosehanger.lab.manifests.resources import as_text
-from loosehanger.lab.mirrors.access import at_source, at_target, judged_topics, of_workers, told, user_of
+from loosehanger.lab.mirrors.access import at_source, at_target, judged_topics, missing_rights, of_workers, user_of
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import named_topics, selected_topics
 from loosehanger.lab.scenario import MIRROR
@@ -65,7 +65,7 @@ def test_no_mirror_of_the_kits_lacks_a_right_and_one_that_is_taken_away_is_named
     at_the_target = [*of_workers(target, [mirror.connector]), *at_target(mirror, topics, config)]
     assert missing(rules(scenario, mirror.target), writes, at_the_target) == []
     without = [rule for rule in given if rule.operation != "READ"]
-    said = told(mirror.source, reads, missing(without, reads, needed))
+    said = missing_rights(mirror.source, reads, missing(without, reads, needed))
     assert said.startswith(f"user {reads} lacks in {mirror.source}: Read on topic {topics[0]}")
 
 
@@ -85,9 +85,9 @@ def test_what_a_rule_covers() -> None:
 
 
 def test_what_is_said_of_missing_rights() -> None:
-    assert told("europe", "m", []) == ""
+    assert missing_rights("europe", "m", []) == ""
     many = [NeededRight("TOPIC", f"T{number}", "DESCRIBE_CONFIGS") for number in range(9)]
-    assert told("europe", "m", many) == (
+    assert missing_rights("europe", "m", many) == (
         "user m lacks in europe: DescribeConfigs on topic T0, DescribeConfigs on topic T1, DescribeConfigs on topic T2 "
         "and 6 more"
     )

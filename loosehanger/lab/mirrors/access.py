@@ -66,7 +66,7 @@ def of_workers(target: Mapping[str, object], connectors: Iterable[str]) -> list[
     return needed
 
 
-def told(region: str, user: str, lacking: Sequence[NeededRight]) -> str:
+def missing_rights(region: str, user: str, lacking: Sequence[NeededRight]) -> str:
     """Returns a sentence that names the rights a user lacks; empty for none.
 
     Args:
