@@ -188,9 +188,10 @@ class RetentionReader:
     ) -> Iterator[PartitionRisk]:
         starts, latest = self._offsets(positions, OffsetSpec.EARLIEST), self._offsets(positions, OffsetSpec.LATEST)
         ends = {place: min(bounds.get(place, end), end) for place, end in latest.items()}
+        # Not up to the bounds: those of a consumer of committed records end where an open transaction begins.
         held = {
             TopicPartition(one.topic, one.partition): one
-            for one in held_back(self._client(), list(positions), self._connection.username, ends)
+            for one in held_back(self._client(), list(positions), self._connection.username, latest)
         }
         following = {place: -1 if last is None else last for place, last in positions.items()}
         waiting = {

@@ -178,6 +178,15 @@ def test_a_transaction_that_is_open_for_too_long_is_named(monkeypatch: pytest.Mo
     assert held(looking(monkeypatch, source), 1000) == [], "transactions take a moment"
 
 
+def test_a_reader_whose_ends_stop_at_the_transaction_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The consoles' ends are those of a consumer of committed records."""
+    source = Source(end=1106)
+    source.stable, source.began = 101, 0.0
+    watch = looking(monkeypatch, source)
+    (risk,) = watch.look({PLACE: 100}, now=1000, ends={PLACE: 101})
+    assert (risk.behind, risk.held.offsets if risk.held else None, risk.overdue) == (0, 1005, True)
+
+
 def test_where_the_age_of_a_transaction_is_not_known_it_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Source(0, 1015, **kept())
     source.stable = 10
