@@ -1,4 +1,4 @@
-"""What a console reads of a broker by itself: the samples of the last hour, and the search of what is there."""
+"""What a console reads and writes of a broker alone: the last hour's samples, the search, a record that is produced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from kafka import KafkaProducer
-from kafka.admin import NewTopic
+from kafka.admin import ACLOperation, NewTopic
 
 from loosehanger.console import cluster, history
 from loosehanger.console.history import LastHour, Sampler
@@ -18,6 +18,9 @@ from loosehanger.console.models import Past
 from loosehanger.console.search import Searcher, SearchResult, search_request
 from loosehanger.console.service import Service
 from loosehanger.console.settings import RegionSettings, Settings
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.produce import NewRecord, RecordProducer, Written, new_record
 
 from .broker import Broker, running
 
@@ -116,3 +119,51 @@ def test_samples_of_an_unwatched_region_tell_what_came_in_between(
     assert (series.bytes_per_s[1] or 0) > 100 * rate
     assert series.latency_ms_p50[1] is not None
     assert series.lag == [None, None]
+
+
+def produced(connection: Connection, record: NewRecord) -> Written:
+    """Where a new record is."""
+    with RecordProducer(connection, "europe") as producer:
+        return producer.send(record)
+
+
+def test_a_record_is_written_as_it_was_typed_or_refused_with_the_reason(broker: Broker) -> None:
+    admin = broker.connection()
+    typed = [
+        new_record("LH.TYPED", "Größe 34", '{"a": [1, null]}', ["source: a:b", "empty:"], 1),
+        new_record("LH.TYPED", "", None),
+        new_record("LH.TYPED", None, "x" * 900_000, partition=0),
+    ]
+    client = broker.admin()
+    client.create_topics(
+        [NewTopic("LH.TYPED", 2, 1), NewTopic("LH.COMPACTED", 1, 1, topic_configs={"cleanup.policy": "compact"})]
+    )
+    client.close()
+    with RecordProducer(admin, "europe") as producer:
+        places = [producer.send(record) for record in typed]
+        assert (places[0].partition, places[0].offset, places[2].partition) == (1, 0, 0)
+        with pytest.raises(WrongUseError, match=r"LH\.TYPED has no partition 2; it has 0 to 1"):
+            producer.send(new_record("LH.TYPED", "k", "v", partition=2))
+        with pytest.raises(WrongUseError, match=r"no topic 'LH\.NONE' that user 'admin' may see"):
+            producer.send(new_record("LH.NONE", "k", "v"))
+        with pytest.raises(WrongUseError, match=r"the topic's max\.message\.bytes"):
+            producer.send(new_record("LH.TYPED", "k", "x" * 1_100_000))
+        with pytest.raises(WrongUseError, match="a compacted topic needs a key"):
+            producer.send(new_record("LH.COMPACTED", None, "v"))
+    for record, place in zip(typed, places, strict=True):
+        (read,) = find(
+            broker, RecordFilter("LH.TYPED"), partition=str(place.partition), offset=str(place.offset)
+        ).records
+        assert (read.record.serialized_key_size, read.record.serialized_value_size) == (
+            -1 if record.key is None else len(record.key),
+            -1 if record.value is None else len(record.value),
+        )
+        assert tuple(read.record.headers) == record.headers
+        assert read.record.timestamp == place.timestamp
+    for user, operations in (("reader", [ACLOperation.READ]), ("other", [ACLOperation.WRITE])):
+        broker.allow(user, "LH.TYPED" if user == "reader" else "LH.OTHER", *operations)
+        with pytest.raises(LabError, match=f"user '{user}' lacks Write"):
+            produced(broker.connection(user), typed[0])
+    unknown = broker.connection("unknown")
+    with pytest.raises(LabError, match="refuses user 'unknown'"):
+        produced(unknown, typed[0])
