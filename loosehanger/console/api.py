@@ -15,6 +15,7 @@ from loosehanger.console.live import RecordFilter
 from loosehanger.console.mirrors import Action
 from loosehanger.console.models import (
     Brokers,
+    Changes,
     Comparison,
     Done,
     Flows,
@@ -112,9 +113,12 @@ async def comparison(context: ContextOf, topic: TopicName) -> list[Comparison]:
     dependencies=[Depends(require_token)],
     responses=CHANGE,
 )
-async def change(context: ContextOf, region: RegionName, topic: TopicName, changes: SettingsChange) -> Done:
+async def change(
+    context: ContextOf, session: SessionOf, region: RegionName, topic: TopicName, changes: SettingsChange
+) -> Done:
     """A mirror resets a copied topic to its source's settings within seconds."""
-    return Done(said=await context.service.change(region, topic, changes.settings))
+    work = context.service.change(region, topic, changes.settings)
+    return Done(said=await context.changes.record(session.user, region, "change settings", topic, work))
 
 
 @router.get("/messages", summary="The latest records")
@@ -162,6 +166,12 @@ async def brokers(context: ContextOf) -> Brokers:
     return await context.service.brokers()
 
 
+@router.get("/changes", summary="The change log")
+async def changes(context: ContextOf) -> Changes:
+    """What was changed through this console, the last change first."""
+    return Changes(changes=context.changes.latest(), operator=context.settings.operator)
+
+
 @router.get("/history", summary="The last hour", response_model=Past)
 async def history(
     context: ContextOf,
@@ -195,10 +205,16 @@ async def mirrors(context: ContextOf) -> Mirrors:
     responses=CHANGE,
 )
 async def act(
-    context: ContextOf, region: RegionName, mirror: MirrorName, connector: ConnectorName, action: Action
+    context: ContextOf,
+    session: SessionOf,
+    region: RegionName,
+    mirror: MirrorName,
+    connector: ConnectorName,
+    action: Action,
 ) -> Done:
     """Connect applies it within seconds."""
-    return Done(said=await context.service.act(region, mirror, connector, action))
+    work = context.service.act(region, mirror, connector, action)
+    return Done(said=await context.changes.record(session.user, region, f"{action} connector", connector, work))
 
 
 control_room = APIRouter(prefix="/api", responses=READ)
@@ -222,9 +238,12 @@ async def links(context: ContextOf) -> Links:
     dependencies=[Depends(require_token)],
     responses=CHANGE,
 )
-async def change_link(context: ContextOf, one: RegionName, other: RegionName, change: LinkChange) -> Done:
+async def change_link(
+    context: ContextOf, session: SessionOf, one: RegionName, other: RegionName, change: LinkChange
+) -> Done:
     """Takes effect at once, also for open connections."""
-    return Done(said=await context.links.change(one, other, change))
+    work = context.links.change(one, other, change)
+    return Done(said=await context.changes.record(session.user, "", "change link", f"{one}, {other}", work))
 
 
 @control_room.get("/proof", summary="The latest proof")

@@ -15,6 +15,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from loosehanger.console import api, events, pages
+from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.context import Context
 from loosehanger.console.guard import Guard
 from loosehanger.console.history import LastHour, Sampler
@@ -44,7 +45,8 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     sessions = Sessions(settings.name, settings.username, settings.password, settings.session_minutes * 60)
     history = LastHour()
     views = Views(settings, service, jobs, links, history)
-    context = Context(settings, sessions, service, jobs, views, links, history)
+    changes = ChangeLog(settings.change_log)
+    context = Context(settings, sessions, service, jobs, views, links, history, changes)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from fastapi import HTTPException, Request
 
+from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.channels import Channels
 from loosehanger.console.history import LastHour
 from loosehanger.console.jobs import Jobs
@@ -22,6 +23,10 @@ from loosehanger.console.views import Views
 MOST_NOTES = 1000
 GONE_S = 0.5
 """Seconds between checks whether a waiting client is still connected."""
+OPERATOR_OFF = (
+    "this console may not change topics, records or groups; set the lab up with -e console_operator=true, "
+    "which gives its user the rights"
+)
 T = TypeVar("T")
 
 
@@ -36,6 +41,7 @@ class Context:
     views: Views
     links: LinkView
     last_hour: LastHour
+    changes: ChangeLog
     attempts: Attempts = field(default_factory=Attempts)
     channels: Channels = field(default_factory=Channels)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -77,3 +83,9 @@ def session_of(request: Request) -> Session:
     if session is None:
         raise HTTPException(401, "sign in first")
     return session
+
+
+def require_operator(request: Request) -> None:
+    """Refuses a change for which the lab must have been set up with ``console_operator=true``."""
+    if not context_of(request).settings.operator:
+        raise HTTPException(403, OPERATOR_OFF)

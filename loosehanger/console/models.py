@@ -442,6 +442,25 @@ class Done(Model):
     said: str
 
 
+class Change(Model):
+    """A change that was made through a console, or tried."""
+
+    at: float = Field(description="Seconds since the epoch")
+    user: str
+    region: str = Field(description="Empty for a change of no region")
+    action: str = Field(description="As in create topic")
+    subject: str = Field(description="The name of what was changed")
+    done: bool = Field(description="False where it was refused, failed or interrupted")
+    said: str = Field(description="The outcome, or the reason")
+
+
+class Changes(Model):
+    """The latest changes."""
+
+    changes: list[Change] = Field(description="The last one first")
+    operator: bool = Field(description="Whether this console may change topics, groups and records")
+
+
 class Step(Model):
     """A step of a job."""
 

@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from pydantic import TypeAdapter, ValidationError
 
 from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf, TopicName
-from loosehanger.console.context import Context, unless_gone
+from loosehanger.console.context import OPERATOR_OFF, Context, unless_gone
 from loosehanger.console.live import RecordFilter
 from loosehanger.console.mirrors import Action
 from loosehanger.console.models import LinkChange, SettingName, SettingValue
@@ -28,7 +28,7 @@ from loosehanger.errors import LabError
 
 PATIENCE_S = 0.1
 """How long a page waits for its data; after that it is sent without, says so, and its stream delivers the data."""
-WITH_MORE = ("charts", "topic", "proof", "aggregates", "messages", "scenario", "search")
+WITH_MORE = ("changes", "charts", "topic", "proof", "aggregates", "messages", "scenario", "search")
 """The pages with a template of their own."""
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -71,8 +71,9 @@ async def _page(
 
 
 def _problem(context: Context, session: Session, status: int, reason: str) -> HTMLResponse:
+    title = "Not found" if status == 404 else "Not possible"
     html = context.views.template(
-        "problem.html.j2", title="Not found", view="", of="", session=session, note=None, reason=reason
+        "problem.html.j2", title=title, view="", of="", session=session, note=None, reason=reason
     )
     return HTMLResponse(html, status)
 
@@ -193,7 +194,8 @@ async def change(
         TypeAdapter(SettingValue).validate_python(value)
         if not unset and not value:
             raise UnknownError(f"{name} needs a value; to reset it, choose Back to default")
-        outcome = await context.service.change(region, topic, {name: None if unset else value})
+        work = context.service.change(region, topic, {name: None if unset else value})
+        outcome = await context.changes.record(session.user, region, "change settings", topic, work)
         context.note(session, outcome, good=True)
     except ValidationError:
         context.note(session, f"'{name[:100]}' is not a setting's name, for example retention.ms", good=False)
@@ -279,6 +281,13 @@ async def groups(context: ContextOf, session: SessionOf) -> Response:
     return await _page(context, session, "groups", "Consumer groups")
 
 
+@router.get("/changes")
+async def changes(context: ContextOf, session: SessionOf) -> Response:
+    """The change log."""
+    latest = context.changes.latest()
+    return await _page(context, session, "changes", "Changes", changes=latest, operator_off=OPERATOR_OFF)
+
+
 @router.get("/brokers")
 async def brokers(context: ContextOf, session: SessionOf) -> Response:
     """Kafka nodes."""
@@ -302,7 +311,8 @@ async def act(
 ) -> Response:
     """Pauses, resumes or restarts a connector."""
     try:
-        outcome = await context.service.act(region, mirror, connector, action)
+        work = context.service.act(region, mirror, connector, action)
+        outcome = await context.changes.record(session.user, region, f"{action} connector", connector, work)
         context.note(session, f"{outcome}. Connect applies it within seconds", good=True)
     except LabError as error:
         context.note(session, str(error), good=False)
@@ -321,7 +331,9 @@ async def change_link(
     """Delays a link, cuts it, or heals it."""
     try:
         change = LinkChange.model_validate({"action": action or None, "delay": delay or None})
-        context.note(session, await context.links.change(one, other, change), good=True)
+        work = context.links.change(one, other, change)
+        outcome = await context.changes.record(session.user, "", "change link", f"{one}, {other}", work)
+        context.note(session, outcome, good=True)
     except ValidationError:
         context.note(session, f"'{action[:20]}' is not an action of a link", good=False)
     except LabError as error:

@@ -52,6 +52,8 @@ class Settings:
     routes: tuple[Mirror, ...] = ()
     """The route and topics of every mirror of the lab, also where this console has no access to its Connect workers."""
     control_room: bool = False
+    operator: bool = False
+    """Whether topics, records and groups may be changed: the set-up gave its user the rights for it."""
     address: str = "127.0.0.1"
     port: int = 8080
     hosts: tuple[str, ...] = ()
@@ -66,6 +68,11 @@ class Settings:
     another machine."""
     mirrors_folder: Path | None = None
     """Where Kubernetes mounts the desired state of mirrors, a file for each region; None elsewhere."""
+
+    @property
+    def change_log(self) -> Path | None:
+        """Where the change log is; None where the lab's home is on another machine."""
+        return self.lab_home / "artifacts" / "console" / f"changes-{self.name}.jsonl" if self.lab_home else None
 
     @property
     def secure(self) -> bool:
@@ -111,6 +118,7 @@ class Settings:
             regions=tuple(_region(environment, name) for name in names),
             routes=_routes(environment, "CONSOLE_ROUTES"),
             control_room=_flag(environment, "CONSOLE_CONTROL_ROOM"),
+            operator=_flag(environment, "CONSOLE_OPERATOR"),
             address=address,
             port=_number(environment, "CONSOLE_PORT", 8080, 65535),
             hosts=_list(environment, "CONSOLE_HOSTS"),

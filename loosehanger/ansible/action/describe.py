@@ -64,15 +64,16 @@ _OF_REGIONS = re.compile(r"\blab(\.(routes|regions)\b|\[)")
 def _lab(variables: Mapping[str, Any], *, with_regions: bool) -> dict[str, Any]:
     """The variables that templates have of the scenario, and of the resources described before them.
 
-    ``scenario`` (its name), ``control_room`` (a region), ``topics`` (what their names begin with), ``routes`` (where
-    mirrors take topics, as text), and ``regions``: those with a cluster, and for each its cluster's name, the mirrors
-    that run there, and its place on the map.
+    ``scenario`` (its name), ``control_room`` (a region), ``topics`` (what their names begin with), ``fenced`` (the
+    regions that any stage fences), ``routes`` (where mirrors take topics, as text), and ``regions``: those with a
+    cluster, and for each its cluster's name, the mirrors that run there, and its place on the map.
     """
     scenario, stage = scenario_of(variables)
     known = {
         "scenario": scenario.name if scenario else "",
         "control_room": scenario.control_room if scenario else "",
         "topics": list(scenario.topics) if scenario else [],
+        "fenced": sorted({region for one in scenario.stages.values() for region in one.fenced}) if scenario else [],
     }
     if not with_regions:
         return known
