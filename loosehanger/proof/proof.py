@@ -92,6 +92,8 @@ class Proof:
         self._samplers: dict[str, LatencySampler] = {}
         self._hidden: set[FlowId] = set()
         """The flows whose target topic may not exist, or may have another name."""
+        self._silent: dict[str, str] = {}
+        """The regions that did not answer after a reading had failed, with the reason: each is asked once."""
         self._reached: list[Mirror] = []
         """The mirrors whose source and target answered."""
         self._threads = ThreadPoolExecutor(max_workers=16)
@@ -542,16 +544,16 @@ class Proof:
 
     def _away(self, flows: Sequence[Flow]) -> set[str]:
         """The regions of these flows that do not answer; each gets an inconclusive finding."""
-        away = set()
-        for region in sorted({name for flow in flows for name in (flow.source, flow.target)}):
+        regions = sorted({name for flow in flows for name in (flow.source, flow.target)})
+        for region in (region for region in regions if region not in self._silent):
             try:
                 self._clusters[region].topics()
             except UnreachableError as error:
-                away.add(region)
-                for flow in flows:
-                    if region in (flow.source, flow.target):
-                        self._found.add("unreachable", flow.mirror, {"reason": str(error)})
-        return away
+                self._silent[region] = str(error)
+        for flow in flows:
+            for region in sorted({flow.source, flow.target} & self._silent.keys()):
+                self._found.add("unreachable", flow.mirror, {"reason": self._silent[region]})
+        return self._silent.keys() & set(regions)
 
     def _freeze(self, flows: Sequence[Flow]) -> OffsetSnapshot:
         for region in sorted({flow.target for flow in flows}):
@@ -596,11 +598,16 @@ class Proof:
                 spark.catalog.clearCache()
                 if not isinstance(error, ERRORS):
                     return f"the records could not be compared: {self._defect(error)}"
+                reason = f"the records could not be read: {cause(error)}"
+                if "TimeoutException" in reason:
+                    # Spark has waited for as long as the proof may: what follows must not wait as long again.
+                    for region in {name for flow in flows for name in (flow.source, flow.target)}:
+                        self._clusters[region].hurry()
                 # A log may lose its beginning while it is read: then everything is read anew, from where it begins now.
-                if attempt < _ATTEMPTS and (moved := _moved(frozen)):
+                if attempt < _ATTEMPTS and not self._away(flows) and (moved := _moved(frozen)):
                     self._report(f"retention removed records of {moved} while they were read; reading again")
                     continue
-                return f"the records could not be read: {cause(error)}"
+                return reason
             return ""
         return ""
 

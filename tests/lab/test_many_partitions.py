@@ -16,10 +16,13 @@ from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from loosehanger.errors import UnreachableError
-from loosehanger.proof import scratch
+from loosehanger.proof import proof, scratch, snapshot
+from loosehanger.proof.compare.comparison import compare
 from loosehanger.proof.proof import Proof
+from loosehanger.proof.read import batches
 from loosehanger.proof.read.clusters import Cluster, partitions_of
 from loosehanger.proof.read.external import two_clusters, wait_for_arrival
+from loosehanger.proof.session import SILENT_S
 from loosehanger.proof.verdict import judge
 
 from .broker import Broker, running
@@ -101,3 +104,36 @@ def test_a_broker_that_dies_is_not_waited_for_partition_by_partition(broker: tup
         os.kill(found.pid, signal.SIGCONT)
         for cluster in clusters.values():
             cluster.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broker", [150], indirect=True)
+def test_a_broker_that_falls_silent_while_spark_reads_is_named(
+    broker: tuple[Broker, int], spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    found, _ = broker
+    monkeypatch.setenv(scratch.VARIABLE, str(tmp_path))
+    # So few records would be read before Spark reads.
+    monkeypatch.setattr(snapshot.OffsetSnapshot, "fetch", lambda frozen: frozen)
+    monkeypatch.setattr(batches, "takes_files", lambda _: False)
+    stopped: list[float] = []
+
+    def silent(*arguments: Any) -> Any:
+        if not stopped:
+            stopped.append(time.monotonic())
+            os.kill(found.pid, signal.SIGSTOP)
+        return compare(*arguments)
+
+    monkeypatch.setattr(proof, "compare", silent)
+    admin = found.properties("admin")
+    lab = two_clusters(admin, admin, "many", "default", "old")
+    spark.conf.set(SILENT_S, "20")
+    try:
+        evidence = Proof(lab, lambda _: spark, 20, 5, lambda _: None).run()
+        print(f"ended {time.monotonic() - stopped[0]:.1f} s after the broker fell silent, with --timeout 20")
+    finally:
+        os.kill(found.pid, signal.SIGCONT)
+        spark.conf.unset(SILENT_S)
+    document = judge(evidence, lab.scenario, 1.0)
+    assert document["verdict"] == "inconclusive"
+    assert sorted(document["reasons"])[0].startswith("source: the cluster does not answer")

@@ -54,6 +54,9 @@ class StubCluster:
     more: ClassVar[tuple[str, ...]] = ()
     held: ClassVar[dict[str, list[Held]]] = {}
     """By region, what open transactions hold back for as long as the proof runs."""
+    asked: ClassVar[list[str]] = []
+    """The regions whose topics were asked for."""
+    hurried: ClassVar[set[str]] = set()
 
     def __init__(self, region: str) -> None:
         self.region = region
@@ -71,7 +74,11 @@ class StubCluster:
             raise UnreachableError(f"{self.region}: the cluster does not answer (gone)")
         return self.ids.get(self.region, self.region)
 
+    def hurry(self) -> None:
+        self.hurried.add(self.region)
+
     def topics(self) -> dict[str, int]:
+        self.asked.append(self.region)
         if self.region in self.away:
             raise UnreachableError(f"{self.region}: the cluster does not answer (gone)")
         return dict.fromkeys([*PLACES, *self.more], 1)
@@ -136,6 +143,8 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setattr(StubCluster, "ids", {})
     monkeypatch.setattr(StubCluster, "more", ())
     monkeypatch.setattr(StubCluster, "held", {})
+    monkeypatch.setattr(StubCluster, "asked", [])
+    monkeypatch.setattr(StubCluster, "hurried", set())
     monkeypatch.setattr(snapshot, "_GRACE_S", 0.0)
     mirrors = [replace(mirror, connect={"url": "x"}) for mirror in MIRRORS]
     regions = {
@@ -252,6 +261,29 @@ def test_a_target_that_goes_away_hides_no_other(lab: Lab, monkeypatch: pytest.Mo
     assert document["verdict"] == "inconclusive"
     assert document["reasons"] == ["sa: the cluster does not answer (gone)"]
     assert {flow["target"] for flow in document["flows"] if flow["source_records"]} == {"na"}
+
+
+def test_a_cluster_that_falls_silent_while_it_is_read_is_asked_once_and_in_a_hurry(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeout = "java.util.concurrent.TimeoutException: Cannot fetch record for offset 3 in 10000 milliseconds"
+    runs: list[set[str]] = []
+
+    def compare(_: Any, flows: Sequence[Flow], *__: Any) -> dict[FlowId, Counts]:
+        runs.append({flow.target for flow in flows})
+        if len(runs) == 1:
+            StubCluster.away = {"sa"}
+            StubCluster.asked.clear()
+            raise Py4JError(f"An error occurred while calling o1.x.\n: {timeout}")
+        return {flow.id: Counts(source_records=10, target_records=10) for flow in flows}
+
+    monkeypatch.setattr(proof, "compare", compare)
+    document, verdicts = run(lab)
+    assert document["reasons"] == ["sa: the cluster does not answer (gone)"]
+    assert verdicts["proved"] == {f"{topic} na" for topic in PLACES}
+    assert runs == [{"na", "sa"}, {"na"}]
+    assert StubCluster.asked.count("sa") == 1
+    assert StubCluster.hurried == {"europe", "na", "sa"}
 
 
 def test_a_topic_of_which_arrival_cannot_be_told_hides_no_other(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

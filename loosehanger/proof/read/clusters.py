@@ -59,7 +59,7 @@ class Cluster:
         self._admin: Any = None
         self._bounds = USUAL
         self._hurried = False
-        """Whether the last request timed out: the next one gets less time."""
+        """Whether the last request timed out, or another client's: the next one gets less time."""
 
     @classmethod
     def of(cls, region: Region) -> Cluster:
@@ -70,6 +70,10 @@ class Cluster:
         """Ends the connection."""
         if self._admin:
             self._admin.close()
+
+    def hurry(self) -> None:
+        """Gives the next request less time, because another client has waited for this cluster already."""
+        self._hurried = True
 
     def topics(self) -> dict[str, int]:
         """Lists the topics that the user may describe, with their number of partitions.
