@@ -7,10 +7,13 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
@@ -820,16 +823,56 @@ def test_clients_run_beside_the_programs_that_keep_ledgers(tmp_path: Path) -> No
     assert access.client_region(tmp_path, ["west", "apps"], topology) == "apps"
 
 
-def test_an_api_server_that_is_away_leaves_other_sockets_as_they_were(tmp_path: Path) -> None:
-    kubeconfig = tmp_path / "kubeconfig"
-    cluster = {"name": "away", "cluster": {"server": "http://127.0.0.1:1"}}
-    context = {"name": "away", "context": {"cluster": "away", "user": "nobody"}}
+def kubeconfig_of(folder: Path, server: str) -> str:
+    """A kubeconfig whose only context is called ``there``."""
+    kubeconfig = folder / "kubeconfig"
+    cluster = {"name": "there", "cluster": {"server": server}}
+    context = {"name": "there", "context": {"cluster": "there", "user": "nobody"}}
     user = {"name": "nobody", "user": {}}
     kubeconfig.write_text(
         yaml.safe_dump({"apiVersion": "v1", "clusters": [cluster], "contexts": [context], "users": [user]}),
         encoding="utf-8",
     )
+    return str(kubeconfig)
+
+
+def test_a_command_leaves_no_file_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config_maps = {"name": "configmaps", "singularName": "", "namespaced": True, "kind": "ConfigMap", "verbs": ["get"]}
+    answers = {
+        "/version": {"major": "1", "minor": "35", "gitVersion": "v1.35.0"},
+        "/apis": {"kind": "APIGroupList", "groups": []},
+        "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": [config_maps]},
+    }
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path in answers else 404)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(answers.get(self.path, {})).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        kubeconfig = kubeconfig_of(tmp_path, f"http://127.0.0.1:{server.server_address[1]}")
+        cluster = KubernetesCluster(kubeconfig, "there")
+        assert cluster.serves("v1", "ConfigMap")
+        assert cluster.version() == "v1.35.0"
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_api_server_that_is_away_leaves_other_sockets_as_they_were(tmp_path: Path) -> None:
+    kubeconfig = kubeconfig_of(tmp_path, "http://127.0.0.1:1")
     before = socket.getdefaulttimeout()
     with pytest.raises(LabError, match="refused"):
-        KubernetesCluster(str(kubeconfig), "away")
+        KubernetesCluster(kubeconfig, "there")
     assert socket.getdefaulttimeout() == before

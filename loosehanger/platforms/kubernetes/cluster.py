@@ -1,12 +1,13 @@
 """A Kubernetes cluster: a client of its API server, for one account of a kubeconfig.
 
 It signs in and discovers kinds with the collection kubernetes.core, so that collection's environment variables
-(``K8S_AUTH_…``) and cache apply here too.
+(``K8S_AUTH_…``) apply here too.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import yaml
-from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
+from ansible_collections.kubernetes.core.plugins.module_utils.k8s import client as collection
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException
@@ -35,6 +36,23 @@ _NOT_NOW = (429, 502, 503, 504)
 
 Document = dict[str, Any]
 Documents = list[Document]
+
+
+class _Uncached(collection.LazyDiscoverer):  # type: ignore[misc]
+    """Discovers an API server's kinds anew in each process.
+
+    The collection would keep them in a file of the temporary folder, which stays, and which another user of the machine
+    may have written.
+    """
+
+    def __init__(self, client: Any, _: str | None) -> None:
+        super().__init__(client, f"{os.devnull}/none")
+
+    def _write_cache(self) -> None:
+        """Writes no file."""
+
+
+collection.LazyDiscoverer = _Uncached
 
 
 class LogCutError(UnreachableError):
@@ -59,7 +77,7 @@ class KubernetesCluster:
         given = {"kubeconfig": kubeconfig or None, "context": context or None, "validate_certs": True}
         try:
             with _bounded_discovery():
-                client = get_api_client(**given)
+                client = collection.get_api_client(**given)
         except (CoreException, ConfigException, yaml.YAMLError, OSError, HTTPError, ApiException) as error:
             if isinstance(error, HTTPError | ApiException):
                 raise self._failure(error) from error
