@@ -42,6 +42,8 @@ MOST_TRACE = 20_000
 REMEMBERED_S = 30.0
 """How long a failure is shown after it: Connect forgets it at the next start, after which the task may fail again."""
 SOURCE_CONNECTOR = "MirrorSourceConnector"
+_SENDING = "producer send callback"
+"""In the trace of a task that could not send a record: only the worker's log names its topic."""
 
 
 class SlowWorkerError(UnreachableError):
@@ -170,6 +172,10 @@ class MirrorMakerView:
         connectors = [self._connector(name, entry["info"]["config"], statuses[name]) for name, entry in found.items()]
         self._last = [one.model_copy(update={"records_per_s": None}) for one in connectors]
         health, explanation = explain(self.region, self.name, connectors)
+        traces = [task.trace for connector in connectors for task in connector.tasks]
+        if self._home is None and health == "bad" and any(_SENDING in trace for trace in traces):
+            # A console in a pod has no right to read the worker's log.
+            explanation += ". ./lab status names the topic"
         return Mirror(
             region=self.region,
             name=self.name,

@@ -277,6 +277,31 @@ def test_a_worker_that_is_slow_is_busy_and_one_that_refuses_is_down() -> None:
     assert "its worker is down or still starting" in found.explanation
 
 
+@pytest.mark.parametrize(
+    ("log", "trace", "said"),
+    [
+        (None, "a.B: Unrecoverable exception from producer send callback\nCaused by: c.TooLarge: 10 MB", True),
+        (None, "a.B: no", False),
+        (ROOT, "a.B: Unrecoverable exception from producer send callback\nCaused by: c.TooLarge: 10 MB", False),
+    ],
+)
+def test_where_a_console_has_no_log_it_says_which_command_names_the_topic(
+    log: Path | None, trace: str, said: bool
+) -> None:
+    class Failing(Worker):
+        def connectors(self) -> dict[str, Any]:
+            found = super().connectors()
+            found[self.connector]["status"]["tasks"] = [{"id": 0, "state": "FAILED", "trace": trace}]
+            return found
+
+    access = ConnectAccess(mirror="mm2", urls=("https://a",), username="", password="", ca_file=None)
+    mirror = MirrorMakerView("north-america", access, home=log)
+    mirror._rest = Failing()  # type: ignore[assignment]
+    found = asyncio.run(mirror.state())
+    assert found.health == "bad"
+    assert found.explanation.endswith("./lab status names the topic") is said
+
+
 def test_an_answer_that_comes_too_late_is_not_kept() -> None:
     access = ConnectAccess(mirror="mm2", urls=("https://a",), username="", password="", ca_file=None)
     mirror = MirrorMakerView("north-america", access)
