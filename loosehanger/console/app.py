@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from loosehanger.console import api, events, pages
+from loosehanger.console import api, events, metrics, pages
 from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.context import Context
 from loosehanger.console.guard import Guard
@@ -75,6 +75,7 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
             app.include_router(module.control_room)
         app.include_router(module.router)
     app.include_router(events.router)
+    app.include_router(metrics.router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
     app.add_middleware(Guard, settings=settings, sessions=sessions)
     _explain_errors(app, context)

@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from loosehanger.console.settings import Settings
 from loosehanger.console.sign_in import Session, Sessions
 
-PUBLIC = ("/sign-in", "/health")
+PUBLIC = ("/sign-in", "/health", "/metrics")
+"""Paths without a session; metrics have a token of their own."""
 PUBLIC_FOLDER = "/static/"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 POLICY = (

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from loosehanger.console.cluster import prepare_clients
 from loosehanger.console.records import MOST_HEADER_BYTES, MOST_VALUE_BYTES, Arrived, folded
+from loosehanger.console.totals import Totals
 from loosehanger.kafka.connection import Connection
 
 if TYPE_CHECKING:
@@ -213,6 +214,8 @@ class Live:
         self._viewers: list[Viewer] = []
         self._recent = Newest(MOST_RECENT)
         self._rates = Rates()
+        self.totals = Totals()
+        """What it has read since the console started."""
         self._firsts: dict[tuple[str, int], int] = {}
         self._ends: dict[tuple[str, int], int] = {}
         self._wanted_until = 0.0
@@ -391,6 +394,7 @@ class Live:
             if (consumer.highwater(partition) or 0) - records[-1].offset > MOST_BEHIND:
                 consumer.seek_to_end(partition)
         batch.sort(key=lambda one: one.record.timestamp)
+        self.totals.add(counts, [(topic, ms) for _, topic, ms in samples])
         with self._lock:
             self._rates.add(now, counts)
             self._rates.latencies.extend(samples)

@@ -66,6 +66,8 @@ class Settings:
     lab_home: Path | None = None
     """The lab's home, with its record and its links, where the control room can run the proof; None where it is on
     another machine."""
+    metrics_token: str = field(default="", repr=False)
+    """What Prometheus must send to read ``/metrics``; empty for none, and no metrics."""
     mirrors_folder: Path | None = None
     """Where Kubernetes mounts the desired state of mirrors, a file for each region; None elsewhere."""
 
@@ -127,6 +129,11 @@ class Settings:
             session_minutes=_number(environment, "CONSOLE_SESSION_MINUTES", 480, 7 * 24 * 60),
             scenario=environment.get("CONSOLE_SCENARIO", ""),
             lab_home=Path(environment["CONSOLE_LAB_HOME"]) if environment.get("CONSOLE_LAB_HOME") else None,
+            metrics_token=(
+                _secret(environment, "CONSOLE_METRICS_TOKEN_FILE")
+                if environment.get("CONSOLE_METRICS_TOKEN_FILE")
+                else ""
+            ),
             mirrors_folder=Path(folder) if (folder := environment.get("CONSOLE_MIRRORS_FOLDER")) else None,
         )
 

@@ -50,6 +50,16 @@ def test_everything_is_read(environment: dict[str, str]) -> None:
     assert settings.mirrors_folder is None
     on_kubernetes = Settings.from_environment(environment | {"CONSOLE_MIRRORS_FOLDER": "/etc/console/mirrors"})
     assert on_kubernetes.mirrors_folder == Path("/etc/console/mirrors")
+    assert settings.metrics_token == ""
+
+
+def test_the_token_of_scrapers_is_read(environment: dict[str, str], tmp_path: Path) -> None:
+    token = secret(tmp_path, "scraper", "a scraper's token\n")
+    settings = Settings.from_environment(environment | {"CONSOLE_METRICS_TOKEN_FILE": token})
+    assert settings.metrics_token == "a scraper's token"
+    assert "scraper's" not in repr(settings)
+    with pytest.raises(WrongUseError, match=r"CONSOLE_METRICS_TOKEN_FILE: .* is empty"):
+        Settings.from_environment(environment | {"CONSOLE_METRICS_TOKEN_FILE": secret(tmp_path, "empty", "\n")})
 
 
 def test_routes_and_places_are_read(environment: dict[str, str]) -> None:

@@ -1,0 +1,247 @@
+"""What a console serves to Prometheus at ``/metrics``: flows, latencies, mirrors, links, and the last proof.
+
+A scrape reads what the pages read, so it costs as much as one viewer, whatever the number of records. What is not known
+is absent: a lag of 0 means that nothing waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import Response
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from loosehanger.console.context import Context
+from loosehanger.console.models import Link, Mirror, PastProof
+from loosehanger.console.totals import TopicTotals
+
+if TYPE_CHECKING:
+    from loosehanger.console.service import FlowNow, Service
+
+PREFIX = "loosehanger"
+MOST_COPIES = 500
+"""Most copies of topics with metrics of their own; ``loosehanger_copies_left_out`` counts the others."""
+STATES = ("running", "paused", "stopped", "failed", "restarting", "unassigned")
+VERDICTS = ("proved", "disproved", "inconclusive", "failed")
+_FLOW = ("source", "target", "mirror")
+_COPY = (*_FLOW, "topic")
+_CONNECTOR = ("region", "mirror", "connector")
+router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True, eq=False)  # a registry keeps its collectors by identity
+class Reading(Collector):
+    """What one scrape reports."""
+
+    flows: Sequence[FlowNow]
+    regions: Mapping[str, bool | None]
+    """Whether each region's cluster answers; None behind a closed link."""
+    mirrors: Sequence[Mirror]
+    totals: Mapping[tuple[str, str], TopicTotals]
+    """What was read of each copy, by the target region and its topic."""
+    links: Sequence[Link]
+    proof: PastProof | None
+    lost: frozenset[str] = frozenset()
+    """The regions that the lab's present stage has killed on purpose."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields the metric families."""
+        yield from self._regions()
+        yield from self._flows()
+        yield from self._mirrors()
+        yield from self._links()
+        yield from self._proof()
+
+    def _regions(self) -> Iterator[Metric]:
+        up = _gauge("region_up", "Whether the region's cluster answers; absent behind a closed link", ("region",))
+        killed = _gauge("region_lost", "Whether the lab's stage has killed the region on purpose", ("region",))
+        for name, answers in self.regions.items():
+            killed.add_metric([name], name in self.lost)
+            if answers is not None:
+                up.add_metric([name], answers)
+        yield from (up, killed)
+
+    def _flows(self) -> Iterator[Metric]:
+        lag = _gauge("mirror_lag_records", "Records at the source that the mirror has not copied", _COPY)
+        age = _gauge("mirror_lag_seconds", "Age of the oldest record that the mirror has not copied", _COPY)
+        loss = _gauge(
+            "mirror_time_to_loss_seconds",
+            "Time until the source may delete a record that the mirror has not copied; absent while nothing waits",
+            _COPY,
+        )
+        endangered = _gauge("mirror_loss_near", "Whether that is soon, and half of the retention is used up", _COPY)
+        gone = _gauge(
+            "mirror_deleted_offsets", "Offsets that the source deleted before the mirror had copied them", _COPY
+        )
+        held = _gauge(
+            "mirror_held_offsets",
+            "Offsets behind the last stable offset, held back by an open transaction at the source",
+            _COPY,
+        )
+        latency = _histogram(
+            "mirror_end_to_end_latency_seconds", "From a record's creation until the console read its copy", _COPY
+        )
+        records = _counter("mirror_copied_records", "Records of the copy that the console has read", _COPY)
+        size = _counter("mirror_copied_bytes", "Uncompressed bytes of keys, values and headers of these records", _COPY)
+        left_out = _gauge("copies_left_out", "Copies of topics beyond the bound, which have no metrics here", ())
+        copies = [(one, topic, copy) for one in self.flows for topic, copy in sorted(one.copies.items())]
+        for one, topic, copy in copies[:MOST_COPIES]:
+            labels = [one.flow.source, one.flow.target, one.flow.mirror, topic]
+            danger = one.dangers.get(topic)
+            if danger is not None:
+                lag.add_metric(labels, danger.behind)
+                age.add_metric(labels, danger.age_s or 0.0)
+                endangered.add_metric(labels, danger.endangered)
+                gone.add_metric(labels, danger.gone)
+                held.add_metric(labels, danger.held)
+                if danger.loss_in_s is not None:
+                    loss.add_metric(labels, danger.loss_in_s)
+            elif one.connector is not None and topic in one.connector.lags:
+                lag.add_metric(labels, one.connector.lags[topic])
+            if totals := self.totals.get((one.flow.target, copy)):
+                records.add_metric(labels, totals.records)
+                size.add_metric(labels, totals.bytes)
+                latency.add_metric(labels, totals.cumulative(), totals.latency_ms / 1000)
+        left_out.add_metric([], max(0, len(copies) - MOST_COPIES))
+        yield from (lag, age, loss, endangered, gone, held, latency, records, size, left_out)
+
+    def _mirrors(self) -> Iterator[Metric]:
+        up = _gauge("mirror_up", "Whether a Connect worker of the mirror answers", ("region", "mirror"))
+        state = _states("connector_state", "The connector's state in Kafka Connect", _CONNECTOR)
+        wanted = _states("connector_desired_state", "The connector's state by its manifest", _CONNECTOR)
+        stalled = _gauge(
+            "connector_stalled", "Whether the connector runs and delivers nothing while records wait", _CONNECTOR
+        )
+        task = _states("task_state", "The task's state in Kafka Connect", (*_CONNECTOR, "task"))
+        for mirror in self.mirrors:
+            if mirror.health == "unknown" and not mirror.answers:
+                continue  # Behind a closed link its state is not known.
+            up.add_metric([mirror.region, mirror.name], mirror.answers or mirror.state == "Stopped")
+            for one in mirror.connectors:
+                labels = [mirror.region, mirror.name, one.name]
+                _set(state, labels, one.state)
+                _set(wanted, labels, one.wanted or "RUNNING")
+                stalled.add_metric(labels, bool(one.stalled))
+                for part in one.tasks:
+                    _set(task, [*labels, str(part.number)], part.state)
+        yield from (up, state, wanted, stalled, task)
+
+    def _links(self) -> Iterator[Metric]:
+        between = ("source", "target")
+        opened = _gauge("link_open", "Whether records can cross the link in this direction", between)
+        delay = _gauge("link_delay_seconds", "One-way delay that is set", between)
+        rate = _gauge("link_rate_limit_bytes_per_second", "Rate limit that is set; absent for none", between)
+        carried = _counter("link_carried_bytes", "Bytes delivered since the link's relay was started", between)
+        for link in self.links:
+            for way in link.directions:
+                labels = [way.source, way.target]
+                opened.add_metric(labels, link.state not in ("cut", "silent", "down") and not way.silent)
+                delay.add_metric(labels, way.delay_ms / 1000)
+                carried.add_metric(labels, way.carried)
+                if way.bytes_per_s is not None:
+                    rate.add_metric(labels, way.bytes_per_s)
+        yield from (opened, delay, rate, carried)
+
+    def _proof(self) -> Iterator[Metric]:
+        if self.proof is None:
+            return
+        verdict = _states("proof_verdict", "Verdict of the last proof that was run from the control room", ())
+        _set(verdict, [], self.proof.verdict, VERDICTS)
+        ended = _gauge("proof_ended_timestamp_seconds", "When it ended, in seconds since the epoch", ())
+        ended.add_metric([], self.proof.started + self.proof.seconds)
+        claims = _gauge("proof_claims", "Its claims, by verdict", ("verdict",))
+        for name in VERDICTS[:3]:
+            claims.add_metric([name], sum(claim.verdict == name for claim in self.proof.claims))
+        yield from (verdict, ended, claims)
+
+
+async def read(context: Context) -> Reading:
+    """Reads what a scrape reports; counts as use of the console, so that the regions are read between scrapes too."""
+    service = context.service
+    service.look()
+    now, mirrors, links, regions = await asyncio.gather(
+        service.now(), service.mirrors(), context.links.all(), _regions(service)
+    )
+    wanted: dict[str, set[str]] = {}
+    for one in now.flows:
+        wanted.setdefault(one.flow.target, set()).update(one.copies.values())
+    totals = {
+        (region, topic): found
+        for region, topics in wanted.items()
+        if region in service.regions
+        for topic, found in service.regions[region].live.totals.of(topics).items()
+    }
+    past = await asyncio.to_thread(context.jobs.past)
+    lost = await asyncio.to_thread(_lost, context)
+    return Reading(now.flows, regions, mirrors.mirrors, totals, links, past[0] if past else None, lost)
+
+
+async def _regions(service: Service) -> dict[str, bool | None]:
+    flows = await service.flows()
+    return {one.name: None if one.health == "unknown" else one.health != "bad" for one in flows.regions}
+
+
+def _lost(context: Context) -> frozenset[str]:
+    from loosehanger.errors import LabError
+    from loosehanger.lab.progress import read_progress
+
+    if context.settings.lab_home is None:
+        return frozenset()
+    try:
+        progress = read_progress(context.settings.lab_home)
+    except LabError:
+        return frozenset()
+    return frozenset(progress.lost if progress else ())
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Everything that the console measures, in Prometheus' text format or, where it is asked for, OpenMetrics."""
+    context: Context = request.app.state.context
+    _check_token(context.settings.metrics_token, request.headers.get("authorization", ""))
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(await read(context))
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(await asyncio.to_thread(encode, registry), media_type=content_type)
+
+
+def _check_token(token: str, given: str) -> None:
+    if not token:
+        raise HTTPException(404, "this console has no metrics: set CONSOLE_METRICS_TOKEN_FILE")
+    scheme, _, sent = given.partition(" ")
+    if scheme.lower() != "bearer" or not hmac.compare_digest(sent.strip().encode("utf-8", "replace"), token.encode()):
+        raise HTTPException(
+            401,
+            "the scraper's token is missing or wrong; see .lab/monitoring",
+            headers={"www-authenticate": 'Bearer realm="metrics"'},
+        )
+
+
+def _gauge(name: str, meaning: str, labels: Sequence[str]) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", meaning, labels=labels)
+
+
+def _counter(name: str, meaning: str, labels: Sequence[str]) -> CounterMetricFamily:
+    return CounterMetricFamily(f"{PREFIX}_{name}", meaning, labels=labels)
+
+
+def _histogram(name: str, meaning: str, labels: Sequence[str]) -> HistogramMetricFamily:
+    return HistogramMetricFamily(f"{PREFIX}_{name}", meaning, labels=labels)
+
+
+def _states(name: str, meaning: str, labels: Sequence[str]) -> GaugeMetricFamily:
+    """One series for each state, of which the present one is 1; the label is ``state``, or ``verdict``."""
+    return _gauge(name, meaning, (*labels, "verdict" if name.endswith("verdict") else "state"))
+
+
+def _set(family: GaugeMetricFamily, labels: Iterable[str], present: str, states: Sequence[str] = STATES) -> None:
+    for state in states:
+        family.add_metric([*labels, state], state == present.lower())

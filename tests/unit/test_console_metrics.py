@@ -1,0 +1,187 @@
+"""What a console serves to Prometheus."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from dataclasses import replace
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from loosehanger.console.metrics import MOST_COPIES, Reading
+from loosehanger.console.models import Connector, Flow, Link, LinkDirection, PastProof, VerdictOfClaim
+from loosehanger.console.service import FlowNow
+from loosehanger.console.totals import MOST_TOPICS, Totals
+from loosehanger.kafka.retention_risk import TopicRisk
+
+from ..consoles import MadeUpMirror, Record, running, settings
+from .test_console_routes import REGIONS
+
+TOKEN = "a token of the tests"
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+FLOW = {"source": "europe", "target": "north-america", "mirror": "mm2", "topic": "LH.ORDERS"}
+
+
+def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Every sample of an answer."""
+    return {
+        (one.name, frozenset(one.labels.items())): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+
+def of(found: dict[tuple[str, frozenset[tuple[str, str]]], float], name: str, **labels: str) -> float | None:
+    """The sample of this name and these labels; None where there is none."""
+    return found.get((f"loosehanger_{name}", frozenset(labels.items())))
+
+
+def test_metrics_need_their_own_token() -> None:
+    with running(settings(metrics_token=TOKEN)) as found:
+        anybody, signed_in = found.browser(signed_in=False), found.browser()
+        assert anybody.get("/metrics").status_code == 401
+        assert signed_in.get("/metrics").status_code == 401  # a session is no token
+        for wrong in ("Bearer", "Bearer x", f"Basic {TOKEN}", f"Bearer {TOKEN}x", TOKEN, "Bearer \xff"):
+            answer = anybody.get("/metrics", headers={"authorization": wrong.encode("latin-1")})
+            assert answer.status_code == 401, wrong
+            assert TOKEN not in answer.text
+        assert anybody.get("/metrics", headers=BEARER).status_code == 200
+        # Nothing else is open to the scraper.
+        assert anybody.get("/api/topics", headers=BEARER).status_code == 401
+
+
+def test_a_console_without_a_token_has_no_metrics() -> None:
+    with running(settings()) as found:
+        answer = found.browser(signed_in=False).get("/metrics", headers={"authorization": "Bearer "})
+        assert answer.status_code == 404
+        assert "CONSOLE_METRICS_TOKEN_FILE" in answer.text
+
+
+def risk(**changes: object) -> TopicRisk:
+    """A copy that is three records behind."""
+    given = TopicRisk(
+        "LH.ORDERS", behind=3, age_s=4.5, loss_in_s=60.0, by="age", partition=0, pace=None, endangered=False, gone=0,
+        made_again=False,
+    )  # fmt: skip
+    return replace(given, **changes)  # type: ignore[arg-type]
+
+
+def test_a_flow_is_measured_topic_by_topic() -> None:
+    with running(settings(*REGIONS, metrics_token=TOKEN)) as found:
+        browser = found.browser(signed_in=False)
+        found.service.regions["europe"].losses.dangers = {"LH.ORDERS": risk()}
+        target = found.service.regions["north-america"].live
+        now = time.time_ns() // 1_000_000
+        target.feed(*(Record(timestamp=now - 300, offset=n, key=b"key", value=b"value") for n in range(5)))
+        first = samples(browser.get("/metrics", headers=BEARER).text)
+        assert of(first, "mirror_lag_records", **FLOW) == 3
+        assert of(first, "mirror_lag_seconds", **FLOW) == 4.5
+        assert of(first, "mirror_time_to_loss_seconds", **FLOW) == 60
+        assert of(first, "mirror_loss_near", **FLOW) == 0
+        assert of(first, "mirror_copied_records_total", **FLOW) == 5
+        assert of(first, "mirror_copied_bytes_total", **FLOW) == 5 * len(b"keyvalue")
+        assert of(first, "mirror_end_to_end_latency_seconds_bucket", **FLOW, le="0.25") == 0
+        assert of(first, "mirror_end_to_end_latency_seconds_bucket", **FLOW, le="+Inf") == 5
+        assert of(first, "mirror_end_to_end_latency_seconds_count", **FLOW) == 5
+        assert (of(first, "mirror_end_to_end_latency_seconds_sum", **FLOW) or 0) >= 5 * 0.3
+        # The other mirror of this topic has copied nothing that the console has read: absent, not 0.
+        assert of(first, "mirror_copied_records_total", **{**FLOW, "target": "south-america"}) is None
+        # Nothing waits: a lag of 0, and no time to loss.
+        found.service.regions["europe"].losses.dangers = {
+            "LH.ORDERS": risk(behind=0, age_s=None, loss_in_s=None, gone=7, endangered=True)
+        }
+        later = samples(browser.get("/metrics", headers=BEARER).text)
+        assert of(later, "mirror_lag_seconds", **FLOW) == 0
+        assert of(later, "mirror_time_to_loss_seconds", **FLOW) is None
+        assert of(later, "mirror_deleted_offsets", **FLOW) == 7
+        assert of(later, "mirror_loss_near", **FLOW) == 1
+        assert of(later, "mirror_copied_records_total", **FLOW) == 5
+
+
+def test_states_of_mirrors_and_regions() -> None:
+    with running(settings(*REGIONS, metrics_token=TOKEN)) as found:
+        browser = found.browser(signed_in=False)
+        mirror = found.service.regions["north-america"].mirrors["mm2"]
+        assert isinstance(mirror, MadeUpMirror)
+        mirror.connector_state = "PAUSED"
+        found.service.regions["south-america"].cluster.down = True
+        seen = samples(browser.get("/metrics", headers=BEARER).text)
+        connector = {"region": "north-america", "mirror": "mm2", "connector": "europe->here.MirrorSourceConnector"}
+        assert of(seen, "connector_state", **connector, state="paused") == 1
+        assert of(seen, "connector_state", **connector, state="running") == 0
+        assert of(seen, "connector_desired_state", **connector, state="running") == 1
+        assert of(seen, "task_state", **connector, task="0", state="paused") == 1
+        assert of(seen, "mirror_up", region="north-america", mirror="mm2") == 1
+        assert of(seen, "region_up", region="south-america") == 0
+        assert of(seen, "region_up", region="europe") == 1
+        assert of(seen, "proof_ended_timestamp_seconds") is None  # none was run
+
+
+def test_links_and_the_last_proof() -> None:
+    way = LinkDirection(
+        source="europe", target="asia", delay_ms=80, jitter_ms=0, bytes_per_s=None, silent=False, carried=12,
+        on_the_way=0, clients=[],
+    )  # fmt: skip
+    back = way.model_copy(update={"source": "asia", "target": "europe", "silent": True, "bytes_per_s": 1e6})
+    link = Link(
+        between=("europe", "asia"), state="silent to europe", health="warning", explanation="", since=None,
+        directions=[way, back],
+    )  # fmt: skip
+    claims = [VerdictOfClaim(id=str(n), says="", verdict=verdict) for n, verdict in enumerate(["proved", "disproved"])]
+    proof = PastProof(
+        id="1", started=1000.0, seconds=5.0, verdict="disproved", explanation="", claims=claims, report=False
+    )
+    reading = Reading(flows=[], regions={"europe": None}, mirrors=[], totals={}, links=[link], proof=proof)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(reading)
+    seen = samples(generate_latest(registry).decode())
+    assert of(seen, "link_open", source="europe", target="asia") == 1
+    assert of(seen, "link_open", source="asia", target="europe") == 0
+    assert of(seen, "link_delay_seconds", source="europe", target="asia") == 0.08
+    assert of(seen, "link_rate_limit_bytes_per_second", source="europe", target="asia") is None
+    assert of(seen, "link_carried_bytes_total", source="europe", target="asia") == 12
+    assert of(seen, "proof_verdict", verdict="disproved") == 1
+    assert of(seen, "proof_verdict", verdict="proved") == 0
+    assert of(seen, "proof_ended_timestamp_seconds") == 1005
+    assert of(seen, "proof_claims", verdict="proved") == 1
+    assert of(seen, "region_up", region="europe") is None  # behind a closed link
+
+
+def test_both_formats_are_valid() -> None:
+    with running(settings(*REGIONS, metrics_token=TOKEN)) as found:
+        browser = found.browser(signed_in=False)
+        found.service.regions["north-america"].live.feed(Record())
+        plain = browser.get("/metrics", headers=BEARER)
+        assert plain.headers["content-type"].startswith("text/plain")
+        wanted = {**BEARER, "accept": "application/openmetrics-text; version=1.0.0"}
+        modern = browser.get("/metrics", headers=wanted)
+        assert modern.headers["content-type"].startswith("application/openmetrics-text")
+        families = parse_openmetrics(modern.text)  # type: ignore[no-untyped-call]
+        assert "loosehanger_mirror_copied_records" in {family.name for family in families}
+        if promtool := shutil.which("promtool"):
+            checked = subprocess.run(
+                [promtool, "check", "metrics"], input=plain.content, capture_output=True, timeout=30
+            )
+            assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_number_of_series_is_bounded() -> None:
+    totals = Totals()
+    totals.add({f"topic-{n}": (1, 1) for n in range(MOST_TOPICS + 5)}, [("topic-1", 20), ("unknown", 20)])
+    assert len(totals.of(f"topic-{n}" for n in range(MOST_TOPICS + 5))) == MOST_TOPICS
+    copies = {f"LH.{n}": f"LH.{n}" for n in range(MOST_COPIES + 3)}
+    connector = Connector(
+        name="c", kind="MirrorSourceConnector", state="RUNNING", worker="", tasks=[], source="a", target="b",
+        topics=".*", policy="identity", positions=[], records_per_s=None, lags=dict.fromkeys(copies, 1),
+    )  # fmt: skip
+    flow = Flow(
+        source="a", target="b", mirror="m", records_per_s=None, bytes_per_s=None, lag=None, latency_ms_p50=None,
+        latency_ms_p99=None, health="good", explanation="",
+    )  # fmt: skip
+    reading = Reading([FlowNow(flow, connector, copies, {}, 0.0)], {}, [], {}, [], None)
+    found = {family.name: family for family in reading.collect()}
+    assert len(found["loosehanger_mirror_lag_records"].samples) == MOST_COPIES
+    assert found["loosehanger_copies_left_out"].samples[0].value == 3
