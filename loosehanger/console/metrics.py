@@ -38,7 +38,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True, eq=False)  # a registry keeps its collectors by identity
-class Reading(Collector):
+class Scrape(Collector):
     """What one scrape reports."""
 
     flows: Sequence[FlowNow]
@@ -163,7 +163,7 @@ class Reading(Collector):
         yield from (verdict, ended, claims)
 
 
-async def read(context: Context) -> Reading:
+async def read(context: Context) -> Scrape:
     """Reads what a scrape reports; counts as use of the console, so that the regions are read between scrapes too."""
     service = context.service
     service.look()
@@ -181,7 +181,7 @@ async def read(context: Context) -> Reading:
     }
     past = await asyncio.to_thread(context.jobs.past)
     lost = await asyncio.to_thread(_lost, context)
-    return Reading(now.flows, regions, mirrors.mirrors, totals, links, past[0] if past else None, lost)
+    return Scrape(now.flows, regions, mirrors.mirrors, totals, links, past[0] if past else None, lost)
 
 
 async def _regions(service: Service) -> dict[str, bool | None]:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from loosehanger.console.metrics import MOST_COPIES, Reading
+from loosehanger.console.metrics import MOST_COPIES, Scrape
 from loosehanger.console.models import Connector, Flow, Link, LinkDirection, PastProof, VerdictOfClaim
 from loosehanger.console.service import FlowNow
 from loosehanger.console.totals import MOST_TOPICS, Totals
@@ -134,7 +134,7 @@ def test_links_and_the_last_proof() -> None:
     proof = PastProof(
         id="1", started=1000.0, seconds=5.0, verdict="disproved", explanation="", claims=claims, report=False
     )
-    reading = Reading(flows=[], regions={"europe": None}, mirrors=[], totals={}, links=[link], proof=proof)
+    reading = Scrape(flows=[], regions={"europe": None}, mirrors=[], totals={}, links=[link], proof=proof)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(reading)
     seen = samples(generate_latest(registry).decode())
@@ -181,7 +181,7 @@ def test_the_number_of_series_is_bounded() -> None:
         source="a", target="b", mirror="m", records_per_s=None, bytes_per_s=None, lag=None, latency_ms_p50=None,
         latency_ms_p99=None, health="good", explanation="",
     )  # fmt: skip
-    reading = Reading([FlowNow(flow, connector, copies, {}, 0.0)], {}, [], {}, [], None)
+    reading = Scrape([FlowNow(flow, connector, copies, {}, 0.0)], {}, [], {}, [], None)
     found = {family.name: family for family in reading.collect()}
     assert len(found["loosehanger_mirror_lag_records"].samples) == MOST_COPIES
     assert found["loosehanger_copies_left_out"].samples[0].value == 3
