@@ -20,11 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.audit.balance import NEVER_MIRRORED, AuditBalance, Bucket, OpenBucket
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.proof.compare import differences
 from loosehanger.proof.compare.comparison import example
 from loosehanger.proof.read import records
 from loosehanger.proof.read.batches import Ranges, no_records, read_records
-from loosehanger.proof.read.clusters import Cluster
 from loosehanger.proof.read.records import BUCKET_MS, FLOW_PARTITION
 from loosehanger.proof.session import fit, small_frame
 

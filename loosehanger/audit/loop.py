@@ -48,16 +48,16 @@ from loosehanger.audit.table import AuditTable
 from loosehanger.audit.topic import AuditTopic
 from loosehanger.audit.warming import warm_up
 from loosehanger.errors import LabError, UnreachableError
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.retention_risk import WARN_S, by_topic
 from loosehanger.lab.mirrors.lineage import counted
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
-from loosehanger.lab.record import ADMINISTRATOR, Lab, Region
+from loosehanger.lab.record import ADMINISTRATOR, PROVER, Lab, Region
 from loosehanger.proof.compare.fingerprints import CONTENT
 from loosehanger.proof.flows import Flow
 from loosehanger.proof.read.batches import Ranges, read_records
-from loosehanger.proof.read.clusters import USER, Cluster
 from loosehanger.proof.read.fetching import RecordFetcher, frame_of, takes_files
 from loosehanger.proof.read.records import BUCKET_MS
 from loosehanger.proof.report.record_times import iso
@@ -174,7 +174,7 @@ class RegionReader:
 
     def __init__(self, spark: SparkSession | None, region: Region) -> None:
         self.name = region.name
-        self.cluster = Cluster.of(region)
+        self.cluster = Cluster.of(region, PROVER)
         self.guard = RetentionGuard()
         self._fetcher = RecordFetcher(self.cluster.connection)
         self._spark = session_beside(spark) if spark else None
@@ -294,7 +294,7 @@ class Watch:
         self._readers = {name: RegionReader(spark, lab.region(name)) for name in scope.clusters}
         self._positions = Positions(
             [mirror for mirror in lab.mirrors if mirror.source in scope.clusters],
-            lambda mirror: connection_for(lab.region(mirror.source), USER),
+            lambda mirror: Cluster.of(lab.region(mirror.source), PROVER),
             self._copied_by,
         )
         self._balance = AuditBalance()
@@ -712,7 +712,7 @@ class Watch:
         with ExitStack() as stack:
             # Clients of its own: kafka-python's are for one thread each.
             clusters = {
-                name: stack.enter_context(closing(Cluster.of(self._lab.region(name)))) for name in self._readers
+                name: stack.enter_context(closing(Cluster.of(self._lab.region(name), PROVER))) for name in self._readers
             }
             reader = RegionClusters(self._namers_spark, clusters, until)
             name_records(self._namers_spark, reader, self._balance, found, _EXAMPLES)
@@ -886,7 +886,7 @@ def survey(lab: Lab) -> Scope:
     """
     clusters, inventories = {}, {}
     for name, region in lab.clusters.items():
-        cluster = Cluster.of(region)
+        cluster = Cluster.of(region, PROVER)
         try:
             clusters[name], inventories[name] = cluster.id(), cluster.inventory()
         finally:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from kafka import TopicPartition
 
 from loosehanger.errors import LabError
-from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.retention_risk import PartitionRisk, RetentionReader
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.flows import MirrorId
@@ -27,14 +27,14 @@ class Positions:
 
     Args:
         mirrors: the mirrors to ask.
-        source_of: connects to a mirror's source.
+        source_of: a mirror's source, each time with connections of its own.
         partitions_of: the source partitions that a mirror copies.
     """
 
     def __init__(
         self,
         mirrors: Iterable[Mirror],
-        source_of: Callable[[Mirror], Connection],
+        source_of: Callable[[Mirror], Cluster],
         partitions_of: Callable[[Mirror], Iterable[TopicPartition]],
     ) -> None:
         self._mirrors = list(mirrors)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from kafka import TopicPartition
 
-from loosehanger.proof.read.clusters import Cluster
+from loosehanger.kafka.cluster import Cluster
 
 _CONFIGS_S = 30.0
 

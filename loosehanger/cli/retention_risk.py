@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from loosehanger.acls import missing
 from loosehanger.errors import LabError
+from loosehanger.kafka.clients import HURRIED
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connect import ConnectClient
 from loosehanger.kafka.connection import connection_for
-from loosehanger.kafka.offsets import ClusterReader, mirror_positions
+from loosehanger.kafka.offsets import mirror_positions
 from loosehanger.kafka.retention_risk import RetentionReader, TopicRisk, by_topic
 from loosehanger.kafka.stalled import FLUSH_S, SILENT_S, Stands, bound_s, cause, cut_off, drops, found_s, runs
 from loosehanger.kafka.transactions import WARN_S as OPEN_S
@@ -114,10 +116,10 @@ def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
         rest = ConnectClient.of(mirror.connect, rebalance_s=0, timeout_s=_ANSWER_S)
         copied = {place.topic for place in mirror_positions(rest, mirror.connector, mirror.source_alias)}
     try:
-        with ClusterReader(mirror.source, connection_for(lab.region(mirror.source), ADMINISTRATOR)) as looker:
+        with Cluster(mirror.source, connection_for(lab.region(mirror.source), ADMINISTRATOR), HURRIED) as looker:
             topics = judged_topics(selected_topics(mirror, looker.topics()), copied)
             rules = {"source": looker.rules()}
-        with ClusterReader(mirror.target, connection_for(lab.region(mirror.target), ADMINISTRATOR)) as looker:
+        with Cluster(mirror.target, connection_for(lab.region(mirror.target), ADMINISTRATOR), HURRIED) as looker:
             rules["target"] = looker.rules()
     except (LabError, OSError):
         return []
@@ -145,7 +147,7 @@ class _Looks:
         self.number = 0
         self._mirror = mirror
         self._connection = connection_for(lab.region(mirror.source), PROVER)
-        self._source = RetentionReader(self._connection)
+        self._source = RetentionReader(Cluster(mirror.source, self._connection))
         self._stands = Stands()
         self._rest = ConnectClient.of(mirror.connect, rebalance_s=0)
         self._home = lab_home()
@@ -178,7 +180,7 @@ class _Looks:
         connector = self._rest.connectors().get(mirror.connector)
         running = connector is not None and runs(connector["status"])
         try:
-            with ClusterReader(mirror.source, self._connection) as looker:
+            with Cluster(mirror.source, self._connection, HURRIED) as looker:
                 there = looker.topics()
             topics = selected_topics(mirror, there)
             wanted = [TopicPartition(topic, number) for topic in topics for number in range(there[topic])]

@@ -21,10 +21,10 @@ from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka.connection import Connection
 
 if TYPE_CHECKING:
-    from kafka.admin import KafkaAdminClient
     from kafka.errors import KafkaError
 
     from loosehanger.acls import AclRule
+    from loosehanger.kafka.cluster import Cluster
 
 FRESH_S, STALE_S = 1.5, 5.0
 """Seconds until the next request, and until the last answer expires while that one is under way."""
@@ -72,7 +72,7 @@ class ClusterView:
         self.region = region
         self._connection = connection
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"admin-{region}")
-        self._client: KafkaAdminClient | None = None
+        self._cluster: Cluster | None = None
         self._used = 0.0
         self._answers: dict[str, tuple[float, asyncio.Future[Any]]] = {}
         """The latest answer to each shared question, and when it was asked for, or arrived."""
@@ -125,9 +125,7 @@ class ClusterView:
         Raises:
             UnreachableError: no broker answers, or Kafka refuses.
         """
-        from loosehanger.kafka.acls import read_rules
-
-        return await self._shared("rules", lambda: read_rules(self._admin()))
+        return await self._shared("rules", lambda: self._asked().rules())
 
     async def change(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Changes settings of a topic; None gives a setting its default again.
@@ -146,17 +144,17 @@ class ClusterView:
 
     def warm(self) -> None:
         """Connects ahead of the first request; once, however many ask for it, signed in or not."""
-        if self._client is None and (self._warming is None or self._warming.done()):
-            self._warming = self._thread.submit(self._admin_quietly)
+        if not self._is_open and (self._warming is None or self._warming.done()):
+            self._warming = self._thread.submit(self._connect_quietly)
 
     def close_if_idle(self) -> None:
         """Closes a client that has been idle for ``IDLE_S``."""
-        if self._client is not None and time.monotonic() - self._used > IDLE_S:
+        if self._is_open and time.monotonic() - self._used > IDLE_S:
             self._thread.submit(self._forget)
 
     def drop(self) -> None:
         """Closes the client after a closed link has cut its connections: a new client need not wait to reconnect."""
-        if self._client is not None:
+        if self._is_open:
             self._thread.submit(self._forget)
 
     def close(self) -> None:
@@ -202,75 +200,69 @@ class ClusterView:
         self._used = time.monotonic()
         try:
             return work()
-        except AuthorizationError as error:
-            raise UnreachableError(
-                f"{self.region}: Kafka refuses the console's user '{self._connection.username}' "
-                f"({type(error).__name__}); its KafkaUser lists what it may do"
-            ) from error
-        except SaslAuthenticationFailedError as error:
-            self._forget()
-            said = explain(error, self._connection.username)
-            raise UnreachableError(f"{self.region}: Kafka {said}; the set-up gives the console its password") from error
         except ValueError as error:
             # What kafka-python raises at an answer that it cannot decode.
             raise UnreachableError(f"{self.region}: Kafka's answer cannot be decoded ({error})") from error
-        except (KafkaError, OSError) as error:
+        except (UnreachableError, KafkaError, OSError) as error:
+            cause = error.__cause__ or error
+            if isinstance(cause, AuthorizationError):
+                raise UnreachableError(
+                    f"{self.region}: Kafka refuses the console's user '{self._connection.username}' "
+                    f"({type(cause).__name__}); its KafkaUser lists what it may do"
+                ) from error
             self._forget()
+            if isinstance(cause, SaslAuthenticationFailedError):
+                said = explain(cause, self._connection.username)
+                raise UnreachableError(
+                    f"{self.region}: Kafka {said}; the set-up gives the console its password"
+                ) from error
             servers = ",".join(self._connection.bootstrap_servers)
             raise UnreachableError(
-                f"{self.region}: Kafka does not answer at {servers} ({type(error).__name__}); "
+                f"{self.region}: Kafka does not answer at {servers} ({type(cause).__name__}); "
                 "./lab status shows what is down, and the platform restarts it"
             ) from error
 
-    def _admin(self) -> KafkaAdminClient:
-        if self._client is None:
-            from loosehanger.kafka.clients import PAGE, connect_admin
+    def _asked(self) -> Cluster:
+        if self._cluster is None:
+            from loosehanger.kafka.clients import PAGE
+            from loosehanger.kafka.cluster import Cluster
 
-            self._client = connect_admin(self._connection, PAGE, client_id="lab-console")
-        return self._client
+            self._cluster = Cluster(self.region, self._connection, PAGE, client_id="lab-console")
+        return self._cluster
 
-    def _admin_quietly(self) -> None:
+    @property
+    def _is_open(self) -> bool:
+        return self._cluster is not None and self._cluster.is_open
+
+    def _connect(self) -> None:
+        self._asked().connect()
+
+    def _connect_quietly(self) -> None:
         with suppress(UnreachableError):  # The next request reports it.
-            self._explained(self._admin)
+            self._explained(self._connect)
 
     def _forget(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
+        if self._cluster is not None:
+            self._cluster.close()
 
     def _described(self) -> list[dict[str, Any]]:
-        found = self._admin().describe_topics()
-        return [t for t in found if not t["is_internal"] and not t["name"].startswith("__") and not t["error_code"]]
+        return [t for t in self._asked().described() if not t["is_internal"] and not t["name"].startswith("__")]
 
     def _offsets(self, partitions: list[tuple[str, int]]) -> tuple[dict[Any, int], dict[Any, int]]:
         from kafka import TopicPartition
-        from kafka.admin import OffsetSpec
 
         wanted = [TopicPartition(*partition) for partition in partitions]
-        if not wanted:
-            return {}, {}
-        admin = self._admin()
-        first, end = (
-            {part: found.offset for part, found in admin.list_partition_offsets(dict.fromkeys(wanted, spec)).items()}
-            for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
-        )
-        return first, end
+        cluster = self._asked()
+        return cluster.start_offsets(wanted), cluster.written_offsets(wanted)
 
     def _sizes(self) -> dict[tuple[str, int], int]:
         sizes: dict[tuple[str, int], int] = {}
-        for entry in self._log_dirs():
+        for entry in self._asked().log_dirs():
             for topic in entry["topics"]:
                 for partition in topic["partitions"]:
                     place = (topic["name"], partition["partition_index"])
                     sizes[place] = sizes.get(place, 0) + partition["partition_size"]
         return sizes
-
-    def _log_dirs(self) -> list[dict[str, Any]]:
-        return [
-            {**folder, "broker": broker.get("broker", broker.get("broker_id"))}
-            for broker in self._admin().describe_log_dirs()
-            for folder in (broker.get("log_dirs") or broker.get("results") or ())
-        ]
 
     def _topics(self) -> list[Topic]:
         described = self._described()
@@ -313,9 +305,7 @@ class ClusterView:
         """The settings of each topic, and Kafka's error for each of the others."""
         from kafka.errors import UnknownTopicOrPartitionError
 
-        from loosehanger.kafka.patches import topic_configs
-
-        found, errors = topic_configs(self._admin(), topics, which)
+        found, errors = self._asked().described_configs(topics, which)
         # A topic may have been deleted in the meantime.
         refused = {name: error for name, error in errors.items() if not isinstance(error, UnknownTopicOrPartitionError)}
         settings = {
@@ -334,23 +324,19 @@ class ClusterView:
         return settings, refused
 
     def _change(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        from loosehanger.kafka.patches import alter_topic, check_settings
-
         known = [found["name"] for found in self._described()]
         if topic not in known:
             raise WrongUseError(f"{self.region} has no topic '{topic}'; it has: {', '.join(sorted(known)) or 'none'}")
-        where = f"{self.region}: {topic}"
-        check_settings(self._admin(), topic, list(changes), where)
-        alter_topic(self._admin(), topic, changes, where)
+        self._asked().alter(topic, changes)
 
     def _groups(self) -> list[Group]:
-        admin = self._admin()
-        listed = {group["group_id"]: group for group in admin.list_groups()}
+        cluster = self._asked()
+        listed = {group["group_id"]: group for group in cluster.ask(lambda admin: admin.list_groups())}
         names = sorted(listed)
         if not names:
             return []
         described = self._described_groups([name for name in names if listed[name]["protocol_type"] == CONSUMERS])
-        committed = admin.list_group_offsets(dict.fromkeys(names))
+        committed = cluster.ask(lambda admin: admin.list_group_offsets(dict.fromkeys(names)))
         partitions = sorted({part for found in committed.values() for part in found})
         present = {
             (topic["name"], p["partition_index"])
@@ -364,21 +350,20 @@ class ClusterView:
     def _described_groups(self, names: list[str]) -> dict[str, dict[str, Any]]:
         """The members of groups of consumers. A member may send any metadata: kafka-python 3.0.12 fails at
         what it cannot decode, and then that group's members are left out."""
-        admin = self._admin()
         if not names:
             return {}
         try:
-            found: dict[str, dict[str, Any]] = admin.describe_groups(names)
+            found: dict[str, dict[str, Any]] = self._asked().ask(lambda admin: admin.describe_groups(names))
         except ValueError:
             half = len(names) // 2
             return self._described_groups(names[:half]) | self._described_groups(names[half:]) if half else {}
         return found
 
     def _brokers(self) -> list[Broker]:
-        cluster = self._admin().describe_cluster()
+        cluster = self._asked().ask(lambda admin: admin.describe_cluster())
         partitions = [p for topic in self._described() for p in topic["partitions"]]
         sizes: dict[int, int] = {}
-        for folder in self._log_dirs():
+        for folder in self._asked().log_dirs():
             held = sum(p["partition_size"] for topic in folder["topics"] for p in topic["partitions"])
             sizes[folder["broker"]] = sizes.get(folder["broker"], 0) + held
         brokers = []

@@ -100,10 +100,11 @@ class Losses:
         prepare_clients()
         from kafka import TopicPartition
 
+        from loosehanger.kafka.cluster import Cluster
         from loosehanger.kafka.retention_risk import RetentionReader, by_topic
 
         if self._source is None:
-            self._source = RetentionReader(self._connection)
+            self._source = RetentionReader(Cluster("the source", self._connection))
         wanted = {TopicPartition(*place): offset for place, offset in reading.positions.items()}
         ends = None if reading.ends is None else {TopicPartition(*place): end for place, end in reading.ends.items()}
         try:

@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 
 from loosehanger.errors import LabError, UnreachableError, run_command
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
-from loosehanger.proof.read.clusters import Cluster
 from loosehanger.proof.session import ERRORS, cause, ended, is_alive, start_session
 from loosehanger.redaction.fields import Batch, Clearing, check_partitions, start
 from loosehanger.waiting import wait_for

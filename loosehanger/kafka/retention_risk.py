@@ -13,16 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.admin import KafkaAdminClient, OffsetSpec
-from kafka.errors import KafkaError
+from kafka import TopicPartition
 
 from loosehanger.errors import UnreachableError
-from loosehanger.kafka.clients import connect_admin, connect_consumer
-from loosehanger.kafka.connection import Connection
-from loosehanger.kafka.patches import explain, topic_configs
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.transactions import WARN_S as OPEN_S
-from loosehanger.kafka.transactions import Held, held_back
+from loosehanger.kafka.transactions import Held
 from loosehanger.times import span
 
 WARN_S = 3600.0
@@ -118,13 +114,13 @@ class RetentionReader:
     """Compares mirrors' positions with their source, look after look. For one thread.
 
     Args:
-        connection: the way into the source, for a user who may read the topics and describe their settings.
+        cluster: the source, as a user sees it who may read the topics and describe their settings; it is closed with
+            this.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._admin: KafkaAdminClient | None = None
-        self._consumer: KafkaConsumer | None = None
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._consumer: Any = None
         self._looks: dict[tuple[object, TopicPartition], _Look] = {}
         self._read: dict[tuple[object, TopicPartition], _Oldest] = {}
         self._configs: tuple[float, dict[str, dict[str, Any]]] = (0.0, {})
@@ -132,11 +128,11 @@ class RetentionReader:
         """The last stable offset of each partition that is held back, and since when it is that."""
 
     def close(self) -> None:
-        """Ends the connections."""
-        for client in (self._admin, self._consumer):
-            if client:
-                client.close()
-        self._admin = self._consumer = None
+        """Ends the connections; the next request makes others."""
+        self._cluster.close()
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Reads the end offset of each partition: before the mirror's positions, to which they then belong.
@@ -144,8 +140,8 @@ class RetentionReader:
         Raises:
             UnreachableError: the cluster does not answer, or refuses.
         """
-        with self._reaching():
-            return self._offsets(partitions, OffsetSpec.LATEST)
+        with self._closing_on_failure():
+            return self._cluster.written_offsets(partitions)
 
     def look(
         self,
@@ -167,17 +163,16 @@ class RetentionReader:
         Raises:
             UnreachableError: the cluster does not answer, or refuses.
         """
-        with self._reaching():
+        with self._closing_on_failure():
             return list(self._look(positions, whose, time.time() if now is None else now, ends or {}))
 
     @contextmanager
-    def _reaching(self) -> Iterator[None]:
+    def _closing_on_failure(self) -> Iterator[None]:
         try:
             yield
-        except (KafkaError, OSError) as error:
+        except UnreachableError:
             self.close()
-            where = ",".join(self._connection.bootstrap_servers)
-            raise UnreachableError(f"{where} {explain(error, self._connection.username)}") from error
+            raise
 
     def _look(
         self,
@@ -186,20 +181,18 @@ class RetentionReader:
         now: float,
         bounds: Mapping[TopicPartition, int],
     ) -> Iterator[PartitionRisk]:
-        starts, latest = self._offsets(positions, OffsetSpec.EARLIEST), self._offsets(positions, OffsetSpec.LATEST)
+        starts, latest = self._cluster.start_offsets(positions), self._cluster.written_offsets(positions)
         ends = {place: min(bounds.get(place, end), end) for place, end in latest.items()}
         # Not up to the bounds: those of a consumer of committed records end where an open transaction begins.
-        held = {
-            TopicPartition(one.topic, one.partition): one
-            for one in held_back(self._client(), list(positions), self._connection.username, latest)
-        }
+        held = {TopicPartition(one.topic, one.partition): one for one in self._cluster.held_back(latest)}
         following = {place: -1 if last is None else last for place, last in positions.items()}
         waiting = {
             place: (max(last + 1, starts[place]), ends[place])
             for place, last in following.items()
             if max(last + 1, starts[place]) < ends[place]
         }
-        oldest, unread = self._oldest(waiting) if waiting else ({}, set())
+        with self._cluster.reaching():
+            oldest, unread = self._oldest(waiting) if waiting else ({}, set())
         for place in positions:
             known = self._read.pop((whose, place), None)
             if place in unread and known is not None and waiting[place][0] <= known.offset < waiting[place][1]:
@@ -245,15 +238,10 @@ class RetentionReader:
         self._stable[key] = held.stable, since
         return now - since
 
-    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(partitions, spec)
-        found = self._client().list_partition_offsets(wanted) if wanted else {}
-        return {place: answer.offset for place, answer in found.items()}
-
     def _settings(self, topics: set[str]) -> dict[str, dict[str, Any]]:
         asked, known = self._configs
         if time.monotonic() - asked > _CONFIGS_S or not topics <= known.keys():
-            known, _ = topic_configs(self._client(), sorted(topics | known.keys()))
+            known, _ = self._cluster.described_configs(sorted(topics | known.keys()))
             self._configs = time.monotonic(), known
         return known
 
@@ -261,7 +249,9 @@ class RetentionReader:
         self, waiting: Mapping[TopicPartition, tuple[int, int]]
     ) -> tuple[dict[TopicPartition, _Oldest], set[TopicPartition]]:
         """The oldest record of each partition that has one, and the partitions that could not be read in time."""
-        consumer = self._reader()
+        if self._consumer is None:
+            self._consumer = self._cluster.consumer(max_partition_fetch_bytes=_FETCH)
+        consumer = self._consumer
         consumer.assign(list(waiting))
         consumer.resume(*waiting)
         for place, (offset, _) in waiting.items():
@@ -282,16 +272,6 @@ class RetentionReader:
             left -= done
             consumer.pause(*done)
         return found, left
-
-    def _client(self) -> KafkaAdminClient:
-        if self._admin is None:
-            self._admin = connect_admin(self._connection)
-        return self._admin
-
-    def _reader(self) -> KafkaConsumer:
-        if self._consumer is None:
-            self._consumer = connect_consumer(self._connection, max_partition_fetch_bytes=_FETCH)
-        return self._consumer
 
 
 def _timed(

@@ -13,13 +13,15 @@ from kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from loosehanger.errors import LabError, UnreachableError, WrongUseError
+from loosehanger.kafka.cluster import Cluster
+from loosehanger.kafka.reading import some_of
 from loosehanger.kafka.transactions import Held
 from loosehanger.lab.access import readers_from
 from loosehanger.lab.claims.claims import OF_LEDGERS, Forbidden
 from loosehanger.lab.mirrors.chain import begins_with, stations
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import idle_patterns, named_topics, selected_topics, source_topic, target_topic
-from loosehanger.lab.record import Lab
+from loosehanger.lab.record import PROVER, Lab
 from loosehanger.paths import lab_home
 from loosehanger.proof.compare.comparison import compare
 from loosehanger.proof.compare.configurations import Handling, Settings, config_differences, considered
@@ -31,7 +33,6 @@ from loosehanger.proof.evidence.latency import LatencySampler
 from loosehanger.proof.evidence.switch_evidence import look
 from loosehanger.proof.flows import Flow, FlowId, MirrorId
 from loosehanger.proof.read.batches import Ranges, read_records
-from loosehanger.proof.read.clusters import Cluster, some_of
 from loosehanger.proof.read.external import EXTERNAL, other_name, wait_for_arrival
 from loosehanger.proof.read.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress, standing, wait_for_mirror
 from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
@@ -88,7 +89,7 @@ class Proof:
         """The end of the bound by the monotonic clock; set once the cuts are frozen."""
         self._examples = examples
         self._report = report
-        self._clusters = {name: Cluster.of(region) for name, region in lab.clusters.items()}
+        self._clusters = {name: Cluster.of(region, PROVER) for name, region in lab.clusters.items()}
         self._samplers: dict[str, LatencySampler] = {}
         self._hidden: set[FlowId] = set()
         """The flows whose target topic may not exist, or may have another name."""
@@ -474,7 +475,7 @@ class Proof:
         topics = sorted({partition.topic for partition in last_records})
         for region in (mirror.source, mirror.target):
             # A client of its own, for this is a thread. Where a cluster does not answer, each topic would wait for it.
-            with closing(Cluster.of(self._lab.region(region))) as alone:
+            with closing(Cluster.of(self._lab.region(region), PROVER)) as alone:
                 alone.topics()
         deadline = time.monotonic() + self._timeout_s
         positions: dict[TopicPartition, int] = {}
@@ -645,7 +646,7 @@ class Proof:
     def _compare_configs(self, mirror: Mirror, timeout_s: float) -> Settings:
         topics = {flow.topic: flow.target_topic for flow in self._found.flows if flow.mirror == mirror}
         # Clients of their own: kafka-python's are for one thread each.
-        source, target = (Cluster.of(self._lab.region(name)) for name in (mirror.source, mirror.target))
+        source, target = (Cluster.of(self._lab.region(name), PROVER) for name in (mirror.source, mirror.target))
         try:
             return config_differences(source, target, topics, timeout_s)
         finally:

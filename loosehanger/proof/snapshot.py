@@ -13,10 +13,11 @@ from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.kafka.cluster import Cluster, Config, partitions_of
+from loosehanger.kafka.reading import some_of
 from loosehanger.kafka.transactions import Held
 from loosehanger.proof.flows import Flow
 from loosehanger.proof.read.batches import Ranges, read_records
-from loosehanger.proof.read.clusters import Cluster, Config, partitions_of, some_of
 from loosehanger.proof.read.fetching import Fetched, Records, fetch_few, frame_of, takes_files
 
 _LOOK_S = 0.2

@@ -10,10 +10,10 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from loosehanger.errors import LabError
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.lab.mirrors.lineage import counted
-from loosehanger.lab.record import Lab
+from loosehanger.lab.record import PROVER, Lab
 from loosehanger.proof.read.batches import Ranges, read_records, read_regions
-from loosehanger.proof.read.clusters import Cluster
 from loosehanger.proof.report.record_times import iso
 from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive
 from loosehanger.proof.snapshot import freeze
@@ -38,7 +38,7 @@ def sum_up(
     Raises:
         LabError: a region cannot be read.
     """
-    clusters = {name: Cluster.of(region) for name, region in lab.clusters.items()}
+    clusters = {name: Cluster.of(region, PROVER) for name, region in lab.clusters.items()}
     spark: SparkSession | None = None
     try:
         ranges = {name: _event_topics(lab, name, cluster) for name, cluster in clusters.items()}

@@ -15,9 +15,9 @@ from typing import Any
 
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
-from loosehanger.kafka.clients import connect_producer
+from loosehanger.kafka.clients import HURRIED, connect_producer
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection, connection_for
-from loosehanger.kafka.offsets import ClusterReader
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import target_topic
 from loosehanger.lab.record import ADMINISTRATOR, Lab
@@ -77,7 +77,7 @@ def _there(
     A producer that got no acknowledgement from the dead cluster has sent the same event to the target.
     """
     marks, numbered = set(), set()
-    with ClusterReader(mirror.target, connection) as target:
+    with Cluster(mirror.target, connection, HURRIED) as target:
         starts = fence_ends(fence)
         for record in target.records(starts, target.ends({part.topic for part in starts})):
             if mark := dict(record.headers).get(HEADER):

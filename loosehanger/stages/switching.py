@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 from kafka import TopicPartition
 
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.kafka.clients import HURRIED
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connect import ConnectClient
-from loosehanger.kafka.connection import connection_for
-from loosehanger.kafka.offsets import ClusterReader, Positions, connector_states, mirror_positions
+from loosehanger.kafka.offsets import Positions, connector_states, mirror_positions
 from loosehanger.lab import snapshots
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.mirrors.lineage import event_topic
@@ -85,8 +86,8 @@ class LiveMirror:
         self,
         mirror: Mirror,
         rest: ConnectClient,
-        source: ClusterReader,
-        target: ClusterReader,
+        source: Cluster,
+        target: Cluster,
         resting: Collection[str] = (),
         at_home: Collection[str] = (),
     ) -> None:
@@ -516,7 +517,7 @@ def start_group(
             mirror=group_snapshot_id(group),
             source="",
             target=region,
-            cluster=looker.cluster_id(),
+            cluster=looker.id(),
             held_ms=time.time_ns() // 1_000_000,
             ends=_as_offsets(ends),
             groups={group: _as_offsets(starts)},
@@ -532,14 +533,14 @@ def stay_group(lab: Lab, home: Path, stage: str, consumer: Consumer) -> None:
     """
     region = consumer.cluster_region
     with _looker(lab, region) as looker:
-        cluster = looker.cluster_id()
+        cluster = looker.id()
     mark, now_ms = group_snapshot_id(consumer.group), time.time_ns() // 1_000_000
     keep_mirror_snapshot(
         home, stage, MirrorSnapshot(mark, "", region, cluster, now_ms, {}, groups={consumer.group: {}})
     )
 
 
-def _topics_of_events(lab: Lab, region: str, looker: ClusterReader) -> list[str]:
+def _topics_of_events(lab: Lab, region: str, looker: Cluster) -> list[str]:
     """The topics that any mirror copies from a region, whether it runs or not."""
     there = looker.topics()
     return sorted(
@@ -567,7 +568,7 @@ def keep_marks(lab: Lab, home: Path, stage: str, mirrors: Sequence[Mirror]) -> N
                 mirror=snapshot_id(mirror),
                 source=mirror.source,
                 target=mirror.target,
-                cluster=target.cluster_id(),
+                cluster=target.id(),
                 held_ms=held_ms,
                 ends=_as_offsets(target.ends(copied)),
                 positions=_as_offsets(mirror_positions(rest, mirror.connector, mirror.source_alias)),
@@ -612,7 +613,7 @@ def fence_ends(fence: MirrorSnapshot) -> Positions:
     return {TopicPartition(topic, part): end for topic, of in fence.ends.items() for part, end in of.items()}
 
 
-def _records(cluster: ClusterReader, starts: Positions, ends: Positions) -> int:
+def _records(cluster: Cluster, starts: Positions, ends: Positions) -> int:
     """How many records follow these offsets; far from the end, offsets are counted instead."""
     distance = sum(max(0, end - starts.get(part, 0)) for part, end in ends.items())
     return distance if distance > _COUNTED else cluster.records_from(starts, ends)
@@ -631,8 +632,8 @@ def _resting(every: Iterable[Consumer], mirror: Mirror) -> set[str]:
     return {one.group for one in every} - {one.group for one in every if one.cluster_region == mirror.source}
 
 
-def _looker(lab: Lab, region: str) -> ClusterReader:
-    return ClusterReader(region, connection_for(lab.region(region), ADMINISTRATOR))
+def _looker(lab: Lab, region: str) -> Cluster:
+    return Cluster.of(lab.region(region), ADMINISTRATOR, HURRIED)
 
 
 def _rest(lab: Lab, mirror: Mirror) -> ConnectClient:

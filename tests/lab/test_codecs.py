@@ -18,14 +18,13 @@ from pyspark.sql import SparkSession
 from loosehanger.console.live import RecordFilter
 from loosehanger.console.search import Searcher, search_request
 from loosehanger.events.reader import Reader, Selection, Start
-from loosehanger.kafka.offsets import ClusterReader
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.patches import prepare
 from loosehanger.kafka.retention_risk import RetentionReader
 from loosehanger.proof import scratch
 from loosehanger.proof.evidence.latency import LatencySampler
 from loosehanger.proof.proof import Proof
 from loosehanger.proof.read import fetching
-from loosehanger.proof.read.clusters import Cluster
 from loosehanger.proof.read.external import two_clusters
 from loosehanger.proof.verdict import judge
 
@@ -74,7 +73,7 @@ def _write_by_java(broker: Broker, codec: str) -> None:
 
 def _copy(broker: Broker) -> None:
     with (
-        ClusterReader("here", broker.connection()) as looker,
+        Cluster("here", broker.connection()) as looker,
         KafkaProducer(**broker.connection().kafka_python()) as producer,
     ):
         for record in looker.records({}, looker.ends(TOPICS)):
@@ -107,11 +106,11 @@ def test_whoever_looks_at_records_sees_them(broker: Broker, topic: str) -> None:
     found = asyncio.run(searcher.find(search_request(RecordFilter(topic=topic), partition="0", offset="399")))
     searcher.close()
     assert [one.record.value for one in found.records] == [VALUES[399]]
-    with closing(RetentionReader(broker.connection())) as watch:
+    with closing(RetentionReader(Cluster("here", broker.connection()))) as watch:
         (exposure,) = watch.look({place: 99})
     assert exposure.behind == RECORDS - 100
     assert exposure.age_s is not None
-    with ClusterReader("here", broker.connection()) as looker:
+    with Cluster("here", broker.connection()) as looker:
         assert looker.records_from({place: 100}, {place: RECORDS}) == RECORDS - 100
     with closing(Cluster("here", broker.connection())) as cluster:
         assert cluster.last_records({place: (0, RECORDS)}, WAIT_S) == ({place: RECORDS - 1}, {})

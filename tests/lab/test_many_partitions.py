@@ -16,11 +16,12 @@ from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from loosehanger.errors import UnreachableError
+from loosehanger.kafka.cluster import Cluster, partitions_of
+from loosehanger.lab.record import PROVER
 from loosehanger.proof import proof, scratch, snapshot
 from loosehanger.proof.compare.comparison import compare
 from loosehanger.proof.proof import Proof
 from loosehanger.proof.read import batches
-from loosehanger.proof.read.clusters import Cluster, partitions_of
 from loosehanger.proof.read.external import two_clusters, wait_for_arrival
 from loosehanger.proof.session import SILENT_S
 from loosehanger.proof.verdict import judge
@@ -85,7 +86,7 @@ def test_a_broker_that_dies_is_not_waited_for_partition_by_partition(broker: tup
     admin = found.properties("admin")
     lab = two_clusters(admin, admin, "many", "default", "old")
     (mirror,) = lab.mirrors
-    clusters = {name: Cluster.of(region) for name, region in lab.regions.items()}
+    clusters = {name: Cluster.of(region, PROVER) for name, region in lab.regions.items()}
     wanted = dict.fromkeys(partitions_of({"many": count}), EACH - 1)
     assert clusters["source"].topics()
     os.kill(found.pid, signal.SIGSTOP)

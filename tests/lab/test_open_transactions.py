@@ -11,8 +11,8 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin import ACLOperation
 
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.retention_risk import RetentionReader, by_topic
-from loosehanger.proof.read.clusters import Cluster
 
 from .broker import Broker, running
 from .conftest import wait_until
@@ -40,7 +40,7 @@ def test_the_transaction_that_holds_records_back_is_named(broker: Broker, monkey
                 assert "(timeout 15.0 min)" in one.by
             else:
                 assert one.by.endswith("; user 'reader' lacks Describe on transactional ids")
-    loss_watch = RetentionReader(broker.connection())
+    loss_watch = RetentionReader(Cluster("europe", broker.connection()))
     monkeypatch.setattr("loosehanger.kafka.transactions.WARN_S", 0.0)
     try:
         (danger,) = by_topic(loss_watch.look({place: 0})).values()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import connection_for
-from loosehanger.kafka.offsets import ClusterReader
 from loosehanger.lab.snapshots import read_snapshots
 from loosehanger.ledger import LedgerEntry, ledger_files, read_entries
 from scripts.sandbox import Kit
@@ -183,7 +183,7 @@ def test_a_mirror_that_runs_again_without_being_re_armed_doubles_and_the_proof_s
 
 
 def set_group(kit: Kit, offset: int) -> None:
-    with ClusterReader("europe", connection_for(kit.lab.region("europe"), "admin")) as looker:
+    with Cluster("europe", connection_for(kit.lab.region("europe"), "admin")) as looker:
         ends = looker.ends([topic for topic in looker.topics() if topic.startswith("LH.")])
         looker.set_committed(GROUP, {part: min(offset, end) for part, end in ends.items()})
 
@@ -194,7 +194,7 @@ def test_a_group_that_was_set_ahead_has_skipped_as_many_records_as_the_proof_say
     set_group(kit, 20)
     stage(kit, "failover", "-e", "producer_rate=50")
     # Nothing was read before, so what lies before the offset is what nobody has ever read.
-    with ClusterReader("europe", connection_for(kit.lab.region("europe"), "admin")) as looker:
+    with Cluster("europe", connection_for(kit.lab.region("europe"), "admin")) as looker:
         ends = looker.ends([topic for topic in looker.topics() if topic.startswith("LH.")])
         ahead = looker.records_from({}, {part: min(20, end) for part, end in ends.items()})
     skipped = of_kind(proof(kit, 1)[f"groups:{GROUP}:europe"], "skipped")

@@ -24,10 +24,10 @@ from kafka.admin import ACLOperation, ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 
 from loosehanger.errors import UnreachableError, WrongUseError
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.proof.evidence.switch_evidence import beginnings
 from loosehanger.proof.proof import Proof
 from loosehanger.proof.read import external
-from loosehanger.proof.read.clusters import Cluster
 from loosehanger.proof.read.external import two_clusters
 from loosehanger.proof.snapshot import freeze
 from loosehanger.proof.verdict import judge

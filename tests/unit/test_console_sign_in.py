@@ -172,7 +172,7 @@ def test_a_cluster_is_connected_to_ahead_once_at_a_time(monkeypatch: pytest.Monk
         answer.acquire()
         raise UnreachableError("down")
 
-    monkeypatch.setattr(cluster, "_admin", refuse)
+    monkeypatch.setattr(cluster, "_connect", refuse)
     try:
         for _ in range(12):
             cluster.warm()

@@ -13,7 +13,8 @@ from kafka.admin import OffsetSpec
 from kafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError
 
 from loosehanger.errors import LabError
-from loosehanger.kafka import clients, retention_risk
+from loosehanger.kafka import clients, cluster, retention_risk
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.retention_risk import PartitionRisk, RetentionReader, by_topic
 from loosehanger.times import span
@@ -82,9 +83,9 @@ def looking(monkeypatch: pytest.MonkeyPatch, source: Source) -> RetentionReader:
     monkeypatch.setattr(clients, "KafkaAdminClient", lambda **_: source)
     monkeypatch.setattr(clients, "KafkaConsumer", lambda **_: source)
     monkeypatch.setattr(
-        retention_risk, "topic_configs", lambda *_: ({"A": {n: {"value": v} for n, v in source.settings.items()}}, {})
+        cluster, "topic_configs", lambda *_: ({"A": {n: {"value": v} for n, v in source.settings.items()}}, {})
     )
-    return RetentionReader(Connection(("x:1",)))
+    return RetentionReader(Cluster("europe", Connection(("x:1",))))
 
 
 def look(watch: RetentionReader, position: int | None, now: float) -> PartitionRisk:
@@ -203,7 +204,7 @@ def test_where_the_age_of_a_transaction_is_not_known_it_is_seen(monkeypatch: pyt
 def test_a_cluster_that_is_away_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Source()
     source.away = True
-    with pytest.raises(LabError, match="x:1"):
+    with pytest.raises(LabError, match="europe: the cluster does not answer"):
         look(looking(monkeypatch, source), 0, 0)
 
 
@@ -259,5 +260,5 @@ def test_the_ends_of_a_cluster_that_is_away_are_said_to_be_missing(monkeypatch: 
     watch = looking(monkeypatch, source)
     assert watch.ends([PLACE]) == {PLACE: 7}
     source.away = True
-    with pytest.raises(LabError, match="x:1"):
+    with pytest.raises(LabError, match="europe: the cluster does not answer"):
         watch.ends([PLACE])

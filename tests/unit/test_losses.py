@@ -133,7 +133,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     monkeypatch.setattr(retention_risk, "connection_for", lambda *_: None)
     monkeypatch.setattr(retention_risk, "lab_home", lambda: tmp_path)
     monkeypatch.setattr(retention_risk, "RetentionReader", lambda _: found)
-    monkeypatch.setattr(retention_risk, "ClusterReader", lambda *_: found)
+    monkeypatch.setattr(retention_risk, "Cluster", lambda *_: found)
     monkeypatch.setattr(retention_risk, "ConnectClient", SimpleNamespace(of=lambda *_, **__: found))
     monkeypatch.setattr(retention_risk, "mirror_positions", lambda *_: found.positions())
     return found

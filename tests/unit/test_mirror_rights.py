@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loosehanger.acls import AclRule, NeededRight, missing
-from loosehanger.kafka.offsets import ClusterReader
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.lab.manifests.resources import as_text
 from loosehanger.lab.mirrors.access import at_source, at_target, judged_topics, missing_rights, of_workers, user_of
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -123,7 +123,7 @@ def test_writers_are_all_who_may_write_any_of_the_topics(monkeypatch: pytest.Mon
         AclRule("User:group", "GROUP", "LH.ORDERS", False, "ALL", True),
         AclRule("User:denied", "TOPIC", "LH.ORDERS", False, "WRITE", False),
     ]
-    monkeypatch.setattr(ClusterReader, "rules", lambda _: rules)
-    looker = ClusterReader.__new__(ClusterReader)  # without a cluster, which is asked for its rules only
+    monkeypatch.setattr(Cluster, "rules", lambda _: rules)
+    looker = Cluster.__new__(Cluster)  # without a cluster, which is asked for its rules only
     assert looker.writers(iter(["LH.ORDERS", "LH.STOCK"])) == ["*", "every", "plain", "prefix"]
     assert looker.writers(["PAYMENTS"]) == ["every"]

@@ -54,7 +54,7 @@ class Target:
         self.refuses = False
         monkeypatch.setattr(module, "beyond", lambda *_: BEYOND)
         monkeypatch.setattr(module, "connection_for", lambda *_: self)
-        monkeypatch.setattr(module, "ClusterReader", lambda *_: self)
+        monkeypatch.setattr(module, "Cluster", lambda *_: self)
         monkeypatch.setattr(clients, "KafkaProducer", lambda **_: self)
 
     def __enter__(self) -> Target:

@@ -16,13 +16,13 @@ from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.kafka.cluster import Config
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.compare import differences
 from loosehanger.proof.compare.comparison import Comparison, Counts
 from loosehanger.proof.flows import Flow
 from loosehanger.proof.read import records
 from loosehanger.proof.read.batches import Ranges
-from loosehanger.proof.read.clusters import Config
 from loosehanger.proof.read.fetching import Fetched
 from loosehanger.proof.read.mirrors import MirrorProgress
 from loosehanger.proof.read.records import BUCKET_MS

@@ -15,12 +15,13 @@ from kafka.errors import KafkaTimeoutError
 
 from loosehanger.errors import UnreachableError
 from loosehanger.kafka import clients
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import UnreadableError
 from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.record import PROVER
 from loosehanger.proof.evidence.findings import Finding
 from loosehanger.proof.read import external
-from loosehanger.proof.read.clusters import Cluster
 from loosehanger.proof.read.copier import Copier
 from loosehanger.proof.read.external import two_clusters, wait_for_arrival
 from loosehanger.proof.report import messages
@@ -122,7 +123,7 @@ def test_placeholders_in_client_properties_are_environment_variables(
     for side in ("a", "b"):
         (tmp_path / side).write_text("bootstrap.servers=${KAFKA_BROKERS}\n", encoding="utf-8")
     for region in two_clusters(tmp_path / "a", tmp_path / "b", "many").clusters.values():
-        assert Cluster.of(region).connection.bootstrap_servers == ("x:1",)
+        assert Cluster.of(region, PROVER).connection.bootstrap_servers == ("x:1",)
 
 
 def arrived(
@@ -226,7 +227,7 @@ def test_a_partition_that_cannot_be_decoded_hides_no_other(monkeypatch: pytest.M
     service = Service({TopicPartition("many", n): 5 for n in range(200)})
     service.unreadable = {TopicPartition("many", 7)}
     cluster = Cluster("europe", Connection(("x:1",)))
-    monkeypatch.setattr(cluster, "_consumer", lambda: service)
+    monkeypatch.setattr(cluster, "consumer", lambda: service)
     began = time.monotonic()
     found, unread = cluster.last_records(dict.fromkeys(service.sizes, (0, 5)), 300)
     assert time.monotonic() - began < 200

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import pytest
 from kafka import TopicPartition
 
-from loosehanger.kafka import clients
+from loosehanger.kafka import clients, cluster, reading
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.mirrors.mirror import Mirror
-from loosehanger.proof.read import clusters, copier, external
-from loosehanger.proof.read.clusters import Cluster
+from loosehanger.proof.read import copier, external
 from loosehanger.proof.read.external import EXTERNAL, wait_for_arrival
 from loosehanger.proof.read.mirrors import GROWING, UNKNOWN, MirrorProgress, describe, standing
 
@@ -164,7 +164,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     for place in (P, Q):
         found.write("source", place, range(RECORDS))
     monkeypatch.setattr(Consumer, "world", found, raising=False)
-    for module in (external, clusters, copier):
+    for module in (external, cluster, reading, copier):
         monkeypatch.setattr(module, "time", found)
     monkeypatch.setattr(clients, "KafkaConsumer", Consumer)
     monkeypatch.setattr(Cluster, "_client", lambda cluster: Admin(found, cluster.region))

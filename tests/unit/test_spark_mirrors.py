@@ -14,13 +14,13 @@ from kafka import TopicPartition
 
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka import clients
+from loosehanger.kafka.cluster import Config
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import idle_patterns, named_topics, selected_topics, target_topic
 from loosehanger.proof.compare.configurations import ConfigDifference, compare_configs
 from loosehanger.proof.evidence.latency import LatencySampler, percentiles
 from loosehanger.proof.read import mirrors
-from loosehanger.proof.read.clusters import Config
 from loosehanger.proof.read.mirrors import Connect, MirrorProgress, describe, standing, wait_for_mirror
 
 CONNECTOR = "europe->north-america.MirrorSourceConnector"

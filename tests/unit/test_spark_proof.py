@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from loosehanger.errors import ExitCode, LabError, UnreachableError, WrongUseError, run_command
 from loosehanger.jobs import prove
+from loosehanger.kafka.cluster import Cluster, Config
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.transactions import Held, Holder
 from loosehanger.lab import job_options
@@ -31,7 +32,6 @@ from loosehanger.proof.compare.comparison import Counts
 from loosehanger.proof.compare.configurations import ConfigDifference, Handling
 from loosehanger.proof.flows import Flow, FlowId
 from loosehanger.proof.proof import Proof
-from loosehanger.proof.read.clusters import Cluster, Config
 from loosehanger.proof.read.external import two_clusters
 from loosehanger.proof.read.mirrors import MirrorProgress
 from loosehanger.proof.report import files
@@ -63,7 +63,7 @@ class StubCluster:
         self.connection = Connection(("x:1",), username="prover")
 
     @classmethod
-    def of(cls, region: Region) -> StubCluster:
+    def of(cls, region: Region, _: str) -> StubCluster:
         return cls(region.name)
 
     def close(self) -> None:
@@ -755,7 +755,7 @@ class Tail:
 
 def last_records(monkeypatch: pytest.MonkeyPatch, tail: Tail, timeout_s: float = 5) -> Any:
     cluster = Cluster("europe", Connection(("x:1",)))
-    monkeypatch.setattr(cluster, "_consumer", lambda: tail)
+    monkeypatch.setattr(cluster, "consumer", lambda: tail)
     return cluster.last_records({place: (0, end) for place, end in tail.ends.items()}, timeout_s)
 
 

@@ -290,7 +290,7 @@ def test_settings_that_may_not_be_described_are_not_compared() -> None:
             return {"LH.A": 1, "LH.B": 1}
 
         def configs(self, _: Any) -> dict[str, dict[str, Any]]:
-            from loosehanger.proof.read.clusters import Config
+            from loosehanger.kafka.cluster import Config
 
             known = {"retention.ms": Config(self.value, override=True, mirrored=True)}
             return {"LH.A": known} if self.region == "there" else {"LH.A": known, "LH.B": known}

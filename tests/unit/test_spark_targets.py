@@ -12,11 +12,11 @@ from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.kafka.cluster import Config
 from loosehanger.proof.compare.comparison import Comparison, Counts
 from loosehanger.proof.flows import Flow
 from loosehanger.proof.judge import FAULTS
 from loosehanger.proof.read.batches import Ranges
-from loosehanger.proof.read.clusters import Config
 from loosehanger.proof.read.mirrors import MirrorProgress
 from loosehanger.proof.read.records import BUCKET_MS
 from loosehanger.proof.snapshot import Cut, OffsetSnapshot

@@ -16,6 +16,7 @@ from kafka import TopicPartition
 from rich.console import Console
 
 from loosehanger.errors import WrongUseError
+from loosehanger.kafka.cluster import Config
 from loosehanger.lab.claims.claims import claims_of
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof import submit
@@ -23,7 +24,6 @@ from loosehanger.proof.compare.comparison import Counts
 from loosehanger.proof.compare.configurations import ConfigDifference
 from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.flows import Flow
-from loosehanger.proof.read.clusters import Config
 from loosehanger.proof.read.mirrors import MirrorProgress, standing
 from loosehanger.proof.report.tables import show_proof
 from loosehanger.proof.snapshot import Cut

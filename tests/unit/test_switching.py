@@ -12,10 +12,10 @@ import pytest
 from kafka import TopicPartition
 
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.kafka import clients
-from loosehanger.kafka import offsets as positions
+from loosehanger.kafka import clients, reading
+from loosehanger.kafka import cluster as kafka_cluster
 from loosehanger.kafka.connection import Connection
-from loosehanger.kafka.offsets import ClusterReader, Positions
+from loosehanger.kafka.offsets import Positions
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_groups, target_topic
 from loosehanger.lab.programs import Consumer
@@ -51,7 +51,7 @@ class Record(NamedTuple):
 
 
 class Cluster:
-    """What ``ClusterReader`` reads, with a marker of a transaction behind each partition's last record."""
+    """What ``kafka.cluster.Cluster`` reads, with a marker of a transaction behind each partition's last record."""
 
     def __init__(self, ends: Positions, committed: dict[str, Positions], members: int = 0, markers: int = 0) -> None:
         self._ends = ends
@@ -66,7 +66,7 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def cluster_id(self) -> str:
+    def id(self) -> str:
         return "an-id"
 
     def topics(self) -> dict[str, int]:
@@ -435,7 +435,7 @@ def test_a_mirror_that_has_tasks_still_is_not_held(lab: Lab, tmp_path: Path) -> 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:
     with pytest.raises(LabError, match="region-a: the cluster does not answer"):
-        ClusterReader("region-a", Connection(("127.0.0.1:1",)))
+        kafka_cluster.Cluster("region-a", Connection(("127.0.0.1:1",))).topics()
 
 
 def test_a_partition_of_which_nothing_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -444,8 +444,8 @@ def test_a_partition_of_which_nothing_comes_is_named(monkeypatch: pytest.MonkeyP
     )
     monkeypatch.setattr(clients, "KafkaAdminClient", lambda **_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(clients, "KafkaConsumer", lambda **_: quiet)
-    monkeypatch.setattr(positions, "_SILENT_S", 0.1)
-    with ClusterReader("region-a", Connection(("x:1",))) as looker:
+    monkeypatch.setattr(reading, "_SILENT_S", 0.1)
+    with kafka_cluster.Cluster("region-a", Connection(("x:1",))) as looker:
         with pytest.raises(LabError, match=r"region-a: LH\.ORDERS-0: no record received for 0 s, from offset 7"):
             list(looker.records({}, {ORDERS: 9}))
         assert list(looker.records({}, {ORDERS: 7})) == []
@@ -459,7 +459,7 @@ def test_the_groups_of_connects_workers_are_no_consumers(monkeypatch: pytest.Mon
     ]
     client = SimpleNamespace(list_groups=lambda: found, close=lambda: None)
     monkeypatch.setattr(clients, "KafkaAdminClient", lambda **_: client)
-    with ClusterReader("region-a", Connection(("x:1",))) as looker:
+    with kafka_cluster.Cluster("region-a", Connection(("x:1",))) as looker:
         assert looker.groups() == ["has only committed", "shop"]
 
 

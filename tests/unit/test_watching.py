@@ -22,6 +22,7 @@ from loosehanger.audit.loop import Options, Reading, Scope, Watch, scope_of
 from loosehanger.audit.mirror_positions import Positions
 from loosehanger.audit.state import Folder
 from loosehanger.errors import UnreachableError
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.claims.claims import claims_of
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -164,7 +165,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(loop, "RegionReader", StubReader)
     monkeypatch.setattr(loop, "connection_for", lambda *_: StubCluster.connection)
     monkeypatch.setattr(canary, "connection_for", lambda *_: StubCluster.connection)
-    monkeypatch.setattr(loop, "Cluster", SimpleNamespace(of=lambda region: StubCluster(found, region.name)))
+    monkeypatch.setattr(loop, "Cluster", SimpleNamespace(of=lambda region, _: StubCluster(found, region.name)))
     monkeypatch.setattr(loop, "name_records", lambda *_: None)
     monkeypatch.setattr(loop, "session_beside", lambda spark: spark)
     monkeypatch.setattr(loop, "is_alive", lambda _: False)
@@ -228,7 +229,7 @@ def test_what_a_mirror_is_behind_is_of_one_moment(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(mirror_positions, "RetentionReader", Source)
     monkeypatch.setattr(mirror_positions, "Connect", Worker)
     mirror = replace(MIRROR, connect={"url": "x"})
-    found = Positions([mirror], lambda _: Connection(("x:1",)), lambda _: [place])
+    found = Positions([mirror], lambda _: Cluster("a", Connection(("x:1",))), lambda _: [place])
     found._last[mirror.id] = progress
     found._ask(mirror)
     assert asked == ["ends", "positions"]

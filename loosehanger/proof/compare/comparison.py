@@ -11,11 +11,11 @@ from kafka import TopicPartition
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.kafka.cluster import number_of
 from loosehanger.proof.compare import differences, fingerprints
 from loosehanger.proof.flows import Flow, FlowId, MirrorId
 from loosehanger.proof.read import records
 from loosehanger.proof.read.batches import Ranges, no_records, read_regions
-from loosehanger.proof.read.clusters import number_of
 from loosehanger.proof.read.mirrors import MirrorProgress
 from loosehanger.proof.read.records import FLOW, FLOW_PARTITION, PLACE
 from loosehanger.proof.report.record_times import iso

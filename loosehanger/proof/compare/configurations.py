@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from loosehanger.kafka.cluster import Cluster, Config
 from loosehanger.lab.mirrors.replication import NOT_SYNCHRONISED as EXCLUDED
-from loosehanger.proof.read.clusters import Cluster, Config
 
 Handling = Literal["judge", "report", "ignore"]
 """The effect of a difference in a topic's settings: it disproves, it is reported, or it is ignored."""

@@ -27,10 +27,10 @@ from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.proof.compare.comparison import Beginning, Counts
 from loosehanger.proof.flows import Flow, FlowId, MirrorId
 from loosehanger.proof.read.batches import read_records
-from loosehanger.proof.read.clusters import Cluster
 from loosehanger.proof.read.external import EXTERNAL
 from loosehanger.proof.read.mirrors import AT_REST, MirrorProgress
 from loosehanger.proof.session import small_frame

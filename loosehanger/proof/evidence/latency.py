@@ -14,9 +14,9 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from loosehanger.kafka.clients import connect_consumer
+from loosehanger.kafka.cluster import partitions_of
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import UnreadableError
-from loosehanger.proof.read.clusters import partitions_of
 
 _POLL_MS = 200
 _STEPS = (1, 2, 5)

@@ -11,8 +11,8 @@ from kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from loosehanger.errors import LabError
-from loosehanger.kafka.connection import connection_for
-from loosehanger.kafka.offsets import ClusterReader
+from loosehanger.kafka.clients import HURRIED
+from loosehanger.kafka.cluster import Cluster, number_of
 from loosehanger.kafka.transactions import Held
 from loosehanger.lab.claims.claims import Claim
 from loosehanger.lab.mirrors.lineage import event_topic
@@ -32,7 +32,6 @@ from loosehanger.proof.compare.switches import (
     sequence_ranges,
 )
 from loosehanger.proof.read.batches import Ranges, read_records
-from loosehanger.proof.read.clusters import Cluster, number_of
 from loosehanger.proof.session import fit
 from loosehanger.proof.snapshot import settle
 
@@ -100,7 +99,7 @@ def look(
     found = {
         region: _read(
             spark,
-            Cluster.of(lab.region(region)),
+            Cluster.of(lab.region(region), PROVER),
             lab.mirrors,
             every,
             [fence for fence in groups.values() if fence.target == region],
@@ -267,7 +266,7 @@ def _wait_until_passed(
 ) -> bool:
     """Waits until a group has read what was there when the mirror was held; False when it has not."""
     ends = {TopicPartition(topic, part): end for topic, of in fence.ends.items() for part, end in of.items()}
-    cluster = Cluster.of(lab.region(fence.target))
+    cluster = Cluster.of(lab.region(fence.target), PROVER)
     try:
         starts = cluster.start_offsets(ends)
         ranges = {part: (starts[part], end) for part, end in ends.items() if starts[part] < end}
@@ -276,9 +275,9 @@ def _wait_until_passed(
         cluster.close()
     deadline = time.monotonic() + timeout_s
     is_reported = False
-    with ClusterReader(fence.target, connection_for(lab.region(fence.target), PROVER)) as looker:
+    with Cluster.of(lab.region(fence.target), PROVER, HURRIED) as target:
         while True:
-            committed = looker.committed(group, fence.ends)
+            committed = target.committed(group, fence.ends)
             left = sum(max(0, offset + 1 - committed.get(part, starts[part])) for part, offset in last.items())
             if not left:
                 return True

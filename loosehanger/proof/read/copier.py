@@ -9,9 +9,9 @@ from typing import Any
 
 from kafka import TopicPartition
 
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import target_topic
-from loosehanger.proof.read.clusters import Cluster
 
 OBSERVED_S = 5.0
 """The least seconds of observation before copies count as not growing."""

@@ -12,18 +12,13 @@ from kafka import TopicPartition
 
 from loosehanger.errors import UnreachableError
 from loosehanger.kafka.clients import connect_consumer
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.reading import named, read_from_ends, some_of
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
-from loosehanger.lab.record import Lab, Region
+from loosehanger.lab.record import PROVER, Lab, Region
 from loosehanger.proof.pace import Pace
-from loosehanger.proof.read.clusters import (
-    USER,
-    Cluster,
-    named,
-    read_from_ends,
-    some_of,
-)
 from loosehanger.proof.read.copier import OBSERVED_S, Copier
 from loosehanger.proof.read.mirrors import GROWING, UNKNOWN, MirrorProgress
 
@@ -72,7 +67,7 @@ def two_clusters(
     )
     selected_topics(mirror, ())  # refuses what is no list of regular expressions
     regions: dict[str, Region] = {
-        name: Region(name, name, {USER: path}, {}, (mirror,) if name == "target" else (), variables=os.environ)
+        name: Region(name, name, {PROVER: path}, {}, (mirror,) if name == "target" else (), variables=os.environ)
         for name, path in (("source", source), ("target", target))
     }
     return Lab(f"{source.stem} → {target.stem}", EXTERNAL, "", regions)
