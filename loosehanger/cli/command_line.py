@@ -101,6 +101,15 @@ def _lines(text: str) -> int:
     return int(text)
 
 
+def _open(parser: Parser) -> None:
+    parser.add_argument(
+        "console", nargs="?", metavar="REGION|control-room", help="the console; the one of all regions if left out"
+    )
+    parser.add_argument(
+        "--print", action="store_true", help="print the path of the page that signs in, and start no browser"
+    )
+
+
 def _client(parser: Parser) -> None:
     parser.add_argument("region", metavar="REGION")
     parser.add_argument("--user", default="admin", help="the user to sign in as (admin)")
@@ -315,6 +324,15 @@ GROUPS = {
             description="Every cluster, mirror, producer and consumer: healthy or not, and why not.",
             exit_codes="0 all healthy, 1 something is not, 4 a running mirror's lag could not be measured",
             options=_status,
+        ),
+        Command(
+            name="open",
+            arguments="[REGION]",
+            summary="a web console in your browser, signed in",
+            description="Opens a region's web console in your browser, or the one of all regions, and signs you in. "
+            "The browser gets a file that only you can read. It signs in once, within 30 seconds, and no address "
+            "contains a password or a token.",
+            options=_open,
         ),
         Command(
             name="consume",

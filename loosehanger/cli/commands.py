@@ -302,6 +302,16 @@ def logs(arguments: Sequence[str]) -> int:
     return log_command.run(load_lab(), COMMANDS["logs"].parse(arguments))
 
 
+def open_console(arguments: Sequence[str]) -> int:
+    """Opens a web console in the browser, signed in: see ``open --help``."""
+    from loosehanger.cli import open_console as opening  # slow to import
+
+    def password(region: Region, console: WebConsole) -> str:
+        return _connection(region, console.username).password or ""
+
+    return opening.run(load_lab(), COMMANDS["open"].parse(arguments), password)
+
+
 def client(arguments: Sequence[str]) -> int:
     """Writes settings for other clients: see ``client --help``."""
     from loosehanger.cli import client_settings  # slow to import
@@ -491,6 +501,7 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "setup": setup,
     "stage": stage,
     "status": status,
+    "open": open_console,
     "consume": consume,
     "doctor": doctor,
     "logs": logs,

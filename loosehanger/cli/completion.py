@@ -10,7 +10,7 @@ from pathlib import Path
 from loosehanger.cli.command_line import ANSIBLE, COMMANDS, KAFKA_TOOLS
 from loosehanger.errors import LabError
 from loosehanger.experiments.catalogue import EXPERIMENTS
-from loosehanger.lab.progress import read_progress, recorded_regions
+from loosehanger.lab.progress import read_progress, recorded_consoles, recorded_regions
 from loosehanger.lab.scenario_index import read_outline, scenario_names
 from loosehanger.paths import ROOT
 
@@ -61,6 +61,8 @@ def _following(before: Sequence[str], typed: str) -> Iterable[Candidate]:
             return [(stage, "") for stage in read_outline(progress.scenario).playbooks] if progress else []
         case ("consume" | "logs" | "client" | "kafka", []) | ("topic", ["set" | "unset"]) | ("link", [] | [_]):
             return [(region, "") for region in recorded_regions() if region not in given]
+        case "open", []:
+            return [(console, url) for console, url in recorded_consoles().items()]
         case "kafka", [_]:
             return [(tool, about.about) for tool, about in KAFKA_TOOLS.items()]
         case "experiment", []:

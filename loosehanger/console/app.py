@@ -14,18 +14,20 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from loosehanger.console import api, events, metrics, pages
+from loosehanger.console import api, events, metrics, pages, sign_on
 from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.context import Context
 from loosehanger.console.guard import Guard
 from loosehanger.console.history import LastHour, Sampler
 from loosehanger.console.jobs import BusyError, Jobs
 from loosehanger.console.links import LinkView
+from loosehanger.console.neighbours import Neighbours
 from loosehanger.console.service import Service, UnknownError
 from loosehanger.console.settings import Settings
 from loosehanger.console.sign_in import Sessions
 from loosehanger.console.views import Views
 from loosehanger.errors import LabError, UnreachableError
+from loosehanger.lab.one_time import OneTimeTokens, remove_pages
 
 MOST_BODY = 64 * 1024
 TIDY_S = 20.0
@@ -44,9 +46,12 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     links = LinkView(settings.lab_home if settings.control_room else None)
     sessions = Sessions(settings.name, settings.username, settings.password, settings.session_minutes * 60)
     history = LastHour()
+    neighbours = Neighbours(settings)
     views = Views(settings, service, jobs, links, history)
+    views.share(consoles=neighbours.names)
     changes = ChangeLog(settings.change_log)
-    context = Context(settings, sessions, service, jobs, views, links, history, changes)
+    one_time = OneTimeTokens(settings.name, neighbours.keys)
+    context = Context(settings, sessions, service, jobs, views, links, history, changes, neighbours, one_time)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -74,6 +79,7 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
         if settings.control_room:
             app.include_router(module.control_room)
         app.include_router(module.router)
+    app.include_router(sign_on.router)
     app.include_router(events.router)
     app.include_router(metrics.router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
@@ -86,6 +92,8 @@ async def _tidy(context: Context) -> None:
     while True:
         await asyncio.sleep(TIDY_S)  # between two rounds
         context.service.tidy()
+        if context.settings.lab_home:
+            remove_pages(context.settings.lab_home)
 
 
 def _explain_errors(app: FastAPI, context: Context) -> None:

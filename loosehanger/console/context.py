@@ -8,17 +8,19 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from fastapi import HTTPException, Request
+from fastapi import HTTPException, Request, Response
 
 from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.channels import Channels
 from loosehanger.console.history import LastHour
 from loosehanger.console.jobs import Jobs
 from loosehanger.console.links import LinkView
+from loosehanger.console.neighbours import Neighbours
 from loosehanger.console.service import Service
 from loosehanger.console.settings import Settings
 from loosehanger.console.sign_in import Attempts, Session, Sessions
 from loosehanger.console.views import Views
+from loosehanger.lab.one_time import OneTimeTokens
 
 MOST_NOTES = 1000
 GONE_S = 0.5
@@ -42,11 +44,27 @@ class Context:
     links: LinkView
     last_hour: LastHour
     changes: ChangeLog
+    neighbours: Neighbours
+    one_time: OneTimeTokens
     attempts: Attempts = field(default_factory=Attempts)
+    one_time_attempts: Attempts = field(default_factory=Attempts)
+    """Wrong one-time tokens, which do not delay those who sign in with a password."""
     channels: Channels = field(default_factory=Channels)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the program stops; it closes the streams, which would otherwise stay open."""
     _notes: OrderedDict[str, tuple[str, bool]] = field(default_factory=OrderedDict)
+
+    def signed_in(self, answer: Response) -> Response:
+        """Opens a session, and gives its cookie to a response."""
+        answer.set_cookie(
+            self.sessions.cookie,
+            self.sessions.open(),
+            max_age=self.sessions.seconds,
+            httponly=True,
+            samesite="strict",
+            secure=self.settings.secure,
+        )
+        return answer
 
     def note(self, session: Session, text: str, *, good: bool) -> None:
         """Keeps the outcome of a change, to show it once on the session's next page."""

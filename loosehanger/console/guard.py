@@ -13,10 +13,11 @@ from urllib.parse import quote, urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from loosehanger.console.neighbours import ONE_TIME
 from loosehanger.console.settings import Settings
 from loosehanger.console.sign_in import Session, Sessions
 
-PUBLIC = ("/sign-in", "/health", "/metrics")
+PUBLIC = ("/sign-in", ONE_TIME, "/health", "/metrics")
 """Paths without a session; metrics have a token of their own."""
 PUBLIC_FOLDER = "/static/"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -70,7 +71,11 @@ class Guard:
                 "this console is not known by that name; use the address in ./lab status --credentials",
             )
             return
-        if scope["method"] not in SAFE_METHODS and not _is_own(headers, self._settings.secure):
+        # A one-time token comes from a file, or from another console's page, whose Origin browsers send as null. It
+        # opens a new session and reads no cookie, so another site's page gains nothing by posting there: it would need
+        # a token, which follows from a key that only the lab's user can read.
+        foreign = scope["method"] not in SAFE_METHODS and not _is_own(headers, self._settings.secure)
+        if foreign and (scope["method"], path) != ("POST", ONE_TIME):
             await _refuse(answer, path, 403, "this change comes from another site's page")
             return
         session = self._session(headers)

@@ -107,16 +107,7 @@ async def sign_in(
     """Opens a session. The right password only waits for its turn, whatever others try."""
     judged = await context.attempts.turn()
     if judged and context.sessions.accepts(username, password):
-        answer = RedirectResponse(_local(next), 303)
-        answer.set_cookie(
-            context.sessions.cookie,
-            context.sessions.open(),
-            max_age=context.sessions.seconds,
-            httponly=True,
-            samesite="strict",
-            secure=context.settings.secure,
-        )
-        return answer
+        return context.signed_in(RedirectResponse(_local(next), 303))
     wrong, status, headers = "User or password is wrong. ./lab status --credentials shows both.", 403, {}
     async with context.attempts.delay() as seconds:
         if not judged or seconds is None:

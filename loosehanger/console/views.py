@@ -85,7 +85,7 @@ class Views:
             "settings": settings,
             "regions": [region.name for region in settings.regions],
         }
-        self._environment.globals |= {"routes": settings.routes, "sources": service.sources}
+        self._environment.globals |= {"routes": settings.routes, "sources": service.sources, "consoles": list}
 
     def __contains__(self, view: str) -> bool:
         return view in self._data
@@ -118,6 +118,10 @@ class Views:
     def template(self, name: str, **context: Any) -> str:
         """Renders a template."""
         return self._environment.get_template(name).render(**context)
+
+    def share(self, **values: Any) -> None:
+        """Gives values to all templates."""
+        self._environment.globals |= values
 
     async def _overview(self, _: str) -> Data:
         flows, mirrors = await self._service.overview()

@@ -93,6 +93,19 @@ def recorded_regions(home: Path | None = None) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.json") if path.name != _FILE.name)
 
 
+def recorded_consoles(home: Path | None = None) -> dict[str, str]:
+    """Returns the address of each web console of the record; none where it cannot be read."""
+    folder = ((home or lab_home()) / _FILE).parent
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            found |= {console["name"]: console["url"] for console in record.get("consoles", ())}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # It is being deleted, or another version of the kit has written it.
+    return found
+
+
 def unreadable(path: Path, error: Exception) -> WrongUseError:
     """Returns the error for a file of the record that cannot be used."""
     reason = getattr(error, "strerror", None) or error
