@@ -315,6 +315,10 @@ class MadeUpLog:
         """Reads a partition no further."""
         self._paused.add(place)
 
+    def resume(self, place: Any) -> None:
+        """Reads it on."""
+        self._paused.discard(place)
+
     def position(self, place: Any) -> int:
         """The next offset."""
         return self._at[place]
@@ -340,7 +344,7 @@ class MadeUpSearcher(Searcher):
 
     records: Sequence[Record] = ()
 
-    def _connect(self, skipped: Callable[[str], object]) -> Any:  # noqa: ARG002 - as the real one has it
+    def _connect(self, skipped: Callable[[str], object], *, whole: bool) -> Any:  # noqa: ARG002 - as the real one
         return MadeUpLog(self.records)
 
 

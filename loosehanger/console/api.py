@@ -36,7 +36,7 @@ from loosehanger.console.models import (
     Topics,
 )
 from loosehanger.console.scenario import read_scenario
-from loosehanger.console.search import MOST_FOUND, search_request
+from loosehanger.console.search import LONGEST_POSITION, MOST_FOUND, search_request
 from loosehanger.console.service import UnknownError
 from loosehanger.console.sign_in import Session
 
@@ -148,9 +148,12 @@ async def search(
     partition: Annotated[str, Query(max_length=20)] = "",
     offset: Annotated[str, Query(max_length=20, description="Of one record; with its topic and partition")] = "",
     limit: Annotated[int, Query(ge=1, le=MOST_FOUND)] = 100,
+    order: Annotated[Literal["oldest", "newest"], Query(description="Which records come first")] = "oldest",
+    at: Annotated[str, Query(max_length=LONGEST_POSITION, description="`older` or `newer` of an earlier search")] = "",
 ) -> Search:
-    """Reads from `since` on, bounded in records and seconds; `reached` says where to continue."""
-    asked = search_request(RecordFilter(topic, text, key, header), since, until, partition, offset, limit)
+    """Reads from `since` on, or back from `until`, bounded in records and seconds; `reached` says where to continue."""
+    wanted = RecordFilter(topic, text, key, header)
+    asked = search_request(wanted, since, until, partition, offset, limit, newest=order == "newest", at=at)
     return await unless_gone(request, context.service.search(region, asked))
 
 

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from loosehanger.console import api, events, metrics, pages, sign_on
+from loosehanger.console import api, browse, events, metrics, pages, sign_on
 from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.context import Context
 from loosehanger.console.guard import Guard
@@ -80,6 +80,7 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
             app.include_router(module.control_room)
         app.include_router(module.router)
     app.include_router(sign_on.router)
+    app.include_router(browse.router)
     app.include_router(events.router)
     app.include_router(metrics.router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))

@@ -416,12 +416,69 @@ class Messages(Answer):
 class Search(Answer):
     """Records that were found."""
 
-    messages: list[Message] = Field(description="The oldest first")
+    messages: list[Message] = Field(description="In the order that was asked for; the oldest first by default")
     read: int = Field(description="How many records were searched")
     reached: int | None = Field(
-        description="Milliseconds since the epoch up to which everything was searched: continue from there. "
-        "None where everything was searched"
+        description="Milliseconds since the epoch up to which everything was searched, or back to which: continue "
+        "from there. None where everything was searched"
     )
+    older: str = Field(default="", description="The position of the records before these, for `at` with order=newest")
+    newer: str = Field(default="", description="The position of the records after these, for `at` with order=oldest")
+    notes: list[str] = Field(default_factory=list, description="Regions that do not have the topic or the partition")
+
+
+class RecordPart(Model):
+    """A key, a value or a header's value in full."""
+
+    text: str | None = Field(description="None for a null, and where it is not valid UTF-8")
+    base64: str | None = Field(description="Where it is not valid UTF-8; None otherwise")
+    bytes: int
+    null: bool = Field(description="Null differs from empty; a record with a null value is a tombstone")
+
+
+class RecordHeader(Model):
+    """A header in full."""
+
+    name: str
+    value: RecordPart
+
+
+class WholeRecord(Model):
+    """One record in full."""
+
+    region: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int = Field(description="Milliseconds since the epoch")
+    key: RecordPart
+    value: RecordPart
+    headers: list[RecordHeader]
+
+
+class ProducedRecord(Model):
+    """A record to write. Null and an empty text differ."""
+
+    key: Annotated[str, StringConstraints(max_length=60_000)] | None = None
+    value: Annotated[str, StringConstraints(max_length=60_000)] | None = Field(
+        default=None, description="Null for a tombstone, which needs a key"
+    )
+    headers: Annotated[list[Annotated[str, StringConstraints(max_length=4000)]], Field(max_length=50)] = Field(
+        default_factory=list, description="Each as name: value"
+    )
+    partition: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
+        default=None, description="Null to choose it by the key"
+    )
+
+
+class Produced(Model):
+    """Where an acknowledged record is."""
+
+    region: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int = Field(description="Milliseconds since the epoch")
 
 
 SettingName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9.]{0,99}$")]

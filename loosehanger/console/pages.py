@@ -6,8 +6,7 @@ import asyncio
 import hmac
 import re
 from contextlib import suppress
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote, unquote, urlencode
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
@@ -15,12 +14,13 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from pydantic import TypeAdapter, ValidationError
 
 from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf, TopicName
+from loosehanger.console.browse import neighbours, read_record, shown_record
 from loosehanger.console.context import OPERATOR_OFF, Context, unless_gone
 from loosehanger.console.live import RecordFilter
 from loosehanger.console.mirrors import Action
 from loosehanger.console.models import LinkChange, SettingName, SettingValue
 from loosehanger.console.scenario import read_scenario
-from loosehanger.console.search import search_request
+from loosehanger.console.search import LONGEST_POSITION, search_request
 from loosehanger.console.service import UnknownError
 from loosehanger.console.sign_in import LONGEST_DELAY_S, Session
 from loosehanger.console.views import prose
@@ -221,14 +221,11 @@ async def messages(
 ) -> Response:
     """Records as they arrive."""
     context.service.look()
-    known: list[str] = []
-    try:
-        answer = await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(context.service.topics())), PATIENCE_S)
-        known = sorted({found.name for found in answer.topics})
-    except TimeoutError:
-        pass
     wanted = {"region": region, "topic": topic, "text": text, "key": key, "header": header}
-    return await _page(context, session, "messages", "Live messages", wanted=wanted, known=known)
+    query = urlencode({name: value for name, value in wanted.items() if value} | {"order": "newest"})
+    return await _page(
+        context, session, "messages", "Live messages", wanted=wanted, query=query, known=await _known_topics(context)
+    )
 
 
 @router.get("/search")
@@ -245,25 +242,40 @@ async def search(
     until: Annotated[str, Query(max_length=40)] = "",
     partition: Annotated[str, Query(max_length=20)] = "",
     offset: Annotated[str, Query(max_length=20)] = "",
+    order: Literal["newest", "oldest"] = "newest",
+    at: Annotated[str, Query(max_length=LONGEST_POSITION)] = "",
 ) -> Response:
     """Searches existing records."""
     wanted = {"region": region, "topic": topic, "text": text, "key": key, "header": header, "since": since,
-              "until": until, "partition": partition, "offset": offset}  # fmt: skip
-    answer, wrong = None, ""
+              "until": until, "partition": partition, "offset": offset, "order": order}  # fmt: skip
+    answer, record, wrong, status = None, None, "", 200
     if request.url.query:
         try:
-            asked = search_request(RecordFilter(topic, text, key, header), since, until, partition, offset)
+            asked = search_request(RecordFilter(topic, text, key, header), since, until, partition, offset,
+                                   newest=order == "newest", at=at)  # fmt: skip
             answer = await unless_gone(request, context.service.search(region, asked))
+            if asked.offset is not None and len(answer.messages) == 1:
+                one = answer.messages[0]
+                record = shown_record(
+                    await read_record(request, context, one.region, one.topic, one.partition, one.offset)
+                )
         except LabError as error:
-            wrong = str(error)
-    on = ""
-    if answer and answer.reached is not None:
-        reached = datetime.fromtimestamp(answer.reached / 1000, UTC).isoformat(timespec="milliseconds")
-        on = f"/search?{urlencode({name: value for name, value in (wanted | {'since': reached}).items() if value})}"
+            # That a topic does not exist is what the search found out, and the request was right.
+            found_out = isinstance(error, UnknownError) and (not region or region in context.service.regions)
+            wrong, status = str(error), 200 if found_out else 400
+    older, newer = neighbours(wanted, answer, list(context.service.regions)) if answer else ("", "")
     return await _page(
-        context, session, "search", "Search messages", status=400 if wrong else 200,
-        wanted=wanted, answer=answer, wrong=wrong, on=on,
+        context, session, "search", "Search messages", status=status, wanted=wanted, answer=answer, wrong=wrong,
+        older=older, newer=newer, record=record, known=await _known_topics(context),
     )  # fmt: skip
+
+
+async def _known_topics(context: Context) -> list[str]:
+    """The names of all topics, if they are known soon; for a form to suggest."""
+    with suppress(TimeoutError):
+        answer = await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(context.service.topics())), PATIENCE_S)
+        return sorted({found.name for found in answer.topics})
+    return []
 
 
 @router.get("/groups")

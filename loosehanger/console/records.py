@@ -59,17 +59,17 @@ class Arrived:
     @property
     def key(self) -> str:
         """The key, as text."""
-        return _text(self.record.key)
+        return shown_text(self.record.key)
 
     @cached_property
     def words(self) -> bytes:
         """The text that a search for words compares, in small letters and in UTF-8, which takes less memory."""
-        return folded(f"{self.key}\n{_text(self.record.value)}")
+        return folded(f"{self.key}\n{shown_text(self.record.value)}")
 
     @cached_property
     def header_lines(self) -> list[bytes]:
         """Each header as ``name: value``, in the form that a search compares."""
-        return [folded(f"{safe(name)}: {_text(value)}") for name, value in self.record.headers[:MOST_HEADERS]]
+        return [folded(f"{safe(name)}: {shown_text(value)}") for name, value in self.record.headers[:MOST_HEADERS]]
 
     @cached_property
     def json(self) -> str:
@@ -90,9 +90,9 @@ class Arrived:
             latency_ms=self.latency_ms,
             key=_cut(self.key, record.serialized_key_size),
             summary=describe(record.topic, record.value, record.serialized_value_size),
-            value=_cut(_text(record.value), record.serialized_value_size),
+            value=_cut(shown_text(record.value), record.serialized_value_size),
             headers=[
-                Header(name=_cut(safe(name), len(name)), value=_cut(_text(value), len(value or b"")))
+                Header(name=_cut(safe(name), len(name)), value=_cut(shown_text(value), len(value or b"")))
                 for name, value in record.headers[:MOST_HEADERS]
             ],
             bytes=self.size,
@@ -105,7 +105,7 @@ def folded(text: str) -> bytes:
     return text.casefold().encode("utf-8", "replace")
 
 
-def _text(data: bytes | None) -> str:
+def shown_text(data: bytes | None) -> str:
     """The data as text: invalid bytes are replaced, and control characters are shown by their names."""
     if data is None:
         return ""

@@ -36,7 +36,7 @@ from loosehanger.console.models import (
 from loosehanger.console.reach import Reach
 from loosehanger.console.retention_risk import Losses
 from loosehanger.console.rights import Rights
-from loosehanger.console.search import Searcher, SearchRequest
+from loosehanger.console.search import Searcher, SearchRequest, first_page, positions
 from loosehanger.console.settings import RegionSettings, Settings
 from loosehanger.console.stalls import Stalls, key_of
 from loosehanger.errors import LabError, UnreachableError, WrongUseError
@@ -547,19 +547,28 @@ class Service:
             asked: the search.
 
         Raises:
-            UnknownError: this console has no such region.
+            UnknownError: this console has no such region, or none of its regions has the topic or the partition.
         """
         chosen = [self.region(region)] if region else list(self.regions.values())
         found, problems = await self._everywhere(lambda one: one.searcher.find(asked), chosen)
+        missing = [part.missing for part in found if part.missing]
+        if missing and len(missing) == len(chosen):
+            raise UnknownError("; ".join(missing))
         problems += [line for part in found for line in part.skipped]
-        records = sorted((one for part in found for one in part.records), key=lambda one: one.record.timestamp)
-        reached = [part.reached_ms for part in found if part.reached_ms is not None]
-        reached += [one.record.timestamp for one in records[asked.most : asked.most + 1]]
+        spans = {place: span for part in found for place, span in part.spans.items()}
+        records, spans, next_ms = first_page(
+            (one for part in found for one in part.records), spans, asked.most, newest=asked.newest
+        )
+        reached = [ms for ms in (*(part.reached_ms for part in found), next_ms) if ms is not None]
+        older, newer = positions(spans)
         return Search(
             # Their arrival was not observed.
-            messages=[one.message.model_copy(update={"latency_ms": None}) for one in records[: asked.most]],
+            messages=[one.message.model_copy(update={"latency_ms": None}) for one in records],
             read=sum(part.read for part in found),
-            reached=min(reached, default=None),
+            reached=(max if asked.newest else min)(reached, default=None),
+            older=older,
+            newer=newer,
+            notes=missing,
             problems=problems,
         )
 

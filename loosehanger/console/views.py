@@ -547,10 +547,16 @@ def span(seconds: float | None) -> str:
     return "–" if seconds is None else times.span(seconds)
 
 
+_AFTER_9999 = 253_402_300_800
+"""Seconds since the epoch. A record may have any timestamp, and no calendar goes on after that."""
+
+
 def when(seconds: float | None) -> Markup:
     """A moment, which the page shows in the viewer's time zone."""
     if seconds is None:
         return Markup("–")
+    if not 0 <= seconds < _AFTER_9999:
+        return Markup("{} ms").format(round(seconds * 1000))
     moment = datetime.fromtimestamp(seconds, UTC)
     text = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
     return Markup('<time datetime="{}">{}</time>').format(moment.isoformat(timespec="milliseconds"), text)

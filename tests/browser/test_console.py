@@ -103,7 +103,12 @@ def test_a_record_is_found_where_it_is(control_room: Person) -> None:
     partition, offset = row.locator("td.number").inner_text().split("/")
     control_room.open(f"/search?region=north-america&topic=LH.SENSORS&partition={partition}&offset={offset}")
     expect(page.locator("#counts")).to_contain_text("1 found among 1 records")
-    expect(page.locator(".messages details[open]")).to_contain_text("lh-origin: europe")
+    expect(page.locator("#record")).to_contain_text("lh-origin")
+    expect(page.locator("#record .tree").first).to_be_visible()
+    page.get_by_role("link", name="Older records").click()
+    expect(page.locator(".messages tbody tr").first.locator("td.number")).to_contain_text(f"{partition}/")
+    control_room.open("/search?topic=LH.SENSOR")
+    expect(page.get_by_role("alert")).to_contain_text("did you mean 'LH.SENSORS'?")
 
 
 def test_messages_can_be_filtered_paused_and_shared(america: Person) -> None:
@@ -123,8 +128,8 @@ def test_messages_can_be_filtered_paused_and_shared(america: Person) -> None:
     expect(page.locator("#counts")).not_to_contain_text(" 0 waiting")
     assert page.locator("#messages tr").count() == before, "a stream that begins anew takes away what somebody reads"
     page.get_by_role("button", name="Pause").click()
-    page.locator("#messages summary").first.click()
-    expect(page.locator("#messages details[open]").first).to_contain_text("lh-origin: europe")
+    page.locator("#messages a").first.click()
+    expect(page.locator("#record")).to_contain_text("lh-origin")
     page.goto(page.url)
     assert page.locator("input[name=topic]").input_value() == "LH.DOORS"
 

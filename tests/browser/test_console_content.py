@@ -24,7 +24,8 @@ RECORDS = tuple(
     Record(value=value, key=HOSTILE.encode(), headers=[(HOSTILE, value)], offset=offset)
     for offset, value in enumerate(VALUES)
 )
-PAGES = ("/", "/charts", "/topics", "/topics/LH.ORDERS", "/messages", "/search?topic=LH.ORDERS", "/mirrors", "/groups",
+PAGES = ("/", "/charts", "/topics", "/topics/LH.ORDERS", "/messages", "/search?topic=LH.ORDERS",
+         "/record?region=europe&topic=LH.ORDERS&partition=0&offset=3", "/mirrors", "/groups",
          "/brokers", "/proof", "/aggregates",
          "/scenario?exercise=2&file=mm2-na.yaml", "/nothing")  # fmt: skip
 
@@ -66,8 +67,12 @@ def feed(control_room: Running, somebody: Person) -> None:
         somebody.page.wait_for_timeout(50)
     live.feed(*RECORDS)
     expect(somebody.page.locator("#messages tr").nth(len(RECORDS) - 1)).to_be_visible()
-    for summary in somebody.page.locator("#messages summary").all():
-        summary.click()
+
+
+def look_at(somebody: Person, number: int) -> None:
+    """Opens a record of the list, beside it or over it."""
+    somebody.page.locator(".messages a[data-record]").nth(number).click()
+    expect(somebody.page.locator("#record")).to_contain_text(f"/{len(RECORDS) - 1 - number}")
 
 
 def test_hostile_content_is_shown_as_text(control_room: Running, browser: Browser) -> None:
@@ -86,7 +91,10 @@ def test_hostile_content_is_shown_as_text(control_room: Running, browser: Browse
     somebody.open("/messages")
     feed(control_room, somebody)
     expect(page.locator("#messages")).to_contain_text("<script>")
-    assert page.locator("#messages :is(script, img)").count() == 0
+    for number in range(len(RECORDS)):
+        look_at(somebody, number)
+        expect(page.locator("#record")).to_contain_text("<script>")
+    assert page.locator(":is(#messages, #record) :is(script, img)").count() == 0
     assert "taken" not in page.title()
     assert dialogs == []
     assert somebody.said == []
@@ -126,11 +134,19 @@ def test_live_messages_hold_still_while_one_is_open(control_room: Running, brows
     page.wait_for_function("document.getElementById('counts').textContent !== ''")
     live.feed(Record(value=b"the one that is read", offset=1))
     expect(page.locator("#messages")).to_contain_text("the one that is read")
-    page.locator("#messages summary", has_text="the one that is read").click()
+    chosen = page.locator("#messages a", has_text="the one that is read")
+    chosen.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#record h2")).to_be_focused()
     live.feed(Record(value=b"the one that comes", offset=2))
     expect(page.locator("#counts")).to_contain_text("Still while a message is open, 1 waiting")
     assert page.locator("#messages").get_by_text("the one that comes").count() == 0
-    page.locator("#messages summary", has_text="the one that is read").click()
+    beside, list_ = page.locator("#record").bounding_box(), page.locator("#messages").bounding_box()
+    assert beside
+    assert list_
+    assert beside["x"] > list_["x"] + list_["width"], "the record is beside the list"
+    page.keyboard.press("Escape")
+    expect(chosen).to_be_focused()
     expect(page.locator("#messages")).to_contain_text("the one that comes")
     assert somebody.said == []
     page.context.close()
@@ -173,6 +189,8 @@ def test_everybody_can_read_every_page(control_room: Running, browser: Browser, 
         somebody.open(path)
         if path == "/messages":
             feed(control_room, somebody)
+        if path.startswith(("/messages", "/search?")):
+            look_at(somebody, len(RECORDS) - 1)
         somebody.page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
         assert somebody.page.evaluate("document.documentElement.scrollWidth") <= width, path
         answer = Axe().run(somebody.page)

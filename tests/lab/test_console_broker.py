@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
@@ -15,7 +16,7 @@ from loosehanger.console import cluster, history
 from loosehanger.console.history import LastHour, Sampler
 from loosehanger.console.live import RecordFilter
 from loosehanger.console.models import Past
-from loosehanger.console.search import Searcher, SearchResult, search_request
+from loosehanger.console.search import Searcher, SearchResult, positions, search_request
 from loosehanger.console.service import Service
 from loosehanger.console.settings import RegionSettings, Settings
 from loosehanger.errors import LabError, WrongUseError
@@ -61,11 +62,11 @@ def write(broker: Broker, count: int, key: str, *, given_up: bool = False, at: i
     producer.close()
 
 
-def find(broker: Broker, wanted: RecordFilter, **more: str) -> SearchResult:
+def find(broker: Broker, wanted: RecordFilter, **more: Any) -> SearchResult:
     """What a search finds."""
     searcher = Searcher("europe", broker.connection())
     try:
-        return asyncio.run(searcher.find(search_request(wanted, **more)))  # type: ignore[arg-type]
+        return asyncio.run(searcher.find(search_request(wanted, **more)))
     finally:
         searcher.close()
 
@@ -80,8 +81,26 @@ def test_records_are_found_by_key_time_and_offset(broker: Broker) -> None:
     found = find(broker, RecordFilter(TOPIC), partition="1", offset="7")
     assert [one.key for one in found.records] == ["good-15"]
     assert find(broker, RecordFilter(TOPIC), partition="1", offset="1001").records == [], "what was given up"
-    assert find(broker, RecordFilter("LH.NONE")) == SearchResult([], 0, None)
-    assert find(broker, RecordFilter("LH.EMPTY")) == SearchResult([], 0, None)
+    assert find(broker, RecordFilter("LH.NONE")).missing == "topic 'LH.NONE' does not exist in europe"
+    assert (
+        find(broker, RecordFilter(TOPIC), partition="2").missing
+        == f"{TOPIC} has no partition 2 in europe; it has 0 to 1"
+    )
+    empty = find(broker, RecordFilter("LH.EMPTY"))
+    assert (empty.records, empty.read, empty.reached_ms) == ([], 0, None)
+
+
+def test_pages_of_records_lead_from_the_newest_to_the_oldest(broker: Broker) -> None:
+    at, seen = "", list[str]()
+    for _ in range(COUNT):
+        found = find(broker, RecordFilter(TOPIC, key="good-"), newest=True, at=at, most=200)
+        seen += [one.key for one in found.records]
+        at = positions(found.spans)[0]
+        if not at:
+            break
+    assert seen == [f"good-{number}" for number in reversed(range(COUNT))], "what was given up is skipped"
+    back = find(broker, RecordFilter(TOPIC), newest=True, until="2023-11-14T22:46:30+00:00", most=2)
+    assert [one.key for one in back.records] == ["good-1990", "good-1989"]
 
 
 def test_samples_of_an_unwatched_region_tell_what_came_in_between(

@@ -1,3 +1,4 @@
+import { reading, whenChanged } from "./record.js";
 import { follow, say } from "./stream.js";
 import { clockTime } from "./times.js";
 
@@ -6,10 +7,9 @@ const rows = document.getElementById("messages");
 const counts = document.getElementById("counts");
 const filter = document.getElementById("filter");
 const pause = document.getElementById("pause");
+const existing = document.getElementById("existing");
 const regions = Number(rows.dataset.regions);
 let paused = false;
-// While a record is unfolded, new rows must not push it away.
-const reading = () => rows.querySelector("details[open]") !== null;
 let seen = 0;
 let dropped = 0;
 let held = [];
@@ -24,53 +24,31 @@ function cell(content, className = "") {
   return made;
 }
 
-function part(title, text) {
-  const heading = document.createElement("p");
-  heading.className = "part";
-  heading.textContent = title;
-  const body = document.createElement("pre");
-  body.textContent = text;
-  // It scrolls when it is long, and must be reachable by keyboard.
-  body.tabIndex = 0;
-  body.setAttribute("aria-label", title);
-  body.setAttribute("role", "group");
-  return [heading, body];
+function link(message) {
+  const made = document.createElement("a");
+  const { region, topic, partition, offset } = message;
+  made.href = `/record?${new URLSearchParams({ region, topic, partition, offset })}`;
+  made.dataset.record = "";
+  made.textContent = message.summary || "(empty)";
+  return made;
 }
 
-function pretty(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
-}
-
-function details(message) {
-  const folded = document.createElement("details");
-  const summary = document.createElement("summary");
-  summary.textContent = message.summary || "(empty)";
-  folded.append(summary);
-  folded.addEventListener("toggle", () => {
-    if (folded.childElementCount > 1) return;
-    const headers = message.headers.map((header) => `${header.name}: ${header.value}`).join("\n");
-    folded.append(
-      ...part("Value", pretty(message.value)),
-      ...part("Headers", headers || "none"),
-      ...part(`Raw, ${message.bytes} bytes with key and headers`, message.raw || "nothing"),
-    );
-  });
-  return folded;
+function key(message) {
+  const made = document.createElement("span");
+  made.textContent = message.key;
+  return made;
 }
 
 function row(message) {
   const made = document.createElement("tr");
+  made.dataset.row = "";
   made.append(cell(clockTime(message.timestamp), "when"));
   if (regions > 1) made.append(cell(message.region));
   made.append(
     cell(message.topic),
     cell(`${message.partition}/${message.offset}`, "number"),
-    cell(message.key, "key"),
-    cell(details(message), "what"),
+    cell(key(message), "key"),
+    cell(link(message), "what"),
     cell(message.latency_ms === null ? "–" : `${message.latency_ms} ms`, "number"),
   );
   return made;
@@ -117,6 +95,7 @@ filter.addEventListener("submit", (event) => {
   const wanted = query();
   // The address can be shared.
   history.replaceState(null, "", wanted ? `?${wanted}` : location.pathname);
+  existing.href = `/search?${wanted ? `${wanted}&` : ""}order=newest`;
   seen = dropped = 0;
   rows.replaceChildren();
   counts.textContent = "Waiting for messages that fit …";
@@ -136,5 +115,5 @@ pause.addEventListener("click", () => {
   pause.setAttribute("aria-pressed", String(paused));
   goOn();
 });
-// The event does not bubble.
-rows.addEventListener("toggle", goOn, true);
+// While a record is open, new rows must not move the one that it comes from.
+whenChanged(goOn);
