@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from loosehanger.errors import UnreachableError
 from loosehanger.kafka.cluster import Cluster, partitions_of
 from loosehanger.lab.record import PROVER
-from loosehanger.proof import proof, scratch, snapshot
+from loosehanger.proof import flow_comparer, scratch, snapshot
 from loosehanger.proof.compare.comparison import compare
 from loosehanger.proof.proof import Proof
 from loosehanger.proof.read import batches
@@ -125,7 +125,7 @@ def test_a_broker_that_falls_silent_while_spark_reads_is_named(
             os.kill(found.pid, signal.SIGSTOP)
         return compare(*arguments)
 
-    monkeypatch.setattr(proof, "compare", silent)
+    monkeypatch.setattr(flow_comparer, "compare", silent)
     admin = found.properties("admin")
     lab = two_clusters(admin, admin, "many", "default", "old")
     spark.conf.set(SILENT_S, "20")

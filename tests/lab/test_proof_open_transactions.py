@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from loosehanger.proof.proof import Proof, Report
+from loosehanger.proof.proof import Proof
 from loosehanger.proof.read.external import two_clusters
+from loosehanger.proof.run import Report
 from loosehanger.proof.verdict import judge
 
 from .broker import Broker, running

@@ -174,7 +174,7 @@ def test_records_behind_an_open_transaction_are_not_called_lost(
     read = switch_evidence._Read("c1", [SequenceRange(KEY, 0, 0)], {}, {}, (held,))
     monkeypatch.setattr(switch_evidence, "read_entries", lambda _: [entry])
     monkeypatch.setattr(switch_evidence, "_read", lambda *_: read)
-    monkeypatch.setattr("loosehanger.proof.evidence.switch_evidence.Cluster.of", lambda _: None)
+    monkeypatch.setattr("loosehanger.proof.evidence.switch_evidence.Cluster.of", lambda *_: None)
     found = switch_evidence.look(lab, tmp_path, [claim for claim in claims if claim.kind in OF_LEDGERS], *NONE)
     assert found.inconclusive == inconclusive
     assert found.kept["producer"].lost == {KEY: [(1, 9)]}

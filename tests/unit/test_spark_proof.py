@@ -27,9 +27,12 @@ from loosehanger.lab import job_options
 from loosehanger.lab.claims.claims import DeclaredThrough
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Lab, Region
-from loosehanger.proof import proof, session, snapshot
+from loosehanger.proof import cuts, flow_comparer, flow_finder, proof, session, settings_comparer, snapshot
+from loosehanger.proof import run as proof_run
 from loosehanger.proof.compare.comparison import Counts
 from loosehanger.proof.compare.configurations import ConfigDifference, Handling
+from loosehanger.proof.cuts import Cuts
+from loosehanger.proof.flow_finder import FlowFinder
 from loosehanger.proof.flows import Flow, FlowId
 from loosehanger.proof.proof import Proof
 from loosehanger.proof.read.external import two_clusters
@@ -67,6 +70,12 @@ class StubCluster:
         return cls(region.name)
 
     def close(self) -> None:
+        """Nothing to close."""
+
+    def __enter__(self) -> StubCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Nothing to close."""
 
     def id(self) -> str:
@@ -129,15 +138,15 @@ class Comparing:
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Europe and two targets, with clusters that are none, and a comparison that finds nothing."""
-    monkeypatch.setattr(proof, "Cluster", StubCluster)
+    monkeypatch.setattr(proof_run, "Cluster", StubCluster)
     monkeypatch.setattr(proof, "LatencySampler", lambda *_: SimpleNamespace(start=lambda: None, finish=dict))
-    monkeypatch.setattr(proof, "config_differences", lambda *_: ({}, {}))
+    monkeypatch.setattr(settings_comparer, "config_differences", lambda *_: ({}, {}))
     monkeypatch.setattr(
-        proof, "wait_for_mirror", lambda *_, **__: MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
+        cuts, "wait_for_mirror", lambda *_, **__: MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
     )
     monkeypatch.setattr(OffsetSnapshot, "fetch", lambda frozen: frozen)
-    monkeypatch.setattr(proof, "is_alive", lambda _: True)
-    monkeypatch.setattr(proof, "compare", Comparing({}))
+    monkeypatch.setattr(flow_comparer, "is_alive", lambda _: True)
+    monkeypatch.setattr(flow_comparer, "compare", Comparing({}))
     monkeypatch.setattr(StubCluster, "away", set())
     monkeypatch.setattr(StubCluster, "unread", {})
     monkeypatch.setattr(StubCluster, "ids", {})
@@ -171,7 +180,7 @@ ALL = {f"{topic} {target}" for topic in PLACES for target in ("na", "sa")}
 
 def test_everything_is_compared_at_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     comparing = Comparing({})
-    monkeypatch.setattr(proof, "compare", comparing)
+    monkeypatch.setattr(flow_comparer, "compare", comparing)
     document, verdicts = run(lab)
     assert (document["verdict"], verdicts, comparing.runs) == ("proved", {"proved": ALL}, 1)
 
@@ -189,7 +198,7 @@ def test_everything_is_compared_at_once(lab: Lab, monkeypatch: pytest.MonkeyPatc
 def test_a_topic_that_cannot_be_read_hides_no_other(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
 ) -> None:
-    monkeypatch.setattr(proof, "compare", Comparing({"c": error}))
+    monkeypatch.setattr(flow_comparer, "compare", Comparing({"c": error}))
     document, verdicts = run(lab)
     assert document["verdict"] == "inconclusive"
     assert verdicts == {"inconclusive": {"c na", "c sa"}, "proved": ALL - {"c na", "c sa"}}
@@ -236,7 +245,9 @@ def test_what_an_open_transaction_hides_is_no_fault_of_the_other_side(
     StubCluster.held = {region: [Held("b", 0, 1, 10, HOLDER)]}
     found = Counts(source_records=10)
     setattr(found, fault, 5)
-    monkeypatch.setattr(proof, "compare", lambda _, flows, *__: dict.fromkeys((flow.id for flow in flows), found))
+    monkeypatch.setattr(
+        flow_comparer, "compare", lambda _, flows, *__: dict.fromkeys((flow.id for flow in flows), found)
+    )
     _, verdicts = run(lab)
     assert "b na" in verdicts[verdict]
     assert "a na" in verdicts["disproved"]
@@ -256,7 +267,7 @@ def test_a_target_that_goes_away_hides_no_other(lab: Lab, monkeypatch: pytest.Mo
         StubCluster.away = {"sa"}
         return MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
 
-    monkeypatch.setattr(proof, "wait_for_mirror", wait)
+    monkeypatch.setattr(cuts, "wait_for_mirror", wait)
     document, _ = run(lab)
     assert document["verdict"] == "inconclusive"
     assert document["reasons"] == ["sa: the cluster does not answer (gone)"]
@@ -277,7 +288,7 @@ def test_a_cluster_that_falls_silent_while_it_is_read_is_asked_once_and_in_a_hur
             raise Py4JError(f"An error occurred while calling o1.x.\n: {timeout}")
         return {flow.id: Counts(source_records=10, target_records=10) for flow in flows}
 
-    monkeypatch.setattr(proof, "compare", compare)
+    monkeypatch.setattr(flow_comparer, "compare", compare)
     document, verdicts = run(lab)
     assert document["reasons"] == ["sa: the cluster does not answer (gone)"]
     assert verdicts["proved"] == {f"{topic} na" for topic in PLACES}
@@ -294,7 +305,7 @@ def test_a_topic_of_which_arrival_cannot_be_told_hides_no_other(lab: Lab, monkey
             raise UnreachableError("na: the cluster does not answer (TopicAuthorizationFailedError: c)")
         return MirrorProgress("UNKNOWN", last_records)
 
-    monkeypatch.setattr(proof, "wait_for_arrival", arrival)
+    monkeypatch.setattr(cuts, "wait_for_arrival", arrival)
     regions = {**lab.regions, "na": replace(lab.regions["na"], mirrors=(MIRROR,))}
     document, verdicts = run(replace(lab, regions=regions))
     assert verdicts == {"inconclusive": {"c na"}, "proved": ALL - {"c na"}}
@@ -304,7 +315,7 @@ def test_a_topic_of_which_arrival_cannot_be_told_hides_no_other(lab: Lab, monkey
     def away(*_: Any, **__: Any) -> MirrorProgress:
         raise UnreachableError("na: the cluster does not answer (gone)")
 
-    monkeypatch.setattr(proof, "wait_for_arrival", away)
+    monkeypatch.setattr(cuts, "wait_for_arrival", away)
     document, verdicts = run(replace(lab, regions=regions))
     assert document["reasons"] == ["na: the cluster does not answer (gone)"]
 
@@ -316,7 +327,7 @@ def test_every_mirror_is_waited_for_while_it_moves_on_request(lab: Lab, monkeypa
         asked.append(while_moving)
         return MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
 
-    monkeypatch.setattr(proof, "wait_for_mirror", wait)
+    monkeypatch.setattr(cuts, "wait_for_mirror", wait)
     for while_moving in (True, False):
         Proof(lab, lambda _: SPARK, 1, 5, lambda _: None, while_moving=while_moving).run()
     assert asked == [True, True, False, False]
@@ -329,19 +340,19 @@ def test_chains_topics_and_mirrors_are_waited_for_within_one_bound(lab: Lab, mon
         left.append(timeout_s)
         return MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
 
-    monkeypatch.setattr(proof, "wait_for_mirror", wait)
+    monkeypatch.setattr(cuts, "wait_for_mirror", wait)
     run(lab)
     assert len(left) == 2
     assert max(left) <= 1
-    monkeypatch.setattr(Proof, "_absent", lambda *_: ["one that does not come"])
+    monkeypatch.setattr(FlowFinder, "_absent", lambda *_: ["one that does not come"])
     run(lab)
     assert left[2:] == [0, 0]
 
 
 def test_many_flows_that_cannot_be_read_are_not_tried_for_ever(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "_MOST_FAILURES", 3)
+    monkeypatch.setattr(flow_comparer, "_MOST_FAILURES", 3)
     comparing = Comparing(dict.fromkeys(PLACES, Py4JError("no")))
-    monkeypatch.setattr(proof, "compare", comparing)
+    monkeypatch.setattr(flow_comparer, "compare", comparing)
     document, verdicts = run(lab)
     assert verdicts == {"inconclusive": ALL}
     assert len(document["reasons"]) == len(ALL)
@@ -360,9 +371,9 @@ def test_what_a_chain_carries_is_waited_for_at_each_hop(
         return dict.fromkeys(PLACES.keys() - {without}, 1)
 
     monkeypatch.setattr(StubCluster, "topics", topics)
-    monkeypatch.setattr(proof, "_LOOK_S", 0.1)
+    monkeypatch.setattr(flow_finder, "_LOOK_S", 0.1)
     arrived = MirrorProgress("UNKNOWN", dict.fromkeys(PLACES.values(), 9))
-    monkeypatch.setattr(proof, "wait_for_arrival", lambda *_, **__: arrived)
+    monkeypatch.setattr(cuts, "wait_for_arrival", lambda *_, **__: arrived)
     first = lab.mirrors[0]
     second = replace(first, name="to-sa", source="na", target="sa", source_alias="na", target_alias="sa")
     regions = {
@@ -385,8 +396,8 @@ def test_without_spark_the_reason_is_told_once(lab: Lab, monkeypatch: pytest.Mon
 
     document = judge(Proof(lab, start, 1, 5, lambda _: None).run(), "test", 1.0)
     assert (document["verdict"], document["reasons"]) == ("inconclusive", ["Spark did not start: x"])
-    monkeypatch.setattr(proof, "is_alive", lambda _: False)
-    monkeypatch.setattr(proof, "compare", Comparing({"a": Py4JError("gone")}))
+    monkeypatch.setattr(flow_comparer, "is_alive", lambda _: False)
+    monkeypatch.setattr(flow_comparer, "compare", Comparing({"a": Py4JError("gone")}))
     document, _ = run(lab)
     (reason,) = document["reasons"]
     assert reason.startswith("Spark ended: gone; see ")
@@ -396,11 +407,11 @@ def test_a_defect_is_no_disproof(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> N
     def broken(*_: Any) -> Any:
         raise KeyError("nobody thought of it")
 
-    monkeypatch.setattr(proof, "config_differences", broken)
+    monkeypatch.setattr(settings_comparer, "config_differences", broken)
     document, _ = run(lab)
     assert document["verdict"] == "inconclusive"
     assert "mirror to-na: the settings could not be compared: KeyError: 'nobody thought of it'" in document["reasons"]
-    monkeypatch.setattr(Proof, "_wait_for_mirrors", broken)
+    monkeypatch.setattr(Cuts, "wait_for_mirrors", broken)
     document, _ = run(lab)
     assert document["reasons"] == ["the proof broke off: KeyError: 'nobody thought of it'"]
 
@@ -422,7 +433,7 @@ def test_topics_that_match_nothing_name_the_pattern(lab: Lab) -> None:
 def foreign(lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Foreign:
     """Makes two clusters of the user's own, on the same stubs, with everything copied."""
     del lab
-    monkeypatch.setattr(proof, "wait_for_arrival", lambda _, __, last, *___, **____: MirrorProgress("UNKNOWN", last))
+    monkeypatch.setattr(cuts, "wait_for_arrival", lambda _, __, last, *___, **____: MirrorProgress("UNKNOWN", last))
     files = {name: tmp_path / f"{name}.properties" for name in ("old", "new")}
     for path in files.values():
         path.write_text("bootstrap.servers=x:1\n")
@@ -526,7 +537,7 @@ def test_settings_are_judged_reported_or_left_aside(
             "c": [retention],
         }, {}
 
-    monkeypatch.setattr(proof, "config_differences", differ)
+    monkeypatch.setattr(settings_comparer, "config_differences", differ)
     document = judge(
         Proof(foreign("a,b,c"), lambda _: SPARK, 9, 5, lambda _: None, configs=handling).run(), "test", 1.0
     )
@@ -575,11 +586,11 @@ def test_a_copy_of_another_name_is_named_and_not_waited_for(
         waited.extend(last)
         return MirrorProgress("UNKNOWN", last)
 
-    monkeypatch.setattr(proof, "wait_for_arrival", arrival)
+    monkeypatch.setattr(cuts, "wait_for_arrival", arrival)
     topics = {"source": {"a": 1, "b": 1}, "target": dict.fromkeys([*there, "b", "y.b"], 1)}
     monkeypatch.setattr(StubCluster, "topics", lambda cluster: topics[cluster.region])
     monkeypatch.setattr(
-        proof,
+        settings_comparer,
         "config_differences",
         lambda _, __, names, ___: ({t: [ConfigDifference("topic", t, None)] for t in names if t == "a"}, {}),
     )
@@ -609,7 +620,7 @@ def test_a_target_that_gives_its_own_times_is_named(lab: Lab, monkeypatch: pytes
         }
 
     monkeypatch.setattr(StubCluster, "configs", configs)
-    monkeypatch.setattr(proof, "compare", compared)
+    monkeypatch.setattr(flow_comparer, "compare", compared)
     document, _ = run(lab)
     assert document["verdict"] == "disproved"
     named = [reason for reason in document["reasons"] if "LogAppendTime" in reason]
@@ -673,7 +684,9 @@ class TestMain:
         assert json.loads(shown.out)["verdict"] == "proved"
         assert shown.err.endswith("error: report: cannot be written: no space left on device\n")
         monkeypatch.setattr(
-            proof, "compare", lambda _, flows, *__: {flow.id: Counts(source_records=1, missing=1) for flow in flows}
+            flow_comparer,
+            "compare",
+            lambda _, flows, *__: {flow.id: Counts(source_records=1, missing=1) for flow in flows},
         )
         assert prove.main() == ExitCode.FAILED
 

@@ -49,6 +49,8 @@ class Evidence:
     """Results about records that neither side has, from offsets."""
     inconclusive: set[FlowId] = field(default_factory=set)
     """The flows that were not compared, each for a reason of its own."""
+    hidden: set[FlowId] = field(default_factory=set)
+    """The flows whose target topic may not exist, or may have another name."""
     held: dict[FlowId, dict[str, list[Held]]] = field(default_factory=dict)
     """The flows with records that an open transaction holds back, by region: they cannot be read."""
     only_at_target: list[Flow] = field(default_factory=list)

@@ -71,91 +71,97 @@ def look(
         LabError: a ledger cannot be read.
         UnreachableError: a surviving cluster does not answer.
     """
-    stage = lab.unfinished or lab.stage
-    marks = read_snapshots(home, stage)
+    marks = read_snapshots(home, lab.unfinished or lab.stage)
     folders = {name: folder for region in lab.regions.values() for name, folder in region.ledgers.items()}
-    groups: dict[str, MirrorSnapshot] = {}
-    producers: dict[str, list[str]] = {}
-    inconclusive: dict[str, str] = {}
-    for claim in claims:
-        try:
-            if claim.kind == "groups":
-                groups[claim.subject["group"]] = _fence(claim, read_snapshots(home, claim.subject.get("since", stage)))
-            else:
-                producers[claim.subject["producer"]] = _counted(lab, claim, folders)
-        except LabError as error:
-            inconclusive[claim.id] = str(error)
-    passed = {group: _wait_until_passed(lab, group, fence, timeout_s, report) for group, fence in groups.items()}
+    asked = _asked(lab, home, claims, folders)
+    passed = {group: _wait_until_passed(lab, group, fence, timeout_s, report) for group, fence in asked.groups.items()}
     # The ledgers are read before the clusters, so that the clusters have every record of the ledgers.
-    read = {name: list(read_entries(ledger_files(folder))) for name, folder in folders.items()}
-
-    def named_as_events(entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
-        """The same with topics' names where applications write them."""
-        return [replace(entry, topic=event_topic(lab.mirrors, entry.topic)) for entry in entries]
-
-    ledgers = {name: named_as_events(entries) for name, entries in read.items()}
-    every = [entry for entries in ledgers.values() for entry in entries]
+    ledgers = _Ledgers(
+        {name: list(read_entries(ledger_files(folder))) for name, folder in folders.items()}, lab.mirrors
+    )
     report("reading what the ledgers speak of")
     found = {
         region: _read(
             spark,
             Cluster.of(lab.region(region), PROVER),
             lab.mirrors,
-            every,
-            [fence for fence in groups.values() if fence.target == region],
+            ledgers.every,
+            [fence for fence in asked.groups.values() if fence.target == region],
             time.monotonic() + timeout_s,
             report,
         )
         for region in lab.clusters
     }
-    processed = [entry for entry in every if entry.kind == "processed"]
-    alive = {region.cluster_id for region in found.values()}
-    wiped_ms = last_wipe_ms(home)
-
-    def given_up(entry: LedgerEntry) -> bool:
-        return wiped_ms is not None and entry.until <= wiped_ms and entry.cluster not in alive
-
-    of_producers = {
-        name: kept(
-            [*ledgers[name], *processed],
-            [span for region in regions for span in found[region].sequence_ranges],
-            _latest(found[region].beginnings for region in regions),
-            given_up,
-        )
-        for name, regions in producers.items()
-    }
-    for claim in claims:
-        name = claim.subject.get("producer", "")
-        gone = {(key.topic, key.partition) for key in of_producers[name].lost} if name in of_producers else set()
-        held = [
-            f"{region}: {one}"
-            for region in producers.get(name, ())
-            for one in found[region].held
-            if (event_topic(lab.mirrors, one.topic), one.partition) in gone
-        ]
-        if held:
-            lost = sum(map(count, of_producers[name].lost.values()))
-            inconclusive[claim.id] = f"{lost:,} acknowledged records cannot be read anywhere, and may be in {held[0]}"
+    of_producers = _of_producers(asked.producers, ledgers, found, last_wipe_ms(home))
     return Switch(
         kept=of_producers,
         groups={
             group: moved(
-                every,
+                ledgers.every,
                 group,
                 fence.cluster,
                 fence.held_ms,
                 found[fence.target].by_group[group],
-                set(
-                    named_as_events(entry for entries in read.values() for entry in entries if is_behind(entry, fence))
-                ),
+                ledgers.behind(fence),
                 passed=passed[group],
             )
-            for group, fence in groups.items()
+            for group, fence in asked.groups.items()
         },
-        inconclusive=inconclusive,
-        recovery=recovery(marks, every),
+        inconclusive=asked.inconclusive | _unreadable(lab, claims, asked.producers, of_producers, found),
+        recovery=recovery(marks, ledgers.every),
         death_ms=min((loss.died_ms for loss in marks.losses), default=None),
     )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the claims are about."""
+
+    groups: dict[str, MirrorSnapshot] = field(default_factory=dict)
+    """The fence of each group."""
+    producers: dict[str, list[str]] = field(default_factory=dict)
+    """The regions of which one must have each acknowledged record of a producer."""
+    inconclusive: dict[str, str] = field(default_factory=dict)
+    """By claim, why it is inconclusive."""
+
+
+def _asked(lab: Lab, home: Path, claims: Sequence[Claim], ledgers: Container[str]) -> _Asked:
+    asked, stage = _Asked(), lab.unfinished or lab.stage
+    for claim in claims:
+        try:
+            if claim.kind == "groups":
+                snapshots = read_snapshots(home, claim.subject.get("since", stage))
+                asked.groups[claim.subject["group"]] = _fence(claim, snapshots)
+            else:
+                asked.producers[claim.subject["producer"]] = _counted(lab, claim, ledgers)
+        except LabError as error:
+            asked.inconclusive[claim.id] = str(error)
+    return asked
+
+
+class _Ledgers:
+    """The ledgers' entries, with topics' names where applications write them."""
+
+    def __init__(self, read: Mapping[str, Sequence[LedgerEntry]], mirrors: Sequence[Mirror]) -> None:
+        self._read = read
+        self._mirrors = mirrors
+        self.of = {name: self._as_events(entries) for name, entries in read.items()}
+        """By the name of the program that keeps the ledger."""
+        self.every = [entry for entries in self.of.values() for entry in entries]
+
+    @property
+    def processed(self) -> list[LedgerEntry]:
+        """What consumers have processed."""
+        return [entry for entry in self.every if entry.kind == "processed"]
+
+    def behind(self, fence: MirrorSnapshot) -> set[LedgerEntry]:
+        """The entries about records behind a mirror's fence, which has the topics' names at the target."""
+        return set(
+            self._as_events(entry for entries in self._read.values() for entry in entries if is_behind(entry, fence))
+        )
+
+    def _as_events(self, entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
+        return [replace(entry, topic=event_topic(self._mirrors, entry.topic)) for entry in entries]
 
 
 @dataclass(frozen=True)
@@ -198,6 +204,50 @@ def _read(
         return _Read(cluster_id, everything, by_group, beginnings(cluster, mirrors, ranges), tuple(held))
     finally:
         cluster.close()
+
+
+def _of_producers(
+    producers: Mapping[str, Sequence[str]], ledgers: _Ledgers, found: Mapping[str, _Read], wiped_ms: int | None
+) -> dict[str, Retained]:
+    """What the surviving clusters have of each producer's acknowledged records."""
+    alive = {region.cluster_id for region in found.values()}
+
+    def given_up(entry: LedgerEntry) -> bool:
+        return wiped_ms is not None and entry.until <= wiped_ms and entry.cluster not in alive
+
+    return {
+        name: kept(
+            [*ledgers.of[name], *ledgers.processed],
+            [span for region in regions for span in found[region].sequence_ranges],
+            _latest(found[region].beginnings for region in regions),
+            given_up,
+        )
+        for name, regions in producers.items()
+    }
+
+
+def _unreadable(
+    lab: Lab,
+    claims: Sequence[Claim],
+    producers: Mapping[str, Sequence[str]],
+    of_producers: Mapping[str, Retained],
+    found: Mapping[str, _Read],
+) -> dict[str, str]:
+    """The claims about producers whose missing records may be behind an open transaction, with the reason."""
+    inconclusive = {}
+    for claim in claims:
+        name = claim.subject.get("producer", "")
+        gone = {(key.topic, key.partition) for key in of_producers[name].lost} if name in of_producers else set()
+        held = [
+            f"{region}: {one}"
+            for region in producers.get(name, ())
+            for one in found[region].held
+            if (event_topic(lab.mirrors, one.topic), one.partition) in gone
+        ]
+        if held:
+            lost = sum(map(count, of_producers[name].lost.values()))
+            inconclusive[claim.id] = f"{lost:,} acknowledged records cannot be read anywhere, and may be in {held[0]}"
+    return inconclusive
 
 
 def _counted(lab: Lab, claim: Claim, ledgers: Container[str]) -> list[str]:

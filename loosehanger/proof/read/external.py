@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -120,47 +121,73 @@ def wait_for_arrival(
         UnreachableError: a cluster does not answer, or the source does not give its last records within the bound.
     """
     source, target = clusters[mirror.source], clusters[mirror.target]
-    deadline, next_report, pace = time.monotonic() + timeout_s, 0.0, Pace()
+    deadline = time.monotonic() + timeout_s
     with source.reaching():
         wanted = _contents(source, last_records, deadline)
-    reached: dict[TopicPartition, int] = {}
     with (
         target.reaching(),
         Copier.observed(mirror, source, target, last_records, _contents) as copier,
         connect_consumer(target.connection) as consumer,
     ):
-        observed, least = None, 0
-        while True:
-            there = _arrived(consumer, target, mirror, wanted, deadline) if wanted else set()
-            wanted = {place: content for place, content in wanted.items() if place not in there}
-            now = time.monotonic()
-            if not wanted:
-                break
-            if observed is None:
-                copier.look()
-                observed = now + OBSERVED_S
-                least = _lag(last_records, copier.reached(wanted)) if while_moving else 0
-            if now >= max(deadline, observed):
-                copier.look()
-                reached = copier.reached(wanted)
-                left = _lag(last_records, reached)
-                if not while_moving or left >= least:
-                    break
-                least, deadline = left, now + timeout_s
-            if now >= next_report:
-                copier.look()
-                left_s = pace.remaining(len(wanted))
-                report(f"waiting: the target has not yet the last record of {len(wanted)} partitions{left_s}")
-                next_report = now + _REPORT_S
-            time.sleep(min(_LOOK_S, max(deadline, observed) - now))
-    if wanted:
-        report(f"after {timeout_s:.0f} s the last record of {named(wanted)} was not found at the target")
+        wait = _Wait(mirror, target, last_records, wanted, copier, report)
+        reached = wait.until(consumer, deadline, timeout_s if while_moving else None)
+    if missing := wait.wanted:
+        report(f"after {timeout_s:.0f} s the last record of {named(missing)} was not found at the target")
     if mirror.name != EXTERNAL:
-        return MirrorProgress(UNKNOWN, {place: last_records[place] for place in last_records.keys() - wanted.keys()})
+        return MirrorProgress(UNKNOWN, {place: last_records[place] for place in last_records.keys() - missing.keys()})
     # A record that later ones have passed is not in flight; nor is any, once the copies do not grow.
-    late = wanted if copier.still_grows else ()
+    late = missing if copier.still_grows else ()
     behind = {place: reached[place] for place in late if reached[place] < last_records[place]}
     return MirrorProgress(GROWING if behind else UNKNOWN, {**last_records, **behind})
+
+
+@dataclass
+class _Wait:
+    """The wait for the last records of a source to arrive."""
+
+    mirror: Mirror
+    target: Cluster
+    last_records: Mapping[TopicPartition, int]
+    wanted: Mapping[TopicPartition, Any]
+    """What has not arrived yet, by partition of the source."""
+    copier: Copier
+    report: Callable[[str], None]
+
+    def until(self, consumer: Any, deadline: float, extension_s: float | None) -> dict[TopicPartition, int]:
+        """Waits until everything has arrived or the deadline has passed; then the copies were observed for a while.
+
+        Args:
+            consumer: of the target.
+            deadline: by the monotonic clock.
+            extension_s: by how many seconds a copier extends the deadline that has come closer by then; None for none.
+
+        Returns:
+            The least source offset up to which each partition was copied that has not arrived.
+        """
+        observed, least, next_report, pace = None, 0, 0.0, Pace()
+        while True:
+            there = _arrived(consumer, self.target, self.mirror, self.wanted, deadline) if self.wanted else set()
+            self.wanted = {place: content for place, content in self.wanted.items() if place not in there}
+            now = time.monotonic()
+            if not self.wanted:
+                return {}
+            if observed is None:
+                self.copier.look()
+                observed = now + OBSERVED_S
+                least = _lag(self.last_records, self.copier.reached(self.wanted)) if extension_s is not None else 0
+            if now >= max(deadline, observed):
+                self.copier.look()
+                reached = self.copier.reached(self.wanted)
+                left = _lag(self.last_records, reached)
+                if extension_s is None or left >= least:
+                    return reached
+                least, deadline = left, now + extension_s
+            if now >= next_report:
+                self.copier.look()
+                left_s = pace.remaining(len(self.wanted))
+                self.report(f"waiting: the target has not yet the last record of {len(self.wanted)} partitions{left_s}")
+                next_report = now + _REPORT_S
+            time.sleep(min(_LOOK_S, max(deadline, observed) - now))
 
 
 def _lag(last_records: Mapping[TopicPartition, int], reached: Mapping[TopicPartition, int]) -> int:
