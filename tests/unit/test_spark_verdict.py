@@ -123,6 +123,7 @@ def test_settings_that_are_only_reported_disprove_nothing() -> None:
     found.configs[FLOW.id] = [ConfigDifference("partitions", "3", "6"), ConfigDifference("topic", "LH.ORDERS", None)]
     document = judge(found, "s", 1.0)
     assert (document["verdict"], len(document["reasons"])) == ("disproved", 2)
+    assert "LH.ORDERS, europe → north-america: the target has no copy of topic LH.ORDERS" in document["reasons"]
 
 
 def test_records_deleted_at_the_target_are_named() -> None:

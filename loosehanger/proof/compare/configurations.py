@@ -12,8 +12,8 @@ from loosehanger.lab.mirrors.replication import NOT_SYNCHRONISED as EXCLUDED
 
 Handling = Literal["judge", "report", "ignore"]
 """The effect of a difference in a topic's settings: it disproves, it is reported, or it is ignored."""
-_TOPIC, _PARTITIONS = "topic", "partitions"
-STRUCTURE = (_TOPIC, _PARTITIONS)
+TOPIC, _PARTITIONS = "topic", "partitions"
+STRUCTURE = (TOPIC, _PARTITIONS)
 """Compared beside settings: whether the topic exists, and its number of partitions."""
 _RECHECK_S = 1.0
 
@@ -73,7 +73,7 @@ def config_differences(source: Cluster, target: Cluster, topics: Mapping[str, st
 
 def considered(differences: Sequence[ConfigDifference], handling: Handling) -> list[ConfigDifference]:
     """The differences of a topic that count. A missing topic always counts."""
-    return [entry for entry in differences if handling != "ignore" or entry.name == _TOPIC]
+    return [entry for entry in differences if handling != "ignore" or entry.name == TOPIC]
 
 
 def _differences(source: Cluster, target: Cluster, topics: Mapping[str, str]) -> Settings:
@@ -87,7 +87,7 @@ def _differences(source: Cluster, target: Cluster, topics: Mapping[str, str]) ->
     for topic in here:
         mirrored = topics[topic]
         if mirrored not in partitions_there:
-            differences[topic] = [ConfigDifference(_TOPIC, topic, None)]
+            differences[topic] = [ConfigDifference(TOPIC, topic, None)]
             continue
         count, count_there = partitions_here[topic], partitions_there[mirrored]
         lacking = [
