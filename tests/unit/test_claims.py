@@ -8,11 +8,12 @@ import pytest
 
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.claims.checks import check_writers
-from loosehanger.lab.claims.claims import claims_of, from_record, recorded
+from loosehanger.lab.claims.claims import KeptIn, claims_of, from_record, recorded
 from loosehanger.lab.plan import plan_stage
 from loosehanger.lab.record import Lab
 from loosehanger.lab.scenario import Scenario, read_scenario
 from loosehanger.lab.topology import Topology
+from loosehanger.proof.report.messages import says
 
 from ..topologies import mirror, resource, with_users
 from .test_scenario import DESCRIBED, TEXT, A, B, folder
@@ -85,7 +86,8 @@ def test_a_group_has_gone_where_a_mirror_leads_or_where_its_ledger_ended(tmp_pat
     declared = scenario(tmp_path, text).claims
     assert from_record(recorded(declared)) == declared
     kept, *groups = claims_of(topology(AB).mirrors, declared)[1:]
-    assert (kept.id, kept.subject["regions"]) == ("kept:p", f"{A},{B}")
+    assert (kept.id, kept.subject["regions"], kept.kept_in) == ("kept:p", f"{A},{B}", KeptIn((A, B)))
+    assert says(kept) == f"every record of p that was acknowledged is in {A} or {B}"
     told = [(claim.id, claim.subject["mirror"], claim.subject.get("since")) for claim in groups]
     assert told == [(f"groups:g:{groups[0].subject['target']}", "ab", "failover"), (f"groups:g:{B}", "", None)]
 

@@ -50,6 +50,16 @@ class Forbidden(Entry):
 
 
 @dataclass(frozen=True)
+class KeptIn:
+    """Where a producer's acknowledged records must be."""
+
+    regions: tuple[str, ...] = ()
+    """One of these must have each record; empty for any surviving cluster."""
+    not_in: tuple[str, ...] = ()
+    """Regions whose cluster does not count."""
+
+
+@dataclass(frozen=True)
 class Claim:
     """A statement that must hold in a stage."""
 
@@ -59,7 +69,7 @@ class Claim:
     """The ids of the mirrors' sources whose flows it covers; a source has one such claim at most."""
     subject: Mapping[str, str] = field(default_factory=dict)
     """What it covers, by field name: ``mirror``, ``source``, ``target``; ``topic``, ``region``; ``producer``,
-    ``not_in`` (regions, with commas); ``group``."""
+    ``regions`` and ``not_in``; ``group``. These are texts for the JSON document: see ``kept_in`` and ``forbidden``."""
     window: Window | None = None
     """The part of its mirrors' sources that it covers; None for everything, empty if unknown."""
     archives: Window = field(default_factory=dict)
@@ -67,6 +77,8 @@ class Claim:
     records of an earlier source precede them."""
     forbidden: Forbidden | None = None
     """The data that its region must not hold."""
+    kept_in: KeptIn | None = None
+    """Where the records of its producer must be."""
 
 
 class _Declared(Entry):
@@ -290,6 +302,7 @@ def claims_of(
                 "regions": ",".join(entry.regions),
                 "not_in": ",".join(entry.not_in),
             },
+            kept_in=KeptIn(entry.regions, entry.not_in),
         )
         for entry in at_stage
         if isinstance(entry, DeclaredKept)

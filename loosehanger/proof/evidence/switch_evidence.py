@@ -14,7 +14,7 @@ from loosehanger.errors import LabError
 from loosehanger.kafka.clients import HURRIED
 from loosehanger.kafka.cluster import Cluster, number_of
 from loosehanger.kafka.transactions import Held
-from loosehanger.lab.claims.claims import Claim
+from loosehanger.lab.claims.claims import Claim, KeptIn
 from loosehanger.lab.mirrors.lineage import event_topic
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import PROVER, Lab
@@ -254,8 +254,8 @@ def _counted(lab: Lab, claim: Claim, ledgers: Container[str]) -> list[str]:
     """The regions of which one must have each acknowledged record of a producer."""
     if claim.subject["producer"] not in ledgers:
         raise LabError(f"'{claim.subject['producer']}' keeps no ledger that can be read from here")
-    named, left_out = (claim.subject[key].split(",") for key in ("regions", "not_in"))
-    regions = named if named != [""] else [region for region in lab.clusters if region not in left_out]
+    kept_in = claim.kept_in or KeptIn()
+    regions = [*kept_in.regions] or [region for region in lab.clusters if region not in kept_in.not_in]
     if away := [region for region in regions if region not in lab.clusters]:
         raise LabError(f"{away[0]} has no surviving cluster, although the claim names it")
     return regions

@@ -8,7 +8,8 @@ from itertools import groupby
 from typing import Any
 
 from loosehanger.headers import SEQ
-from loosehanger.lab.claims.claims import Claim
+from loosehanger.lab.claims.claims import Claim, KeptIn
+from loosehanger.proof.compare.configurations import TOPIC
 from loosehanger.proof.difference import Difference
 from loosehanger.proof.evidence.findings import Finding
 from loosehanger.proof.flows import Flow, FlowId
@@ -53,8 +54,8 @@ def says(claim: Claim) -> str:
         case "whole":
             return f"{subject['region']} sees the {subject['topic']} of every region, each record once"
         case "kept":
-            without = subject["not_in"].replace(",", " and ")
-            where = subject["regions"].replace(",", " or ") or "a surviving cluster"
+            kept_in = claim.kept_in or KeptIn()
+            without, where = " and ".join(kept_in.not_in), " or ".join(kept_in.regions) or "a surviving cluster"
             return f"every record of {subject['producer']} that was acknowledged is in {where}" + (
                 f", {without} not counted" if without else ""
             )
@@ -134,6 +135,8 @@ def _sentence(finding: Finding, where: Mapping[FlowId, str]) -> str:
 
 
 def _config_difference(details: Details) -> str:
+    if details["name"] == TOPIC:
+        return f"the target has no copy of topic {details['source']}"
     sides = (f"{side} {'not set' if details[side] is None else details[side]}" for side in ("source", "target"))
     return f"{details['name']} differs: {', '.join(sides)}"
 
