@@ -51,7 +51,9 @@ SessionOf = Annotated[Session, Depends(session_of)]
 
 
 def require_token(request: Request, session: SessionOf) -> None:
-    """Refuses a change without the session's token."""
+    """Refuses a change without the session's token. The guard has judged a script's token, which needs no other."""
+    if getattr(request.state, "api_token", None) is not None:
+        return
     given = request.headers.get("x-csrf-token", "")
     if not hmac.compare_digest(given.encode("utf-8", "replace"), session.csrf_token.encode()):
         raise HTTPException(403, "X-CSRF-Token is missing or wrong; /api/session has the right one")
@@ -61,14 +63,19 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     meanings = {
         400: "The request is invalid",
         401: "Not signed in",
-        403: "The change lacks its token",
+        403: "The change lacks its token, or the token lacks the right",
         404: "It does not exist here",
         409: "Another job is running",
         413: "The request is too long",
+        422: "A parameter is invalid",
         421: "The console is not known by that name",
+        429: "Too many unknown tokens at once",
         503: "Kafka or Connect does not answer",
     }
-    return {status: {"model": Problem, "description": meanings[status]} for status in (401, 413, 421, *statuses)}
+    return {
+        status: {"model": Problem, "description": meanings[status]}
+        for status in (401, 403, 413, 421, 422, 429, *statuses)
+    }
 
 
 READ, CHANGE = _problems(503), _problems(400, 403, 404, 409, 503)

@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from loosehanger.console import api, browse, events, metrics, pages, sign_on
+from loosehanger.console import api, browse, events, metrics, pages, scripts_page, sign_on
+from loosehanger.console.api_tokens import ApiTokens
 from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.context import Context
+from loosehanger.console.description import openapi_document
 from loosehanger.console.guard import Guard
 from loosehanger.console.history import LastHour, Sampler
 from loosehanger.console.jobs import BusyError, Jobs
 from loosehanger.console.links import LinkView
 from loosehanger.console.neighbours import Neighbours
+from loosehanger.console.problems import problem_response
 from loosehanger.console.service import Service, UnknownError
 from loosehanger.console.settings import Settings
 from loosehanger.console.sign_in import Sessions
@@ -51,7 +55,8 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     views.share(consoles=neighbours.names)
     changes = ChangeLog(settings.change_log)
     one_time = OneTimeTokens(settings.name, neighbours.keys)
-    context = Context(settings, sessions, service, jobs, views, links, history, changes, neighbours, one_time)
+    tokens = ApiTokens(settings.tokens_file, settings.name, settings.password)
+    context = Context(settings, sessions, service, jobs, views, links, history, changes, neighbours, one_time, tokens)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -62,11 +67,13 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
         context.stopping.set()
         await jobs.close()
         await asyncio.to_thread(service.close)
+        tokens.close()
 
     app = FastAPI(
         title=f"Loosehanger Lab: {settings.name}",
         version="1",
-        description="What the pages show, as JSON. Sign in with POST /sign-in; bring X-CSRF-Token with changes.",
+        description="What the pages show, as JSON. Send Authorization: Bearer and a token of the page /scripts. A "
+        "browser's session works as well; its changes need X-CSRF-Token.",
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -75,16 +82,18 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.context = context
+    app.openapi = partial(openapi_document, app)  # type: ignore[method-assign]
     for module in (api, pages):
         if settings.control_room:
             app.include_router(module.control_room)
         app.include_router(module.router)
     app.include_router(sign_on.router)
     app.include_router(browse.router)
+    app.include_router(scripts_page.router)
     app.include_router(events.router)
     app.include_router(metrics.router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
-    app.add_middleware(Guard, settings=settings, sessions=sessions)
+    app.add_middleware(Guard, settings=settings, sessions=sessions, tokens=tokens, stopping=context.stopping)
     _explain_errors(app, context)
     return app
 
@@ -93,6 +102,7 @@ async def _tidy(context: Context) -> None:
     while True:
         await asyncio.sleep(TIDY_S)  # between two rounds
         context.service.tidy()
+        context.tokens.tidy()
         if context.settings.lab_home:
             remove_pages(context.settings.lab_home)
 
@@ -115,8 +125,8 @@ def _explain_errors(app: FastAPI, context: Context) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
+        reasons = "; ".join(f"{found['loc'][-1]}: {found['msg']}" for found in error.errors())
         if request.url.path.startswith("/api"):
             details = [{key: found[key] for key in ("type", "loc", "msg")} for found in error.errors()]
-            return JSONResponse({"detail": details}, 422)
-        reasons = "; ".join(f"{found['loc'][-1]}: {found['msg']}" for found in error.errors())
+            return problem_response(422, f"Invalid request: {reasons}", errors=details)
         return pages.problem(context, request, 422, f"Invalid request: {reasons}")

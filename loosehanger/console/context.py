@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from fastapi import HTTPException, Request, Response
 
+from loosehanger.console.api_tokens import ApiTokens
 from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.channels import Channels
 from loosehanger.console.history import LastHour
@@ -46,6 +47,7 @@ class Context:
     changes: ChangeLog
     neighbours: Neighbours
     one_time: OneTimeTokens
+    tokens: ApiTokens
     attempts: Attempts = field(default_factory=Attempts)
     one_time_attempts: Attempts = field(default_factory=Attempts)
     """Wrong one-time tokens, which do not delay those who sign in with a password."""

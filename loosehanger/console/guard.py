@@ -6,20 +6,26 @@ to every answer. A new path requires a session unless it is on the list of publi
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from loosehanger.console.api_tokens import ApiTokens
 from loosehanger.console.neighbours import ONE_TIME
+from loosehanger.console.problems import MEDIA_TYPE, problem_document
 from loosehanger.console.settings import Settings
-from loosehanger.console.sign_in import Session, Sessions
+from loosehanger.console.sign_in import LONGEST_DELAY_S, Attempts, Session, Sessions
 
 PUBLIC = ("/sign-in", ONE_TIME, "/health", "/metrics")
 """Paths without a session; metrics have a token of their own."""
 PUBLIC_FOLDER = "/static/"
+API, SESSION = "/api/", "/api/session"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -35,14 +41,25 @@ _HEADERS = {
     "x-frame-options": "DENY",
 }
 
+_HOW = "send a token of the page /scripts as Authorization: Bearer, or POST user and password to /sign-in"
+_CHALLENGE = (("www-authenticate", "Bearer"),)
+
 
 class Guard:
-    """ASGI middleware; leaves the session in ``scope["state"]["session"]``."""
+    """ASGI middleware; leaves the session in ``scope["state"]["session"]``.
 
-    def __init__(self, app: ASGIApp, settings: Settings, sessions: Sessions) -> None:
+    A script's token takes the place of a session, for the API alone. It is then in ``scope["state"]["api_token"]``.
+    """
+
+    def __init__(
+        self, app: ASGIApp, settings: Settings, sessions: Sessions, tokens: ApiTokens, stopping: asyncio.Event
+    ) -> None:
         self._app = app
         self._settings = settings
         self._sessions = sessions
+        self._tokens = tokens
+        self._stopping = stopping
+        self._attempts = Attempts()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or answers it."""
@@ -78,16 +95,44 @@ class Guard:
         if foreign and (scope["method"], path) != ("POST", ONE_TIME):
             await _refuse(answer, path, 403, "this change comes from another site's page")
             return
+        if path.startswith(API) and (bearer := _bearer(headers)) is not None:
+            await self._with_token(bearer, scope, receive, answer)
+            return
         session = self._session(headers)
         if session is None and path not in PUBLIC and not path.startswith(PUBLIC_FOLDER):
-            if path.startswith(("/api/", "/events/")) or path == "/api":
-                await _refuse(answer, path, 401, "sign in first: POST user and password to /sign-in")
+            if path.startswith((API, "/events/")) or path == "/api":
+                await _refuse(answer, path, 401, f"sign in first: {_HOW}", _CHALLENGE)
             else:
                 query = scope["query_string"].decode("latin-1")
                 wanted = quote(path + (f"?{query}" if query else ""), safe="")
                 await _redirect(answer, f"/sign-in?next={wanted}" if path != "/" else "/sign-in")
             return
         scope.setdefault("state", {})["session"] = session
+        await self._app(scope, receive, answer)
+
+    async def _with_token(self, text: str, scope: Scope, receive: Receive, answer: Send) -> None:
+        """Passes a script's request on, if its token is known and has the right for it."""
+        path, token = scope["path"], self._tokens.find(text)
+        if token is None:
+            async with self._attempts.delay() as seconds:
+                if seconds is None:
+                    later = [("retry-after", str(round(LONGEST_DELAY_S)))]
+                    await _refuse(answer, path, 429, "too many unknown tokens at once; try again in a moment", later)
+                    return
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), seconds)
+            await _refuse(answer, path, 401, "this token is not known here; the page /scripts lists them", _CHALLENGE)
+            return
+        if path == SESSION:
+            await _refuse(answer, path, 403, "a token has no session; this path is for browsers")
+            return
+        if scope["method"] not in SAFE_METHODS and not (token.change and self._settings.operator):
+            reason = f"the token '{token.name}' only reads"
+            if token.change:
+                reason = "this console changes nothing; set the lab up with -e console_operator=true"
+            await _refuse(answer, path, 403, reason)
+            return
+        scope.setdefault("state", {}).update(session=token.session, api_token=token)
         await self._app(scope, receive, answer)
 
     def _session(self, headers: Headers) -> Session | None:
@@ -120,11 +165,18 @@ def _is_own(headers: Headers, secure: bool) -> bool:
     return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
 
 
-async def _refuse(send: Send, path: str, status: int, reason: str) -> None:
-    json_wanted = path.startswith("/api")
-    body = json.dumps({"detail": reason}) if json_wanted else f"{reason}\n"
-    kind = "application/json" if json_wanted else "text/plain; charset=utf-8"
-    await _send(send, status, body.encode(), [("content-type", kind)])
+def _bearer(headers: Headers) -> str | None:
+    """The token of a request; None for a request that does not use one."""
+    scheme, _, text = headers.get("authorization", "").partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else None
+
+
+async def _refuse(send: Send, path: str, status: int, reason: str, more: Sequence[tuple[str, str]] = ()) -> None:
+    if path.startswith("/api"):
+        body, kind = json.dumps(problem_document(status, reason)), MEDIA_TYPE
+    else:
+        body, kind = f"{reason}\n", "text/plain; charset=utf-8"
+    await _send(send, status, body.encode(), [("content-type", kind), *more])
 
 
 async def _redirect(send: Send, address: str) -> None:

@@ -16,9 +16,15 @@ class Model(BaseModel):
 
 
 class Problem(Model):
-    """An error's body."""
+    """An error's body, as RFC 9457 describes it."""
 
+    type: str = Field(default="about:blank", description="about:blank: the status says all there is to distinguish")
+    title: str = Field(description="The status in words")
+    status: int = Field(description="The HTTP status")
     detail: str = Field(description="The problem, its place, and a remedy")
+    errors: list[dict[str, object]] | None = Field(
+        default=None, description="Of a request with invalid parameters: each with type, loc (its place) and msg"
+    )
 
 
 class SessionInfo(Model):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote, unquote, urlencode
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import TypeAdapter, ValidationError
 
 from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf, TopicName
@@ -19,6 +19,7 @@ from loosehanger.console.context import OPERATOR_OFF, Context, unless_gone
 from loosehanger.console.live import RecordFilter
 from loosehanger.console.mirrors import Action
 from loosehanger.console.models import LinkChange, SettingName, SettingValue
+from loosehanger.console.problems import problem_response
 from loosehanger.console.scenario import read_scenario
 from loosehanger.console.search import LONGEST_POSITION, search_request
 from loosehanger.console.service import UnknownError
@@ -403,7 +404,7 @@ def problem(context: Context, request: Request, status: int, reason: str) -> Res
     """The response to an error: a page for browsers, JSON for the API."""
     session: Session | None = getattr(request.state, "session", None)
     if request.url.path.startswith("/api") or session is None:
-        return JSONResponse({"detail": reason}, status)
+        return problem_response(status, reason)
     return _problem(context, session, status, reason)
 
 

@@ -77,6 +77,11 @@ class Settings:
         return self.lab_home / "artifacts" / "console" / f"changes-{self.name}.jsonl" if self.lab_home else None
 
     @property
+    def tokens_file(self) -> Path | None:
+        """Where the tokens of scripts are; None where the lab's home is on another machine."""
+        return self.lab_home / "artifacts" / "console" / f"tokens-{self.name}.json" if self.lab_home else None
+
+    @property
     def secure(self) -> bool:
         """Whether it speaks TLS."""
         return self.certificate is not None

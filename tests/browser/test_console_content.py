@@ -26,7 +26,7 @@ RECORDS = tuple(
 )
 PAGES = ("/", "/charts", "/topics", "/topics/LH.ORDERS", "/messages", "/search?topic=LH.ORDERS",
          "/record?region=europe&topic=LH.ORDERS&partition=0&offset=3", "/mirrors", "/groups",
-         "/brokers", "/proof", "/aggregates",
+         "/brokers", "/scripts", "/proof", "/aggregates",
          "/scenario?exercise=2&file=mm2-na.yaml", "/nothing")  # fmt: skip
 
 

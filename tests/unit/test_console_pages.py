@@ -47,6 +47,7 @@ PAGES = (
     "/mirrors",
     "/groups",
     "/brokers",
+    "/scripts",
 )
 CONTROL_ROOM_PAGES = (*PAGES, "/proof", "/aggregates", "/scenario", "/scenario?exercise=2&file=mm2-na.yaml")
 CHANGE = "/api/regions/{}/topics/LH.ORDERS/settings"
@@ -69,7 +70,8 @@ def control_room() -> Iterator[Running]:
 def routes(found: Running) -> list[tuple[str, str]]:
     """Every method and path that the application has, with something in place of its parameters."""
     given = {"region": "north-america", "topic": "LH.ORDERS", "mirror": "mm2", "action": "pause", "view": "topics",
-             "connector": "x", "name": "proof", "one": "europe", "other": "north-america"}  # fmt: skip
+             "connector": "x", "name": "proof", "identity": "0" * 16,
+             "one": "europe", "other": "north-america"}  # fmt: skip
     listed = []
     for context in iter_route_contexts(found.app.routes):
         if isinstance(getattr(context, "route", context), Mount) or not getattr(context, "methods", None):
@@ -100,7 +102,9 @@ def test_without_a_session_everything_is_closed(control_room: Running) -> None:
         else:
             assert answer.status_code == 303, path
             assert answer.headers["location"].startswith("/sign-in"), path
-    assert stranger.get("/api/topics").json() == {"detail": "sign in first: POST user and password to /sign-in"}
+    answer = stranger.get("/api/topics")
+    assert answer.json()["detail"].startswith("sign in first: send a token of the page /scripts")
+    assert answer.headers["www-authenticate"] == "Bearer"
 
 
 def test_no_change_works_without_its_token(control_room: Running) -> None:
