@@ -22,6 +22,7 @@ from kafka.admin import (
 )
 from kafka.errors import KafkaError
 
+from loosehanger.files import write_file
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import AdvertisedAddressError
 from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE, format_properties
@@ -55,7 +56,8 @@ class Broker:
             "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.jaas.config": f'{SCRAM_LOGIN_MODULE} required username="{user}" password="{_PASSWORD}";',
         }
-        path.write_text(format_properties(settings), encoding="utf-8")
+        # Whole at any time: threads of a test read it while others ask for it.
+        write_file(path, format_properties(settings))
         return path
 
     def admin(self) -> KafkaAdminClient:

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka.cluster import Cluster
+from loosehanger.proof import scratch
 from loosehanger.proof.evidence.switch_evidence import beginnings
 from loosehanger.proof.proof import Proof
 from loosehanger.proof.read import external
@@ -55,10 +56,10 @@ def create(broker: Broker, topic: str, *, partitions: int = 1, copied: bool = Tr
     client = broker.admin()
     names = [topic, f"old.{topic}"] if copied else [topic]
     client.create_topics({name: {"num_partitions": partitions, "replication_factor": 1} for name in names})
+    client.wait_for_topics(names)
     if settings:
         wanted = {name.replace("_", "."): value for name, value in settings.items()}
         client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, wanted) for name in names])
-    client.wait_for_topics(names)
     client.close()
 
 
@@ -213,7 +214,9 @@ def test_the_documented_submission_proves(broker: Broker, tmp_path: Path) -> Non
         done = subprocess.run(
             ["bash", "-euc", documented(tmp_path)],
             cwd=tmp_path,
-            env={**os.environ, "LAB_HOME": str(tmp_path / "home")},
+            # Without the folder of the Spark in this process: a job deletes its own at its end.
+            env={name: value for name, value in os.environ.items() if name != scratch.VARIABLE}
+            | {"LAB_HOME": str(tmp_path / "home")},
             capture_output=True,
             text=True,
             check=False,
