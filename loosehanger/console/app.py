@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from loosehanger.console import api, browse, events, metrics, pages, scripts_page, sign_on
+from loosehanger.console import api, browse, events, metrics, pages, producing, scripts_page, sign_on
 from loosehanger.console.api_tokens import ApiTokens
 from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.context import Context
@@ -30,12 +30,12 @@ from loosehanger.console.service import Service, UnknownError
 from loosehanger.console.settings import Settings
 from loosehanger.console.sign_in import Sessions
 from loosehanger.console.views import Views
-from loosehanger.errors import LabError, UnreachableError
+from loosehanger.errors import InconclusiveError, LabError, UnreachableError
 from loosehanger.lab.one_time import OneTimeTokens, remove_pages
 
 MOST_BODY = 64 * 1024
 TIDY_S = 20.0
-_STATUS = ((UnknownError, 404), (BusyError, 409), (UnreachableError, 503), (LabError, 400))
+_STATUS = ((UnknownError, 404), (BusyError, 409), (UnreachableError, 503), (InconclusiveError, 504), (LabError, 400))
 
 
 def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
@@ -90,6 +90,7 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     app.include_router(sign_on.router)
     app.include_router(browse.router)
     app.include_router(scripts_page.router)
+    app.include_router(producing.router)
     app.include_router(events.router)
     app.include_router(metrics.router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))

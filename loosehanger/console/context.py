@@ -52,6 +52,8 @@ class Context:
     one_time_attempts: Attempts = field(default_factory=Attempts)
     """Wrong one-time tokens, which do not delay those who sign in with a password."""
     channels: Channels = field(default_factory=Channels)
+    producing: set[object] = field(default_factory=set)
+    """A mark for each record that is being written, to bound their number."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the program stops; it closes the streams, which would otherwise stay open."""
     _notes: OrderedDict[str, tuple[str, bool]] = field(default_factory=OrderedDict)

@@ -25,7 +25,7 @@ RECORDS = tuple(
     for offset, value in enumerate(VALUES)
 )
 PAGES = ("/", "/charts", "/topics", "/topics/LH.ORDERS", "/messages", "/search?topic=LH.ORDERS",
-         "/record?region=europe&topic=LH.ORDERS&partition=0&offset=3", "/mirrors", "/groups",
+         "/record?region=europe&topic=LH.ORDERS&partition=0&offset=3", "/produce", "/mirrors", "/groups",
          "/brokers", "/scripts", "/proof", "/aggregates",
          "/scenario?exercise=2&file=mm2-na.yaml", "/nothing")  # fmt: skip
 
@@ -50,7 +50,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def control_room(home: Path) -> Iterator[Running]:
     """A control room whose mirrors have failed, for a reason that is no good to read."""
-    with running(settings("europe", "north-america", "south-america", lab_home=home)) as found:
+    with running(settings("europe", "north-america", "south-america", lab_home=home, operator=True)) as found:
         found.service.regions["europe"].searcher.records = RECORDS
         for region in found.service.regions.values():
             for mirror in region.mirrors.values():
@@ -69,10 +69,11 @@ def feed(control_room: Running, somebody: Person) -> None:
     expect(somebody.page.locator("#messages tr").nth(len(RECORDS) - 1)).to_be_visible()
 
 
-def look_at(somebody: Person, number: int) -> None:
+def look_at(somebody: Person, offset: int) -> None:
     """Opens a record of the list, beside it or over it."""
-    somebody.page.locator(".messages a[data-record]").nth(number).click()
-    expect(somebody.page.locator("#record")).to_contain_text(f"/{len(RECORDS) - 1 - number}")
+    row = somebody.page.locator(".messages tbody tr", has=somebody.page.get_by_text(f"0/{offset}", exact=True)).first
+    row.locator("a[data-record]").click()
+    expect(somebody.page.locator("#record h2")).to_contain_text(f"0/{offset}")
 
 
 def test_hostile_content_is_shown_as_text(control_room: Running, browser: Browser) -> None:
@@ -91,8 +92,8 @@ def test_hostile_content_is_shown_as_text(control_room: Running, browser: Browse
     somebody.open("/messages")
     feed(control_room, somebody)
     expect(page.locator("#messages")).to_contain_text("<script>")
-    for number in range(len(RECORDS)):
-        look_at(somebody, number)
+    for offset in range(len(RECORDS)):
+        look_at(somebody, offset)
         expect(page.locator("#record")).to_contain_text("<script>")
     assert page.locator(":is(#messages, #record) :is(script, img)").count() == 0
     assert "taken" not in page.title()
