@@ -87,7 +87,7 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
             options = command.parse(rest)
             if options.name is None:
                 return _experiments(as_json=options.json)
-        case "status" | "open" | "topic" | "link" | "logs" | "client" | "prove" | "aggregate" | "watch":
+        case "status" | "open" | "topic" | "link" | "logs" | "monitoring" | "client" | "prove" | "aggregate" | "watch":
             command.parse(rest)
     # A proof between two clusters of the user's own needs no lab.
     if command.needs_lab and not any(word.startswith("--source-config") for word in rest):

@@ -87,6 +87,10 @@ KAFKA_TOOLS = {
 }
 
 
+def _monitoring(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the folder, the address and the commands as JSON")
+
+
 def _logs(parser: Parser) -> None:
     parser.add_argument(
         "what", nargs="?", metavar="REGION[/NAME]", help="the log; without NAME all of a region; left out: a list"
@@ -358,6 +362,14 @@ GROUPS = {
             description="Shows the last lines of a log, and follows it with -f. Without an argument it lists the logs "
             "of every region.",
             options=_logs,
+        ),
+        Command(
+            name="monitoring",
+            arguments="",
+            summary="a ready configuration of Prometheus and Alertmanager for this lab",
+            description="Writes the configuration, the rules and the dashboards to .lab/monitoring, and shows the "
+            "commands that start Prometheus and Alertmanager with them.",
+            options=_monitoring,
         ),
         Command(
             name="watch",

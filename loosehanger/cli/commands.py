@@ -295,6 +295,14 @@ def doctor(arguments: Sequence[str]) -> int:
     return code or health
 
 
+def monitoring(arguments: Sequence[str]) -> int:
+    """Writes a configuration of Prometheus: see ``monitoring --help``."""
+    from loosehanger.cli import monitoring as monitoring_command  # slow to import
+
+    options = COMMANDS["monitoring"].parse(arguments)
+    return monitoring_command.run(load_lab(), options, lambda region, user: _connection(region, user).password or "")
+
+
 def logs(arguments: Sequence[str]) -> int:
     """Shows logs: see ``logs --help``."""
     from loosehanger.cli import logs as log_command  # slow to import
@@ -505,6 +513,7 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "consume": consume,
     "doctor": doctor,
     "logs": logs,
+    "monitoring": monitoring,
     "client": client,
     "kafka": kafka,
     "watch": watch,

@@ -1,0 +1,122 @@
+"""``./lab monitoring``: a ready configuration of Prometheus and Alertmanager for the lab that is set up."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from loosehanger.errors import ExitCode, LabError
+from loosehanger.files import write_file
+from loosehanger.lab.record import Lab, Region
+from loosehanger.paths import ROOT, lab_home
+
+SOURCE = ROOT / "monitoring"
+CONTROL_ROOM = "control-room"
+SCRAPER = "scraper"
+"""The user whose password is the scraper's token: the default of the console role's ``console_scraper_user``."""
+INTERVAL = "5s"
+LONGEST_FOR_S = 15
+
+
+def run(lab: Lab, options: argparse.Namespace, password: Callable[[Region, str], str]) -> int:
+    """Writes the configuration to ``.lab/monitoring``, and shows how to start Prometheus and Alertmanager with it.
+
+    Args:
+        lab: the lab that is set up.
+        options: the command line's.
+        password: returns the password of a region's user.
+
+    Raises:
+        LabError: the lab has no control room, or was set up before it had metrics.
+    """
+    folder = lab_home() / "monitoring"
+    address = write_configuration(lab, folder, password)
+    commands = {
+        "prometheus": f"prometheus --config.file={folder / 'prometheus.yml'} --storage.tsdb.path={folder / 'data'} "
+        "--web.listen-address=127.0.0.1:9090",
+        "alertmanager": f"{_alertmanager()} --config.file={folder / 'alertmanager.yml'} "
+        f"--storage.path={folder / 'alerts'} --web.listen-address=127.0.0.1:9093 --cluster.listen-address=",
+        "curl": f'curl --header "Authorization: Bearer $(cat {folder / "token"})" {address}/metrics',
+    }
+    if options.json:
+        print(json.dumps({"folder": str(folder), "metrics": f"{address}/metrics", "commands": commands}, indent=1))
+        return ExitCode.DONE
+    print(f"{folder} has prometheus.yml, alertmanager.yml, the rules, and the dashboards for Grafana.\n")
+    for name, command in commands.items():
+        print(f"{name}:\n  {command}\n")
+    print("docs/monitoring.md says what to look at first, and docs/runbooks.md what each alert means.")
+    return ExitCode.DONE
+
+
+def write_configuration(lab: Lab, folder: Path, password: Callable[[Region, str], str]) -> str:
+    """Writes the configuration for a lab, in the lab's profile of the rules.
+
+    Args:
+        lab: the lab that is set up.
+        folder: where to write; the token there is readable by its owner only.
+        password: returns the password of a region's user.
+
+    Returns:
+        The control room's address.
+
+    Raises:
+        LabError: the lab has no control room, or was set up before it had metrics.
+    """
+    place = next(
+        ((region, one) for region in lab.regions.values() for one in region.consoles if one.name == CONTROL_ROOM), None
+    )
+    if place is None:
+        raise LabError(f"{lab.scenario} has no control room, which serves the metrics")
+    region, console = place
+    if region.pod is None and SCRAPER not in region.clients:
+        raise LabError("this lab was set up before it had metrics; run the set-up again")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_file(folder / "token", password(region, SCRAPER))
+    for name in ("recording.yaml", "alerts.yaml"):
+        rules = yaml.safe_load((SOURCE / "rules" / name).read_text(encoding="utf-8"))
+        write_file(folder / "rules" / name, yaml.safe_dump(lab_profile(rules), sort_keys=False, width=120))
+    prometheus = yaml.safe_load((SOURCE / "prometheus.yml").read_text(encoding="utf-8"))
+    write_file(folder / "prometheus.yml", yaml.safe_dump(_prometheus(prometheus, lab, console.url), sort_keys=False))
+    alertmanager = yaml.safe_load((SOURCE / "alertmanager.yml").read_text(encoding="utf-8"))
+    alertmanager["route"] |= {"group_wait": "0s", "group_interval": INTERVAL}
+    write_file(folder / "alertmanager.yml", yaml.safe_dump(alertmanager, sort_keys=False))
+    for path in (SOURCE / "dashboards").glob("*.json"):
+        write_file(folder / "dashboards" / path.name, path.read_text(encoding="utf-8"))
+    return console.url.rstrip("/")
+
+
+def lab_profile(rules: dict[str, Any]) -> dict[str, Any]:
+    """The lab's profile of production's rules: the same expressions, evaluated every 5 s, waiting 15 s at most.
+
+    Args:
+        rules: a file of rules; not changed.
+    """
+    found = copy.deepcopy(rules)
+    for group in found["groups"]:
+        group["interval"] = INTERVAL
+        for rule in group["rules"]:
+            if rule.get("for", "0s") != "0s":
+                rule["for"] = f"{LONGEST_FOR_S}s"
+    return found
+
+
+def _prometheus(given: dict[str, Any], lab: Lab, url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    given["global"] = {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL}
+    (job,) = given["scrape_configs"]
+    job["scheme"] = parts.scheme
+    job["static_configs"] = [{"targets": [parts.netloc], "labels": {"scenario": lab.scenario}}]
+    return given
+
+
+def _alertmanager() -> str:
+    """The program's name: Debian's package calls it prometheus-alertmanager."""
+    return "prometheus-alertmanager" if shutil.which("prometheus-alertmanager") else "alertmanager"

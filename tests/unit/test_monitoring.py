@@ -1,0 +1,142 @@
+"""The rules, dashboards and runbooks in ``monitoring/``, and what ``./lab monitoring`` writes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from loosehanger.cli.monitoring import lab_profile, write_configuration
+from loosehanger.console.metrics import Scrape
+from loosehanger.errors import LabError
+from loosehanger.lab.record import Lab, Region, WebConsole
+from loosehanger.paths import ROOT
+
+MONITORING = ROOT / "monitoring"
+RULES = sorted((MONITORING / "rules").glob("*.yaml"))
+TESTS = sorted((MONITORING / "tests").glob("*.yaml"))
+METRIC = re.compile(r"\b(?:flow:)?loosehanger_[a-z0-9_]+")
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="Prometheus is not installed")
+
+
+def rules() -> list[dict[str, Any]]:
+    """Every rule."""
+    groups = [group for path in RULES for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def expressions() -> list[str]:
+    """Of every rule and every panel."""
+    panels = [
+        target["expr"]
+        for path in (MONITORING / "dashboards").glob("*.json")
+        for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]
+        for target in panel["targets"]
+    ]
+    return [*(rule["expr"] for rule in rules()), *panels]
+
+
+def served() -> set[str]:
+    """The name of every series that a control room can serve."""
+    names = set()
+    for family in Scrape([], {}, [], {}, [], None).collect():
+        names |= {family.name} if family.type == "gauge" else set()
+        names |= {f"{family.name}_total"} if family.type == "counter" else set()
+        names |= {f"{family.name}_bucket"} if family.type == "histogram" else set()
+    # Absent without a proof.
+    return names | {f"loosehanger_proof_{one}" for one in ("verdict", "claims", "ended_timestamp_seconds")}
+
+
+def test_every_expression_asks_for_metrics_that_exist() -> None:
+    asked = {name for expression in expressions() for name in METRIC.findall(expression.partition("label_values")[0])}
+    known = served() | {rule["record"].removeprefix("flow:") for rule in rules() if "record" in rule}
+    asked = {name.removeprefix("flow:") for name in asked}
+    assert len(asked) > 15
+    assert asked <= known, f"not served: {sorted(asked - known)}"
+
+
+def test_every_alert_has_a_runbook() -> None:
+    headings = re.findall(r"^## (\w+)$", (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8"), re.MULTILINE)
+    alerts = [rule for rule in rules() if "alert" in rule]
+    assert [rule["alert"] for rule in alerts] == headings
+    for rule in alerts:
+        assert rule["annotations"]["runbook_url"] == f"docs/runbooks.md#{rule['alert'].lower()}"
+        assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
+
+
+def test_every_served_metric_is_documented() -> None:
+    text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`(loosehanger_[a-z_]+)`", text))
+    assert {name.removesuffix("_bucket") for name in served()} <= documented
+
+
+@needs_promtool
+def test_the_rules_hold_their_own_tests() -> None:
+    for command in (["check", "rules", *map(str, RULES)], ["test", "rules", *map(str, TESTS)]):
+        done = subprocess.run(["promtool", *command], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_is_tested() -> None:
+    tests = [test for path in TESTS for test in yaml.safe_load(path.read_text(encoding="utf-8"))["tests"]]
+    fired = {one["alertname"] for test in tests for one in test.get("alert_rule_test", ()) if one["exp_alerts"]}
+    assert fired == {rule["alert"] for rule in rules() if "alert" in rule}
+
+
+def test_the_lab_profile_waits_no_longer_than_15_seconds() -> None:
+    alerts = [{"alert": "A", "expr": "x", "for": "5m"}, {"alert": "B", "for": "0s"}]
+    given = {"groups": [{"name": "a", "rules": alerts}]}
+    assert lab_profile(given) == {
+        "groups": [
+            {
+                "name": "a",
+                "interval": "5s",
+                "rules": [{"alert": "A", "expr": "x", "for": "15s"}, {"alert": "B", "for": "0s"}],
+            }
+        ]
+    }
+    assert alerts[0] == {"alert": "A", "expr": "x", "for": "5m"}  # not changed
+
+
+def lab(**consoles: str) -> Lab:
+    """A lab with these consoles in Europe."""
+    found = tuple(WebConsole(name.replace("_", "-"), url, "operator") for name, url in consoles.items())
+    europe = Region("europe", "europe", {"scraper": Path("scraper.properties")}, {}, (), consoles=found)
+    return Lab("03-broadcast", "local", "inventories/local", {"europe": europe})
+
+
+def test_the_configuration_is_ready_to_start(tmp_path: Path) -> None:
+    where = tmp_path / "monitoring"
+    given = lab(europe="http://127.0.0.1:8080/", control_room="http://127.0.0.1:8081/")
+    assert write_configuration(given, where, lambda region, user: f"{user} of {region.name}") == "http://127.0.0.1:8081"
+    token = where / "token"
+    assert token.read_text(encoding="utf-8") == "scraper of europe"
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    written = yaml.safe_load((where / "prometheus.yml").read_text(encoding="utf-8"))
+    (job,) = written["scrape_configs"]
+    assert job["scheme"] == "http"
+    assert job["static_configs"] == [{"targets": ["127.0.0.1:8081"], "labels": {"scenario": "03-broadcast"}}]
+    assert written["global"]["scrape_interval"] == "5s"
+    assert "scraper of europe" not in (where / "prometheus.yml").read_text(encoding="utf-8")
+    checks = {"prometheus.yml": "promtool check config", "alertmanager.yml": "amtool check-config"}
+    for name, command in checks.items():
+        path = where / name
+        if shutil.which(command.split()[0]):
+            done = subprocess.run([*command.split(), str(path)], capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_lab_without_metrics_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="no control room"):
+        write_configuration(lab(europe="http://127.0.0.1:8080/"), tmp_path, lambda *_: "")
+    older = lab(control_room="http://127.0.0.1:8081/")
+    older.regions["europe"].clients.clear()
+    with pytest.raises(LabError, match="before it had metrics; run the set-up again"):
+        write_configuration(older, tmp_path, lambda *_: "")
