@@ -25,3 +25,15 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     close = close or [name for name in lowered if len(typed) > 2 and typed in name][:_MOST]
     found = [f"'{lowered[name]}'" for name in close]
     return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def instead(word: str, names: Iterable[str], what: str) -> str:
+    """Returns a suggestion to append to a message, or the names that exist, such as ``; the topics are: A, B``.
+
+    Args:
+        word: the typed word.
+        names: the names that exist.
+        what: introduces the names, such as ``the topics are``.
+    """
+    known = list(names)
+    return did_you_mean(word, known) or f"; {what}: {', '.join(known) or 'none'}"

@@ -29,6 +29,7 @@ from loosehanger.lab.mirrors.replication import (
     target_topic,
 )
 from loosehanger.lab.record import ADMINISTRATOR, Lab, Region
+from loosehanger.suggestions import instead
 
 PARTITIONS = "partitions"
 """Changed like a setting, although it is not one: partitions can be added, and never removed."""
@@ -99,7 +100,7 @@ def _show(lab: Lab, name: str | None) -> int:
     regions = {region.name: describe(region) for region in lab.clusters.values()}
     names = sorted({topic for topics in regions.values() for topic in topics})
     if name is not None and name not in names:
-        raise WrongUseError(f"unknown topic '{name}'; the topics are: {', '.join(names) or 'none'}")
+        raise WrongUseError(f"unknown topic '{name}'{instead(name, names, 'the topics are')}")
     lines: list[str] = []
     table = Table(title_justify="left")
     for heading in ("Topic", "Setting", *regions):
@@ -180,8 +181,8 @@ def _alter(region: Region, topic: str, changes: Mapping[str, str | None]) -> Non
             found["name"]: len(found["partitions"]) for found in admin.describe_topics() if not found["is_internal"]
         }
         if topic not in present:
-            known = ", ".join(sorted(name for name in present if not name.startswith("__")))
-            raise WrongUseError(f"unknown topic '{topic}' in {region.name}; the topics are: {known or 'none'}")
+            known = sorted(name for name in present if not name.startswith("__"))
+            raise WrongUseError(f"unknown topic '{topic}' in {region.name}{instead(topic, known, 'the topics are')}")
         settings = {name: value for name, value in changes.items() if name != PARTITIONS}
         partitions = int(changes.get(PARTITIONS) or present[topic])
         if partitions < present[topic]:

@@ -86,6 +86,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = PROGRAM, start: str
             client_log=client_log,
             report=_report,
             value_bytes=None if options.json else MOST_OF_A_VALUE,
+            only=options.partition,
             ledger=Ledger(options.ledger, f"consumer-{uuid.uuid4()}", options.group) if options.ledger else None,
         )
         try:
@@ -94,7 +95,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = PROGRAM, start: str
                     if options.json:
                         text = to_json(record)
                     else:
-                        line = Line.of(record)
+                        line = Line.of(record, with_headers=options.headers)
                         text = line.coloured() if coloured else line.plain()
                     sys.stdout.write(text + "\n")
                 sys.stdout.flush()

@@ -77,6 +77,12 @@ def _count(text: str) -> int:
     return number
 
 
+def _partition(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not the number of a partition, such as 0")
+    return int(text)
+
+
 def parser(environment: Mapping[str, str], prog: str = PROGRAM, start: str = EARLIEST) -> argparse.ArgumentParser:
     """Returns the parser; CONSUMER_GROUP and CONSUMER_PATTERN are the defaults of --group and --pattern."""
     command = _Parser(
@@ -121,6 +127,12 @@ def parser(environment: Mapping[str, str], prog: str = PROGRAM, start: str = EAR
         metavar="FOLDER",
         help="with --group: keep a ledger of the shown records there [CONSUMER_LEDGER]",
     )
+    command.add_argument(
+        "--partition", type=_partition, action="append", default=[], metavar="N", help="only this one; may be repeated"
+    )
+    command.add_argument(
+        "--headers", action="store_true", help="show each record's headers too; --json has them always"
+    )
     command.add_argument("--max", type=_count, metavar="N", help="stop after N records")
     command.add_argument("--json", action="store_true", help="one JSON document for each record")
     command.add_argument(
@@ -154,6 +166,8 @@ def read_arguments(
         raise WrongUseError(
             "--from with an offset or a time excludes --group; a group resumes at its committed offsets"
         )
+    if options.group and options.partition:
+        raise WrongUseError("--partition excludes --group; a group shares out the partitions among its members")
     if options.ledger and not options.group:
         raise WrongUseError("--ledger needs --group; it records what a group commits")
     if options.group and not options.follow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from heapq import merge
@@ -21,6 +21,7 @@ from loosehanger.kafka.clients import PATIENT, connect_consumer
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import ClientLog, Tolerant, UnreadableError, cluster_id
 from loosehanger.ledger import Ledger, number_of
+from loosehanger.suggestions import did_you_mean
 
 POLL_MS = 500
 LOOK_FOR_TOPICS_S = 5.0
@@ -67,6 +68,10 @@ def _is_expression(topic: str) -> bool:
     return re.fullmatch(r"[\w.-]+", topic) is None
 
 
+class UnknownTopicError(WrongUseError):
+    """The user sees no topic of this name."""
+
+
 class Reader:
     """Reads committed records.
 
@@ -80,6 +85,7 @@ class Reader:
         report: takes a line about what the reader waits for, or has skipped as unreadable.
         value_bytes: how much of each key and value to keep; None for all of it.
         ledger: records what was shown, before it is committed; None for no ledger.
+        only: the partitions to read; none for all. It excludes a group.
     """
 
     def __init__(
@@ -94,8 +100,10 @@ class Reader:
         report: Callable[[str], object],
         value_bytes: int | None = None,
         ledger: Ledger | None = None,
+        only: Collection[int] = (),
     ) -> None:
         self._ledger = ledger
+        self._only = frozenset(only)
         self._selection = selection
         self._group = group
         self._start = start
@@ -235,10 +243,19 @@ class Reader:
                 raise
             return  # The broker is unavailable for a moment; the next search tries again.
         if first and (unknown := self._selection.unknown(existing)):
-            topics = ", ".join(sorted(existing)) or "none that this user may read"
-            raise WrongUseError(f"{self._servers} has no topic '{unknown[0]}'; the topics are: {topics}")
+            hint = did_you_mean(unknown[0], existing)
+            topics = ", ".join(sorted(existing)) or "none"
+            raise UnknownTopicError(
+                f"{self._servers} has no topic '{unknown[0]}' that user '{self._user}' may read"
+                f"{hint or f'; the topics are: {topics}'}"
+            )
         chosen = self._selection.choose(existing)
-        partitions = {TopicPartition(t, p) for t in chosen for p in self._consumer.partitions_for_topic(t)}
+        every = {t: self._consumer.partitions_for_topic(t) for t in chosen}
+        if first and self._only and (absent := self._only - set().union(*every.values())):
+            raise WrongUseError(
+                f"{', '.join(sorted(chosen)) or self._selection.regex()}: there is no partition {min(absent)}"
+            )
+        partitions = {TopicPartition(t, p) for t in chosen for p in every[t] if not self._only or p in self._only}
         new = partitions - self._partitions
         if new:
             # Known partitions stay assigned even if a restarting broker does not list them for a moment.

@@ -11,7 +11,7 @@ import codecs
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,14 +52,15 @@ class Line:
     text: str
 
     @classmethod
-    def of(cls, record: ConsumerRecord) -> Line:
+    def of(cls, record: ConsumerRecord, *, with_headers: bool = False) -> Line:
         """Returns the line of any record, with its time in the local zone."""
+        headers = _headers(record.headers) if with_headers else ""
         return cls(
             time=_time(record.timestamp),
             partition=f"{record.topic}/{record.partition}",
             offset=str(record.offset),
             key=_readable_bytes(record.key, record.serialized_key_size),
-            text=describe(record.topic, record.value, record.serialized_value_size),
+            text=describe(record.topic, record.value, record.serialized_value_size) + headers,
         )
 
     @classmethod
@@ -127,6 +128,12 @@ def _time(timestamp: int) -> str:
         with suppress(ValueError, OverflowError, OSError):
             return f"{datetime.fromtimestamp(timestamp // 1000):%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03d}"
     return f"{timestamp:>{len(NO_TIME)}}"
+
+
+def _headers(headers: Iterable[tuple[str, bytes | None]]) -> str:
+    """Returns a record's headers behind its value: ``  {source: test, lh-seq: 5}``."""
+    found = [f"{_cut(safe(name))}: {_readable_bytes(value)}" for name, value in headers]
+    return f"  {{{', '.join(found)}}}" if found else ""
 
 
 def _readable_bytes(data: bytes | None, size: int = 0) -> str:

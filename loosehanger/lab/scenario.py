@@ -20,6 +20,7 @@ from loosehanger.lab.manifests.validation import Entry, validated
 from loosehanger.lab.scenario_index import FILE as FILE
 from loosehanger.lab.scenario_index import PLAYBOOKS, SETUP, one_line, scenario_file
 from loosehanger.lab.scenario_index import scenario_names as scenario_names
+from loosehanger.suggestions import instead
 
 MirrorState = Literal["running", "copying", "rearmed", "paused", "stopped", "dropped", "armed", "absent"]
 """The state that a stage gives a mirror. ``running``: as its manifest says. ``rearmed``: running, after the mirror's
@@ -185,7 +186,7 @@ class Scenario(Entry):
             WrongUseError: the scenario has no such stage.
         """
         if name not in self.stages:
-            raise WrongUseError(f"{self.name} has no stage '{name}'; it has: {', '.join(self.stages)}")
+            raise WrongUseError(f"{self.name} has no stage '{name}'{instead(name, self.stages, 'it has')}")
         return self.stages[name]
 
     def manifests(self, stage: str) -> list[Document]:

@@ -31,6 +31,9 @@ EXISTING = {"LH.ORDERS", "LHXORDERS", "LH.STOCK", "europe.LH.STOCK", "heartbeats
         (["--pattern", "*"], "--pattern: '*' is not a regular expression"),
         (["--group", "g", "--from", "5"], "excludes --group"),
         (["--group", "g", "--no-follow"], "excludes --group"),
+        (["--group", "g", "--partition", "0"], "--partition excludes --group"),
+        (["--partition", "-1"], "'-1' is not the number of a partition"),
+        (["--partition", "x"], "'x' is not the number of a partition"),
         (["surplus"], "surplus"),
     ],
 )

@@ -12,10 +12,10 @@ from kafka import TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import CommitFailedError, UnsupportedCodecError
 
-from loosehanger.errors import LabError
+from loosehanger.errors import LabError, WrongUseError
 from loosehanger.events import consume as command
 from loosehanger.events import reader as module
-from loosehanger.events.reader import BATCH_MOST, Reader, Selection, Start
+from loosehanger.events.reader import BATCH_MOST, Reader, Selection, Start, UnknownTopicError
 from loosehanger.kafka import clients
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import ClientLog, UnreadableError
@@ -228,3 +228,44 @@ def test_a_record_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(cluster, "poll", poll)
     with pytest.raises(LabError, match=r"^127\.0\.0\.1:1: topic LH\.STOCK, partition 1, offset 7: .*no codec 5"):
         list(alone(cluster, monkeypatch).batches(None, lambda: False))
+
+
+@pytest.mark.parametrize(("only", "offsets"), [({0}, {0}), ({1}, {1}), ({0, 1}, {0, 1})])
+def test_only_the_chosen_partitions_are_read(
+    only: set[int], offsets: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Endless([])
+    assigned: list[TopicPartition] = []
+    monkeypatch.setattr(clients, "KafkaConsumer", cluster)
+    monkeypatch.setattr(cluster, "topics", lambda: {"LH.STOCK"}, raising=False)
+    monkeypatch.setattr(cluster, "partitions_for_topic", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(cluster, "assign", assigned.extend, raising=False)
+    for name in ("seek_to_beginning", "seek_to_end"):
+        monkeypatch.setattr(cluster, name, lambda *_: None, raising=False)
+    reader = Reader(Connection(("127.0.0.1:1",)), Selection((), re.compile("LH")), group=None, start=Start("earliest"),
+                    follow=True, client_log=ClientLog(print), report=print, only=only)  # fmt: skip
+    reader._find_partitions(first=True)
+    assert {partition.partition for partition in assigned} == offsets
+
+
+def test_a_partition_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Endless([])
+    monkeypatch.setattr(clients, "KafkaConsumer", cluster)
+    monkeypatch.setattr(cluster, "topics", lambda: {"LH.STOCK"}, raising=False)
+    monkeypatch.setattr(cluster, "partitions_for_topic", lambda _: {0, 1}, raising=False)
+    reader = Reader(Connection(("127.0.0.1:1",)), Selection((), re.compile("LH")), group=None, start=Start("earliest"),
+                    follow=True, client_log=ClientLog(print), report=print, only={5})  # fmt: skip
+    with pytest.raises(WrongUseError, match=r"LH\.STOCK: there is no partition 5"):
+        reader._find_partitions(first=True)
+
+
+def test_a_mistyped_topic_gets_a_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Endless([])
+    monkeypatch.setattr(clients, "KafkaConsumer", cluster)
+    monkeypatch.setattr(cluster, "topics", lambda: {"LH.STOCK", "LH.ORDERS"}, raising=False)
+    for topic, hint in (("LH.STOK", "; did you mean 'LH.STOCK'?"), ("nope", "; the topics are: LH.ORDERS, LH.STOCK")):
+        reader = Reader(Connection(("127.0.0.1:1",)), Selection((topic,), re.compile("LH")), group=None,
+                        start=Start("earliest"), follow=True, client_log=ClientLog(print), report=print)  # fmt: skip
+        with pytest.raises(UnknownTopicError) as refused:
+            reader._find_partitions(first=True)
+        assert str(refused.value) == f"127.0.0.1:1 has no topic '{topic}' that user 'anonymous' may read{hint}"

@@ -224,3 +224,10 @@ def test_colours_are_for_terminals_only(
     monkeypatch.setenv("NO_COLOR", no_color)
     monkeypatch.setenv("TERM", term)
     assert colours_wanted(Terminal(terminal)) is coloured  # type: ignore[arg-type]
+
+
+def test_headers_are_shown_on_request() -> None:
+    found = record(b"x", headers=[("source", b"test"), ("\x1b", b"\xff"), ("none", None)])
+    assert Line.of(found).text == "x"
+    assert Line.of(found, with_headers=True).text == "x  {source: test, \\x1b: 1 bytes 0xff, none: }"
+    assert Line.of(record(b"x"), with_headers=True).text == "x"
