@@ -20,6 +20,7 @@ from types import FrameType
 
 from loosehanger.cli.port_base import with_port_base
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.lab.progress import VARIABLES
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.process_lifetime import end_with_parent
 from loosehanger.waiting import wait_for
@@ -33,7 +34,12 @@ _END_SECONDS = 3
 
 
 def run_playbook(
-    playbook: str, arguments: Sequence[str], *, quiet: bool = False, paths: Mapping[str, Path] | None = None
+    playbook: str,
+    arguments: Sequence[str],
+    *,
+    quiet: bool = False,
+    paths: Mapping[str, Path] | None = None,
+    variables: Sequence[str] | None = None,
 ) -> None:
     """Runs a playbook of the kit, and returns when it has succeeded.
 
@@ -42,6 +48,7 @@ def run_playbook(
         arguments: further arguments for ``ansible-playbook``.
         quiet: show only errors.
         paths: variables that are paths. With -e, Ansible would render templates in them, and split them at blanks.
+        variables: the variables to record for later stages; None for those of the record.
 
     Raises:
         WrongUseError: the input is invalid; nothing was changed.
@@ -51,67 +58,92 @@ def run_playbook(
     home = lab_home()
     with tempfile.TemporaryDirectory() as folder:
         outcome = Path(folder) / "outcome"
-        environment = {
-            **with_port_base(os.environ, home),
-            "LAB_HOME": str(home),
-            "LAB_OUTCOME": str(outcome),
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_HOME": str(home / "ansible"),
-            # Ansible refuses to start where the locale is not UTF-8.
-            "LC_ALL": "C.UTF-8",
-            # Its workers leave keys for a Kubernetes cluster, and facts about it, in temporary files.
-            "TMPDIR": folder,
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
-        }
+        environment = _environment(home, folder, outcome)
+        if variables is not None:
+            environment[VARIABLES] = json.dumps(list(variables))
         command = [sys.executable, "-P", "-m", "ansible", "playbook", str(ROOT / playbook), *arguments]
         if paths:
             file = Path(folder) / "paths.yaml"
             file.write_text("".join(f"{name}: !unsafe {json.dumps(str(path))}\n" for name, path in paths.items()))
             command += ["-e", f"@{file}"]
         with _only_one(home) as lock, _passing_signals_on() as running:
-            process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL if quiet else None,
-                stderr=subprocess.PIPE,
-                text=True,
-                # A child that outlives this process keeps the lock.
-                pass_fds=[lock],
-                # A terminal's Ctrl-C would reach it twice, directly and from here, and the second one kills it.
-                process_group=0,
-                # While it imports modules, Python may lose any other signal.
-                preexec_fn=partial(end_with_parent, signal.SIGKILL),
-            )
-            running.process = process
-            if running.interrupted:
-                running.stop(signal.SIGINT)
-            assert process.stderr is not None
-            output = []
-            for line in process.stderr:
-                output.append(line.rstrip())
-                # The errors of an interrupted Ansible are about itself.
-                if not quiet and not running.interrupted:
-                    sys.stderr.write(line)
-            process.wait()
+            code, output = _run(command, environment, lock, running, quiet=quiet)
         failures = [json.loads(line) for line in outcome.read_text().splitlines()] if outcome.exists() else []
-    if process.returncode == 0:
+    if code == 0:
         return
-    if running.interrupted or process.returncode in (99, 130, -signal.SIGINT, -signal.SIGTERM):
+    if running.interrupted or code in (99, 130, -signal.SIGINT, -signal.SIGTERM):
         raise KeyboardInterrupt
     if not failures:
-        errors = [line for line in output if re.match(r"\[?(ERROR|ansible-playbook: error)", line)] or output
-        reason = re.sub(r"^\[?(ERROR|ansible-playbook: error)\]?:? *", "", errors[-1]) if errors else "no reason given"
-        if process.returncode < 0:
-            raise LabError(f"Ansible was killed by signal {-process.returncode} while it ran {playbook}; run it again")
-        if process.returncode == _DEFECT:
-            raise LabError(f"Ansible failed at {playbook}: {reason}")
-        raise WrongUseError(f"Ansible refuses to run {playbook}: {reason}")
+        raise _refused(playbook, code, output)
     messages = "; ".join(dict.fromkeys(failure["message"] for failure in failures))
     if all(failure["wrong_use"] for failure in failures):
         raise WrongUseError(messages)
     raise LabError(messages)
+
+
+def _environment(home: Path, folder: str, outcome: Path) -> dict[str, str]:
+    """The environment for Ansible.
+
+    Args:
+        home: the lab's home.
+        folder: for temporary files.
+        outcome: the file in which the callback plugin lists failures.
+    """
+    return {
+        **with_port_base(os.environ, home),
+        "LAB_HOME": str(home),
+        "LAB_OUTCOME": str(outcome),
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_HOME": str(home / "ansible"),
+        # Ansible refuses to start where the locale is not UTF-8.
+        "LC_ALL": "C.UTF-8",
+        # Its workers leave keys for a Kubernetes cluster, and facts about it, in temporary files.
+        "TMPDIR": folder,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+    }
+
+
+def _run(
+    command: Sequence[str], environment: Mapping[str, str], lock: int, running: _Running, *, quiet: bool
+) -> tuple[int, list[str]]:
+    """Runs Ansible; returns its exit code, negative for a signal, and the lines of its standard error."""
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if quiet else None,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A child that outlives this process keeps the lock.
+        pass_fds=[lock],
+        # A terminal's Ctrl-C would reach it twice, directly and from here, and the second one kills it.
+        process_group=0,
+        # While it imports modules, Python may lose any other signal.
+        preexec_fn=partial(end_with_parent, signal.SIGKILL),
+    )
+    running.process = process
+    if running.interrupted:
+        running.stop(signal.SIGINT)
+    assert process.stderr is not None
+    output = []
+    for line in process.stderr:
+        output.append(line.rstrip())
+        # The errors of an interrupted Ansible are about itself.
+        if not quiet and not running.interrupted:
+            sys.stderr.write(line)
+    return process.wait(), output
+
+
+def _refused(playbook: str, code: int, output: Sequence[str]) -> LabError:
+    """The error for a run of Ansible that failed without a failed task."""
+    errors = [line for line in output if re.match(r"\[?(ERROR|ansible-playbook: error)", line)] or output
+    reason = re.sub(r"^\[?(ERROR|ansible-playbook: error)\]?:? *", "", errors[-1]) if errors else "no reason given"
+    if code < 0:
+        return LabError(f"Ansible was killed by signal {-code} while it ran {playbook}; run it again")
+    if code == _DEFECT:
+        return LabError(f"Ansible failed at {playbook}: {reason}")
+    return WrongUseError(f"Ansible refuses to run {playbook}: {reason}")
 
 
 @contextlib.contextmanager

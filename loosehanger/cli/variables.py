@@ -68,7 +68,7 @@ class Variables:
         if name.startswith((OWN, _OF_ANSIBLE)):
             return
         if option := self.options.get(_LIKE.get(name, name)):
-            if not _is_template(value) and (wanted := _problem(name, value, option)):
+            if not is_template(value) and (wanted := _problem(name, value, option)):
                 raise WrongUseError(f"-e {name}={_shown(value)}: {wanted}")
         elif self.complete and name not in self.others:
             hint = did_you_mean(name, sorted({*self.options, *self.others})) or "; roles/*/README.md list them"
@@ -89,22 +89,28 @@ def checked_variables(
     Raises:
         WrongUseError: a variable is unknown, or its value is invalid.
     """
+    given, rest = given_variables(arguments)
+    if not given:
+        return list(arguments)
+    texts = [_found(text) for text in given]
+    known = _known(playbook, inventories)
+    for text in texts:
+        for name, value in read_variables(text):
+            known.check(name, value)
+            if name == VARIABLE and not is_template(value):
+                check_same_port_base(read_port_base(str(value), f"-e {name}={value}"), f"-e {name}={value}", progress)
+    if texts == given:
+        return list(arguments)
+    return [*rest, *(word for text in texts for word in ("-e", text))]
+
+
+def given_variables(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The values of ``-e`` in Ansible's arguments, and the other arguments."""
     # Like Ansible, accept abbreviations of the option.
     parser = Parser(prog="lab setup", add_help=False)
     parser.add_argument("-e", "--extra-vars", action="append", default=[])
     given, rest = parser.parse_known_args(arguments)
-    if not given.extra_vars:
-        return list(arguments)
-    texts = [_found(text) for text in given.extra_vars]
-    known = _known(playbook, inventories)
-    for text in texts:
-        for name, value in _read(text):
-            known.check(name, value)
-            if name == VARIABLE and not _is_template(value):
-                check_same_port_base(read_port_base(str(value), f"-e {name}={value}"), f"-e {name}={value}", progress)
-    if texts == given.extra_vars:
-        return list(arguments)
-    return [*rest, *(word for text in texts for word in ("-e", text))]
+    return given.extra_vars, rest
 
 
 def _found(text: str) -> str:
@@ -117,8 +123,12 @@ def _found(text: str) -> str:
     return f"@{path}"
 
 
-def _read(text: str) -> Iterator[tuple[str, Any]]:
-    """The names and values that an option gives, as Ansible reads it."""
+def read_variables(text: str) -> Iterator[tuple[str, Any]]:
+    """The names and values that a value of ``-e`` gives, as Ansible reads it.
+
+    Raises:
+        WrongUseError: it is not valid.
+    """
     if text.startswith("@"):
         content = (ROOT / text[1:]).read_text(encoding="utf-8", errors="replace")
         # An encrypted file can be decrypted by Ansible only.
@@ -129,7 +139,7 @@ def _read(text: str) -> Iterator[tuple[str, Any]]:
         found = _yaml(text)
         if not isinstance(found, dict):
             raise WrongUseError(f"-e {text}: neither NAME=VALUE nor a mapping")
-    elif _is_template(text):
+    elif is_template(text):
         # A template may contain blanks, so only Ansible can split the text.
         found = dict.fromkeys(re.findall(r"(?:^|\s)([A-Za-z_]\w*)=", text), text)
     else:
@@ -188,7 +198,8 @@ def _program_problem(role: str, option: str, value: Any) -> str:
     return ""
 
 
-def _is_template(value: Any) -> bool:
+def is_template(value: Any) -> bool:
+    """Whether a value holds a template, which only Ansible can render."""
     return bool(_TEMPLATE.search(value if isinstance(value, str) else json.dumps(value, default=str)))
 
 

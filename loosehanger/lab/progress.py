@@ -14,6 +14,8 @@ from loosehanger.paths import lab_home
 
 VERSION = 2
 """The version of the record's format."""
+VARIABLES = "LAB_VARIABLES"
+"""The environment variable with the variables to record, as a JSON list."""
 _FILE = Path("access", "lab.json")
 
 
@@ -35,6 +37,8 @@ class Progress:
     """The claims of ``scenario.yaml`` as they were when the stage began."""
     port_base: int = 0
     """The first of the lab's ports on this machine; 0 if none is recorded."""
+    variables: tuple[str, ...] = ()
+    """The variables that the lab was given with ``-e``, one in each text, without secrets."""
 
     @property
     def text(self) -> str:
@@ -67,7 +71,8 @@ def read_progress(home: Path | None = None) -> Progress | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         known = {field.name: found[field.name] for field in fields(Progress) if field.name in found}
-        return Progress(**{"version": 1, **known, "lost": tuple(known.get("lost", ()))})
+        lists = {name: tuple(known.get(name, ())) for name in ("lost", "variables")}
+        return Progress(**{"version": 1, **known, **lists})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:
@@ -104,6 +109,32 @@ def recorded_consoles(home: Path | None = None) -> dict[str, str]:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # It is being deleted, or another version of the kit has written it.
     return found
+
+
+def recorded_names(what: str, region: str, home: Path | None = None) -> list[str]:
+    """Returns names from a region's record, in alphabetical order: the record is read as plain JSON.
+
+    Args:
+        what: ``topic`` for the topics of its manifests, ``user`` for users with a client configuration, ``log`` for
+            programs and mirrors, each of which has a log.
+        region: the region's name.
+        home: the lab's home; None for the usual one.
+
+    Raises:
+        WrongUseError: the record cannot be read.
+    """
+    path = (home or lab_home()) / _FILE.parent / f"{region}.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        resources = [document["content"] for document in found["documents"]]
+        named = {
+            kind: {r["spec"].get("topicName") or r["metadata"]["name"] for r in resources if r["kind"] == kind}
+            for kind in ("KafkaTopic", "KafkaMirrorMaker2")
+        }
+        names = {"topic": named["KafkaTopic"], "user": found["clients"]}.get(what)
+        return sorted(named["KafkaMirrorMaker2"] | set(found["logs"]) if names is None else names)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise unreadable(path, error) from error
 
 
 def unreadable(path: Path, error: Exception) -> WrongUseError:

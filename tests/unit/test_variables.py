@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from loosehanger.ansible.action import remember
+from loosehanger.cli import remembered
 from loosehanger.cli.variables import checked_variables
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.progress import Progress, read_progress
@@ -174,3 +175,78 @@ def test_the_ports_of_a_lab_are_remembered(tmp_path: Path, monkeypatch: pytest.M
     progress = read_progress(tmp_path)
     assert progress
     assert progress.port_base == 29000
+
+
+def later(*given: str, before: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """What the record has after a stage that was given these variables."""
+    progress = Progress("03-broadcast", "local", LOCAL, "setup", variables=before)
+    return remembered.remembered_after(progress, [word for text in given for word in ("-e", text)])
+
+
+@pytest.mark.parametrize(
+    ("before", "given", "after"),
+    [
+        ((), ("producer_rate=50 my_note='two words'",), ("producer_rate=50", '{"my_note": "two words"}')),
+        (("producer_rate=50", "kafka_replicas=3"), (), ("producer_rate=50", "kafka_replicas=3")),
+        (("producer_rate=50", "kafka_replicas=3"), ("producer_rate=9",), ("kafka_replicas=3", "producer_rate=9")),
+        (("producer_rate=50",), ('{"producer_rate": 9, "my_list": [1]}',),
+         ('{"producer_rate": 9}', '{"my_list": [1]}')),
+        (("my_a={{ 1 + 2 }}",), ("my_a={{ 3 }}",), ("my_a={{ 3 }}",)),
+        # For one stage, or recorded as the base of the lab's ports.
+        ((), ("carry_out_force=true", "carry_out_write_rescued=true", "lab_port_base=29000"), ()),
+    ],
+)  # fmt: skip
+def test_a_variable_is_remembered_until_it_is_given_again(
+    before: tuple[str, ...], given: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    assert later(*given, before=before) == after
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "my_password=hunter2",
+        '{"my_registry": {"user": "a", "token": "hunter2"}}',
+        "event_streams_operator_entitlement_key=hunter2",
+        "my_api_key={{ 'hunter2' }}",
+    ],
+)
+def test_a_secret_is_not_remembered(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert later(given, "producer_rate=50") == ("producer_rate=50",)
+    said = capsys.readouterr().err
+    assert "not remembered (it may be a secret); give it with each stage" in said
+    assert "hunter2" not in said
+
+
+def test_a_file_of_variables_is_remembered_by_its_path_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, vault = tmp_path / "mine.yml", tmp_path / "vault.yml"
+    file.write_text("my_password: hunter2\n", encoding="utf-8")
+    vault.write_text("$ANSIBLE_VAULT;1.1;AES256\n", encoding="utf-8")
+    kept = later(f"@{file}", f"@{vault}")
+    assert kept == (f"@{file}",)
+    assert "the file is encrypted" in capsys.readouterr().err
+    progress = Progress("03-broadcast", "local", LOCAL, "setup", variables=kept)
+    assert remembered.with_remembered(["-v"], progress) == ["-e", f"@{file}", "-v"]
+    file.unlink()
+    with pytest.raises(WrongUseError, match="set up with this file, which is missing"):
+        remembered.with_remembered([], progress)
+
+
+def test_variables_are_shown_as_they_were_given() -> None:
+    kept = later("producer_rate=50", '{"my_note": "two words", "my_list": [1]}')
+    assert remembered.shown(kept) == "producer_rate=50, my_note=two words, my_list=[1]"
+
+
+def test_the_record_keeps_its_variables_where_none_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remember, "scenario_of", lambda _: (read_scenario("03-broadcast"), "setup"))
+    action: Any = object.__new__(remember.ActionModule)
+    action._task = SimpleNamespace(check_mode=False)
+    parameters = {"home": str(tmp_path), "platform": "local", "reached": True, "port_base": 29000}
+    for given in ('["producer_rate=50"]', None):
+        monkeypatch.delenv("LAB_VARIABLES", raising=False)
+        if given:
+            monkeypatch.setenv("LAB_VARIABLES", given)
+        action.act(parameters, {"ansible_inventory_sources": [LOCAL]})
+        progress = read_progress(tmp_path)
+        assert progress
+        assert progress.variables == ("producer_rate=50",)

@@ -5,10 +5,15 @@ Options:
     platform: the name of the platform.
     reached: whether the stage was reached, or begins now. What has no scenario has nothing to remember.
     port_base: the number that the lab's ports on this machine follow; 0 for none.
+
+``./lab`` names the variables to record in the environment; without it, such as in a run of ansible-playbook, the
+record keeps those that it has.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +21,7 @@ from typing import Any, ClassVar
 from loosehanger.ansible.described import scenario_of
 from loosehanger.ansible.kit_action import KitAction
 from loosehanger.lab.claims.claims import recorded
+from loosehanger.lab.progress import VARIABLES
 from loosehanger.lab.record import Progress, read_progress
 from loosehanger.lab.snapshots import archive_snapshots
 
@@ -48,7 +54,14 @@ class ActionModule(KitAction):
             claims=recorded(scenario.claims),
             lost=scenario.stage(stage).lost,
             port_base=parameters["port_base"],
+            variables=_variables(before),
         )
         # Running a stage again does not change which one is reached.
         progress.write(home)
         return {}
+
+
+def _variables(before: Progress | None) -> tuple[str, ...]:
+    if (given := os.environ.get(VARIABLES)) is not None:
+        return tuple(json.loads(given))
+    return before.variables if before else ()
