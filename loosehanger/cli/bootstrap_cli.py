@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from loosehanger.cli import completion, doctor
 from loosehanger.cli.cleaning import cleanup, is_anything_to_delete
-from loosehanger.cli.command_line import COMMANDS, OPTION, overview, wants_help
+from loosehanger.cli.command_line import COMMANDS, OPTION, Command, consume_parser, overview, wants_help
 from loosehanger.cli.port_base import check_port_base
 from loosehanger.errors import ExitCode, WrongUseError, run_command
 from loosehanger.experiments.catalogue import EXPERIMENTS
@@ -56,17 +56,31 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS) or "; ./lab lists them"
         raise WrongUseError(f"there is no command '{name}'{hint}")
-    command = COMMANDS[name]
     # The commands of 'topic' and Kafka's own tools have help of their own.
     if wants_help(rest[:1] if name == "kafka" else rest) and name != "topic":
-        if command.further == OPTION and name != "kafka":
-            from loosehanger.events.options import parser
-
-            parser({}, "lab consume REGION", "latest").print_help()
-        else:
-            command.parser().print_help()
+        _help(COMMANDS[name])
         return ExitCode.DONE
-    match name:
+    code = _run(COMMANDS[name], rest, installed=installed)
+    if code is not None:
+        return code
+    # A proof between two clusters of the user's own needs no lab.
+    if COMMANDS[name].needs_lab and not any(word.startswith("--source-config") for word in rest):
+        check_port_base(required_progress())
+    elif name == "setup":
+        check_port_base(read_progress())
+    return None
+
+
+def _help(command: Command) -> None:
+    if command.further == OPTION and command.name != "kafka":
+        consume_parser().print_help()
+    else:
+        command.parser().print_help()
+
+
+def _run(command: Command, rest: Sequence[str], *, installed: bool) -> int | None:
+    """Runs a command, or checks its arguments; None if the rest needs the installation."""
+    match command.name:
         case "scenarios":
             return _scenarios(as_json=command.parser().parse_args(rest).json)
         case "completion":
@@ -87,13 +101,8 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
             options = command.parse(rest)
             if options.name is None:
                 return _experiments(as_json=options.json)
-        case "status" | "open" | "topic" | "link" | "logs" | "monitoring" | "client" | "prove" | "aggregate" | "watch":
+        case _ if not command.further:
             command.parse(rest)
-    # A proof between two clusters of the user's own needs no lab.
-    if command.needs_lab and not any(word.startswith("--source-config") for word in rest):
-        check_port_base(required_progress())
-    elif name == "setup":
-        check_port_base(read_progress())
     return None
 
 

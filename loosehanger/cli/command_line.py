@@ -10,14 +10,17 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from loosehanger.arguments import Parser
+from loosehanger.arguments import Parser, count, number
 from loosehanger.errors import WrongUseError
 from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.lab import job_options
 from loosehanger.lab.link_settings import parse_rate, parse_time
+from loosehanger.suggestions import instead
 
 ANSIBLE = "ANSIBLE-ARGUMENT"
 OPTION = "OPTION"
+SHELLS = ("bash", "zsh", "fish")
+"""The shells that ``./lab completion`` has a script for."""
 MOST_ROUNDS = 20
 
 
@@ -129,6 +132,45 @@ def _client(parser: Parser) -> None:
     parser.add_argument("--show", action="store_true", help="print the settings, password included, and not the path")
 
 
+def _produce(parser: Parser) -> None:
+    parser.add_argument("region", metavar="REGION")
+    parser.add_argument("--topic", required=True, metavar="TOPIC", help="an existing topic")
+    parser.add_argument("--key", help="the key of each record; without one, any partition takes it")
+    values = parser.add_mutually_exclusive_group()
+    values.add_argument("--value", help="the value of each record")
+    values.add_argument("--null", action="store_true", help="no value: a tombstone, which needs --key")
+    values.add_argument("--file", metavar="FILE", help="one value a line; - for standard input")
+    parser.add_argument(
+        "--header", action="append", default=[], type=_header, metavar="NAME=VALUE", help="may be repeated"
+    )
+    parser.add_argument("--partition", type=count(0, 2**31 - 1), metavar="N", help="write to this partition")
+    parser.add_argument(
+        "--rate", type=number(0, 10_001, "a number of records", above=True), metavar="N",
+        help="N records a second, until Ctrl-C; without a value, numbered ones",
+    )  # fmt: skip
+    parser.add_argument("--count", type=count(1), metavar="N", help="N records at most")
+    parser.add_argument(
+        "--seconds", type=number(0, 1_000_000, "a number of seconds", above=True), metavar="S", help="S seconds at most"
+    )
+    parser.add_argument("--user", default="admin", help="the user to sign in as (admin)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document for each record")
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=VALUE, for example source=test")
+    return name, value
+
+
+def _check_produce(options: argparse.Namespace) -> None:
+    if options.null and options.key is None:
+        raise WrongUseError("--null needs --key: a tombstone deletes the records of a key")
+    given = options.value is not None or options.null or options.file is not None
+    if not given and options.rate is None:
+        raise WrongUseError("name what to write: --value, --null, --file or --rate; ./lab produce --help explains")
+
+
 def _kafka(parser: Parser) -> None:
     parser.add_argument("--user", metavar="USER", help="before TOOL: the user to sign in as (admin)")
 
@@ -190,7 +232,8 @@ def _check_experiment(options: argparse.Namespace) -> None:
         if options.quick or any(getattr(options, name) for name in ("source", "target", "rounds", "output")):
             raise WrongUseError(f"name an experiment: {', '.join(EXPERIMENTS)}")
     elif options.name not in EXPERIMENTS:
-        raise WrongUseError(f"there is no experiment '{options.name}'; the experiments are: {', '.join(EXPERIMENTS)}")
+        hint = instead(options.name, EXPERIMENTS, "the experiments are")
+        raise WrongUseError(f"there is no experiment '{options.name}'{hint}")
     if options.source and options.source == options.target:
         raise WrongUseError(f"{options.source} cannot be both source and target; name two regions")
 
@@ -207,8 +250,23 @@ def _job(add: Callable[[Parser], None]) -> Callable[[Parser], None]:
     return both
 
 
+def _exercise(parser: Parser) -> None:
+    parser.add_argument(
+        "action", choices=("undo",), help="restore the scenario's YAML files as they were at the set-up"
+    )
+
+
 def _completion(parser: Parser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh"), help="which shell")
+    parser.add_argument("shell", choices=SHELLS, help="which shell")
+
+
+def consume_parser() -> argparse.ArgumentParser:
+    """The parser of ``./lab consume REGION``: that of the consumer, and the user to sign in as."""
+    from loosehanger.events.options import parser  # only this command needs it
+
+    command = parser({}, "lab consume REGION", "latest")
+    command.add_argument("--user", help="the user to sign in as (the region's consumer)")
+    return command
 
 
 @dataclass(frozen=True)
@@ -347,6 +405,20 @@ GROUPS = {
             further=OPTION,
         ),
         Command(
+            name="produce",
+            arguments="REGION --topic TOPIC",
+            summary="write records: one, the lines of a file, or so many a second",
+            description="Writes records to a topic of a region's cluster, and prints the partition and offset of each "
+            "one that all in-sync replicas have.",
+            exit_codes="0 all were acknowledged, 1 not all, 4 a record may or may not be there",
+            more="for example:\n"
+            "  ./lab produce REGION --topic LH.ORDERS --key 17 --value '{\"id\": 17}' --header source=test\n"
+            "  ./lab produce REGION --topic LH.ORDERS --rate 5 --seconds 60\n"
+            "  ./lab produce REGION --topic LH.ORDERS --file - <orders.json",
+            options=_produce,
+            check=_check_produce,
+        ),
+        Command(
             name="doctor",
             arguments="",
             summary="can this machine run a lab? is the one that is set up healthy, and what comes next?",
@@ -461,6 +533,16 @@ GROUPS = {
             check=_check_experiment,
         ),
     ),
+    "Learn with it": (
+        Command(
+            name="exercise",
+            arguments="undo",
+            summary="undo the changes of an exercise to the scenario's files",
+            description="Restores the YAML files of the scenario that is set up as they were at its first set-up, and "
+            "keeps your versions in .lab/access/undone. Running the set-up or stage again applies them.",
+            options=_exercise,
+        ),
+    ),
     "End it": (
         Command(
             name="cleanup",
@@ -477,12 +559,15 @@ GROUPS = {
     "In your shell": (
         Command(
             name="completion",
-            arguments="bash|zsh",
-            summary="a script with which the shell completes commands, scenarios, stages and regions",
-            description="Prints a script with which the shell completes commands, scenarios, stages and regions.",
+            arguments="|".join(SHELLS),
+            summary="a script with which the shell completes commands, options and names",
+            description="Prints a script with which the shell completes commands, options, and the names of scenarios, "
+            "stages, regions, topics, users and mirrors.",
             needs_lab=False,
             more="for this session:    source <(./lab completion bash)\n"
-            "for every session:   ./lab completion bash >>~/.bashrc",
+            "                     ./lab completion fish | source\n"
+            "for every session:   ./lab completion bash >>~/.bashrc\n"
+            "                     ./lab completion fish >~/.config/fish/completions/lab.fish",
             options=_completion,
         ),
     ),

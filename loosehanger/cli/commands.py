@@ -10,7 +10,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,13 +19,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from loosehanger.cli import bundle, links
+from loosehanger.arguments import Parser
+from loosehanger.cli import bundle, exercise, links
 from loosehanger.cli.cleaning import cleanup
 from loosehanger.cli.command_line import COMMANDS, KAFKA_TOOLS, wants_help
 from loosehanger.cli.durations import Durations
 from loosehanger.cli.inventories import check_same_inventory, given_inventories, with_inventory
 from loosehanger.cli.next_steps import next_steps
 from loosehanger.cli.playbook import run_playbook
+from loosehanger.cli.remembered import remembered_after, shown, with_remembered
 from loosehanger.cli.variables import checked_variables
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
 from loosehanger.kafka.connection import Connection, connection_for
@@ -88,7 +90,11 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
         arguments = [*(word for word in arguments if word != _FORCE), "-e", "carry_out_force=true"]
     check_same_inventory(arguments, progress)
     playbook = f"playbooks/{scenario.name}/{name}.yaml"
-    found = _checked(with_inventory(arguments, progress), playbook, progress)
+    given = _checked(with_inventory(arguments, progress), playbook, progress)
+    found = with_remembered(given, progress)
+    variables = remembered_after(progress, given)
+    if variables:
+        print(f"With {shown(variables)}.", file=sys.stderr, flush=True)
     known = _web_consoles(load_lab()) if progress else set()
     # A stage that was reached before has less to do.
     estimated = not _CHANGES_NOTHING & set(arguments) and (progress is None or name not in (progress.stage, SETUP))
@@ -96,7 +102,8 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
     if estimated and (last := durations.last(what)):
         print(f"The last time this took {span(last)}.", file=sys.stderr, flush=True)
     began = time.monotonic()
-    run_playbook(playbook, found)
+    with _kept_for_exercises(scenario, changes=not _CHANGES_NOTHING & set(arguments)):
+        run_playbook(playbook, found, variables=variables)
     if estimated:
         durations.keep(what, time.monotonic() - began)
     if not _CHANGES_NOTHING & set(arguments):
@@ -110,6 +117,17 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
             _show_credentials(lab)
             print("\n./lab status --credentials shows this again.")
     return ExitCode.DONE
+
+
+@contextlib.contextmanager
+def _kept_for_exercises(scenario: Scenario, *, changes: bool) -> Iterator[None]:
+    """Keeps the scenario's files as they are now, once something is set up."""
+    files = exercise.scenario_files(scenario.name) if changes and read_progress() is None else {}
+    try:
+        yield
+    finally:
+        if files and read_progress():
+            exercise.keep(files, lab_home())
 
 
 def _checked(arguments: list[str], playbook: str, progress: Progress | None) -> list[str]:
@@ -209,6 +227,7 @@ def status(arguments: Sequence[str]) -> int:
             "healthy": healthy,
             "regions": regions,
             "flows": behind,
+            "variables": list(required_progress().variables),
         }
         print(json.dumps(document, indent=1, ensure_ascii=False))
     else:
@@ -353,26 +372,50 @@ def experiment(arguments: Sequence[str]) -> int:
 def consume(arguments: Sequence[str]) -> int:
     """Shows the events of a region: ``consume REGION [OPTION …]``."""
     from loosehanger.events.consume import main as show_events  # slow to import
+    from loosehanger.events.reader import UnknownTopicError
 
-    if wants_help(arguments):
-        return show_events(["--help"], prog="lab consume REGION", start=_NOW)
     lab = load_lab()
-    name, rest = COMMANDS["consume"].take_name(arguments, f"a region: {', '.join(lab.regions)}")
+    name, given = COMMANDS["consume"].take_name(arguments, f"a region: {', '.join(lab.regions)}")
     region = lab.region(name)
     _perhaps_in_a_pod("consume", arguments)
+    user, rest = _split_user(given)
     found = consumers(lab.topology)
     consumer = next((consumer for consumer in found if consumer.region == name), None)
-    if consumer is None:
+    if not rest and user is None and consumer and consumer.name in region.logs:
+        _become("loosehanger.events.follow", str(region.logs[consumer.name]))
+    names_topic = any(word.partition("=")[0] == "--topic" for word in rest)
+    if user is not None or (consumer is None and names_topic and region.clients):
+        from loosehanger.cli.client_settings import properties_file
+
+        properties = properties_file(region, user or ADMINISTRATOR)
+    elif consumer is None:
         there = ", ".join(dict.fromkeys(consumer.region for consumer in found))
         raise WrongUseError(f"{name}: no consumer is set up here; the regions with one are: {there or 'none'}")
-    if not rest and consumer.name in region.logs:
-        _become("loosehanger.events.follow", str(region.logs[consumer.name]))
-    properties = lab.region(consumer.cluster_region).clients.get(consumer.user)
-    if properties is None:
-        raise WrongUseError(f"{name}: no client configuration for user '{consumer.user}'; run the set-up again")
+    else:
+        properties = lab.region(consumer.cluster_region).client_file(consumer.user)
     # Without --topic it shows the consumer's topics, a mirror's prefixed copies included.
-    pattern = ["--pattern", consumer.pattern] if consumer.pattern else []
-    return show_events(["--config", str(properties), *pattern, *rest], prog=f"lab consume {name}", start=_NOW)
+    pattern = ["--pattern", consumer.pattern] if consumer and consumer.pattern else []
+    options = ["--config", str(properties), *pattern, *rest]
+    try:
+        return show_events(options, prog=f"lab consume {name}", start=_NOW)
+    except UnknownTopicError as error:
+        if user is not None:
+            raise
+        raise WrongUseError(f"{error}; --user {ADMINISTRATOR} sees every topic") from error
+
+
+def _split_user(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    parser = Parser(prog="lab consume", add_help=False, allow_abbrev=False)
+    parser.add_argument("--user")
+    found, rest = parser.parse_known_args(arguments)
+    return found.user, rest
+
+
+def produce(arguments: Sequence[str]) -> int:
+    """Writes records: see ``produce --help``."""
+    from loosehanger.cli import produce as produce_command  # slow to import
+
+    return produce_command.run(load_lab(), COMMANDS["produce"].parse(arguments))
 
 
 def prove(arguments: Sequence[str]) -> int:
@@ -439,6 +482,8 @@ def _web_consoles(lab: Lab) -> set[WebConsole]:
 def _show_status(lab: Lab, regions: dict[str, list[dict[str, Any]]]) -> None:
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"{lab.scenario} on {lab.platform}{f', stage: {lab.stage}' if lab.stage else ''}")
+    if variables := required_progress().variables:
+        console.print(f"with {escape(shown(variables))}")
     if lab.unfinished:
         again = f"./lab setup {lab.scenario}" if lab.unfinished == SETUP else f"./lab stage {lab.unfinished}"
         console.print(f"[bold red]the stage '{lab.unfinished}' was begun and not finished[/]; run {again} again")
@@ -511,6 +556,7 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "status": status,
     "open": open_console,
     "consume": consume,
+    "produce": produce,
     "doctor": doctor,
     "logs": logs,
     "monitoring": monitoring,
@@ -522,5 +568,6 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "link": link,
     "experiment": experiment,
     "prove": prove,
+    "exercise": lambda _: exercise.undo(required_progress()),
     "cleanup": lambda arguments: cleanup(arguments, _checked),
 }

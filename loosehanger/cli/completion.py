@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from loosehanger.cli.command_line import ANSIBLE, COMMANDS, KAFKA_TOOLS
+from loosehanger.cli.command_line import ANSIBLE, COMMANDS, KAFKA_TOOLS, SHELLS, consume_parser
 from loosehanger.errors import LabError
 from loosehanger.experiments.catalogue import EXPERIMENTS
-from loosehanger.lab.progress import read_progress, recorded_consoles, recorded_regions
+from loosehanger.lab.progress import read_progress, recorded_consoles, recorded_names, recorded_regions
 from loosehanger.lab.scenario_index import read_outline, scenario_names
 from loosehanger.paths import ROOT
 
@@ -22,7 +22,7 @@ def script(shell: str) -> str:
     """The script with which a shell completes the command of this checkout.
 
     Args:
-        shell: ``bash`` or ``zsh``.
+        shell: one of ``SHELLS``.
     """
     text = Path(__file__).with_name(f"completion.{shell}").read_text(encoding="utf-8")
     return text.replace("LAB_COMMAND", shlex.quote(str(ROOT / "lab")))
@@ -46,23 +46,38 @@ def _following(before: Sequence[str], typed: str) -> Iterable[Candidate]:
     if not before:
         return [(command.name, command.summary) for command in COMMANDS.values()]
     name, *given = before
+    if name == "help":
+        return _positional(name, given)
     if name not in COMMANDS:
         return []
     if COMMANDS[name].further == ANSIBLE and before[-1] in ("-i", "--inventory"):
         return [(f"inventories/{path.parent.name}", "") for path in sorted(ROOT.glob("inventories/*/regions.yaml"))]
+    if before[-1] in ("--topic", "--user"):
+        return [(found, "") for found in _recorded(before[-1].removeprefix("--"), given)]
     if typed.startswith("-"):
-        parser = COMMANDS[name].parser()
+        parser = consume_parser() if name == "consume" else COMMANDS[name].parser()
         return [(option, "") for option in re.findall(r"^  (?:-\w, )?(--[\w-]+)", parser.format_help(), re.MULTILINE)]
+    return _positional(name, given)
+
+
+def _positional(name: str, given: Sequence[str]) -> Iterable[Candidate]:
     match name, given:
         case "setup", []:
             return [(outline.name, outline.teaches) for outline in map(read_outline, scenario_names())]
         case "stage", []:
             progress = read_progress()
             return [(stage, "") for stage in read_outline(progress.scenario).playbooks] if progress else []
-        case ("consume" | "logs" | "client" | "kafka", []) | ("topic", ["set" | "unset"]) | ("link", [] | [_]):
+        case "logs", []:
+            names = [
+                f"{region}/{program}" for region in recorded_regions() for program in recorded_names("log", region)
+            ]
+            return [(one, "") for one in (*recorded_regions(), *names)]
+        case ("consume" | "produce" | "client" | "kafka", []) | ("topic", ["set" | "unset"]) | ("link", [] | [_]):
             return [(region, "") for region in recorded_regions() if region not in given]
         case "open", []:
             return [(console, url) for console, url in recorded_consoles().items()]
+        case "topic", ["show"] | ["set" | "unset", _]:
+            return [(topic, "") for topic in _recorded("topic", given)]
         case "kafka", [_]:
             return [(tool, about.about) for tool, about in KAFKA_TOOLS.items()]
         case "experiment", []:
@@ -72,5 +87,13 @@ def _following(before: Sequence[str], typed: str) -> Iterable[Candidate]:
         case "topic", []:
             return [("show", ""), ("set", ""), ("unset", "")]
         case "completion", []:
-            return [("bash", ""), ("zsh", "")]
+            return [(shell, "") for shell in SHELLS]
+        case "help", []:
+            return [(command.name, command.summary) for command in COMMANDS.values()]
     return []
+
+
+def _recorded(what: str, given: Sequence[str]) -> list[str]:
+    """The names of a kind in the regions that the line names, or in all."""
+    regions = [region for region in recorded_regions() if region in given] or recorded_regions()
+    return sorted({found for region in regions for found in recorded_names(what, region)})

@@ -190,9 +190,9 @@ def set_group(kit: Kit, offset: int) -> None:
 
 @pytest.mark.parametrize("kit", [("-e", "producer_rate=300", "-e", "consumer_replicas=0")], indirect=True)
 def test_a_group_that_was_set_ahead_has_skipped_as_many_records_as_the_proof_says(kit: Kit) -> None:
-    stage(kit, "failover", "-e", "consumer_replicas=0", "-e", "producer_rate=50")
-    set_group(kit, 20)
     stage(kit, "failover", "-e", "producer_rate=50")
+    set_group(kit, 20)
+    stage(kit, "failover", "-e", "consumer_replicas=1")
     # Nothing was read before, so what lies before the offset is what nobody has ever read.
     with Cluster("europe", connection_for(kit.lab.region("europe"), "admin")) as looker:
         ends = looker.ends([topic for topic in looker.topics() if topic.startswith("LH.")])
@@ -202,8 +202,8 @@ def test_a_group_that_was_set_ahead_has_skipped_as_many_records_as_the_proof_say
 
 
 def test_a_group_that_was_set_back_reads_more_again_than_was_predicted(kit: Kit) -> None:
-    stage(kit, "failover", "-e", "consumer_replicas=0", "-e", "producer_rate=50")
-    set_group(kit, 0)
     stage(kit, "failover", "-e", "producer_rate=50")
+    set_group(kit, 0)
+    stage(kit, "failover", "-e", "consumer_replicas=1")
     again = of_kind(proof(kit, 1)[f"groups:{GROUP}:europe"], "read_again")
     assert again["count"] > again["details"]["predicted"]

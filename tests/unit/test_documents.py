@@ -220,10 +220,23 @@ def test_every_block_of_a_document_is_a_test(request: pytest.FixtureRequest, doc
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_edits_of_a_document_can_be_made_and_are_undone(document: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "playbooks", tmp_path / "playbooks")
-    for text in re.findall(r"^```diff\n(.*?)^```", document.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
-        assert edit(tmp_path, text) is None
-    compared = ["diff", "--recursive", str(ROOT / "playbooks"), str(tmp_path / "playbooks")]
-    assert subprocess.run(compared, capture_output=True, text=True, check=False).stdout == ""
+    text = document.read_text(encoding="utf-8")
+    *undone, last = text.split("\n$ ./lab exercise undo\n")
+    for edits in [*undone, last]:
+        for difference in re.findall(r"^```diff\n(.*?)^```", edits, re.MULTILINE | re.DOTALL):
+            assert edit(tmp_path, difference) is None
+        if edits is not last:
+            # What the command does is tested on its own: it refuses where nothing was changed.
+            changed = subprocess.run(compared_with(tmp_path), capture_output=True, check=False).returncode
+            assert changed, "there is nothing to undo"
+            shutil.rmtree(tmp_path / "playbooks")
+            shutil.copytree(ROOT / "playbooks", tmp_path / "playbooks")
+    assert subprocess.run(compared_with(tmp_path), capture_output=True, text=True, check=False).stdout == ""
+
+
+def compared_with(folder: Path) -> list[str]:
+    """The command that compares the scenarios with a copy of theirs."""
+    return ["diff", "--recursive", str(ROOT / "playbooks"), str(folder / "playbooks")]
 
 
 def test_every_scenario_has_a_lab_that_sets_it_up_and_cleans_up() -> None:

@@ -271,7 +271,8 @@ def test_the_page_needs_nothing_but_itself(page: Page) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["write"], "there is no experiment 'write'; the experiments are: read-where, mirror-where, write-where, comp"),
+        (["write"], "there is no experiment 'write'; did you mean 'write-where'?"),
+        (["nope"], "there is no experiment 'nope'; the experiments are: read-where, mirror-where, write-where, comp"),
         (["--quick"], "name an experiment: read-where"),
         (["read-where", "--rounds", "0"], "'0' is not a number of rounds from 1 to 20"),
         (["read-where", "--rounds", "many"], "'many' is not a number of rounds"),

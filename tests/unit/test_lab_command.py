@@ -83,7 +83,9 @@ elif playbook.parent.name != "playbooks" and "--check" not in arguments:
     fails = "FAIL" in os.environ
     reached = before.stage if before and fails else "" if fails else playbook.stem
     inventory = str(pathlib.Path(arguments[arguments.index("-i") + 1]).absolute())
-    Progress(playbook.parent.name, "local", inventory, reached, playbook.stem if fails else "").write(home)
+    kept = tuple(json.loads(os.environ["LAB_VARIABLES"]))
+    unfinished = playbook.stem if fails else ""
+    Progress(playbook.parent.name, "local", inventory, reached, unfinished, variables=kept).write(home)
     for record in (home.parent / "records").glob("*.json"):
         shutil.copy(record, home / "access")
     sys.exit(2 if fails else 0)
@@ -107,6 +109,7 @@ ADDRESS = "asia-kafka-bootstrap.asia.svc:9098"
 DESCRIBED = {
     "asia": [
         document("Kafka", "asia", "asia", {"kafka": {"listeners": [{"port": 9098}]}}),
+        document("KafkaTopic", "lh-orders", "asia", {"topicName": "LH.ORDERS", "partitions": 1, "replicas": 1}),
         program("reader-a", "asia", ["python", "-m", "consumers"], KAFKA_BOOTSTRAP_SERVERS=ADDRESS, KAFKA_USERNAME="a"),
         program(
             "room",
@@ -328,8 +331,10 @@ def test_nothing_set_up_is_exit_code_3_before_anything_is_installed(bare: Checko
         "experiment": "read-where",
         "client": "asia",
         "kafka": "asia",
+        "produce": "asia --topic LH.ORDERS --value x",
+        "exercise": "undo",
     }
-    done = bare.lab(command, *([of_some[command]] if command in of_some else []))
+    done = bare.lab(command, *of_some.get(command, "").split())
     assert done.returncode == 3
     assert said(done) == "nothing is set up; ./lab scenarios shows what there is"
     assert not bare.home.exists()
@@ -355,7 +360,7 @@ def test_nothing_set_up_is_exit_code_3_before_anything_is_installed(bare: Checko
         (["topic"], "the following arguments are required: COMMAND; ./lab topic --help explains"),
         (["topic", "set", "asia"], "; ./lab topic set --help explains"),
         (["scenarios", "x"], "unrecognized arguments: x; ./lab scenarios --help explains"),
-        (["completion", "fish"], "invalid choice: 'fish'"),
+        (["completion", "tcsh"], "invalid choice: 'tcsh'"),
         (
             ["prove", "--timeout", "-1"],
             "argument --timeout: '-1' is not a number of seconds from 0 on; ./lab prove --help explains",
@@ -507,6 +512,24 @@ def test_a_set_up_runs_its_playbook_and_says_what_next(checkout: Checkout) -> No
     again = checkout.lab("setup", "05-switching")
     assert again.returncode == 0
     assert "secret" not in again.stdout, "the consoles are introduced once"
+
+
+def test_a_stage_uses_the_variables_of_the_set_up(checkout: Checkout) -> None:
+    checkout.lab("setup", "05-switching", "-e", "producer_rate=50", "-e", "my_token=hunter2")
+    done = checkout.lab("stage", "failover")
+    assert "With producer_rate=50.\n" in done.stderr
+    assert checkout.runs[-1][:4] == ["05-switching/failover.yaml", "-e", "producer_rate=50", "-i"]
+    assert "hunter2" not in (checkout.home / "access/lab.json").read_text()
+    # The last value holds, for this stage and the next ones.
+    checkout.lab("stage", "failover", "-e", "producer_rate=9")
+    assert checkout.runs[-1][1:3] + checkout.runs[-1][-2:] == ["-e", "producer_rate=50", "-e", "producer_rate=9"]
+    assert "with producer_rate=9\n" in checkout.lab("status").stdout
+    # An older version of the kit has recorded none.
+    record = checkout.home / "access/lab.json"
+    content = json.loads(record.read_text())
+    del content["variables"]
+    record.write_text(json.dumps(content), encoding="utf-8")
+    assert "With" not in checkout.lab("stage", "failover").stderr
 
 
 @pytest.mark.parametrize("given", ["kafka_replica=3", "producer_rate=-5"])
@@ -719,6 +742,9 @@ def test_an_interrupted_set_up_is_told_with_its_own_command(checkout: Checkout) 
         ),
         (["consume"], "name a region: africa, antarctica, asia; ./lab consume --help explains"),
         (["consume", "antarctica"], "antarctica: no consumer is set up here; the regions with one are: africa, asia"),
+        (["stage", "failovr"], "05-switching has no stage 'failovr'; did you mean 'failover'?"),
+        (["produce", "asa", "--topic", "t", "--value", "x"], "unknown region 'asa'; did you mean 'asia'?"),
+        (["consume", "asia", "--user", "c"], "asia has no user 'c'; its users are: a, b"),
         (["consume", "asia", "--nope"], "unrecognized arguments: --nope; lab consume asia --help explains"),
     ],
 )
@@ -823,7 +849,8 @@ def test_the_events_of_a_region_may_be_in_anothers_cluster(checkout: Checkout, m
 def test_status_shows_the_stage_and_leaves_out_regions_that_the_scenario_does_not_use(checkout: Checkout) -> None:
     checkout.set_up()
     document = json.loads(checkout.lab("status", "--json").stdout)
-    assert list(document) == ["scenario", "platform", "stage", "unfinished", "healthy", "regions", "flows"]
+    keys = ["scenario", "platform", "stage", "unfinished", "healthy", "regions", "flows", "variables"]
+    assert list(document) == keys
     assert (document["stage"], document["unfinished"], document["healthy"]) == ("setup", "", True)
     assert list(document["regions"]) == ["asia", "africa", "antarctica"]
     assert "unused" not in checkout.lab("status").stdout
@@ -925,7 +952,7 @@ def test_what_may_follow_is_known_without_an_installation(bare: Checkout) -> Non
     assert completed(bare, "setup", "") == ["05-switching", "11-plain"]
     assert completed(bare, "setup", "11-plain", "-i", "") == ["inventories/local", "inventories/strimzi"]
     assert completed(bare, "topic", "s") == ["show", "set"]
-    assert completed(bare, "completion", "") == ["bash", "zsh"]
+    assert completed(bare, "completion", "") == ["bash", "zsh", "fish"]
     assert completed(bare, "status", "--") == ["--help", "--json", "--credentials", "--bundle"]
     assert completed(bare, "cleanup", "--a") == ["--all"]
     for words in (["stage", ""], ["consume", ""], ["setup", "11-plain", ""], ["nope", ""], ["prove", ""]):
@@ -937,7 +964,13 @@ def test_what_may_follow_depends_on_what_is_set_up(checkout: Checkout) -> None:
     assert completed(checkout, "stage", "") == ["setup", "failback", "failover"]
     assert completed(checkout, "consume", "a") == ["africa", "antarctica", "asia"]
     assert completed(checkout, "topic", "set", "as") == ["asia"]
-    assert completed(checkout, "topic", "show", "") == []
+    assert completed(checkout, "topic", "show", "") == ["LH.ORDERS"]
+    assert completed(checkout, "topic", "set", "asia", "L") == ["LH.ORDERS"]
+    assert completed(checkout, "consume", "asia", "--topic", "") == ["LH.ORDERS"]
+    assert completed(checkout, "consume", "africa", "--topic", "") == []
+    assert completed(checkout, "client", "asia", "--user", "") == ["a", "b"]
+    assert completed(checkout, "logs", "a") == ["africa", "antarctica", "asia"]
+    assert {"--headers", "--user", "--partition"} <= set(completed(checkout, "consume", "asia", "--"))
     (checkout.home / "access/lab.json").write_text("{", encoding="utf-8")
     assert completed(checkout, "stage", "") == [], "an error has no place in a line that is being typed"
 
@@ -972,6 +1005,30 @@ def test_the_script_for_zsh_is_understood(bare: Checkout, tmp_path: Path) -> Non
     script = f"autoload -U compinit; compinit -D; source '{file}'; print -- $_comps[lab]"
     done = subprocess.run(["zsh", "-fc", script], capture_output=True, text=True, check=False, timeout=60)
     assert (done.stdout, done.stderr) == ("_lab\n", "")
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
+def test_fish_completes(bare: Checkout, tmp_path: Path) -> None:
+    script = bare.lab("completion", "fish").stdout
+
+    def offered(line: str) -> list[str]:
+        done = subprocess.run(
+            ["fish", "--no-config", "-c", f"{script}\ncomplete -C '{line}'"],
+            cwd=tmp_path,
+            env=bare.variables(HOME=str(tmp_path)),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        assert done.stderr == ""
+        return [found.partition("\t")[0] for found in done.stdout.splitlines()]
+
+    (tmp_path / "a file").touch()
+    assert offered("lab se") == ["setup"]
+    assert offered("./lab setup ") == ["05-switching", "11-plain"]
+    assert offered("lab status --j") == ["--json"]
+    assert offered("lab prove --report a") == ["a file"]
 
 
 # What stands in several places.

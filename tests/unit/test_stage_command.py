@@ -45,7 +45,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.setattr(commands, "load_lab", lambda: Lab("99-test", "local", "inventories/local", {}))
     monkeypatch.setattr(commands, "next_steps", lambda *_: "")
     found: list[list[str]] = []
-    monkeypatch.setattr(commands, "run_playbook", lambda playbook, rest: found.append([playbook, *rest]))
+    monkeypatch.setattr(commands, "run_playbook", lambda playbook, rest, **_: found.append([playbook, *rest]))
     return found
 
 
