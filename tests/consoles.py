@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
 from kafka import TopicPartition
@@ -46,7 +46,9 @@ from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.retention_risk import TopicRisk
 from loosehanger.lab.mirrors.mirror import Mirror as Route
+from tests.made_up_admin import MadeUpAdmin
 
+T = TypeVar("T")
 HOSTILE = '</pre><script>document.title="taken"</script><img src=x onerror=alert(1)>\x1b[31m\u202e"\'&'
 PASSWORD = "a password of the tests"
 NOWHERE = Connection(("127.0.0.1:1",))
@@ -103,6 +105,7 @@ class MadeUpCluster(ClusterView):
     def __init__(self, region: str) -> None:
         super().__init__(region, NOWHERE)
         self.down = False
+        self.admin = MadeUpAdmin({"LH.ORDERS": [(0, 9)]})
         self.names: tuple[str, ...] = ("LH.ORDERS",)
         self.config: dict[str, str] = {"retention.ms": "1000", "segment.bytes": HOSTILE}
 
@@ -164,6 +167,11 @@ class MadeUpCluster(ClusterView):
 
     def warm(self) -> None:
         """Nothing is there to connect to."""
+
+    async def ask(self, work: Callable[[Any], T]) -> T:
+        """Asks the made-up client."""
+        self._check()
+        return await self._run(lambda: work(self.admin))
 
     def _own(self) -> list[Setting]:
         return [Setting(name=name, value=value, source="topic") for name, value in self.config.items()]
@@ -419,17 +427,17 @@ class Running:
 
 
 @contextmanager
-def running(given: Settings) -> Iterator[Running]:
-    """A console on a port of its own."""
+def running(given: Settings, service: Service | None = None) -> Iterator[Running]:
+    """A console on a port of its own, in front of made-up clusters unless it gets others."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    service = MadeUpService(given)
-    app = create_app(given, service)
+    known: Any = service or MadeUpService(given)
+    app = create_app(given, known)
     server = Server(app, given)
     thread = threading.Thread(target=lambda: server.run(sockets=[listener]), daemon=True)
     thread.start()
     try:
-        yield Running(f"{'https' if given.secure else 'http'}://127.0.0.1:{port}", service, app)
+        yield Running(f"{'https' if given.secure else 'http'}://127.0.0.1:{port}", known, app)
     finally:
         server.stop()
         thread.join(timeout=10)

@@ -59,17 +59,18 @@ def require_token(request: Request, session: SessionOf) -> None:
         raise HTTPException(403, "X-CSRF-Token is missing or wrong; /api/session has the right one")
 
 
-def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The errors that a route may answer with, for the API's description."""
     meanings = {
         400: "The request is invalid",
         401: "Not signed in",
-        403: "The change lacks its token, or the token lacks the right",
+        403: "The change lacks its token, or the token, the console or its user in Kafka lacks the right",
         404: "It does not exist here",
-        409: "Another job is running",
+        409: "Another job is running, or the group has moved since the preview",
         413: "The request is too long",
         422: "A parameter is invalid",
         421: "The console is not known by that name",
-        429: "Too many unknown tokens at once",
+        429: "Too many changes, or unknown tokens, at once",
         503: "Kafka or Connect does not answer",
     }
     return {
@@ -78,7 +79,7 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-READ, CHANGE = _problems(503), _problems(400, 403, 404, 409, 503)
+READ, CHANGE = problems(503), problems(400, 403, 404, 409, 503)
 router = APIRouter(prefix="/api", responses=READ)
 
 
@@ -101,14 +102,14 @@ async def topics(context: ContextOf) -> Topics:
     return await context.service.topics()
 
 
-@router.get("/topics/{topic}", summary="A topic and its copies, with every setting", responses=_problems(404, 503))
+@router.get("/topics/{topic}", summary="A topic and its copies, with every setting", responses=problems(404, 503))
 async def topic(context: ContextOf, topic: TopicName) -> list[Topic]:
     """One entry for each region that has it."""
     found, _ = await context.service.topic(topic)
     return found
 
 
-@router.get("/topics/{topic}/comparison", summary="A topic and its copies side by side", responses=_problems(404, 503))
+@router.get("/topics/{topic}/comparison", summary="A topic and its copies side by side", responses=problems(404, 503))
 async def comparison(context: ContextOf, topic: TopicName) -> list[Comparison]:
     """The configuration in each region, and where it differs."""
     return await context.service.compare(topic)
@@ -141,7 +142,7 @@ async def messages(
     return await context.service.messages(RecordFilter(topic, text, key, header), limit)
 
 
-@router.get("/search", summary="Search existing records", responses=_problems(400, 404, 503))
+@router.get("/search", summary="Search existing records", responses=problems(400, 404, 503))
 async def search(
     request: Request,
     context: ContextOf,
@@ -293,7 +294,7 @@ async def start_aggregates(context: ContextOf) -> JobState:
     return context.jobs.state("aggregates")
 
 
-@control_room.get("/scenario", summary="The scenario that is set up", responses=_problems(404))
+@control_room.get("/scenario", summary="The scenario that is set up", responses=problems(404))
 async def scenario(context: ContextOf) -> Scenario:
     """The manifests with their comments, and the exercises."""
     found = read_scenario(context.settings.scenario)

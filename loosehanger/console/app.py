@@ -15,7 +15,18 @@ from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from loosehanger.console import api, browse, events, metrics, pages, producing, scripts_page, sign_on
+from loosehanger.console import (
+    api,
+    browse,
+    events,
+    metrics,
+    operating_api,
+    operating_pages,
+    pages,
+    producing,
+    scripts_page,
+    sign_on,
+)
 from loosehanger.console.api_tokens import ApiTokens
 from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.context import Context
@@ -25,17 +36,28 @@ from loosehanger.console.history import LastHour, Sampler
 from loosehanger.console.jobs import BusyError, Jobs
 from loosehanger.console.links import LinkView
 from loosehanger.console.neighbours import Neighbours
+from loosehanger.console.operations import Operations, TooManyError
 from loosehanger.console.problems import problem_response
 from loosehanger.console.service import Service, UnknownError
 from loosehanger.console.settings import Settings
 from loosehanger.console.sign_in import Sessions
 from loosehanger.console.views import Views
 from loosehanger.errors import InconclusiveError, LabError, UnreachableError
+from loosehanger.kafka.changes import MovedError, NotAllowedError
 from loosehanger.lab.one_time import OneTimeTokens, remove_pages
 
 MOST_BODY = 64 * 1024
 TIDY_S = 20.0
-_STATUS = ((UnknownError, 404), (BusyError, 409), (UnreachableError, 503), (InconclusiveError, 504), (LabError, 400))
+_STATUS = (
+    (UnknownError, 404),
+    (BusyError, 409),
+    (MovedError, 409),
+    (NotAllowedError, 403),
+    (TooManyError, 429),
+    (UnreachableError, 503),
+    (InconclusiveError, 504),
+    (LabError, 400),
+)
 
 
 def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
@@ -51,12 +73,15 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     sessions = Sessions(settings.name, settings.username, settings.password, settings.session_minutes * 60)
     history = LastHour()
     neighbours = Neighbours(settings)
-    views = Views(settings, service, jobs, links, history)
-    views.share(consoles=neighbours.names)
     changes = ChangeLog(settings.change_log)
+    operations = Operations(settings, service, changes)
+    views = Views(settings, service, jobs, links, history, operations)
+    views.share(consoles=neighbours.names)
     one_time = OneTimeTokens(settings.name, neighbours.keys)
     tokens = ApiTokens(settings.tokens_file, settings.name, settings.password)
-    context = Context(settings, sessions, service, jobs, views, links, history, changes, neighbours, one_time, tokens)
+    context = Context(
+        settings, sessions, service, jobs, views, links, history, changes, operations, neighbours, one_time, tokens
+    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -91,6 +116,8 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     app.include_router(browse.router)
     app.include_router(scripts_page.router)
     app.include_router(producing.router)
+    app.include_router(operating_api.router)
+    app.include_router(operating_pages.router)
     app.include_router(events.router)
     app.include_router(metrics.router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))

@@ -21,6 +21,7 @@ from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka.connection import Connection
 
 if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
     from kafka.errors import KafkaError
 
     from loosehanger.acls import AclRule
@@ -137,6 +138,26 @@ class ClusterView:
         await self._run(lambda: self._change(topic, changes))
         self._answers.clear()
         self._known.clear()
+
+    async def ask(self, work: Callable[[KafkaAdminClient], T]) -> T:
+        """Runs a question in the cluster's thread, with its admin client.
+
+        Raises:
+            UnreachableError: no broker answers, or Kafka refuses the user.
+        """
+        return await self._run(lambda: self._asked().ask(work))
+
+    async def operate(self, work: Callable[[KafkaAdminClient], T]) -> T:
+        """Runs a change, and forgets what was known before it.
+
+        Raises:
+            UnreachableError: no broker answers, or Kafka refuses the user.
+        """
+        try:
+            return await self.ask(work)
+        finally:
+            self._answers.clear()
+            self._known.clear()
 
     def answered_at(self, name: str) -> float:
         """When the current answer to a shared question, such as ``topics``, arrived, on the monotonic clock."""

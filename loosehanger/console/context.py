@@ -17,6 +17,7 @@ from loosehanger.console.history import LastHour
 from loosehanger.console.jobs import Jobs
 from loosehanger.console.links import LinkView
 from loosehanger.console.neighbours import Neighbours
+from loosehanger.console.operations import OPERATOR_OFF, Operations
 from loosehanger.console.service import Service
 from loosehanger.console.settings import Settings
 from loosehanger.console.sign_in import Attempts, Session, Sessions
@@ -26,10 +27,6 @@ from loosehanger.lab.one_time import OneTimeTokens
 MOST_NOTES = 1000
 GONE_S = 0.5
 """Seconds between checks whether a waiting client is still connected."""
-OPERATOR_OFF = (
-    "this console may not change topics, records or groups; set the lab up with -e console_operator=true, "
-    "which gives its user the rights"
-)
 T = TypeVar("T")
 
 
@@ -45,6 +42,7 @@ class Context:
     links: LinkView
     last_hour: LastHour
     changes: ChangeLog
+    operations: Operations
     neighbours: Neighbours
     one_time: OneTimeTokens
     tokens: ApiTokens

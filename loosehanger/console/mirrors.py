@@ -132,6 +132,14 @@ class MirrorMakerView:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._act, connector, action)
         self._known = self._look = None
 
+    async def ask(self, question: Callable[[ConnectClient], T]) -> T:
+        """Asks its workers something, in its thread.
+
+        Raises:
+            UnreachableError: no worker answers, or Connect refuses.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, question)
+
     def close(self) -> None:
         """Stops the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)

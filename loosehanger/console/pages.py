@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf, TopicName
 from loosehanger.console.browse import neighbours, read_record, shown_record
-from loosehanger.console.context import OPERATOR_OFF, Context, unless_gone
+from loosehanger.console.context import Context, unless_gone
 from loosehanger.console.live import RecordFilter
 from loosehanger.console.mirrors import Action
 from loosehanger.console.models import LinkChange, SettingName, SettingValue
@@ -29,7 +29,20 @@ from loosehanger.errors import LabError
 
 PATIENCE_S = 0.1
 """How long a page waits for its data; after that it is sent without, says so, and its stream delivers the data."""
-WITH_MORE = ("changes", "charts", "topic", "proof", "aggregates", "messages", "scenario", "search")
+WITH_MORE = (
+    "changes",
+    "topics",
+    "confirm",
+    "reset",
+    "configuration",
+    "charts",
+    "topic",
+    "proof",
+    "aggregates",
+    "messages",
+    "scenario",
+    "search",
+)
 """The pages with a template of their own."""
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -45,9 +58,10 @@ def require_token(session: SessionOf, csrf: Annotated[str, Form(max_length=200)]
 WithToken = Depends(require_token)
 
 
-async def _page(
+async def page(
     context: Context, session: Session, view: str, title: str, of: str = "", status: int = 200, **more: Any
 ) -> HTMLResponse:
+    """A page with a view, or with a template of its own."""
     getting = asyncio.ensure_future(context.views.data(view, of)) if view in context.views else None
     data = None
     if getting is not None:
@@ -57,7 +71,7 @@ async def _page(
         except TimeoutError:
             pass
         except UnknownError as error:
-            return _problem(context, session, 404, str(error))
+            return problem_page(context, session, 404, str(error))
     html = context.views.template(
         f"{view}.html.j2" if view in WITH_MORE else "page.html.j2",
         title=title,
@@ -71,7 +85,8 @@ async def _page(
     return HTMLResponse(html, status)
 
 
-def _problem(context: Context, session: Session, status: int, reason: str) -> HTMLResponse:
+def problem_page(context: Context, session: Session, status: int, reason: str) -> HTMLResponse:
+    """A page that names what is wrong."""
     title = "Not found" if status == 404 else "Not possible"
     html = context.views.template(
         "problem.html.j2", title=title, view="", of="", session=session, note=None, reason=reason
@@ -136,8 +151,8 @@ async def sign_out(context: ContextOf, session: SessionOf) -> Response:
 async def home(context: ContextOf, session: SessionOf) -> Response:
     """The region at a glance, or the map of all."""
     if context.settings.control_room:
-        return await _page(context, session, "map", "Control room")
-    return await _page(context, session, "overview", "Overview")
+        return await page(context, session, "map", "Control room")
+    return await page(context, session, "overview", "Overview")
 
 
 @router.get("/charts")
@@ -146,13 +161,13 @@ async def charts(context: ContextOf, session: SessionOf, of: Annotated[str, Quer
     # A region where no mirror runs has no flow to show.
     own = [region.name for region in context.settings.regions]
     first = "" if any(region.mirrors for region in context.settings.regions) else own[0]
-    return await _page(context, session, "charts", "The last hour", of or first, flows=not first)
+    return await page(context, session, "charts", "The last hour", of or first, flows=not first)
 
 
 @router.get("/topics")
 async def topics(context: ContextOf, session: SessionOf) -> Response:
     """Every topic."""
-    return await _page(context, session, "topics", "Topics")
+    return await page(context, session, "topics", "Topics")
 
 
 @router.get("/topics/{topic}")
@@ -165,7 +180,7 @@ async def topic(
     region: Annotated[str, Query(max_length=63)] = "",
 ) -> Response:
     """A topic, side by side where there are several regions; a link may fill in the form."""
-    return await _page(
+    return await page(
         context, session, "topic", topic, topic, filled={"name": setting, "value": value, "region": region}
     )
 
@@ -224,7 +239,7 @@ async def messages(
     context.service.look()
     wanted = {"region": region, "topic": topic, "text": text, "key": key, "header": header}
     query = urlencode({name: value for name, value in wanted.items() if value} | {"order": "newest"})
-    return await _page(
+    return await page(
         context, session, "messages", "Live messages", wanted=wanted, query=query, known=await _known_topics(context)
     )
 
@@ -265,7 +280,7 @@ async def search(
             found_out = isinstance(error, UnknownError) and (not region or region in context.service.regions)
             wrong, status = str(error), 200 if found_out else 400
     older, newer = neighbours(wanted, answer, list(context.service.regions)) if answer else ("", "")
-    return await _page(
+    return await page(
         context, session, "search", "Search messages", status=status, wanted=wanted, answer=answer, wrong=wrong,
         older=older, newer=newer, record=record, known=await _known_topics(context),
     )  # fmt: skip
@@ -282,26 +297,26 @@ async def _known_topics(context: Context) -> list[str]:
 @router.get("/groups")
 async def groups(context: ContextOf, session: SessionOf) -> Response:
     """Consumer groups."""
-    return await _page(context, session, "groups", "Consumer groups")
+    return await page(context, session, "groups", "Consumer groups")
 
 
 @router.get("/changes")
 async def changes(context: ContextOf, session: SessionOf) -> Response:
     """The change log."""
     latest = context.changes.latest()
-    return await _page(context, session, "changes", "Changes", changes=latest, operator_off=OPERATOR_OFF)
+    return await page(context, session, "changes", "Changes", changes=latest)
 
 
 @router.get("/brokers")
 async def brokers(context: ContextOf, session: SessionOf) -> Response:
     """Kafka nodes."""
-    return await _page(context, session, "brokers", "Brokers")
+    return await page(context, session, "brokers", "Brokers")
 
 
 @router.get("/mirrors")
 async def mirrors(context: ContextOf, session: SessionOf) -> Response:
     """Mirrors."""
-    return await _page(context, session, "mirrors", "Mirrors")
+    return await page(context, session, "mirrors", "Mirrors")
 
 
 @router.post("/regions/{region}/mirrors/{mirror}/{action}", dependencies=[WithToken])
@@ -348,7 +363,7 @@ async def change_link(
 @control_room.get("/proof")
 async def proof(context: ContextOf, session: SessionOf) -> Response:
     """The latest proof, and a button."""
-    return await _page(context, session, "proof", "Proof")
+    return await page(context, session, "proof", "Proof")
 
 
 @control_room.get("/proof/report")
@@ -359,21 +374,21 @@ async def report(
     html = context.jobs.report(of)
     if html is None:
         reason = "This report is no longer kept" if of else "There is no report yet: run the proof first"
-        return _problem(context, session, 404, reason)
+        return problem_page(context, session, 404, reason)
     return HTMLResponse(html, headers={"content-security-policy": REPORT_POLICY})
 
 
 @control_room.get("/aggregates")
 async def aggregates(context: ContextOf, session: SessionOf) -> Response:
     """The sales of each region."""
-    return await _page(context, session, "aggregates", "Aggregates")
+    return await page(context, session, "aggregates", "Aggregates")
 
 
 @control_room.post("/jobs/{name}", dependencies=[WithToken])
 async def start(context: ContextOf, session: SessionOf, name: str) -> Response:
     """Starts the proof or the aggregates."""
     if name not in ("proof", "aggregates"):
-        return _problem(context, session, 404, "This job does not exist; the jobs are proof and aggregates")
+        return problem_page(context, session, 404, "This job does not exist; the jobs are proof and aggregates")
     try:
         context.jobs.start(name)
     except LabError as error:
@@ -391,10 +406,10 @@ async def scenario(
     """The scenario that is set up, and an exercise."""
     found = read_scenario(context.settings.scenario)
     if found is None:
-        return _problem(context, session, 404, "This console has no scenario; CONSOLE_SCENARIO names one")
+        return problem_page(context, session, 404, "This console has no scenario; CONSOLE_SCENARIO names one")
     chosen = next((one for one in found.exercises if one.number == exercise), None)
     manifest = next((one for one in found.manifests if one.name == file), None)
-    return await _page(
+    return await page(
         context, session, "scenario", f"Scenario {found.name}", scenario=found, exercise=chosen,
         text=prose(chosen.markdown) if chosen else "", manifest=manifest,
     )  # fmt: skip
@@ -405,7 +420,7 @@ def problem(context: Context, request: Request, status: int, reason: str) -> Res
     session: Session | None = getattr(request.state, "session", None)
     if request.url.path.startswith("/api") or session is None:
         return problem_response(status, reason)
-    return _problem(context, session, status, reason)
+    return problem_page(context, session, status, reason)
 
 
 def _local(address: str) -> str:

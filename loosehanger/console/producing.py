@@ -12,8 +12,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from loosehanger.console import pages
 from loosehanger.console.api import CHANGE, ContextOf, RegionName, SessionOf, TopicName, require_token
 from loosehanger.console.cluster import prepare_clients
-from loosehanger.console.context import OPERATOR_OFF, Context, require_operator
+from loosehanger.console.context import Context, require_operator
 from loosehanger.console.models import Problem, Produced, ProducedRecord
+from loosehanger.console.operations import OPERATOR_OFF
 from loosehanger.console.sign_in import Session
 from loosehanger.errors import LabError, UnreachableError, WrongUseError
 from loosehanger.kafka.connection import Connection

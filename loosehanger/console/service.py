@@ -21,6 +21,7 @@ from loosehanger.console.models import (
     Connector,
     Flow,
     Flows,
+    Group,
     Groups,
     Health,
     Messages,
@@ -213,7 +214,7 @@ class Service:
     async def topics(self) -> Topics:
         """Every topic, with rates while the console is in use."""
         self.look()
-        found, problems = await self._everywhere(self._topics_of)
+        found, problems = await self.everywhere(self._topics_of)
         return Topics(topics=[topic for topics in found for topic in topics], problems=problems)
 
     async def _topics_of(self, region: RegionView) -> list[Topic]:
@@ -256,7 +257,7 @@ class Service:
                 for topic, own in zip(topics, settings, strict=True)
             ]
 
-        found, problems = await self._everywhere(one)
+        found, problems = await self.everywhere(one)
         topics = [topic for topics in found for topic in topics]
         if not problems and not any(topic.name == name for topic in topics):
             raise UnknownError(f"there is no topic '{name}' in {', '.join(self.regions)}")
@@ -274,7 +275,7 @@ class Service:
         """The topics of a name, each beside its copies, from the result of ``topic``."""
         by_place = {(topic.region, topic.name): topic for topic in topics}
         return [
-            compare(family, [by_place.get(place) for place in family], problems, self._copying(*family[0]))
+            compare(family, [by_place.get(place) for place in family], problems, self.copying(*family[0]))
             for family in self.families(name)
             if any(place in by_place for place in family)
         ]
@@ -316,7 +317,7 @@ class Service:
 
     def _followed(self, region: str, topic: str, names: Sequence[str]) -> Iterator[str]:
         """The effect of a change on the copies of a topic."""
-        mirrors = self._copying(region, topic)
+        mirrors = self.copying(region, topic)
         kept = {mirror.name: [name for name in names if not synchronises(mirror, name)] for mirror in mirrors}
         if any(len(left) < len(names) for left in kept.values()):
             yield "Mirrors of this topic follow within seconds"
@@ -325,7 +326,7 @@ class Service:
         else:
             yield from (f"{mirror} does not copy {', '.join(left)}" for mirror, left in kept.items() if left)
 
-    def _copying(self, region: str, topic: str) -> list[Route]:
+    def copying(self, region: str, topic: str) -> list[Route]:
         """The mirrors that copy a topic from a region, with the settings that they synchronise where that is known."""
         from loosehanger.lab.mirrors.replication import selected_topics
 
@@ -340,12 +341,23 @@ class Service:
 
     async def groups(self) -> Groups:
         """Every consumer group."""
-        found, problems = await self._everywhere(lambda region: region.cluster.groups())
+        found, problems = await self.everywhere(lambda region: region.cluster.groups())
         return Groups(groups=[group for groups in found for group in groups], problems=problems)
+
+    async def readers(self, topics: Sequence[Topic]) -> dict[tuple[str, str], list[Group]]:
+        """The groups of consumers that have committed offsets in each of these topics, by region and topic."""
+        found: dict[tuple[str, str], list[Group]] = {(topic.region, topic.name): [] for topic in topics}
+        for group in (await self.groups()).groups:
+            for name in sorted({row.topic for row in group.partitions}):
+                if (group.region, name) in found:
+                    rows = [row for row in group.partitions if row.topic == name]
+                    lag = sum(row.lag or 0 for row in rows)
+                    found[group.region, name].append(group.model_copy(update={"partitions": rows, "lag": lag}))
+        return found
 
     async def brokers(self) -> Brokers:
         """Every node."""
-        found, problems = await self._everywhere(lambda region: region.cluster.brokers())
+        found, problems = await self.everywhere(lambda region: region.cluster.brokers())
         return Brokers(brokers=[broker for brokers in found for broker in brokers], problems=problems)
 
     async def mirrors(self) -> Mirrors:
@@ -419,7 +431,7 @@ class Service:
             # They find the age of the oldest waiting record in the background.
             await asyncio.gather(*map(asyncio.wrap_future, looks), return_exceptions=True)
             flows = await self._flows()
-        found, _ = await self._everywhere(lambda region: region.cluster.topics())
+        found, _ = await self.everywhere(lambda region: region.cluster.topics())
         topics = [topic for topics in found for topic in topics]
         latencies = {
             (topic.region, topic.name): self.regions[topic.region].live.percentiles([topic.name]) for topic in topics
@@ -550,7 +562,7 @@ class Service:
             UnknownError: this console has no such region, or none of its regions has the topic or the partition.
         """
         chosen = [self.region(region)] if region else list(self.regions.values())
-        found, problems = await self._everywhere(lambda one: one.searcher.find(asked), chosen)
+        found, problems = await self.everywhere(lambda one: one.searcher.find(asked), chosen)
         missing = [part.missing for part in found if part.missing]
         if missing and len(missing) == len(chosen):
             raise UnknownError("; ".join(missing))
@@ -572,7 +584,7 @@ class Service:
             problems=problems,
         )
 
-    async def _everywhere(
+    async def everywhere(
         self, ask: Callable[[RegionView], Awaitable[T]], regions: Sequence[RegionView] | None = None
     ) -> tuple[list[T], list[str]]:
         """Calls ``ask`` for all or the given regions at once; returns the answers, and the reasons of those without."""

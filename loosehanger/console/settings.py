@@ -72,6 +72,11 @@ class Settings:
     """Where Kubernetes mounts the desired state of mirrors, a file for each region; None elsewhere."""
 
     @property
+    def topics_by_resource(self) -> bool:
+        """Whether an operator keeps every topic as its KafkaTopic says: everywhere but on the local platform."""
+        return self.lab_home is None
+
+    @property
     def change_log(self) -> Path | None:
         """Where the change log is; None where the lab's home is on another machine."""
         return self.lab_home / "artifacts" / "console" / f"changes-{self.name}.jsonl" if self.lab_home else None

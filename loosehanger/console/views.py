@@ -25,6 +25,7 @@ from loosehanger.console.history import LastHour, Subject
 from loosehanger.console.jobs import Jobs
 from loosehanger.console.links import DELAYS, LinkView
 from loosehanger.console.models import Flow, JobState, Link, LinkDirection, Past, Series
+from loosehanger.console.operations import OPERATOR_OFF, Operations
 from loosehanger.console.service import Service, UnknownError
 from loosehanger.console.settings import Settings
 from loosehanger.errors import LabError
@@ -43,10 +44,20 @@ class Views:
         jobs: the control room's jobs.
         links: the links between the regions.
         history: the last hour.
+        operations: for the users.
     """
 
-    def __init__(self, settings: Settings, service: Service, jobs: Jobs, links: LinkView, history: LastHour) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        service: Service,
+        jobs: Jobs,
+        links: LinkView,
+        history: LastHour,
+        operations: Operations,
+    ) -> None:
         self._links = links
+        self._operations = operations
         self._history = history
         self._pasts: dict[str, tuple[int, Data]] = {}
         self._settings = settings
@@ -57,6 +68,7 @@ class Views:
             "topics": self._topics,
             "topic": self._topic,
             "groups": self._groups,
+            "users": self._users,
             "brokers": self._brokers,
             "mirrors": self._mirrors,
             "charts": self._charts,
@@ -78,12 +90,14 @@ class Views:
             "span": span,
             "visible": lambda text: safe(str(text)),
             "when": when,
+            "capitalise": lambda text: text[:1].upper() + text[1:],
             "link_settings": lambda way: ", ".join(settings_of(way)) or "unshaped",
         }
         self._environment.globals |= {
             "ident": ident,
             "settings": settings,
             "regions": [region.name for region in settings.regions],
+            "operator_off": OPERATOR_OFF,
         }
         self._environment.globals |= {"routes": settings.routes, "sources": service.sources, "consoles": list}
 
@@ -136,11 +150,15 @@ class Views:
             "name": name,
             "topics": topics,
             "problems": problems,
+            "readers": await self._service.readers(topics),
             "comparisons": self._service.comparisons(name, topics, problems),
         }
 
     async def _groups(self, _: str) -> Data:
         return {"answer": await self._service.groups()}
+
+    async def _users(self, _: str) -> Data:
+        return {"answer": await self._operations.users()}
 
     async def _brokers(self, _: str) -> Data:
         return {"answer": await self._service.brokers()}

@@ -185,6 +185,19 @@ class ConnectClient:
             f"{entry['value']['name']}: {error}" for entry in answer["configs"] for error in entry["value"]["errors"]
         ]
 
+    def described_settings(self, plugin: str) -> list[dict[str, Any]]:
+        """Lists the settings that a plugin describes, each with its name, type, default and documentation.
+
+        Args:
+            plugin: a connector's class.
+
+        Raises:
+            ConnectError: no worker answers, or Connect refuses.
+        """
+        path = f"/connector-plugins/{quote(plugin, safe='')}/config"
+        found: list[dict[str, Any]] = self._answer("GET", path, missing_ok=True) or []
+        return found
+
     def make_stopped(self, connector: str, configuration: Mapping[str, str]) -> None:
         """Creates a connector in the state STOPPED, so that it never runs before it is resumed.
 

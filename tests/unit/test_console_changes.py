@@ -12,7 +12,8 @@ from fastapi import Depends
 
 from loosehanger.console import change_log
 from loosehanger.console.change_log import ChangeLog
-from loosehanger.console.context import OPERATOR_OFF, require_operator
+from loosehanger.console.context import require_operator
+from loosehanger.console.operations import OPERATOR_OFF
 from loosehanger.errors import WrongUseError
 from tests.consoles import HOSTILE, running, settings
 

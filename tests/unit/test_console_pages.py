@@ -20,12 +20,14 @@ from fastapi.routing import iter_route_contexts
 from starlette.routing import Mount
 
 from loosehanger.console import sign_in
+from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.cluster import ClusterView
 from loosehanger.console.guard import POLICY
 from loosehanger.console.history import LastHour
 from loosehanger.console.jobs import Jobs
 from loosehanger.console.links import LinkView
 from loosehanger.console.models import Group, JobState, Mirror
+from loosehanger.console.operations import Operations
 from loosehanger.console.views import Views, charts, totals
 from loosehanger.kafka.retention_risk import PartitionRisk, TopicRisk
 from loosehanger.lab.progress import Progress
@@ -292,7 +294,7 @@ def test_asking_for_the_form_starts_work_once(monkeypatch: pytest.MonkeyPatch) -
             tries.append(None)
             held.wait(10)
 
-        monkeypatch.setattr(cluster, "_admin_quietly", connect)
+        monkeypatch.setattr(cluster, "_connect_quietly", connect)
         try:
             for _ in range(12):
                 assert found.browser(signed_in=False).get("/sign-in").status_code == 200
@@ -528,7 +530,9 @@ def test_odd_numbers_and_names_in_the_aggregates_end_no_page() -> None:
     job = JobState(name="aggregates", state="done", explanation="", started=1.0, seconds=1.0, progress=[], exit_code=0,
                    result=result)  # fmt: skip
     given = settings(*REGIONS)
-    views = Views(given, MadeUpService(given), Jobs(None), LinkView(None), LastHour())
+    service = MadeUpService(given)
+    operations = Operations(given, service, ChangeLog(None))
+    views = Views(given, service, Jobs(None), LinkView(None), LastHour(), operations)
     data = {"job": job, "charts": charts(job), "totals": totals(job)}
     page = views.fragment("aggregates", data).encode().decode()
     assert "7.5" in page
