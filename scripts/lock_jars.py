@@ -28,6 +28,7 @@ import pyspark
 from loosehanger.errors import LabError, WrongUseError, run_command
 from scripts.fetch_jars import Jar, repository, web_session
 
+# Of 4.4.0 some jars are not published yet, connect-mirror among them.
 KAFKA = "4.3.1"
 LOG4J = "2.25.4"  # as in the Kafka distribution of that version
 SPARK = version("pyspark")

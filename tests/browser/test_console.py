@@ -25,7 +25,7 @@ PAGES = (
 CONTROL_ROOM_PAGES = (*PAGES, "/proof", "/aggregates", "/scenario?exercise=2&file=mm2-na.yaml")
 SERIOUS = ("serious", "critical")
 PICTURES = os.environ.get("CONSOLE_PICTURES")
-"""A folder for pictures of the pages, which the docs have."""
+"""A folder, such as docs: the pictures of pages that are in it are taken anew."""
 
 
 def credentials(kit: Kit) -> dict[str, dict[str, str]]:
@@ -56,9 +56,10 @@ def america(kit: Kit, browser: Browser) -> Iterator[Person]:
 
 
 def picture(person: Person, name: str) -> None:
-    """Takes a picture for the docs, if they are wanted."""
-    if PICTURES:
-        person.page.screenshot(path=Path(PICTURES) / f"console-{name}.png")
+    """Takes a picture anew, if one of that name is in the folder: an empty file asks for a new one."""
+    path = Path(PICTURES or "") / f"console-{name}.png"
+    if PICTURES and path.exists():
+        person.page.screenshot(path=path)
 
 
 def test_the_first_page_names_all_that_it_needs(america: Person) -> None:

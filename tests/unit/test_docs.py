@@ -50,6 +50,18 @@ def test_every_link_leads_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page}: {target}"
 
 
+def test_every_picture_is_shown_and_taken_by_a_test() -> None:
+    """A test in a browser opens the page and takes the picture: it fails when there is no such page any more."""
+    pictures = {path.stem for path in (ROOT / "docs").glob("*.png")}
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("loosehanger/**/README.md")]
+    shown = {name for page in pages for name in re.findall(r"docs/([\w-]+)\.png\)", page.read_text(encoding="utf-8"))}
+    assert shown == pictures
+    taken = re.findall(
+        r'\bpicture\(\w+, "(\w+)"\)', (ROOT / "tests/browser/test_console.py").read_text(encoding="utf-8")
+    )
+    assert pictures <= {f"console-{name}" for name in taken}
+
+
 def test_every_path_that_the_guide_for_contributors_names_exists() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:loosehanger|scripts|tests|docs|spark-jobs|roles|playbooks)/[\w./-]*)`", text)
