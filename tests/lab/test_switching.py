@@ -202,7 +202,7 @@ def test_a_group_that_was_set_ahead_has_skipped_as_many_records_as_the_proof_say
 
 
 def test_a_group_that_was_set_back_reads_more_again_than_was_predicted(kit: Kit) -> None:
-    stage(kit, "failover", "-e", "producer_rate=50")
+    stage(kit, "failover", "-e", "consumer_replicas=0", "-e", "producer_rate=50")
     set_group(kit, 0)
     stage(kit, "failover", "-e", "consumer_replicas=1")
     again = of_kind(proof(kit, 1)[f"groups:{GROUP}:europe"], "read_again")
