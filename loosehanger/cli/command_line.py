@@ -363,7 +363,7 @@ GROUPS = {
             exit_codes="0 done, 1 the work failed",
             more=f"{_OFTEN_USED}\n\n"
             "variables: LAB_PORT_BASE (19000: ports from 19100 on), LAB_HOME (.lab), LAB_PYTHON, LAB_MAVEN_REPOSITORY, "
-            "NO_COLOR",
+            "NO_COLOR, LAB_PASSWORD (of all web consoles)",
         ),
         Command(
             name="stage",

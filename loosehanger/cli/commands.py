@@ -24,7 +24,7 @@ from loosehanger.cli import bundle, exercise, links
 from loosehanger.cli.cleaning import cleanup
 from loosehanger.cli.command_line import COMMANDS, KAFKA_TOOLS, wants_help
 from loosehanger.cli.durations import Durations
-from loosehanger.cli.inventories import check_same_inventory, given_inventories, with_inventory
+from loosehanger.cli.inventories import DEFAULT_INVENTORY, check_same_inventory, given_inventories, with_inventory
 from loosehanger.cli.next_steps import next_steps
 from loosehanger.cli.playbook import run_playbook
 from loosehanger.cli.remembered import remembered_after, shown, with_remembered
@@ -32,6 +32,7 @@ from loosehanger.cli.variables import checked_variables
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
 from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.links import CLIENT
+from loosehanger.lab import console_password
 from loosehanger.lab.programs import consumers
 from loosehanger.lab.progress import Progress, required_progress
 from loosehanger.lab.record import ADMINISTRATOR, Lab, Region, WebConsole, check_stage, load_lab, read_progress
@@ -83,6 +84,7 @@ def stage(arguments: Sequence[str]) -> int:
 
 
 def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress: Progress | None) -> int:
+    password = os.environ.pop(console_password.ENVIRONMENT, "")  # What the lab starts must not inherit it.
     check_stage(scenario, name, progress)
     if _DRY_RUN in arguments:
         return _show_conditions(scenario, name)
@@ -95,6 +97,7 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
     variables = remembered_after(progress, given)
     if variables:
         print(f"With {shown(variables)}.", file=sys.stderr, flush=True)
+    _keep_password(password, arguments, found)
     known = _web_consoles(load_lab()) if progress else set()
     # A stage that was reached before has less to do.
     estimated = not _CHANGES_NOTHING & set(arguments) and (progress is None or name not in (progress.stage, SETUP))
@@ -128,6 +131,25 @@ def _kept_for_exercises(scenario: Scenario, *, changes: bool) -> Iterator[None]:
     finally:
         if files and read_progress():
             exercise.keep(files, lab_home())
+
+
+def _keep_password(password: str, arguments: Sequence[str], found: Sequence[str]) -> None:
+    """Keeps the password for the consoles, if one was given.
+
+    Raises:
+        WrongUseError: it cannot be used, or operators on Kubernetes generate the passwords.
+    """
+    if not password:
+        return
+    console_password.check_password(password)
+    kept, local = ROOT / "inventories", ROOT / DEFAULT_INVENTORY
+    for name in given_inventories(found):
+        path = (ROOT / name).resolve()
+        if path.is_relative_to(kept) and not path.is_relative_to(local):
+            reason = f"with -i {name} the operators generate all passwords; leave it unset"
+            raise WrongUseError(f"{console_password.ENVIRONMENT}: {reason}")
+    if not _CHANGES_NOTHING & set(arguments):
+        console_password.keep_password(lab_home(), password)
 
 
 def _checked(arguments: list[str], playbook: str, progress: Progress | None) -> list[str]:
@@ -334,7 +356,7 @@ def open_console(arguments: Sequence[str]) -> int:
     from loosehanger.cli import open_console as opening  # slow to import
 
     def password(region: Region, console: WebConsole) -> str:
-        return _connection(region, console.username).password or ""
+        return _connection(region, console.password_of).password or ""
 
     return opening.run(load_lab(), COMMANDS["open"].parse(arguments), password)
 
@@ -516,7 +538,7 @@ def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:
             "console": console.name,
             "url": console.url,
             "username": console.username,
-            "password": _connection(region, console.username).password or "",
+            "password": _connection(region, console.password_of).password or "",
         }
         for region in lab.regions.values()
         for console in region.consoles

@@ -61,7 +61,13 @@ class WebConsole:
     name: str
     url: str
     username: str
-    """The region's user with whose name and password people sign in."""
+    account: str = ""
+    """The region's KafkaUser whose password people sign in with; empty for the user of the same name."""
+
+    @property
+    def password_of(self) -> str:
+        """The KafkaUser whose password people sign in with."""
+        return self.account or self.username
 
 
 @dataclass(frozen=True)
@@ -256,7 +262,7 @@ def region_record(
         documents: the resources that were applied there.
         clients: the client properties file of each user.
         logs: the log file of each program, where there is one.
-        consoles: the web consoles: name, url, username.
+        consoles: the web consoles: name, url, username, account.
         connect: Connect's REST interface of each mirror that runs there.
         ledgers: the ledger folder of each program that keeps one as files.
         places: the pod that keeps the record and the cluster with the resources, on Kubernetes.

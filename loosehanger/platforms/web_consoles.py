@@ -15,7 +15,7 @@ def web_console(deployment: Mapping[str, Any]) -> dict[str, str] | None:
         deployment: the resource.
 
     Returns:
-        ``name``, ``url`` and ``username``: the KafkaUser whose name and password people sign in with.
+        ``name``, ``url``, ``username`` and ``account``: the KafkaUser whose password people sign in with.
     """
     if not is_console(deployment):
         return None
@@ -31,4 +31,12 @@ def web_console(deployment: Mapping[str, Any]) -> dict[str, str] | None:
         "name": variables["CONSOLE_NAME"],
         "url": f"{scheme}://{variables['CONSOLE_ADDRESS']}:{variables['CONSOLE_PORT']}",
         "username": variables["CONSOLE_USERNAME"],
+        "account": _account(spec["template"]["spec"], variables["CONSOLE_PASSWORD_FILE"]),
     }
+
+
+def _account(pod: Mapping[str, Any], file: str) -> str:
+    """The KafkaUser whose secret a console reads its password from."""
+    mounts = {mount["mountPath"]: mount["name"] for mount in pod["containers"][0].get("volumeMounts") or ()}
+    volumes = {volume["name"]: volume.get("secret") or {} for volume in pod.get("volumes") or ()}
+    return str(volumes.get(mounts.get(file.rpartition("/")[0], ""), {}).get("secretName", ""))

@@ -32,7 +32,7 @@ def signed_in(kit: Kit, name: str) -> tuple[requests.Session, WebConsole]:
     )
     browser = requests.Session()
     browser.trust_env = False
-    form = {"username": console.username, "password": connection_for(region, console.username).password}
+    form = {"username": console.username, "password": connection_for(region, console.password_of).password}
     browser.post(f"{console.url}/sign-in", data=form, timeout=30, allow_redirects=False).raise_for_status()
     return browser, console
 

@@ -55,6 +55,7 @@ from loosehanger.lab.progress import Progress, read_progress
 _, playbook, *arguments = sys.argv[1:]
 playbook, home = pathlib.Path(playbook), pathlib.Path(os.environ["LAB_HOME"])
 (home / "ports").write_text(os.environ.get("LAB_PORT_BASE", ""))
+(home / "inherited").write_text(" ".join(sorted(os.environ)))
 with (home / "runs").open("a") as runs:
     runs.write(json.dumps([f"{playbook.parent.name}/{playbook.name}", *arguments]) + "\\n")
 if "HANG" in os.environ:
@@ -936,6 +937,18 @@ def test_a_clean_up_works_whatever_the_record_is(checkout: Checkout, text: str |
     assert checkout.runs == [["playbooks/cleanup.yaml", "-i", inventory]]
     assert ("warning" in done.stderr) == (text == "{")
     assert not (checkout.home / "access").exists()
+
+
+def test_a_password_for_the_consoles_is_checked_kept_and_not_inherited(checkout: Checkout) -> None:
+    done = checkout.lab("setup", "11-plain", LAB_PASSWORD="short")
+    assert (done.returncode, checkout.runs) == (2, [])
+    assert "12 to 128 characters" in said(done)
+    done = checkout.lab("setup", "11-plain", LAB_PASSWORD="correct-horse-battery")
+    assert done.returncode == 0, done.stderr
+    path = checkout.home / "access" / "console.password"
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("correct-horse-battery", 0o600)
+    assert "LAB_PASSWORD" not in (checkout.home / "inherited").read_text().split()
+    assert "correct-horse" not in done.stdout + done.stderr
 
 
 # Completion.

@@ -86,6 +86,7 @@ class WebConsole:
     name: str
     url: str = "http://127.0.0.1:19180/"
     username: str = "console-of-north-america"
+    password_of: str = "console-of-north-america"
 
 
 @pytest.mark.parametrize("terminal", [True, False])

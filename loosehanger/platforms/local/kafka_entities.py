@@ -28,6 +28,7 @@ from loosehanger.errors import LabError, WrongUseError
 from loosehanger.kafka.acls import EVERY_RULE
 from loosehanger.kafka.patches import alter_topic
 from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE, LoginModule, format_jaas
+from loosehanger.lab.console_password import SIGNS_IN, console_password
 from loosehanger.lab.manifests.resources import Acl, KafkaTopic, KafkaUser, as_text
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.processes import tail
@@ -125,8 +126,8 @@ def delete_topic(cluster: LocalCluster, topic: KafkaTopic) -> None:
 def apply_users(cluster: LocalCluster, users: Sequence[KafkaUser]) -> list[str]:
     """Creates and changes users; returns the references of those that changed.
 
-    A user gets a generated password, in a secret of its name, unless its manifest names a secret with one. Its ACLs
-    become exactly those of the manifest.
+    A user gets a generated password, in a secret of its name, unless its manifest names a secret with one. Users of
+    consoles get the password that was chosen for the lab, if one was. Its ACLs become exactly those of the manifest.
     """
     region = cluster.region
     changed = []
@@ -219,6 +220,8 @@ def _password(region: LocalRegion, user: KafkaUser) -> str:
     if source:
         reference = source.value_from.secret_key_ref
         return secret_file(region, reference.name, reference.key).read_text(encoding="utf-8")
+    if SIGNS_IN in user.metadata.labels and (chosen := console_password(region.home)):
+        return chosen
     if (region.secrets / user.metadata.name).is_dir():
         return read_secret(region, user.metadata.name)["password"].decode()
     return "".join(secrets.choice(_PASSWORD_CHARACTERS) for _ in range(32))

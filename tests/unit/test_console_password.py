@@ -1,0 +1,136 @@
+"""One user name for all consoles, and a password of one's own for all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from loosehanger.cli import commands
+from loosehanger.errors import WrongUseError
+from loosehanger.lab.console_password import SIGNS_IN, check_password, console_password, keep_password
+from loosehanger.lab.manifests.resources import KafkaUser
+from loosehanger.lab.record import WebConsole
+from loosehanger.paths import ROOT
+from loosehanger.platforms.local.kafka_entities import _password
+from loosehanger.platforms.local.region import LocalRegion
+from loosehanger.platforms.local.secret_store import write_secret
+from loosehanger.platforms.web_consoles import web_console
+
+OWN = "correct-horse-battery"
+
+
+def user(name: str, **labels: str) -> KafkaUser:
+    """A user; with the label of those that sign in, or without."""
+    metadata = {"name": name, "namespace": "europe", "labels": {"strimzi.io/cluster": "europe", **labels}}
+    spec = {"authentication": {"type": "scram-sha-512"}, "authorization": {"type": "simple", "acls": []}}
+    content = {"apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaUser", "metadata": metadata, "spec": spec}
+    return KafkaUser.model_validate(content)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "12 to 128 characters; this one has 0"),
+        ("short-one11", "this one has 11"),
+        ("abcdefghijkl" * 11, "this one has 132"),
+        ("with a blank in it", "without blanks"),
+        ('quote"in-the-middle', "without blanks, quotes"),
+        ("back\\slash-in-it", "backslashes"),
+        ("dollar$-in-the-text", "dollar signs"),
+        ("lines\nin-the-text", "ASCII letters"),
+        ("pässword-of-mine", "ASCII letters"),
+        ("aaaaaaaaaaaaaaaa", "6 different characters"),
+    ],
+)
+def test_a_password_is_checked_and_never_shown(text: str, reason: str) -> None:
+    with pytest.raises(WrongUseError) as raised:
+        check_password(text)
+    assert reason in str(raised.value)
+    assert not text or text not in str(raised.value)
+
+
+def test_it_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
+    assert console_password(tmp_path) is None
+    keep_password(tmp_path, OWN)
+    assert console_password(tmp_path) == OWN
+    (path,) = (tmp_path / "access").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(WrongUseError):
+        keep_password(tmp_path, "short")
+    assert console_password(tmp_path) == OWN
+
+
+def test_only_users_who_sign_in_have_it(tmp_path: Path) -> None:
+    region = LocalRegion(tmp_path, ROOT, "europe", 0)
+    signs_in = user("operator", **{SIGNS_IN: "true"})
+    assert len(_password(region, signs_in)) == 32, "a generated one"
+    write_secret(region, "operator", {"password": b"generated before"})
+    assert _password(region, signs_in) == "generated before"
+    keep_password(tmp_path, OWN)
+    assert _password(region, signs_in) == OWN
+    assert _password(region, user("producer")) != OWN
+
+
+def deployment(*, secret: str | None) -> dict[str, Any]:
+    """A console's Deployment, as the role describes it."""
+    env = {
+        "CONSOLE_NAME": "room",
+        "CONSOLE_USERNAME": "operator",
+        "CONSOLE_ADDRESS": "127.0.0.1",
+        "CONSOLE_PORT": "19171",
+    }
+    env["CONSOLE_PASSWORD_FILE"] = "/etc/console/sign-in/password"
+    container: dict[str, Any] = {"env": [{"name": name, "value": value} for name, value in env.items()]}
+    pod: dict[str, Any] = {"containers": [container]}
+    if secret:
+        container["volumeMounts"] = [{"name": "sign-in", "mountPath": "/etc/console/sign-in"}]
+        pod["volumes"] = [{"name": "sign-in", "secret": {"secretName": secret}}]
+    return {"kind": "Deployment", "spec": {"template": {"spec": pod}}}
+
+
+@pytest.mark.parametrize(
+    ("secret", "account"), [("control-room", "control-room"), ("operator", "operator"), (None, "")]
+)
+def test_the_record_knows_whose_password_it_is(secret: str | None, account: str) -> None:
+    found = web_console(deployment(secret=secret))
+    assert found == {"name": "room", "url": "http://127.0.0.1:19171", "username": "operator", "account": account}
+    assert WebConsole(**found).password_of == (account or "operator")
+
+
+def test_the_role_gives_every_console_one_user_name() -> None:
+    text = (ROOT / "roles/console/templates/console.yaml.j2").read_text(encoding="utf-8")
+    assert "- name: CONSOLE_USERNAME\n              value: {{ console_sign_in_user }}\n" in text
+    assert text.count(f'{SIGNS_IN}: "true"') == 2
+    defaults = yaml.safe_load((ROOT / "roles/console/defaults/main.yml").read_text(encoding="utf-8"))
+    assert defaults["console_sign_in_user"] == "operator"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found", "kept"),
+    [
+        ([], ["-i", "inventories/local"], OWN),
+        ([], ["-i", "/elsewhere/inventory"], OWN),
+        (["--check"], ["-i", "inventories/local"], None),
+    ],
+)
+def test_the_set_up_keeps_it(
+    arguments: list[str], found: list[str], kept: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    commands._keep_password(OWN, arguments, found)
+    assert console_password(tmp_path) == kept
+    commands._keep_password("", [], found)
+    assert console_password(tmp_path) == kept, "without one, the one before stays"
+
+
+@pytest.mark.parametrize("inventory", ["inventories/strimzi", "inventories/strimzi/regions.yaml"])
+def test_operators_generate_passwords_of_their_own(
+    inventory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    with pytest.raises(WrongUseError, match=f"LAB_PASSWORD: with -i {inventory} the operators generate"):
+        commands._keep_password(OWN, [], ["-i", inventory])
+    assert console_password(tmp_path) is None
