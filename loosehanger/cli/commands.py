@@ -59,6 +59,7 @@ _RUNNING = "Running"
 _UNKNOWN = "Unknown"
 """The state of a running mirror whose lag cannot be measured."""
 _DRY_RUN, _FORCE = "--dry-run", "--force"
+_CHOSEN = f"as in {console_password.ENVIRONMENT}"
 _RECOVERY_SECONDS = 20
 """How long to wait for the last times of a switch before they are shown."""
 _CHANGES_NOTHING = {"--check", "-C", "--syntax-check", "--list-tasks", "--list-hosts"}
@@ -548,6 +549,10 @@ def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:
     if as_json:
         print(json.dumps(found, indent=1))
     else:
+        if chosen := console_password.console_password(lab_home()):
+            for row in found:
+                # The user knows it, and it may be in use elsewhere.
+                row["password"] = _CHOSEN if row["password"] == chosen else row["password"]
         table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
         for heading in ("Web console", "Address", "User", "Password"):
             table.add_column(heading, no_wrap=True)

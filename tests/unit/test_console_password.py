@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -134,3 +135,19 @@ def test_operators_generate_passwords_of_their_own(
     with pytest.raises(WrongUseError, match=f"LAB_PASSWORD: with -i {inventory} the operators generate"):
         commands._keep_password(OWN, [], ["-i", inventory])
     assert console_password(tmp_path) is None
+
+
+def test_the_credentials_do_not_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    monkeypatch.setattr(commands, "_connection", lambda *_: SimpleNamespace(password=OWN))
+    region = SimpleNamespace(consoles=[WebConsole("europe", "http://127.0.0.1:1", "operator")])
+    lab: Any = SimpleNamespace(regions={"europe": region}, pod=None)
+    commands._show_credentials(lab)
+    assert OWN in capsys.readouterr().out
+    keep_password(tmp_path, OWN)
+    commands._show_credentials(lab)
+    shown = capsys.readouterr().out
+    assert OWN not in shown
+    assert "as in LAB_PASSWORD" in shown
