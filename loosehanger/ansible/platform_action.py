@@ -110,7 +110,7 @@ class PlatformAction(KitAction):
         diffs: list[dict[str, str]] = []
 
         def run(region: str, step: Step) -> Outcome:
-            return runner.run(region, step, platforms[region].run_step)
+            return runner.run(region, step, platforms[region].run_action)
 
         with region_workers(list(platforms), run) as workers:
             planned = steps(every)

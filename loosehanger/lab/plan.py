@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from loosehanger.errors import WrongUseError
+from loosehanger.lab.actions import (
+    Action,
+    Apply,
+    ApplyLinks,
+    ClusterAction,
+    CopySecrets,
+    Decommission,
+    Delete,
+    DeleteCopies,
+    DeleteTopics,
+    DrainMirrors,
+    FenceWrites,
+    Kill,
+    Prove,
+    RecordResources,
+    ResetMirrorOffsets,
+    SalvageRecords,
+    SeedGroupOffsets,
+    SnapshotMirrors,
+    Wipe,
+)
 from loosehanger.lab.claims.checks import check_claims, check_writers
 from loosehanger.lab.claims.claims import claims_of
-from loosehanger.lab.link_settings import OneWay
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.mirrors.replication import internal_topics
 from loosehanger.lab.programs import (
-    Consumer,
     cluster_address,
     consumers,
     is_producer,
@@ -63,6 +83,8 @@ class Step(StrEnum):
 
 USER = "KafkaUser"
 _OF_CLUSTERS = ("Namespace", "ConfigMap", "Secret", "KafkaNodePool", "Kafka", "KafkaTopic", "KafkaUser")
+_SWITCHES = (Kill, Wipe, Decommission, ClusterAction)
+_A = TypeVar("_A")
 
 
 @dataclass(frozen=True)
@@ -74,180 +96,54 @@ class Plan:
     """Every resource that the region has afterwards."""
     changes: tuple[Document, ...]
     """The resources among them that are applied: all that are described, and those that the stage changes."""
-    leaving: tuple[Document, ...]
-    """Recorded resources that the stage deletes."""
-    copies: tuple[SecretCopy, ...]
-    """The secrets that it needs from other regions."""
     topology: Topology
     """All regions as they are afterwards."""
-    leaves: tuple[Document, ...] = ()
-    """Programs that will end or move to another cluster: as they are recorded, with no replicas."""
-    producers_leave: bool = True
-    """Whether a producer is among those of any region."""
-    holds: frozenset[str] = frozenset()
-    """Its mirrors that the stage holds, or of which it holds a connector."""
-    copying: frozenset[str] = frozenset()
-    """Those of them that still copy records."""
-    fenced: frozenset[str] = frozenset()
-    """Those of them that are still running."""
-    dropped: frozenset[str] = frozenset()
-    """Those of them that are held without waiting for records that are not yet copied."""
-    rearms: frozenset[str] = frozenset()
-    """Its mirrors that are held, and whose offsets the stage resets."""
-    starts: tuple[Consumer, ...] = ()
-    """Its consumers that move to another cluster, where their groups start at the end of their ledgers."""
-    stays: tuple[Consumer, ...] = ()
-    """Programs that already use this cluster; their groups keep their offsets."""
-    rescues: frozenset[str] = frozenset()
-    """Its mirrors whose sources have records to salvage."""
-    lost: bool = False
-    """Whether the stage kills the region."""
-    deleted: bool = False
-    """Whether its data is deleted as well."""
-    rebuilt: frozenset[str] = frozenset()
-    """All regions that the stage wipes and rebuilds."""
-    returns: tuple[SecretCopy, ...] = ()
-    """Secrets that other regions hold copies of, from which a rebuilt region is restored."""
-    planned: bool = True
-    """Whether the switch is planned: no region dies, so that mirrors can drain."""
-    mark: bool = False
-    """Whether the stage keeps snapshots of offsets."""
-    is_new: bool = False
-    """Whether nothing is recorded of the region yet."""
-    gone: bool = False
-    """Whether the stage deletes the region."""
-    leftovers: tuple[str, ...] = ()
-    """The names of secrets copied from regions that are deleted, which it no longer uses."""
-    silence: bool = False
-    """Whether the stage fences the region: no user may write events there."""
-    proof: bool = False
-    """Whether the proof runs here at the end."""
-    links: Mapping[tuple[str, str], OneWay] = field(default_factory=dict)
-    """The settings that links start with, by source and target region."""
     regions: tuple[str, ...] = ()
     """The regions that any stage uses, in the inventory's order."""
-    new_ways: bool = False
-    """Whether programs of any region will use a region that none of that region used before."""
+    actions: Mapping[Step, tuple[Action, ...]] = field(default_factory=dict)
+    """What is done here in each step, in this order."""
 
-    def part(self, part: Step) -> list[Document]:
-        """The resources that one step applies. A user whose password another region creates comes after that region."""
-        if part is Step.QUIESCE:
-            first = is_producer if self.producers_leave else bool
-            return [document for document in self.leaves if self.planned and first(document)]
-        found = [document for document in self.changes if self._part_of(document) is part]
-        return [*found, *self.leaves] if part is Step.FENCE_MIRRORS else found
+    def has(self, step: Step) -> bool:
+        """Whether there is anything to do in a step."""
+        return any(map(_is_work, self.actions.get(step, ())))
+
+    def every(self, kind: type[_A]) -> list[_A]:
+        """The actions of one kind, in the order of their steps."""
+        return [action for step in Step for action in self.actions.get(step, ()) if isinstance(action, kind)]
+
+    def applied(self, step: Step) -> tuple[Document, ...]:
+        """The resources that one step applies."""
+        actions = self.actions.get(step, ())
+        return tuple(document for action in actions if isinstance(action, Apply) for document in action.documents)
 
     @property
-    def drains(self) -> list[Mirror]:
-        """Its mirrors that must catch up before they are held."""
-        return [m for m in self.held if m.name in self.fenced - self.copying - self.dropped] if self.planned else []
-
-    @property
-    def settles(self) -> list[Mirror]:
-        """Its mirrors that stop translating, and whose groups' offsets must settle first."""
-        return [m for m in self.held if m.name in self.fenced & self.copying] if self.planned else []
+    def kills(self) -> bool:
+        """Whether the stage kills the region, or wipes it."""
+        return bool(self.every(Kill) or self.every(Wipe))
 
     @property
     def switches(self) -> bool:
         """Whether the stage does more here than apply and delete resources."""
-        ends = self.lost or self.rebuilt or self.gone
-        groups = self.starts or self.stays
-        return bool(ends or self.rearms or self.rescues or self.mark or self.drains or self.silence or groups)
+        every = (action for of_step in self.actions.values() for action in of_step)
+        return any(isinstance(action, _SWITCHES) and not isinstance(action, DeleteTopics) for action in every)
 
-    @property
-    def wiped(self) -> bool:
-        """Whether the stage wipes and rebuilds the region."""
-        return self.region in self.rebuilt
 
-    @property
-    def held(self) -> list[Mirror]:
-        """Every source of the mirrors here that the stage holds."""
-        return self._sources(self.holds)
-
-    @property
-    def rearmed(self) -> list[Mirror]:
-        """Every source of the mirrors here that the stage re-arms."""
-        return self._sources(self.rearms)
-
-    @property
-    def rescued(self) -> list[Mirror]:
-        """Every source of the mirrors here that has records to salvage."""
-        return self._sources(self.rescues)
-
-    @property
-    def readers_of_wiped(self) -> list[Mirror]:
-        """Every source of the mirrors here that the stage wipes."""
-        return [m for m in self.topology.mirrors if m.region == self.region and m.source in self.rebuilt]
-
-    @property
-    def identity(self) -> frozenset[str]:
-        """The names of the secrets that identify the region to clients, and clients to it."""
-        return frozenset(secret for document in self.documents for secret in identity_of(document))
-
-    def _sources(self, names: frozenset[str]) -> list[Mirror]:
-        return [m for m in self.topology.mirrors if m.region == self.region and m.name in names]
-
-    def has(self, part: Step) -> bool:
-        """Whether there is anything to do in a step."""
-        match part:
-            case Step.KILL:
-                return self.lost
-            case Step.WIPE:
-                return self.wiped
-            case Step.DECOMMISSION:
-                return self.gone
-            case Step.SEED_GROUP_OFFSETS:
-                return bool(self.starts or self.stays)
-            case Step.RESET_MIRROR_OFFSETS:
-                return bool(self.rearms)
-            case Step.SALVAGE:
-                return bool(self.rescues)
-            case Step.DRAIN:
-                return bool(self.drains or self.settles)
-            case Step.FENCE_WRITES:
-                return self.silence
-            case Step.PROOF:
-                return self.proof
-            case Step.FENCE_MIRRORS:
-                return bool(self.part(part) or (self.mark and self.holds))
-            case Step.CONSOLES:
-                return bool(self.part(part) or self.leftovers)
-            case Step.CLUSTERS:
-                # An existing region needs no step of its own.
-                # A link to another region must exist before programs use it.
-                return self.is_new or self.new_ways or any(document.kind != "Namespace" for document in self.part(part))
-            case Step.DATAFLOW:
-                return bool(self.part(part) or self.leaving or self.copies)
-            case _:
-                return bool(self.part(part))
-
-    def deletes(self, part: Step) -> tuple[Document, ...]:
-        """The resources that one step deletes."""
-        return self.leaving if part is Step.DATAFLOW else ()
-
-    def carried_out(self, part: Step, before: Iterable[Document]) -> list[Document]:
-        """The resources of the region after a step, in the plan's own order, so that a second run records the same.
-
-        Args:
-            part: the step.
-            before: what the region had.
-        """
-        gone = {document.reference for document in self.deletes(part)}
-        kept = {document.reference: document for document in before if document.reference not in gone}
-        kept |= {document.reference: document for document in self.part(part)}
-        order = {document.reference: place for place, document in enumerate(self.documents)}
-        # Resources that a later step deletes still exist, and come last.
-        return sorted(kept.values(), key=lambda document: order.get(document.reference, len(order)))
-
-    def _part_of(self, document: Document) -> Step:
-        if document.kind == MIRROR and document.name in self.fenced:
-            return Step.FENCE_MIRRORS
-        if document.kind == "Deployment" and is_console(document.content):
-            return Step.CONSOLES
-        copied = {copy.as_name for copy in self.copies}
-        if document.kind in _OF_CLUSTERS and not (document.kind == "KafkaUser" and _password_of(document) in copied):
-            return Step.CLUSTERS
-        return Step.DATAFLOW
+def _is_work(action: Action) -> bool:
+    """Whether a stage needs a step for an action."""
+    match action:
+        case Apply():
+            # An existing region needs no step of its own.
+            return any(document.kind != "Namespace" for document in action.documents)
+        case ApplyLinks():
+            # A link to another region must exist before programs use it.
+            return action.is_needed
+        case CopySecrets():
+            # Secrets of mirrors are copied for consoles, with them.
+            return any(copy.maker != MIRROR for copy in action.copies)
+        case RecordResources():
+            return False
+        case _:
+            return True
 
 
 def plan_stage(
@@ -265,7 +161,8 @@ def plan_stage(
         recorded: what was carried out before, by region.
         scenario: whose stage; None for roles on their own, whose documents are everything.
         stage: its name.
-        fits: whether the resources must fit together, as they must to be applied; to be deleted, they need not.
+        fits: whether the resources must fit together, as they must to be applied; to be deleted, they need not, and
+            no actions are planned.
 
     Returns:
         A plan for each region that has, or is going to have, anything.
@@ -274,59 +171,18 @@ def plan_stage(
         WrongUseError: two roles describe one resource in different ways, no role describes a resource of
             ``manifests/``, the resources do not fit together, or a claim cannot hold.
     """
-    at = scenario.stage(stage) if scenario else None
+    at = scenario.stage(stage) if scenario else Stage(mirrors={})
     manifests = scenario.manifests(stage) if scenario else []
-    absent = scenario.absent(stage) if scenario else frozenset()
-    lost, rebuilt, gone = (frozenset(named) for named in ((at.lost, at.rebuilt, at.gone) if at else ((), (), ())))
-    deleted = frozenset(at.deleted) if at else frozenset()
-    regions = dict.fromkeys([*described, *recorded])
     unused = scenario.users_that_go(stage) if scenario else frozenset()
-    changes: dict[str, dict[tuple[str, str], Document]] = {}
-    documents: dict[str, dict[tuple[str, str], Document]] = {}
-    leaving: dict[str, list[Document]] = {}
-    for region in regions:
-        had = () if region in (*rebuilt, *gone) else recorded.get(region, ())
-        before = {(document.kind, document.name): document for document in had}
-        new = _once(described.get(region, ()))
-        for manifest in manifests:
-            key = manifest.kind, manifest.name
-            if manifest.namespace == region and key in before and before[key].content != manifest.content:
-                new.setdefault(key, manifest)
-        leaving[region] = [
-            document
-            for (kind, name), document in before.items()
-            if (kind == MIRROR and name in absent) or (kind == USER and name in unused and (kind, name) not in new)
-        ]
-        kept = {key: document for key, document in before.items() if document not in leaving[region]}
-        namespace = _namespace(region)
-        if new and ("Namespace", region) not in new:
-            new = {("Namespace", region): namespace, **new}
-        changes[region], documents[region] = new, {**kept, **new}
-    for manifest in manifests:
-        # A region that no play names does not exist yet, or no longer.
-        region = manifest.namespace
-        here = region not in regions or described.get(region) or recorded.get(region)
-        # A dead region keeps its resources, and one that is deleted needs none.
-        if (
-            fits
-            and here
-            and region not in (*lost, *gone)
-            and (manifest.kind, manifest.name) not in documents.get(manifest.namespace, {})
-            and not (manifest.kind == USER and manifest.name in unused)
-        ):
-            if not manifest.namespace:
-                raise WrongUseError(
-                    f"{manifest.where('metadata', 'namespace')}: is missing; name the region that it belongs to"
-                    + _as_its_target(manifest, regions)
-                )
-            raise WrongUseError(
-                f"{manifest.where()}: no play describes it: {manifest.namespace or 'its region'} needs the role that "
-                f"describes a {manifest.kind}"
-            )
-    leaves = {region: _leaving(recorded.get(region, ()), changes[region]) for region in regions}
-    producers_leave = any(is_producer(document) for leaving_here in leaves.values() for document in leaving_here)
+    absent = scenario.absent(stage) if scenario else frozenset()
+    regions = {
+        region: _resources(region, at, described.get(region, ()), recorded.get(region, ()), manifests, absent, unused)
+        for region in dict.fromkeys([*described, *recorded])
+    }
+    if fits:
+        _check_described(manifests, regions, at, unused)
     topology = Topology(
-        (document for region in documents.values() for document in region.values()),
+        (document for region in regions.values() for document in region.documents.values()),
         scenario.secrets if scenario else (),
     )
     if fits:
@@ -335,71 +191,327 @@ def plan_stage(
         if scenario:
             check_claims(scenario, topology)
         check_writers(topology, claims_of(topology.mirrors, scenario.claims if scenario else (), stage))
-    standing = _standing(scenario, at)
-    copies = topology.secret_copies() if fits else ()
-    named = {
-        region: [one for one in consumers(topology) if at and one.name in at.starts and one.region == region]
-        if fits
-        else []
-        for region in regions
-    }
-    old_ways = Topology(document for region in regions for document in recorded.get(region, ())).crossings
-    new_ways = not set(topology.crossings) <= set(old_ways)
+    switch = _Switch(scenario, stage, at, regions, topology) if fits else None
+    used = scenario.regions(regions) if scenario else tuple(regions)
     return {
-        region: Plan(
-            region,
-            tuple(documents[region].values()),
-            tuple(changes[region].values()),
-            tuple(leaving[region]),
-            tuple(copy for copy in copies if copy.region == region and copy.origin not in deleted),
+        name: Plan(
+            name,
+            tuple(region.documents.values()),
+            tuple(region.changes.values()),
             topology,
-            leaves[region],
-            producers_leave=producers_leave,
-            holds=(
-                holds := frozenset()
-                if region in lost
-                else _with_life(documents[region].values(), at, (*HELD, COPYING)) - standing
-            ),
-            dropped=holds & _with_life(documents[region].values(), at, (DROPPED,)),
-            starts=tuple(one for one in named[region] if one.name in {document.name for document in leaves[region]}),
-            stays=tuple(one for one in named[region] if one.name not in {document.name for document in leaves[region]}),
-            copying=holds & _with_life(documents[region].values(), at, (COPYING,)),
-            fenced=holds
-            & {
-                document.name
-                for document in recorded.get(region, ())
-                if at and not is_held(document, at.mirrors.get(document.name, "running"))
-            },
-            rearms=_with_life(documents[region].values(), at, REARMED)
-            & {document.name for document in recorded.get(region, ()) if is_held(document)},
-            rescues=frozenset(at.rescues if at else ())
-            & {document.name for document in documents[region].values() if document.kind == MIRROR},
-            lost=region in lost,
-            deleted=region in deleted,
-            rebuilt=rebuilt,
-            returns=turned_round(copies, region) if region in rebuilt else (),
-            planned=not lost,
-            mark=bool(at and at.mark),
-            is_new=region in rebuilt or not recorded.get(region),
-            gone=region in gone,
-            leftovers=() if region in gone else _leftovers(documents[region].values(), copies, region, recorded, gone),
-            silence=bool(scenario and at and region in at.fenced and scenario.fence_of(stage, region) == stage),
-            proof=bool(at and at.proof and region == prover_region(topology)),
-            links=scenario.link_directions if scenario else {},
-            regions=scenario.regions(regions) if scenario else tuple(regions),
-            new_ways=new_ways,
+            used,
+            switch.actions(region) if switch else {},
         )
-        for region in regions
-        if documents[region] or leaving[region] or (region in gone and recorded.get(region))
+        for name, region in regions.items()
+        if region.documents or region.leaving or (name in at.gone and region.recorded)
     }
 
 
 def steps(plans: Mapping[str, Plan]) -> list[Step]:
     """The steps that it takes, over all regions, in their order."""
-    return [part for part in Step if any(plan.has(part) for plan in plans.values())]
+    return [step for step in Step if any(plan.has(step) for plan in plans.values())]
 
 
-def _leaving(recorded: Iterable[Document], changes: Mapping[tuple[str, str], Document]) -> tuple[Document, ...]:
+@dataclass(frozen=True)
+class _Region:
+    """The resources of a region: what was recorded, and what a stage makes of it."""
+
+    name: str
+    recorded: tuple[Document, ...]
+    changes: Mapping[tuple[str, str], Document]
+    documents: Mapping[tuple[str, str], Document]
+    leaving: tuple[Document, ...]
+    """Recorded resources that the stage deletes."""
+    stopping: tuple[Document, ...]
+    """Programs that will end or move to another cluster: as they are recorded, with no replicas."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of its mirrors afterwards."""
+        return frozenset(document.name for document in self.documents.values() if document.kind == MIRROR)
+
+
+class _Switch:
+    """What a stage does to a region: each step is planned by one function, from the stage's table and the resources.
+
+    Args:
+        scenario: whose stage; None for roles on their own.
+        stage: its name.
+        at: its table.
+        regions: all regions.
+        topology: all regions as they are afterwards.
+    """
+
+    def __init__(
+        self, scenario: Scenario | None, stage: str, at: Stage, regions: Mapping[str, _Region], topology: Topology
+    ) -> None:
+        self._scenario = scenario
+        self._stage = stage
+        self._at = at
+        self._regions = regions
+        self._topology = topology
+        self._copies = topology.secret_copies()
+        self._consumers = [one for one in consumers(topology) if one.name in at.starts]
+        self._standing = _standing(scenario, at)
+        self._before = Topology(document for region in regions.values() for document in region.recorded)
+        self._new_ways = not set(topology.crossings) <= set(self._before.crossings)
+        stopping = [document for region in regions.values() for document in region.stopping]
+        self._quiesces = is_producer if any(map(is_producer, stopping)) else bool
+
+    def actions(self, region: _Region) -> dict[Step, tuple[Action, ...]]:
+        """The actions of each step in one region."""
+        planned: dict[Step, Callable[[_Region], Iterable[Action]]] = {
+            Step.KILL: self._kill,
+            Step.WIPE: self._wipe,
+            Step.QUIESCE: self._quiesce,
+            Step.DRAIN: self._drain,
+            Step.FENCE_MIRRORS: self._fence_mirrors,
+            Step.SEED_GROUP_OFFSETS: self._seed_group_offsets,
+            Step.RESET_MIRROR_OFFSETS: self._reset_mirror_offsets,
+            Step.CLUSTERS: self._clusters,
+            Step.DATAFLOW: self._dataflow,
+            Step.FENCE_WRITES: self._fence_writes,
+            Step.SALVAGE: self._salvage,
+            Step.CONSOLES: self._consoles,
+            Step.DECOMMISSION: self._decommission,
+            Step.PROOF: self._proof,
+        }
+        return {step: tuple(plan(region)) for step, plan in planned.items()}
+
+    # One function for each step.
+
+    def _kill(self, region: _Region) -> Iterator[Action]:
+        if region.name in self._at.lost:
+            yield Kill(deletes_data=region.name in self._at.deleted)
+
+    def _wipe(self, region: _Region) -> Iterator[Action]:
+        if region.name in self._at.rebuilt:
+            documents = region.documents.values()
+            clusters = tuple(document.name for document in documents if document.kind == "Kafka")
+            kept = frozenset(secret for document in documents for secret in identity_of(document))
+            yield Wipe(clusters, kept, turned_round(self._copies, region.name))
+
+    def _quiesce(self, region: _Region) -> Iterator[Action]:
+        stopped = () if self._at.lost else tuple(filter(self._quiesces, region.stopping))
+        yield from self._apply(region, stopped)
+
+    def _drain(self, region: _Region) -> Iterator[Action]:
+        fenced = frozenset() if self._at.lost else self._fenced(region)
+        copying, dropped = self._in_state(region, COPYING), self._in_state(region, DROPPED)
+        drains = tuple(mirror.id for mirror in self._mirrors(region, fenced - copying - dropped))
+        settles = tuple(mirror.id for mirror in self._mirrors(region, fenced & copying))
+        if drains or settles:
+            yield DrainMirrors(stage=self._stage, drains=drains, settles=settles)
+
+    def _fence_mirrors(self, region: _Region) -> Iterator[Action]:
+        yield from self._apply(region, (*self._changes(region, Step.FENCE_MIRRORS), *region.stopping))
+        held, fenced = self._held(region), self._fenced(region)
+        if self._at.mark and held:
+            mirrors, stopped = self._mirrors(region, held), self._mirrors(region, held - fenced)
+            yield SnapshotMirrors(stage=self._stage, mirrors=mirrors, stopped_before=stopped)
+
+    def _seed_group_offsets(self, region: _Region) -> Iterator[Action]:
+        moving = {document.name for document in region.stopping}
+        own = [one for one in self._consumers if one.region == region.name]
+        if own:
+            yield SeedGroupOffsets(
+                stage=self._stage,
+                region=region.name,
+                stays=tuple(one for one in own if one.name not in moving),
+                starts=tuple(one for one in own if one.name in moving),
+                translated=bool(self._at.lost),
+            )
+
+    def _reset_mirror_offsets(self, region: _Region) -> Iterator[Action]:
+        stopped = {document.name for document in region.recorded if is_held(document)}
+        if mirrors := self._mirrors(region, self._in_state(region, *REARMED) & stopped):
+            yield ResetMirrorOffsets(stage=self._stage, mirrors=mirrors)
+
+    def _clusters(self, region: _Region) -> Iterator[Action]:
+        documents = self._changes(region, Step.CLUSTERS)
+        new = region.name in self._at.rebuilt or not region.recorded
+        # A step must not revive a dead region.
+        is_dead = region.name in self._at.lost
+        links = self._scenario.link_directions if self._scenario else {}
+        link = ApplyLinks(self._topology, links, starts_region=bool(documents), is_needed=new or self._new_ways)
+        yield from self._apply(region, documents, after=() if is_dead else (link,))
+
+    def _dataflow(self, region: _Region) -> Iterator[Action]:
+        if region.leaving:
+            yield Delete(region.leaving)
+        # A mirror's own secrets exist only once the mirror does.
+        if copies := self._copies_to(region, of_mirrors=False):
+            yield CopySecrets(copies)
+        yield from self._apply(region, self._changes(region, Step.DATAFLOW), deleted=region.leaving)
+        if own := [document for document in region.leaving if document.kind == MIRROR]:
+            topics = internal_topics(own, self._before.connected().mirrors)
+            yield DeleteTopics(stage=self._stage, topics=topics)
+
+    def _fence_writes(self, region: _Region) -> Iterator[Action]:
+        fenced = region.name in self._at.fenced and self._scenario
+        if fenced and fenced.fence_of(self._stage, region.name) == self._stage:
+            yield FenceWrites(stage=self._stage, region=region.name)
+
+    def _salvage(self, region: _Region) -> Iterator[Action]:
+        if mirrors := self._mirrors(region, region.names & set(self._at.rescues)):
+            yield SalvageRecords(stage=self._stage, mirrors=mirrors)
+
+    def _consoles(self, region: _Region) -> Iterator[Action]:
+        documents = self._changes(region, Step.CONSOLES)
+        if copies := self._copies_to(region, of_mirrors=True):
+            yield CopySecrets(copies)
+        leftovers = () if region.name in self._at.gone else self._leftovers(region)
+        yield from self._apply(region, documents, after=(DeleteCopies(leftovers),) if leftovers else ())
+
+    def _decommission(self, region: _Region) -> Iterator[Action]:
+        if region.name in self._at.gone:
+            yield Decommission()
+
+    def _proof(self, region: _Region) -> Iterator[Action]:
+        if self._at.proof and region.name == prover_region(self._topology):
+            yield Prove()
+
+    # What the steps share.
+
+    def _apply(
+        self,
+        region: _Region,
+        documents: tuple[Document, ...],
+        *,
+        deleted: tuple[Document, ...] = (),
+        after: tuple[Action, ...] = (),
+    ) -> Iterator[Action]:
+        """Applies resources, and records what the region has then."""
+        if documents:
+            yield Apply(documents)
+        yield from after
+        planned, is_deleted = tuple(region.documents.values()), region.name in self._at.deleted
+        yield RecordResources(documents, deleted, planned, self._topology, is_deleted)
+
+    def _changes(self, region: _Region, step: Step) -> tuple[Document, ...]:
+        """The described resources that a step applies."""
+        fenced, copied = self._fenced(region), {copy.as_name for copy in self._copies_of(region)}
+        return tuple(document for document in region.changes.values() if _step_of(document, fenced, copied) is step)
+
+    def _in_state(self, region: _Region, *states: MirrorState) -> frozenset[str]:
+        """The mirrors of a region that the stage's table puts into one of these states."""
+        return frozenset(name for name in region.names if self._at.mirrors.get(name) in states)
+
+    def _held(self, region: _Region) -> frozenset[str]:
+        """The mirrors that the stage holds, or of which it holds a connector."""
+        if region.name in self._at.lost:
+            return frozenset()
+        return self._in_state(region, *HELD, COPYING) - self._standing
+
+    def _fenced(self, region: _Region) -> frozenset[str]:
+        """Those of them that are still running."""
+        states = self._at.mirrors
+        running = {one.name for one in region.recorded if not is_held(one, states.get(one.name, "running"))}
+        return self._held(region) & running
+
+    def _mirrors(self, region: _Region, names: Collection[str]) -> tuple[Mirror, ...]:
+        """Every source of some mirrors of a region."""
+        every = self._topology.mirrors if names else ()
+        return tuple(mirror for mirror in every if mirror.region == region.name and mirror.name in names)
+
+    def _copies_of(self, region: _Region) -> list[SecretCopy]:
+        """The secrets that a region needs from others."""
+        return [copy for copy in self._copies if copy.region == region.name and copy.origin not in self._at.deleted]
+
+    def _copies_to(self, region: _Region, *, of_mirrors: bool) -> tuple[SecretCopy, ...]:
+        return tuple(copy for copy in self._copies_of(region) if (copy.maker == MIRROR) is of_mirrors)
+
+    def _leftovers(self, region: _Region) -> tuple[str, ...]:
+        """The secrets created by regions that are deleted, which this region no longer uses."""
+        used = {secret for document in region.documents.values() for secret in secrets_of(document)}
+        used |= {copy.as_name for copy in self._copies if copy.region == region.name}
+        gone = [self._regions[name].recorded for name in self._at.gone if name in self._regions]
+        made = [secret for documents in gone for document in documents for secret in secrets_of(document)]
+        return tuple(dict.fromkeys(secret for secret in made if secret not in used))
+
+
+def _step_of(document: Document, fenced: Collection[str], copied: Collection[str]) -> Step:
+    """The step that applies a resource. A user whose password another region creates comes after that region."""
+    if document.kind == MIRROR and document.name in fenced:
+        return Step.FENCE_MIRRORS
+    if document.kind == "Deployment" and is_console(document.content):
+        return Step.CONSOLES
+    if document.kind in _OF_CLUSTERS and not (document.kind == USER and _password_of(document) in copied):
+        return Step.CLUSTERS
+    return Step.DATAFLOW
+
+
+def _resources(
+    name: str,
+    at: Stage,
+    described: Iterable[Document],
+    recorded: Iterable[Document],
+    manifests: Iterable[Document],
+    absent: Collection[str],
+    unused: Collection[str],
+) -> _Region:
+    """The resources of one region before and after a stage.
+
+    Args:
+        name: the region.
+        at: the stage's table.
+        described: what the roles describe.
+        recorded: what was carried out before.
+        manifests: the scenario's resources in the stage, of all regions.
+        absent: the mirrors that the stage deletes.
+        unused: the users that it deletes, unless they are described.
+    """
+    recorded = tuple(recorded)
+    had = () if name in (*at.rebuilt, *at.gone) else recorded
+    before = {(document.kind, document.name): document for document in had}
+    new = _once(described)
+    for manifest in manifests:
+        key = manifest.kind, manifest.name
+        if manifest.namespace == name and key in before and before[key].content != manifest.content:
+            new.setdefault(key, manifest)
+    leaving = tuple(
+        document
+        for key, document in before.items()
+        if (document.kind == MIRROR and document.name in absent)
+        or (document.kind == USER and document.name in unused and key not in new)
+    )
+    if new and ("Namespace", name) not in new:
+        new = {("Namespace", name): _namespace(name), **new}
+    kept = {key: document for key, document in before.items() if document not in leaving}
+    return _Region(name, recorded, new, {**kept, **new}, leaving, _stopping(recorded, new))
+
+
+def _check_described(
+    manifests: Iterable[Document], regions: Mapping[str, _Region], at: Stage, unused: Collection[str]
+) -> None:
+    """Checks that a role describes each of the scenario's resources, where the stage needs it.
+
+    Raises:
+        WrongUseError: none does.
+    """
+    for manifest in manifests:
+        region = regions.get(manifest.namespace)
+        # A region that no play names does not exist yet, or no longer.
+        is_here = region is None or region.changes or region.recorded
+        # A dead region keeps its resources, and one that is deleted needs none.
+        if not is_here or manifest.namespace in (*at.lost, *at.gone):
+            continue
+        if region and (manifest.kind, manifest.name) in region.documents:
+            continue
+        if manifest.kind == USER and manifest.name in unused:
+            continue
+        if not manifest.namespace:
+            raise WrongUseError(
+                f"{manifest.where('metadata', 'namespace')}: is missing; name the region that it belongs to"
+                + _as_its_target(manifest, regions)
+            )
+        raise WrongUseError(
+            f"{manifest.where()}: no play describes it: {manifest.namespace} needs the role that describes a "
+            f"{manifest.kind}"
+        )
+
+
+def _stopping(recorded: Iterable[Document], changes: Mapping[tuple[str, str], Document]) -> tuple[Document, ...]:
     """The programs that will end or move to another cluster."""
     found = []
     for before in recorded:
@@ -411,12 +523,12 @@ def _leaving(recorded: Iterable[Document], changes: Mapping[tuple[str, str], Doc
     return tuple(found)
 
 
-def _standing(scenario: Scenario | None, at: Stage | None) -> frozenset[str]:
+def _standing(scenario: Scenario | None, at: Stage) -> frozenset[str]:
     """The mirrors that every stage before this one holds already: they are standby."""
-    before = [scenario.stages[name].mirrors for name in at.after] if scenario and at else []
+    before = [scenario.stages[name].mirrors for name in at.after] if scenario else []
     return frozenset(
         name
-        for name, life in (at.mirrors if at else {}).items()
+        for name, life in at.mirrors.items()
         if life in HELD and before and all(lives.get(name) in HELD for lives in before)
     )
 
@@ -434,28 +546,6 @@ def turned_round(copies: Iterable[SecretCopy], region: str) -> tuple[SecretCopy,
         if copy.origin == region and copy.maker in OF_IDENTITY
     }
     return tuple(found.values())
-
-
-def _leftovers(
-    documents: Iterable[Document],
-    copies: Iterable[SecretCopy],
-    region: str,
-    recorded: Mapping[str, Iterable[Document]],
-    gone: Collection[str],
-) -> tuple[str, ...]:
-    """The secrets created by regions that are deleted, which this region no longer uses."""
-    used = {secret for document in documents for secret in secrets_of(document)}
-    used |= {copy.as_name for copy in copies if copy.region == region}
-    made = [secret for name in gone for document in recorded.get(name, ()) for secret in secrets_of(document)]
-    return tuple(dict.fromkeys(secret for secret in made if secret not in used))
-
-
-def _with_life(documents: Iterable[Document], at: Stage | None, wanted: Collection[MirrorState]) -> frozenset[str]:
-    """The mirrors that the stage's table puts into one of these states."""
-    lives = at.mirrors if at else {}
-    return frozenset(
-        document.name for document in documents if document.kind == MIRROR and lives.get(document.name) in wanted
-    )
 
 
 def is_console(deployment: Mapping[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import (
     DEFAULT_EXCLUDED,
     IDENTITY_POLICY,
+    STATE_TOPICS,
     SYNCHRONISATION,
     selected_topics,
     target_topic,
@@ -31,7 +32,6 @@ SERVICE = re.compile(
     r"\.svc(?:\.cluster\.local)?:(?P<port>\d+)\b"
 )
 """The address of a Kafka cluster in a manifest."""
-_STATE = ("configStorageTopic", "offsetStorageTopic", "statusStorageTopic")
 
 
 class Address(NamedTuple):
@@ -335,7 +335,7 @@ class Topology:
         taken: dict[tuple[str, str, str], str] = {}
         for document in self.of_kind(MIRROR):
             end, target, _ = next(self._ends(document))
-            for name in ("groupId", *_STATE):
+            for name in ("groupId", *STATE_TOPICS):
                 use = (target, "group" if name == "groupId" else "topic", str(end.get(name)))
                 if other := taken.get(use):
                     raise WrongUseError(

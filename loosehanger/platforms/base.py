@@ -8,7 +8,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from loosehanger.lab.plan import Plan, Step
+from loosehanger.lab.actions import (
+    Apply,
+    ApplyLinks,
+    CopySecrets,
+    Decommission,
+    Delete,
+    DeleteCopies,
+    Kill,
+    PlatformAction,
+    RecordResources,
+    Wipe,
+)
+from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.plan import Plan
+from loosehanger.lab.topology import SecretCopy
 from loosehanger.platforms.outcome import Outcome
 
 Parameters = Mapping[str, Any]
@@ -76,19 +90,35 @@ class Platform(ABC):
                 return {"changed": False}
 
     @final
-    def run_step(self, plan: Plan, step: Step) -> Outcome:
-        """Runs a step of a stage, and waits until it is done.
+    def run_action(self, action: PlatformAction) -> Outcome:
+        """Runs an action of a stage, and waits until it is done.
 
         Raises:
+            WrongUseError: a resource cannot be applied.
             LabError: it failed.
         """
-        if step is not Step.DECOMMISSION:
-            return self.carry_out(plan, step)
-        if not plan.gone:
-            return Outcome()
-        # A Connect worker whose brokers stop first hangs while it stops.
-        self.stop_clients()
-        return Outcome(is_switched=self.delete_region())
+        match action:
+            case Kill():
+                return Outcome() if self.check_mode else self.kill(action)
+            case Wipe():
+                return self.wipe(action)
+            case Delete():
+                return Outcome(self.delete_resources(action.documents))
+            case CopySecrets():
+                return Outcome([f"Secret/{name}" for name in self.copy_secrets(action.copies)])
+            case DeleteCopies():
+                return Outcome([f"Secret/{name}" for name in self.delete_copies(action.names)])
+            case Apply():
+                return self.apply(action.documents)
+            case ApplyLinks():
+                return Outcome() if self.check_mode else Outcome(self.apply_links(action))
+            case RecordResources():
+                changed = not self.check_mode and self.record(action)
+                return Outcome([f"the record of {self.name}"] if changed else [])
+            case Decommission():
+                # A Connect worker whose brokers stop first hangs while it stops.
+                self.stop_clients()
+                return Outcome(is_switched=self.delete_region())
 
     @cached_property
     def plans(self) -> Mapping[str, Plan]:
@@ -108,9 +138,41 @@ class Platform(ABC):
     def check(self, plan: Plan) -> None:
         """Checks that everything can be applied."""
 
+    # The actions of a stage. In check mode those that return what changed report only what would change.
+
     @abstractmethod
-    def carry_out(self, plan: Plan, part: Step) -> Outcome:
-        """Applies the resources of one step, and waits until they are ready."""
+    def kill(self, action: Kill) -> Outcome:
+        """Kills everything in the region at once; not called in check mode."""
+
+    @abstractmethod
+    def wipe(self, action: Wipe) -> Outcome:
+        """Deletes everything in the region but some secrets."""
+
+    @abstractmethod
+    def delete_resources(self, documents: Sequence[Document]) -> list[str]:
+        """Deletes resources; returns the references of those that existed."""
+
+    @abstractmethod
+    def copy_secrets(self, copies: Sequence[SecretCopy]) -> list[str]:
+        """Copies secrets from other regions; returns the names of those that were missing or outdated."""
+
+    @abstractmethod
+    def delete_copies(self, names: Sequence[str]) -> list[str]:
+        """Deletes the copies among these secrets; returns their names."""
+
+    @abstractmethod
+    def apply(self, documents: Sequence[Document]) -> Outcome:
+        """Applies resources, and waits until they are ready."""
+
+    @abstractmethod
+    def apply_links(self, action: ApplyLinks) -> list[str]:
+        """Starts the region's links to others; returns the names of those that changed. Not called in check mode."""
+
+    @abstractmethod
+    def record(self, action: RecordResources) -> bool:
+        """Records the region's resources; whether the record changed. Not called in check mode."""
+
+    # The other entry points.
 
     @abstractmethod
     def delete(self, plan: Plan) -> Sequence[str]:

@@ -23,3 +23,10 @@ class Outcome:
     def is_changed(self) -> bool:
         """Whether anything changed."""
         return bool(self.changed) or self.is_switched
+
+    def add(self, other: Outcome) -> None:
+        """Adds what another action of the same step changed."""
+        self.changed += other.changed
+        self.before += other.before
+        self.after += other.after
+        self.is_switched |= other.is_switched

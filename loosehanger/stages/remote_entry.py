@@ -18,7 +18,7 @@ from loosehanger.lab.record import load_lab
 from loosehanger.lab.snapshots import snapshot_files
 from loosehanger.paths import lab_home
 from loosehanger.platforms.pod_files import ANSWER, FILES, STEP_FILE
-from loosehanger.stages.steps import STEPS
+from loosehanger.stages.steps import STEPS, take
 
 _RESCUED = "rescued"
 
@@ -42,7 +42,7 @@ def _taken(home: Path, record: Path) -> dict[str, Any]:
     step = STEPS.validate_json((record / STEP_FILE).read_text(encoding="utf-8"))
     answer: dict[str, Any] = {"home": str(home)}
     try:
-        answer["value"] = step.take(load_lab(home), home)
+        answer["value"] = take(step, load_lab(home), home)
     except LabError as error:
         answer |= {"error": str(error), "wrong_use": isinstance(error, WrongUseError)}
     files = {f"access/{name}": text for name, text in snapshot_files(home).items() if before.get(name) != text}

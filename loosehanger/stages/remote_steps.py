@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.files import write_file
+from loosehanger.lab.actions import ClusterAction
 from loosehanger.lab.record import Lab, Pod
 from loosehanger.platforms import registry
-from loosehanger.stages.steps import SwitchStep
 
 _NAME: Final = r"[A-Za-z0-9][\w.-]*"
 _KEPT: Final = re.compile(
@@ -24,7 +24,7 @@ _KEPT: Final = re.compile(
 """The files that a step may write: snapshots and salvaged records. A pod is not trusted with the rest of the home."""
 
 
-def take(lab: Lab, pod: Pod, home: Path, step: SwitchStep) -> Any:
+def take(lab: Lab, pod: Pod, home: Path, step: ClusterAction) -> Any:
     """Runs a step in a pod; returns its answer.
 
     Args:
@@ -49,7 +49,7 @@ def take(lab: Lab, pod: Pod, home: Path, step: SwitchStep) -> Any:
     return answer["value"]
 
 
-def _kept(pod: Pod, home: Path, step: SwitchStep, files: Mapping[str, str]) -> dict[Path, str]:
+def _kept(pod: Pod, home: Path, step: ClusterAction, files: Mapping[str, str]) -> dict[Path, str]:
     """The files that a step kept, by their path here; all of them are checked before one is written."""
     found = {}
     for name, text in files.items():

@@ -1,12 +1,11 @@
-"""The parts of a switch that ask clusters, each in a form that can be sent to a pod.
+"""Runs the steps of a switch that ask clusters, where the clusters can be reached.
 
-On this machine they run in the caller's process. On Kubernetes the clusters' addresses resolve only in pods, so a part
-is sent there as JSON with the snapshots kept so far; its answer and its new snapshots come back.
+On this machine that is the caller's process. On Kubernetes the clusters' addresses resolve only in pods, so a step is
+sent there as JSON with the snapshots kept so far; its answer and its new snapshots come back.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -16,10 +15,17 @@ from pydantic import Field, TypeAdapter
 
 from loosehanger.errors import LabError
 from loosehanger.lab import snapshots
-from loosehanger.lab.manifests.documents import Document
-from loosehanger.lab.manifests.validation import Entry
+from loosehanger.lab.actions import (
+    ClusterAction,
+    DeleteTopics,
+    DrainMirrors,
+    FenceWrites,
+    ResetMirrorOffsets,
+    SalvageRecords,
+    SeedGroupOffsets,
+    SnapshotMirrors,
+)
 from loosehanger.lab.mirrors.mirror import Mirror
-from loosehanger.lab.programs import Consumer
 from loosehanger.lab.record import Lab
 from loosehanger.lab.recovery import Leg, Recovery, recovery
 from loosehanger.lab.scenario import COPYING, DROPPED, HELD, REARMED, Scenario
@@ -33,22 +39,7 @@ DRAIN_SECONDS = 60
 """Seconds that records in flight may take to arrive, once producers are stopped."""
 
 
-class _Step(Entry):
-    changes: ClassVar[bool] = True
-    """Whether it changes the lab: then no other step may be running."""
-    stage: str
-    """The stage whose snapshots are read and kept."""
-
-    @abstractmethod
-    def take(self, lab: Lab, home: Path) -> Any:
-        """Runs it where the clusters can be reached; the answer can be written as JSON.
-
-        Raises:
-            LabError: a cluster or Connect does not answer, or waiting timed out.
-        """
-
-
-class Gate(_Step):
+class Gate(ClusterAction):
     """Checks what must hold before a stage, beside its place among the stages; answers with the conditions."""
 
     changes: ClassVar[bool] = False
@@ -59,7 +50,7 @@ class Gate(_Step):
     """The ids of the mirrors that must be caught up, because they will be held."""
     still: tuple[str, ...]
     """The ids of those that must be stopped already."""
-    rearms: tuple[str, ...]
+    resets: tuple[str, ...]
     """The ids of those whose offsets will be reset."""
     starts: tuple[str, ...]
     """The consumers that move to another cluster, by the names of their Deployments."""
@@ -68,153 +59,121 @@ class Gate(_Step):
     going: tuple[str, ...]
     """The regions that will be deleted, where no group may have members."""
 
-    def take(self, lab: Lab, home: Path) -> list[dict[str, Any]]:
-        """See ``_Step``."""
-        found: list[Condition] = []
-        for region, fenced in self.fences:
-            kept = read_snapshots(home, fenced).silences
-            since = next((silence for silence in kept if silence.region == region), None)
-            found += switching.fence_conditions(lab, region, since)
-        found += [switching.use_condition(lab, region) for region in self.going]
-        found += switching.conditions(lab, _recorded(lab, self.moves), begun=self.begun)
-        found += switching.standstill(lab, _recorded(lab, self.still))
-        found += switching.archive_conditions(lab, _recorded(lab, self.rearms), self.starts)
-        return [asdict(condition) for condition in found]
 
-
-class Arrival(_Step):
-    """Waits until records in flight have arrived."""
-
-    kind: Literal["arrival"] = "arrival"
-    drains: tuple[str, ...]
-    """The ids of the mirrors that must drain."""
-    settles: tuple[str, ...]
-    """The ids of those whose groups' offsets must settle."""
-
-    def take(self, lab: Lab, home: Path) -> None:  # noqa: ARG002 - as every step
-        """See ``_Step``."""
-        # The mirrors as recorded, before the stage changes them.
-        switching.settle(lab, _recorded(lab, self.settles), DRAIN_SECONDS)
-        switching.drain(lab, _recorded(lab, self.drains), DRAIN_SECONDS)
-
-
-class KeepSilence(_Step):
-    """Checks that no user may write events in a region, and keeps a snapshot of its offsets."""
-
-    kind: Literal["silence"] = "silence"
-    region: str
-
-    def take(self, lab: Lab, home: Path) -> None:
-        """See ``_Step``."""
-        switching.keep_silence(lab, home, self.stage, self.region)
-
-
-class KeepMarks(_Step):
-    """Keeps a snapshot of all offsets once mirrors are held."""
-
-    kind: Literal["hold"] = "hold"
-    mirrors: tuple[Mirror, ...]
-
-    def take(self, lab: Lab, home: Path) -> None:
-        """See ``_Step``."""
-        switching.keep_marks(lab, home, self.stage, self.mirrors)
-
-
-class StartGroups(_Step):
-    """Sets the offsets of groups, each once in a stage: once members run, it would rewind them."""
-
-    kind: Literal["start"] = "start"
-    region: str
-    """The region of the members and their ledgers."""
-    stays: tuple[Consumer, ...]
-    """Members of groups that already use the cluster."""
-    starts: tuple[Consumer, ...]
-    """Members of groups that move to another cluster, as they are afterwards."""
-    translated: bool
-    """Whether a mirror has translated the groups' offsets."""
-
-    def take(self, lab: Lab, home: Path) -> bool:
-        """See ``_Step``; whether a group's offsets were set."""
-        kept = {fence.mirror for fence in read_snapshots(home, self.stage).fences}
-        for consumer in self.stays:
-            if group_snapshot_id(consumer.group) not in kept:
-                switching.stay_group(lab, home, self.stage, consumer)
-        wanted = [consumer for consumer in self.starts if group_snapshot_id(consumer.group) not in kept]
-        for consumer in wanted:
-            folder = lab.region(self.region).ledgers.get(consumer.name)
-            if folder is None:
-                raise LabError(f"{self.region}: '{consumer.name}' keeps no ledger that can be read from here")
-            switching.await_arrival(lab, consumer.group, consumer.cluster_region, DRAIN_SECONDS)
-            entries = read_entries(ledger_files(folder))
-            switching.start_group(lab, home, self.stage, consumer, entries, translated=self.translated)
-        return bool(wanted)
-
-
-class RearmMirrors(_Step):
-    """Resets the offsets of mirrors, each once in a stage: once producers write again, it would skip records."""
-
-    kind: Literal["rearm"] = "rearm"
-    mirrors: tuple[Mirror, ...]
-
-    def take(self, lab: Lab, home: Path) -> bool:
-        """See ``_Step``; whether a mirror's offsets were reset."""
-        wanted = [mirror for mirror in self.mirrors if not snapshots.is_rearmed(home, self.stage, mirror)]
-        for mirror in wanted:
-            for done in switching.rearm(lab, [mirror], DRAIN_SECONDS):
-                snapshots.keep_rearmed(home, self.stage, done)
-        return bool(wanted)
-
-
-class RescueRecords(_Step):
-    """Salvages the records that only the sources of mirrors have."""
-
-    kind: Literal["rescue"] = "rescue"
-    mirrors: tuple[Mirror, ...]
-    write: bool
-    """Whether they are written to the targets as well."""
-
-    def take(self, lab: Lab, home: Path) -> bool:
-        """See ``_Step``; always True, so that the command shows the result."""
-        for mirror in self.mirrors:
-            fence = snapshots.last_mirror_snapshot(home, mirror)
-            if fence is None:
-                raise LabError(f"no snapshot has the offsets of when mirror {mirror.name} was held; salvage needs one")
-            snapshots.keep_rescue(home, self.stage, rescue(lab, home, mirror, fence, write=self.write))
-        return True
-
-
-class ForgetTopics(_Step):
-    """Deletes the internal topics of mirrors."""
-
-    kind: Literal["forget"] = "forget"
-    topics: dict[str, tuple[str, ...]]
-    """Their names, by region."""
-
-    def take(self, lab: Lab, home: Path) -> None:  # noqa: ARG002 - as every step
-        """See ``_Step``."""
-        for region, names in self.topics.items():
-            switching.delete_topics(lab, region, names)
-
-
-class Legs(_Step):
+class Legs(ClusterAction):
     """Reads how long a switch took; answers with the recovery, or None."""
 
     changes: ClassVar[bool] = False
     kind: Literal["legs"] = "legs"
 
-    def take(self, lab: Lab, home: Path) -> dict[str, Any] | None:
-        """See ``_Step``."""
-        entries = read_entries(file for folder in lab.ledgers for file in ledger_files(folder))
-        found = recovery(read_snapshots(home, self.stage), entries)
-        return None if found is None else asdict(found)
 
-
-SwitchStep = Gate | Arrival | KeepSilence | KeepMarks | StartGroups | RearmMirrors | RescueRecords | ForgetTopics | Legs
+SwitchStep = (
+    Gate
+    | DrainMirrors
+    | FenceWrites
+    | SnapshotMirrors
+    | SeedGroupOffsets
+    | ResetMirrorOffsets
+    | SalvageRecords
+    | DeleteTopics
+    | Legs
+)
 STEPS: TypeAdapter[SwitchStep] = TypeAdapter(Annotated[SwitchStep, Field(discriminator="kind")])
 """Reads a step from JSON."""
 
 
-def ask(lab: Lab, home: Path, step: SwitchStep) -> Any:
+def take(step: ClusterAction, lab: Lab, home: Path) -> Any:
+    """Runs a step where the clusters can be reached; the answer can be written as JSON.
+
+    Args:
+        step: which.
+        lab: what is set up.
+        home: its home, with the snapshots.
+
+    Returns:
+        For a step that changes offsets or salvages records, whether it did; the conditions of a gate; the legs.
+
+    Raises:
+        LabError: a cluster or Connect does not answer, or waiting timed out.
+    """
+    match step:
+        case Gate():
+            return _conditions(step, lab, home)
+        case DrainMirrors():
+            # The mirrors as recorded, before the stage changes them.
+            switching.settle(lab, _recorded(lab, step.settles), DRAIN_SECONDS)
+            return switching.drain(lab, _recorded(lab, step.drains), DRAIN_SECONDS)
+        case FenceWrites():
+            return switching.fence_writes(lab, home, step.stage, step.region)
+        case SnapshotMirrors():
+            return switching.snapshot_mirrors(lab, home, step.stage, step.mirrors)
+        case SeedGroupOffsets():
+            return _seed(step, lab, home)
+        case ResetMirrorOffsets():
+            return _reset(step, lab, home)
+        case SalvageRecords():
+            return _salvage(step, lab, home)
+        case DeleteTopics():
+            for region, names in step.topics.items():
+                switching.delete_topics(lab, region, names)
+            return None
+        case _:
+            entries = read_entries(file for folder in lab.ledgers for file in ledger_files(folder))
+            found = recovery(read_snapshots(home, step.stage), entries)
+            return None if found is None else asdict(found)
+
+
+def _conditions(gate: Gate, lab: Lab, home: Path) -> list[dict[str, Any]]:
+    """The conditions of a gate, and whether each holds."""
+    found: list[Condition] = []
+    for region, fenced in gate.fences:
+        kept = read_snapshots(home, fenced).silences
+        since = next((silence for silence in kept if silence.region == region), None)
+        found += switching.fence_conditions(lab, region, since)
+    found += [switching.use_condition(lab, region) for region in gate.going]
+    found += switching.conditions(lab, _recorded(lab, gate.moves), begun=gate.begun)
+    found += switching.standstill(lab, _recorded(lab, gate.still))
+    found += switching.archive_conditions(lab, _recorded(lab, gate.resets), gate.starts)
+    return [asdict(condition) for condition in found]
+
+
+def _seed(step: SeedGroupOffsets, lab: Lab, home: Path) -> bool:
+    """Sets the offsets of groups that have no snapshot yet; whether any was set."""
+    kept = {fence.mirror for fence in read_snapshots(home, step.stage).fences}
+    for consumer in step.stays:
+        if group_snapshot_id(consumer.group) not in kept:
+            switching.stay_group(lab, home, step.stage, consumer)
+    wanted = [consumer for consumer in step.starts if group_snapshot_id(consumer.group) not in kept]
+    for consumer in wanted:
+        folder = lab.region(step.region).ledgers.get(consumer.name)
+        if folder is None:
+            raise LabError(f"{step.region}: '{consumer.name}' keeps no ledger that can be read from here")
+        switching.await_arrival(lab, consumer.group, consumer.cluster_region, DRAIN_SECONDS)
+        entries = read_entries(ledger_files(folder))
+        switching.start_group(lab, home, step.stage, consumer, entries, translated=step.translated)
+    return bool(wanted)
+
+
+def _reset(step: ResetMirrorOffsets, lab: Lab, home: Path) -> bool:
+    """Resets the offsets of mirrors that this stage has not reset yet; whether any was."""
+    wanted = [mirror for mirror in step.mirrors if not snapshots.is_rearmed(home, step.stage, mirror)]
+    for mirror in wanted:
+        for done in switching.reset_mirror_offsets(lab, [mirror], DRAIN_SECONDS):
+            snapshots.keep_rearmed(home, step.stage, done)
+    return bool(wanted)
+
+
+def _salvage(step: SalvageRecords, lab: Lab, home: Path) -> bool:
+    """Salvages records; always True, so that the command shows the result."""
+    for mirror in step.mirrors:
+        fence = snapshots.last_mirror_snapshot(home, mirror)
+        if fence is None:
+            raise LabError(f"no snapshot has the offsets of when mirror {mirror.name} was held; salvage needs one")
+        snapshots.keep_rescue(home, step.stage, rescue(lab, home, mirror, fence, write=step.write))
+    return True
+
+
+def ask(lab: Lab, home: Path, step: ClusterAction) -> Any:
     """Runs a step where the lab's clusters can be reached; returns its answer.
 
     Args:
@@ -223,10 +182,10 @@ def ask(lab: Lab, home: Path, step: SwitchStep) -> Any:
         step: which.
 
     Raises:
-        LabError: see ``_Step.take``; or the pod does not start.
+        LabError: see ``take``; or the pod does not start.
     """
     if lab.pod is None:
-        return step.take(lab, home)
+        return take(step, lab, home)
     from loosehanger.stages import remote_steps  # its imports are slow
 
     return remote_steps.take(lab, lab.pod, home, step)
@@ -256,25 +215,10 @@ def legs(lab: Lab, home: Path, stage: str) -> Recovery | None:
     return Recovery(found["begins"], tuple(Leg(**leg) for leg in found["legs"]))
 
 
-def forget_mirrors(lab: Lab, stage: str, mirrors: Iterable[Document]) -> ForgetTopics:
-    """Returns the step that deletes the internal topics of mirrors: the workers' state, offset-syncs and checkpoints.
-
-    Args:
-        lab: what is set up, with the mirrors.
-        stage: the stage that deletes them.
-        mirrors: those that are deleted.
-    """
-    topics: dict[str, dict[str, None]] = {}
-    for mirror in mirrors:
-        for region, names in switching.own_topics(lab, mirror).items():
-            topics.setdefault(region, {}).update(dict.fromkeys(names))
-    return ForgetTopics(stage=stage, topics={region: tuple(names) for region, names in topics.items()})
-
-
 def _gate(lab: Lab, home: Path, scenario: Scenario, stage: str) -> Gate:
     at = scenario.stage(stage)
     begun = stage == lab.unfinished
-    gate = Gate(stage=stage, begun=begun, moves=(), still=(), rearms=(), starts=at.starts, fences=(), going=())
+    gate = Gate(stage=stage, begun=begun, moves=(), still=(), resets=(), starts=at.starts, fences=(), going=())
     if at.lost:
         return gate
     moves = [
@@ -295,7 +239,7 @@ def _gate(lab: Lab, home: Path, scenario: Scenario, stage: str) -> Gate:
     # A stage that starts over ignores the snapshots of its earlier run.
     again = stage in (lab.stage, lab.unfinished)
     wiped = [region for region in at.rebuilt if not (again and snapshots.is_wiped(home, stage, region))]
-    rearms = tuple(
+    resets = tuple(
         mirror.id
         for mirror in lab.mirrors
         if at.mirrors.get(mirror.name) in REARMED
@@ -303,8 +247,8 @@ def _gate(lab: Lab, home: Path, scenario: Scenario, stage: str) -> Gate:
         # The interrupted run may have started it without recording that.
         and not (again and snapshots.is_rearmed(home, stage, mirror))
     )
-    still = (*(mirror.id for mirror in lab.mirrors if mirror.source in wiped and mirror.id not in rearms), *rearms)
-    found: Mapping[str, Any] = {"moves": tuple(moves), "still": still, "rearms": rearms, "fences": tuple(fences)}
+    still = (*(mirror.id for mirror in lab.mirrors if mirror.source in wiped and mirror.id not in resets), *resets)
+    found: Mapping[str, Any] = {"moves": tuple(moves), "still": still, "resets": resets, "fences": tuple(fences)}
     return gate.model_copy(update={**found, "going": tuple(going)})
 
 

@@ -22,7 +22,6 @@ from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connect import ConnectClient
 from loosehanger.kafka.offsets import Positions, connector_states, mirror_positions
 from loosehanger.lab import snapshots
-from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.mirrors.lineage import event_topic
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import (
@@ -209,8 +208,8 @@ class LiveMirror:
         topics = [target_topic(self._mirror, topic) for topic in self.topics()]
         return {group: self._target.committed(group, topics) for group in self.groups}
 
-    def rearm(self, bound: float) -> OffsetReset:
-        """See ``rearm``."""
+    def reset_offsets(self, bound: float) -> OffsetReset:
+        """See ``reset_mirror_offsets``."""
         mirror, topics = self._mirror, self.topics()
         if set(self.states()) != {"STOPPED"}:
             raise LabError(f"{mirror.region}: {mirror.name} is not stopped: {', '.join(self.states())}")
@@ -407,7 +406,7 @@ def use_condition(lab: Lab, region: str) -> Condition:
     return Condition(f"{region}: groups with members", shown or "none", "none", not used)
 
 
-def keep_silence(lab: Lab, home: Path, stage: str, region: str) -> None:
+def fence_writes(lab: Lab, home: Path, stage: str, region: str) -> None:
     """Keeps a snapshot of the offsets of a fenced region.
 
     Raises:
@@ -422,24 +421,6 @@ def keep_silence(lab: Lab, home: Path, stage: str, region: str) -> None:
             )
         ends = _as_offsets(looker.ends(topics))
     snapshots.keep_silence(home, stage, FenceSnapshot(region, time.time_ns() // 1_000_000, ends))
-
-
-def own_topics(lab: Lab, mirror: Document) -> dict[str, list[str]]:
-    """The internal topics of a mirror by region: its workers' state, offset-syncs and checkpoints.
-
-    Args:
-        lab: what is set up.
-        mirror: its resource.
-    """
-    target = mirror.content["spec"]["target"]
-    state = [str(target[key]) for key in ("configStorageTopic", "offsetStorageTopic", "statusStorageTopic")]
-    own = [found for found in lab.mirrors if found.name == mirror.name and found.region == mirror.namespace]
-    topics = {}
-    for region in {found.target for found in own}:
-        known = [checkpoints(found) for found in own]
-        known += [syncs for found in own for place, syncs in [offset_syncs(found)] if place == region]
-        topics[region] = [*state, *known]
-    return topics
 
 
 def delete_topics(lab: Lab, region: str, topics: Sequence[str]) -> None:
@@ -548,7 +529,7 @@ def _topics_of_events(lab: Lab, region: str, looker: Cluster) -> list[str]:
     )
 
 
-def keep_marks(lab: Lab, home: Path, stage: str, mirrors: Sequence[Mirror]) -> None:
+def snapshot_mirrors(lab: Lab, home: Path, stage: str, mirrors: Sequence[Mirror]) -> None:
     """Keeps a snapshot of all offsets when mirrors were held.
 
     Raises:
@@ -577,7 +558,7 @@ def keep_marks(lab: Lab, home: Path, stage: str, mirrors: Sequence[Mirror]) -> N
         keep_mirror_snapshot(home, stage, fence)
 
 
-def rearm(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> list[OffsetReset]:
+def reset_mirror_offsets(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> list[OffsetReset]:
     """Resets the offsets of stopped mirrors to the end of their rebuilt sources, and deletes their old translations.
 
     A mirror's source offsets, offset-syncs and checkpoints belong to the cluster that it read. Once that is rebuilt,
@@ -592,7 +573,7 @@ def rearm(lab: Lab, mirrors: Sequence[Mirror], bound: float) -> list[OffsetReset
         LabError: a cluster or Connect does not answer, a mirror is not stopped, a group has members at its target, or
             one has not read everything within ``bound`` seconds.
     """
-    return [_with_flow(lab, mirror, lambda flow: flow.rearm(bound)) for mirror in mirrors]
+    return [_with_flow(lab, mirror, lambda flow: flow.reset_offsets(bound)) for mirror in mirrors]
 
 
 def beyond(lab: Lab, mirror: Mirror) -> list[Any]:

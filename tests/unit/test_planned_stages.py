@@ -17,6 +17,19 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
+from loosehanger.lab.actions import (
+    CopySecrets,
+    Decommission,
+    Delete,
+    DeleteCopies,
+    DrainMirrors,
+    Kill,
+    ResetMirrorOffsets,
+    SalvageRecords,
+    SeedGroupOffsets,
+    SnapshotMirrors,
+    Wipe,
+)
 from loosehanger.lab.manifests.documents import Document, read_resources
 from loosehanger.lab.plan import Plan, Step, plan_stage, steps
 from loosehanger.lab.scenario import MIRROR, Scenario, read_scenario, scenario_names
@@ -66,24 +79,34 @@ def facts(plans: Plans) -> Iterator[str]:
     for region, plan in plans.items():
         yield f"{region}: steps: {' '.join(step for step in Step if plan.has(step))}"
         for step in Step:
-            for verb, of in (("apply", plan.part(step)), ("delete", plan.deletes(step))):
-                if of:
-                    yield f"{region}: {step}: {verb}: {' '.join(shown(document) for document in of)}"
+            deletions = [action for action in plan.actions[step] if isinstance(action, Delete)]
+            deleted = [document for action in deletions for document in action.documents]
+            for verb, documents_ in (("apply", plan.applied(step)), ("delete", deleted)):
+                if documents_:
+                    yield f"{region}: {step}: {verb}: {' '.join(shown(document) for document in documents_)}"
+        copies = [copy for action in plan.every(CopySecrets) for copy in action.copies]
+        wipes, seeds = plan.every(Wipe), plan.every(SeedGroupOffsets)
         named = {
-            "drain": [mirror.id for mirror in plan.drains],
-            "settle": [mirror.id for mirror in plan.settles],
-            "hold": [mirror.id for mirror in plan.held],
-            "re-arm": [mirror.id for mirror in plan.rearmed],
-            "rescue": [mirror.id for mirror in plan.rescued],
-            "seed": [f"{one.group}@{one.cluster_region}" for one in plan.starts],
-            "stay": [f"{one.group}@{one.cluster_region}" for one in plan.stays],
-            "copy": [f"{copy.origin}/{copy.name}={copy.as_name}" for copy in plan.copies],
-            "return": [f"{copy.origin}/{copy.name}={copy.as_name}" for copy in plan.returns],
-            "leftover": plan.leftovers,
-            "kept": plan.identity if plan.wiped else (),
-            "is": [word for word in ("lost", "deleted", "wiped", "gone", "mark", "is_new") if getattr(plan, word)],
+            "drain": [name for action in plan.every(DrainMirrors) for name in action.drains],
+            "settle": [name for action in plan.every(DrainMirrors) for name in action.settles],
+            "snapshot": [mirror.id for action in plan.every(SnapshotMirrors) for mirror in action.mirrors],
+            "re-arm": [mirror.id for action in plan.every(ResetMirrorOffsets) for mirror in action.mirrors],
+            "rescue": [mirror.id for action in plan.every(SalvageRecords) for mirror in action.mirrors],
+            "seed": [f"{one.group}@{one.cluster_region}" for action in seeds for one in action.starts],
+            "stay": [f"{one.group}@{one.cluster_region}" for action in seeds for one in action.stays],
+            "copy": [f"{copy.origin}/{copy.name}={copy.as_name}" for copy in copies],
+            "return": [f"{copy.origin}/{copy.name}={copy.as_name}" for action in wipes for copy in action.returns],
+            "leftover": [name for action in plan.every(DeleteCopies) for name in action.names],
+            "kept": [name for action in wipes for name in action.kept],
+            "is": [
+                *(word for word, kind in KINDS.items() if plan.every(kind)),
+                *("deleted" for action in plan.every(Kill) if action.deletes_data),
+            ],
         }
         yield from (f"{region}: {what}: {' '.join(sorted(of))}" for what, of in named.items() if of)
+
+
+KINDS = {"lost": Kill, "wiped": Wipe, "gone": Decommission}
 
 
 def shown(document: Document) -> str:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,24 @@ import yaml
 
 from loosehanger.ansible.described import FACT, described
 from loosehanger.errors import WrongUseError
+from loosehanger.lab.actions import (
+    CopySecrets,
+    Decommission,
+    Delete,
+    DeleteCopies,
+    DeleteTopics,
+    DrainMirrors,
+    FenceWrites,
+    Kill,
+    RecordResources,
+    ResetMirrorOffsets,
+    SalvageRecords,
+    SeedGroupOffsets,
+    SnapshotMirrors,
+    Wipe,
+)
 from loosehanger.lab.link_settings import OneWay
+from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.plan import Plan, Step, plan_stage, steps, turned_round
 from loosehanger.lab.record import Progress, check_stage
 from loosehanger.lab.scenario import Scenario, read_scenario, scenario_names
@@ -232,25 +250,48 @@ def plan(scenario: Scenario | None, stage: str, recorded: dict[str, Plan] | None
     return plan_stage(described, {name: plan.documents for name, plan in (recorded or {}).items()}, scenario, stage)
 
 
+def copies(plan: Plan) -> list[SecretCopy]:
+    """The secrets that a stage copies to a region."""
+    return [copy for action in plan.every(CopySecrets) for copy in action.copies]
+
+
+def leaving(plan: Plan) -> list[Document]:
+    """The resources that a stage deletes in a region."""
+    return [document for action in plan.every(Delete) for document in action.documents]
+
+
+def mirrors(plan: Plan, kind: type[SnapshotMirrors | ResetMirrorOffsets | SalvageRecords]) -> list[str]:
+    """The mirrors of the actions of one kind."""
+    return [mirror.name for action in plan.every(kind) for mirror in action.mirrors]
+
+
+def recorded_after(plan: Plan, step: Step, before: Iterable[Document]) -> list[Document]:
+    """What the record of a region has after a step."""
+    (record,) = (action for action in plan.actions[step] if isinstance(action, RecordResources))
+    return record.documents(before)
+
+
 def references(documents: object) -> list[str]:
     return [document.reference for document in documents]  # type: ignore[attr-defined]
 
 
 def test_a_stage_changes_what_it_names_and_leaves_the_rest(scenario: Scenario) -> None:
     first = plan(scenario, "setup")
-    assert references(first[B].part(Step.DATAFLOW)) == ["KafkaMirrorMaker2/ab"]
-    assert "Namespace/region-a" in references(first[A].part(Step.CLUSTERS))
-    assert {copy.name for copy in first[B].copies} == {"ab-reads-region-a", "region-a-cluster-ca-cert"}
+    assert references(first[B].applied(Step.DATAFLOW)) == ["KafkaMirrorMaker2/ab"]
+    assert "Namespace/region-a" in references(first[A].applied(Step.CLUSTERS))
+    assert {copy.name for copy in copies(first[B])} == {"ab-reads-region-a", "region-a-cluster-ca-cert"}
     failed_over = {
         A: (*first[A].documents, *documents(mirror("ba", A, A, B), user(A, "ba-writes"))),
         B: (*first[B].documents, *documents(user(B, "ba-reads-region-b"))),
     }
     second = plan_stage({}, failed_over, scenario, "failover")
-    assert references(second[B].part(Step.FENCE_MIRRORS)) == ["KafkaMirrorMaker2/ab"], "held before anything else flows"
-    assert references(second[B].part(Step.DATAFLOW)) == []
+    assert references(second[B].applied(Step.FENCE_MIRRORS)) == ["KafkaMirrorMaker2/ab"], (
+        "held before anything else flows"
+    )
+    assert references(second[B].applied(Step.DATAFLOW)) == []
     assert second[A].changes == ()
     third = plan_stage({}, {name: plan.documents for name, plan in second.items()}, scenario, "failback")
-    assert references(third[B].leaving) == ["KafkaMirrorMaker2/ab"]
+    assert references(leaving(third[B])) == ["KafkaMirrorMaker2/ab"]
     assert references(third[A].changes) == ["Namespace/region-a", "KafkaUser/writer"]
     assert "KafkaMirrorMaker2/ab" not in references(third[B].documents)
 
@@ -302,9 +343,9 @@ def test_a_region_with_applications_only_gets_its_namespace() -> None:
     resources = [*documents(kafka(A), user(A, "reader"))]
     application = documents(program("region-c", A, "reader", "region-a-cluster-ca-cert"))
     found = plan_stage({A: resources, "region-c": application}, {})["region-c"]
-    assert references(found.part(Step.CLUSTERS)) == ["Namespace/region-c"]
-    assert references(found.part(Step.DATAFLOW)) == ["Deployment/program"]
-    assert {copy.name for copy in found.copies} == {"reader", "region-a-cluster-ca-cert"}
+    assert references(found.applied(Step.CLUSTERS)) == ["Namespace/region-c"]
+    assert references(found.applied(Step.DATAFLOW)) == ["Deployment/program"]
+    assert {copy.name for copy in copies(found)} == {"reader", "region-a-cluster-ca-cert"}
 
 
 def address_of(document: object) -> tuple[str, int]:
@@ -342,31 +383,33 @@ def test_in_a_planned_switch_producers_end_first_and_consumers_when_all_has_arri
     # Among what comes with clusters is the link over which the applications reach the other one.
     assert steps(plans) == [Step.QUIESCE, Step.DRAIN, Step.FENCE_MIRRORS, Step.CLUSTERS, Step.DATAFLOW]
     applications = plans["region-c"]
-    (stopped,) = applications.part(Step.QUIESCE)
+    (stopped,) = applications.applied(Step.QUIESCE)
     assert (stopped.name, *address_of(stopped)) == ("producer", address(A), 0)
-    fenced = {d.name: address_of(d) for d in applications.part(Step.FENCE_MIRRORS)}
+    fenced = {d.name: address_of(d) for d in applications.applied(Step.FENCE_MIRRORS)}
     assert fenced == {"producer": (address(A), 0), "consumers": (address(A), 0)}
-    assert {d.name: address_of(d) for d in applications.part(Step.DATAFLOW)} == {
+    assert {d.name: address_of(d) for d in applications.applied(Step.DATAFLOW)} == {
         "producer": (address(B), 1),
         "consumers": (address(B), 1),
     }
-    assert [mirror.name for mirror in plans[B].drains] == ["ab"]
-    assert not plans["region-c"].drains
+    (drain,) = plans[B].every(DrainMirrors)
+    assert (drain.drains, drain.settles) == (("region-b/ab/regiona->regionb",), ())
+    assert not plans["region-c"].every(DrainMirrors)
 
 
 def test_when_a_region_dies_nothing_is_waited_for(tmp_path: Path) -> None:
     plans = switch(tmp_path, f"mark: true, lost: [{A}]")
     assert steps(plans) == [Step.KILL, Step.FENCE_MIRRORS, Step.CLUSTERS, Step.DATAFLOW]
-    assert [name for name, plan in plans.items() if plan.lost] == [A]
-    assert {d.name for d in plans["region-c"].part(Step.FENCE_MIRRORS)} == {"producer", "consumers"}
+    assert [name for name, plan in plans.items() if plan.every(Kill)] == [A]
+    assert {d.name for d in plans["region-c"].applied(Step.FENCE_MIRRORS)} == {"producer", "consumers"}
 
 
 def test_of_a_region_that_is_deleted_nothing_is_copied_any_more(tmp_path: Path) -> None:
     plans = switch(tmp_path, f"lost: [{A}]")
-    assert (plans[A].deleted, {copy.origin for copy in plans[B].copies}) == (False, {A})
+    assert plans[A].every(Kill) == [Kill(deletes_data=False)]
+    assert {copy.origin for copy in copies(plans[B])} == {A}
     shutil.rmtree(tmp_path / "99-test")
     plans = switch(tmp_path, f"lost: [{A}], deleted: [{A}]")
-    assert (plans[A].deleted, plans[B].deleted, plans[B].copies) == (True, False, ())
+    assert (plans[A].every(Kill), plans[B].every(Kill), copies(plans[B])) == ([Kill(deletes_data=True)], [], [])
 
 
 def test_a_switch_that_is_run_again_has_nothing_left_to_stop(tmp_path: Path) -> None:
@@ -379,8 +422,9 @@ def test_a_switch_that_is_run_again_has_nothing_left_to_stop(tmp_path: Path) -> 
     )
     # Marks are looked at again, since the stage may have been interrupted before it kept them.
     assert steps(again) == [Step.FENCE_MIRRORS, Step.DATAFLOW]
-    assert again["region-c"].part(Step.FENCE_MIRRORS) == []
-    assert not again[B].fenced
+    assert again["region-c"].applied(Step.FENCE_MIRRORS) == ()
+    (kept,) = again[B].every(SnapshotMirrors)
+    assert kept.stopped_before == kept.mirrors != ()
 
 
 def moving(tmp_path: Path, stage: str, *moved: dict[str, object]) -> dict[str, Plan]:
@@ -404,10 +448,10 @@ def moving(tmp_path: Path, stage: str, *moved: dict[str, object]) -> dict[str, P
 def test_consumers_that_move_while_producers_go_on_end_first_and_their_offsets_settle(tmp_path: Path) -> None:
     plans = moving(tmp_path, "mark: true, mirrors: {ab: copying, ba: stopped}", application(B, "consumers"))
     assert steps(plans) == [Step.QUIESCE, Step.DRAIN, Step.FENCE_MIRRORS, Step.CLUSTERS, Step.DATAFLOW]
-    assert references(plans["region-c"].part(Step.QUIESCE)) == ["Deployment/consumers"]
-    assert [mirror.name for mirror in plans[B].settles] == ["ab"]
-    assert plans[B].drains == []
-    (held,) = plans[B].part(Step.FENCE_MIRRORS)
+    assert references(plans["region-c"].applied(Step.QUIESCE)) == ["Deployment/consumers"]
+    (drain,) = plans[B].every(DrainMirrors)
+    assert (drain.drains, drain.settles) == ((), ("region-b/ab/regiona->regionb",))
+    (held,) = plans[B].applied(Step.FENCE_MIRRORS)
     (connectors,) = held.content["spec"]["mirrors"]
     assert connectors["checkpointConnector"]["state"] == "stopped"
     assert "state" not in connectors["sourceConnector"], "records are copied on"
@@ -425,47 +469,52 @@ def test_a_fence_ends_producers_before_their_right_goes_and_is_kept_at_last(tmp_
         Step.DATAFLOW,
         Step.FENCE_WRITES,
     ]
-    assert references(plans["region-c"].part(Step.QUIESCE)) == ["Deployment/producer"]
-    assert references(plans[A].part(Step.CLUSTERS)) == ["Namespace/region-a", "KafkaUser/writer"]
-    assert [name for name, found in plans.items() if found.silence] == [A]
+    assert references(plans["region-c"].applied(Step.QUIESCE)) == ["Deployment/producer"]
+    assert references(plans[A].applied(Step.CLUSTERS)) == ["Namespace/region-a", "KafkaUser/writer"]
+    assert [name for name, found in plans.items() if found.every(FenceWrites)] == [A]
 
 
 def test_a_region_that_goes_needs_nothing_and_goes_last(tmp_path: Path) -> None:
     moved = [application(B, name) for name in ("producer", "consumers")]
     plans = moving(tmp_path, f"gone: [{A}], mirrors: {{ab: absent, ba: absent}}", *moved)
-    assert [name for name, found in plans.items() if found.gone] == [A]
+    assert [name for name, found in plans.items() if found.every(Decommission)] == [A]
     assert plans[A].documents == ()
     # Until the step that deletes it, what goes is there.
-    before = [*plans[B].leaving, *plans[B].documents]
-    assert "KafkaMirrorMaker2/ab" in references(plans[B].carried_out(Step.CLUSTERS, before))
-    assert "KafkaMirrorMaker2/ab" not in references(plans[B].carried_out(Step.DATAFLOW, before))
+    before = [*leaving(plans[B]), *plans[B].documents]
+    assert "KafkaMirrorMaker2/ab" in references(recorded_after(plans[B], Step.CLUSTERS, before))
+    assert "KafkaMirrorMaker2/ab" not in references(recorded_after(plans[B], Step.DATAFLOW, before))
     # With the mirror goes the user that only it needs, and with the region what was copied from it.
-    assert sorted(references(plans[B].leaving)) == [
+    assert sorted(references(leaving(plans[B]))) == [
         "KafkaMirrorMaker2/ab",
         "KafkaUser/ab-writes",
         "KafkaUser/ba-reads-region-b",
     ]
-    assert set(plans[B].leftovers) >= {"ab-reads-region-a", "region-a-cluster-ca-cert"}
-    assert not {"region-b-cluster-ca-cert"} & set(plans[B].leftovers)
+    (leftovers,) = plans[B].every(DeleteCopies)
+    assert set(leftovers.names) >= {"ab-reads-region-a", "region-a-cluster-ca-cert"}
+    assert not {"region-b-cluster-ca-cert"} & set(leftovers.names)
+    # With the mirror go the topics that only it uses.
+    (topics,) = plans[B].every(DeleteTopics)
+    assert {name for names in topics.topics.values() for name in names} >= {"regiona.checkpoints.internal"}
     assert steps(plans)[-2:] == [Step.CONSOLES, Step.DECOMMISSION]
     # Each step plans anew, and what has gone by then is missed by nobody.
     written = yaml.safe_dump_all([user(B, "ab-writes")])
     (tmp_path / "99-test" / "manifests" / "users-b.yaml").write_text(written)
     recorded = {name: found.documents for name, found in plans.items()}
     later = plan_stage({}, recorded, read_scenario("99-test", tmp_path), "failover")
-    assert later[B].leaving == ()
+    assert leaving(later[B]) == []
 
 
 def test_consumers_begin_by_their_ledgers_only_when_they_change_over(tmp_path: Path) -> None:
     stage = "starts: [consumers], mirrors: {ab: dropped, ba: stopped}"
     plans = moving(tmp_path, stage, application(B, "consumers"))
-    assert [consumer.cluster_region for consumer in plans["region-c"].starts] == [B]
-    assert plans["region-c"].stays == ()
-    assert plans[B].held
-    assert plans[B].drains == plans[B].settles == [], "whatever is on its way"
+    (seed,) = plans["region-c"].every(SeedGroupOffsets)
+    assert ([consumer.cluster_region for consumer in seed.starts], seed.stays) == ([B], ())
+    assert references(plans[B].applied(Step.FENCE_MIRRORS)) == ["KafkaMirrorMaker2/ab"]
+    assert plans[B].every(DrainMirrors) == [], "whatever is on its way"
     (tmp_path / "again").mkdir()
     there = moving(tmp_path / "again", stage, application(A, "consumers"))["region-c"]
-    assert (there.starts, [consumer.cluster_region for consumer in there.stays]) == ((), [A])
+    (seed,) = there.every(SeedGroupOffsets)
+    assert (seed.starts, [consumer.cluster_region for consumer in seed.stays]) == ((), [A])
     assert there.has(Step.SEED_GROUP_OFFSETS), "a mark tells that its group goes on where it is"
 
 
@@ -494,8 +543,8 @@ def test_a_mirror_that_only_stands_ready_is_held_by_no_stage(tmp_path: Path) -> 
     described[B] += documents(user(B, "ba-reads-region-b"))
     first = plan_stage(described, {}, scenario, "setup")
     second = plan_stage({}, {name: plan.documents for name, plan in first.items()}, scenario, "failover")
-    assert [[mirror.name for mirror in second[name].held] for name in (A, B)] == [[], ["ab"]]
-    assert [mirror.name for mirror in second[A].rearmed] == ["ba"]
+    assert [mirrors(second[name], SnapshotMirrors) for name in (A, B)] == [[], ["ab"]]
+    assert mirrors(second[A], ResetMirrorOffsets) == ["ba"]
     assert second[A].topology.mirrors[0].state == "stopped"
 
 
@@ -509,7 +558,7 @@ def test_a_mirror_that_its_manifest_stops_is_not_drained(tmp_path: Path) -> None
     stopped["spec"]["mirrors"][0]["sourceConnector"]["state"] = "stopped"
     path.write_text(yaml.safe_dump_all([stopped, mirror("ba", A, A, B)]))
     second = plan(read_scenario("99-test", tmp_path), "setup", first)
-    assert references(second[B].part(Step.DATAFLOW)) == ["KafkaMirrorMaker2/ab"]
+    assert references(second[B].applied(Step.DATAFLOW)) == ["KafkaMirrorMaker2/ab"]
     assert steps(second) == [Step.DATAFLOW]
 
 
@@ -543,23 +592,24 @@ def test_a_region_that_is_made_again_begins_with_nothing_but_its_identity(tmp_pa
     described = {A: [document for document in DESCRIBED if document.namespace == A]}
     plans = plan_stage(described, held, scenario, "failback")
     assert steps(plans) == [Step.WIPE, Step.RESET_MIRROR_OFFSETS, Step.CLUSTERS, Step.DATAFLOW, Step.SALVAGE]
-    assert (plans[A].wiped, plans[B].wiped, plans[A].is_new) == (True, False, True)
-    assert plans[A].identity == {
+    (wipe,) = plans[A].every(Wipe)
+    assert plans[B].every(Wipe) == []
+    assert plans[A].has(Step.CLUSTERS)
+    assert wipe.kept == {
         "region-a-cluster-ca", "region-a-cluster-ca-cert", "region-a-clients-ca", "region-a-clients-ca-cert", "writer",
         "ab-reads-region-a",
     }  # fmt: skip
     # What was wiped elsewhere comes back from who has copies of it, under the names that it had.
-    assert {(back.origin, back.name, back.as_name) for back in plans[A].returns} == {
+    assert {(back.origin, back.name, back.as_name) for back in wipe.returns} == {
         (B, name, name) for name in ("region-a-cluster-ca-cert", "ab-reads-region-a")
     }
-    assert before[A].returns == ()
-    assert [mirror.name for mirror in plans[B].rearmed] == ["ab"]
-    assert [mirror.name for mirror in plans[B].rescued] == ["ab"]
-    assert [mirror.name for mirror in plans[B].readers_of_wiped] == ["ab"]
-    assert not plans[B].drains
+    assert before[A].every(Wipe) == []
+    assert mirrors(plans[B], ResetMirrorOffsets) == ["ab"]
+    assert mirrors(plans[B], SalvageRecords) == ["ab"]
+    assert not plans[B].every(DrainMirrors)
     # Once it runs again, it is not re-armed: it would pass over what was written since.
     again = plan_stage(described, {name: plan.documents for name, plan in plans.items()}, scenario, "failback")
-    assert again[B].rearmed == []
+    assert mirrors(again[B], ResetMirrorOffsets) == []
 
 
 def test_copies_come_back_once_each_and_without_what_is_no_identity() -> None:
@@ -579,6 +629,7 @@ def test_a_mirror_that_goes_in_a_later_step_is_recorded_until_then(tmp_path: Pat
     recorded[A] += documents(mirror("ba", A, A, B), user(A, "ba-writes"))
     recorded[B] += documents(user(B, "ba-reads-region-b"))
     later = plan_stage({}, recorded, scenario, "failback")[B]
-    assert [document.name for document in later.leaving] == ["ab"]
-    names = [[document.name for document in later.carried_out(p, recorded[B])] for p in (Step.CLUSTERS, Step.DATAFLOW)]
+    assert [document.name for document in leaving(later)] == ["ab"]
+    after = [recorded_after(later, step, recorded[B]) for step in (Step.CLUSTERS, Step.DATAFLOW)]
+    names = [[document.name for document in of_step] for of_step in after]
     assert ["ab" in found for found in names] == [True, False]

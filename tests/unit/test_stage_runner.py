@@ -7,21 +7,56 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from loosehanger.ansible.kit_action import RegionsFailedError
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.lab.plan import Step
-from loosehanger.lab.snapshots import is_ending, read_snapshots
+from loosehanger.lab.actions import (
+    Action,
+    Decommission,
+    Delete,
+    DeleteTopics,
+    DrainMirrors,
+    FenceWrites,
+    Kill,
+    Prove,
+    RecordResources,
+    ResetMirrorOffsets,
+    SalvageRecords,
+    SeedGroupOffsets,
+    SnapshotMirrors,
+    Wipe,
+)
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.plan import Plan, Step
+from loosehanger.lab.snapshots import MirrorSnapshot, is_ending, keep_mirror_snapshot, read_snapshots, snapshot_id
+from loosehanger.lab.topology import Topology
 from loosehanger.platforms.outcome import Outcome
 from loosehanger.stages import runner
 from loosehanger.stages.region_workers import region_workers
 from loosehanger.stages.runner import StageRunner
 
 REGION = "region-a"
+NOTHING: dict[str, Any] = {"stage": "stage", "mirrors": ()}
+RECORDED = RecordResources((), (), (), Topology(()), is_deleted=False)
+ACTIONS: dict[Step, tuple[Action, ...]] = {
+    Step.KILL: (Kill(deletes_data=False),),
+    Step.WIPE: (Wipe((), frozenset(), ()),),
+    Step.QUIESCE: (RECORDED,),
+    Step.DRAIN: (DrainMirrors(stage="stage", drains=(), settles=()),),
+    Step.FENCE_MIRRORS: (RECORDED, SnapshotMirrors(**NOTHING)),
+    Step.SEED_GROUP_OFFSETS: (SeedGroupOffsets(stage="stage", region=REGION, stays=(), starts=(), translated=False),),
+    Step.RESET_MIRROR_OFFSETS: (ResetMirrorOffsets(**NOTHING),),
+    Step.CLUSTERS: (RECORDED,),
+    Step.DATAFLOW: (Delete(()), RECORDED, DeleteTopics(stage="stage", topics={})),
+    Step.FENCE_WRITES: (FenceWrites(stage="stage", region=REGION),),
+    Step.SALVAGE: (SalvageRecords(**NOTHING),),
+    Step.CONSOLES: (RECORDED,),
+    Step.DECOMMISSION: (Decommission(),),
+    Step.PROOF: (Prove(),),
+}
 
 
 @pytest.fixture
@@ -29,9 +64,7 @@ def step(tmp_path: Path) -> Callable[..., Outcome]:
     """Runs a step, with a platform that does what the test says."""
 
     def run(step: Step, of_platform: Callable[[], Outcome], **options: bool) -> Outcome:
-        plan: Any = SimpleNamespace(
-            region=REGION, lost=True, gone=True, wiped=True, mark=False, deletes=lambda _: (), has=lambda _: True
-        )
+        plan = Plan(REGION, (), (), Topology(()), actions=ACTIONS)
         shown = StageRunner(tmp_path, "stage", {REGION: plan}, lambda _: None, **options)
         return shown.run(REGION, step, lambda *_: of_platform())
 
@@ -71,13 +104,14 @@ def test_a_region_is_wiped_once_in_a_stage(step: Any) -> None:
     wiped = Outcome(["Namespace/region-a"])
     with pytest.raises(KeyboardInterrupt):
         step(Step.WIPE, interrupted)
-    assert step(Step.WIPE, lambda: wiped) is wiped
+    assert step(Step.WIPE, lambda: wiped) == wiped
     assert not step(Step.WIPE, interrupted).is_changed
 
 
 def test_check_mode_keeps_nothing_and_asks_nothing(step: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "load_lab", lambda _: interrupted())
     monkeypatch.setattr(runner, "prove", lambda *_: interrupted())
+    assert [*ACTIONS] == [*Step]
     for one in Step:
         step(one, Outcome, check_mode=True)
     marks = read_snapshots(tmp_path, "stage")
@@ -91,6 +125,28 @@ def test_a_forced_stage_waits_for_nothing_and_needs_no_proof(step: Any, monkeypa
         assert not step(one, interrupted, force=True).is_changed
     with pytest.raises(KeyboardInterrupt):
         step(Step.PROOF, Outcome)
+
+
+def test_the_record_counts_where_nothing_else_has_changed(step: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert step(Step.CLUSTERS, lambda: Outcome(["the record of region-a"])).changed == ["the record of region-a"]
+    changes = iter([Outcome(["KafkaMirrorMaker2/ab"]), Outcome(["the record of region-a"])])
+    monkeypatch.setattr(runner, "load_lab", lambda _: None)
+    monkeypatch.setattr(runner, "ask", lambda *_: None)
+    assert step(Step.DATAFLOW, lambda: next(changes)).changed == ["KafkaMirrorMaker2/ab"]
+
+
+def test_a_mirror_that_stopped_before_is_kept_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(runner, "load_lab", lambda _: None)
+    monkeypatch.setattr(runner, "ask", lambda _lab, _home, action: asked.append(action))
+    first, second = (Mirror(name, "a", "b", "west", "east", "identity", ".", ".*", "", "source") for name in "xy")
+    kept = SnapshotMirrors(stage="stage", mirrors=(first, second), stopped_before=(second,))
+    plan = Plan(REGION, (), (), Topology(()), actions={Step.FENCE_MIRRORS: (kept,)})
+    shown = StageRunner(tmp_path, "stage", {REGION: plan}, lambda _: None)
+    shown.run(REGION, Step.FENCE_MIRRORS, lambda _: Outcome())
+    keep_mirror_snapshot(tmp_path, "stage", MirrorSnapshot(snapshot_id(second), "west", "east", "an-id", 1, {}))
+    shown.run(REGION, Step.FENCE_MIRRORS, lambda _: Outcome())
+    assert [action.mirrors for action in asked] == [(first, second), (first,)]
 
 
 def answer(region: str, task: str) -> str:

@@ -10,6 +10,15 @@ from typing import Any
 import pytest
 
 from loosehanger.errors import ExitCode, LabError, WrongUseError
+from loosehanger.lab.actions import (
+    DeleteTopics,
+    DrainMirrors,
+    FenceWrites,
+    ResetMirrorOffsets,
+    SalvageRecords,
+    SeedGroupOffsets,
+    SnapshotMirrors,
+)
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.programs import Consumer
 from loosehanger.lab.progress import Progress
@@ -26,19 +35,7 @@ from loosehanger.lab.snapshots import (
 from loosehanger.platforms.kubernetes import pods
 from loosehanger.platforms.pod_files import ANSWER, STEP_FILE
 from loosehanger.stages import remote_entry, remote_steps, steps, switching
-from loosehanger.stages.steps import (
-    STEPS,
-    Arrival,
-    ForgetTopics,
-    Gate,
-    KeepMarks,
-    KeepSilence,
-    Legs,
-    RearmMirrors,
-    RescueRecords,
-    StartGroups,
-    SwitchStep,
-)
+from loosehanger.stages.steps import STEPS, Gate, Legs, SwitchStep
 
 READER = Consumer("consumer-x", "south", "east", "consumer-x", "LH.*", "consumer-x")
 MIRROR = Mirror(*("ab", "a", "b", "west", "east", "identity", ".", ".*", "", "source"), connect={"url": "http://x"})
@@ -55,18 +52,18 @@ FENCE = MirrorSnapshot(
             begun=True,
             moves=("east/ab/a->b",),
             still=(),
-            rearms=("one",),
+            resets=("one",),
             starts=("consumer",),
             fences=(("west", "fence"),),
             going=("west",),
         ),
-        Arrival(stage="s", drains=("one", "two"), settles=()),
-        KeepSilence(stage="s", region="west"),
-        KeepMarks(stage="s", mirrors=(MIRROR,)),
-        StartGroups(stage="s", region="south", stays=(), starts=(READER,), translated=True),
-        RearmMirrors(stage="s", mirrors=(MIRROR, MIRROR)),
-        RescueRecords(stage="s", mirrors=(MIRROR,), write=True),
-        ForgetTopics(stage="s", topics={"east": ("__ab_configs",)}),
+        DrainMirrors(stage="s", drains=("one", "two"), settles=()),
+        FenceWrites(stage="s", region="west"),
+        SnapshotMirrors(stage="s", mirrors=(MIRROR,)),
+        SeedGroupOffsets(stage="s", region="south", stays=(), starts=(READER,), translated=True),
+        ResetMirrorOffsets(stage="s", mirrors=(MIRROR, MIRROR)),
+        SalvageRecords(stage="s", mirrors=(MIRROR,), write=True),
+        DeleteTopics(stage="s", topics={"east": ("__ab_configs",)}),
         Legs(stage="s"),
     ],
     ids=lambda step: step.kind,
@@ -108,18 +105,18 @@ def test_in_a_pod_a_step_finds_the_marks_and_only_what_it_kept_comes_back(
 
     monkeypatch.setattr(switching, "stay_group", stay_group)
     answer = answered(
-        record, StartGroups(stage="failover", region="south", stays=(READER,), starts=(), translated=True)
+        record, SeedGroupOffsets(stage="failover", region="south", stays=(READER,), starts=(), translated=True)
     )
     assert answer["value"] is False
     assert list(answer["files"]) == ["access/marks/failover/fence.ab.a.json"]
 
 
 def test_in_a_pod_a_step_that_fails_says_why(record: Path) -> None:
-    step = StartGroups(stage="failover", region="south", stays=(), starts=(READER,), translated=True)
+    step = SeedGroupOffsets(stage="failover", region="south", stays=(), starts=(READER,), translated=True)
     answer = answered(record, step)
     assert answer["error"] == "south: 'consumer-x' keeps no ledger that can be read from here"
     assert not answer["wrong_use"]
-    step = StartGroups(stage="failover", region="nowhere", stays=(), starts=(READER,), translated=True)
+    step = SeedGroupOffsets(stage="failover", region="nowhere", stays=(), starts=(READER,), translated=True)
     assert answered(record, step)["wrong_use"]
 
 
@@ -163,7 +160,7 @@ def test_what_a_pod_kept_is_kept_here_and_names_files_as_they_are_here(
         "rescued/west.jsonl": "{}\n",
     }
     sent = pod_that_answers(monkeypatch, {"home": "/pod/home", "value": True, "files": files})
-    step = RescueRecords(stage="failover", mirrors=(MIRROR,), write=False)
+    step = SalvageRecords(stage="failover", mirrors=(MIRROR,), write=False)
     assert steps.ask(LAB, tmp_path, step) is True
     assert sent == ["no other step", step.model_dump_json()]
     rescued = tmp_path / "rescued" / "west.jsonl"

@@ -16,8 +16,9 @@ from loosehanger.kafka import clients, reading
 from loosehanger.kafka import cluster as kafka_cluster
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.offsets import Positions
+from loosehanger.lab.actions import DeleteTopics
 from loosehanger.lab.mirrors.mirror import Mirror
-from loosehanger.lab.mirrors.replication import selected_groups, target_topic
+from loosehanger.lab.mirrors.replication import internal_topics, selected_groups, target_topic
 from loosehanger.lab.programs import Consumer
 from loosehanger.lab.scenario import read_scenario
 from loosehanger.lab.snapshots import FenceSnapshot, OffsetReset, RegionEnding, keep_ending, read_snapshots
@@ -132,7 +133,7 @@ class Lab:
         self.told = positions
 
     def rearm(self) -> list[OffsetReset]:
-        return switching.rearm(cast(Any, self), [MIRROR], 0.3)
+        return switching.reset_mirror_offsets(cast(Any, self), [MIRROR], 0.3)
 
     def drain(self) -> None:
         switching.drain(cast(Any, self), [MIRROR], 0.3)
@@ -286,9 +287,9 @@ def test_who_gets_round_the_fence_is_named_with_numbers(lab: Lab) -> None:
 def test_a_fence_with_a_hole_is_not_kept(lab: Lab, tmp_path: Path) -> None:
     lab.source.users = ["admin", "backdoor"]
     with pytest.raises(LabError, match="region-a: write fence incomplete: backdoor still has Write; revoke it"):
-        switching.keep_silence(cast(Any, lab), tmp_path, "fence", "region-a")
+        switching.fence_writes(cast(Any, lab), tmp_path, "fence", "region-a")
     lab.source.users = ["admin"]
-    switching.keep_silence(cast(Any, lab), tmp_path, "fence", "region-a")
+    switching.fence_writes(cast(Any, lab), tmp_path, "fence", "region-a")
     (kept,) = read_snapshots(tmp_path, "fence").silences
     assert kept.ends == FENCED.ends
 
@@ -409,14 +410,15 @@ def test_a_mirror_that_goes_takes_its_own_topics_with_it(lab: Lab, tmp_path: Pat
         }
     )
     lab.mirrors = (replace(MIRROR, offset_syncs="target"),)
-    steps.ask(cast(Any, lab), tmp_path, steps.forget_mirrors(cast(Any, lab), "finish", [document]))
+    step = DeleteTopics(stage="finish", topics=internal_topics([document], lab.mirrors))
+    steps.ask(cast(Any, lab), tmp_path, step)
     internal = ["a.checkpoints.internal", "mm2-offset-syncs.a.internal"]
     assert lab.target.deleted == ["__ab_config", "__ab_offset", "__ab_status", *internal]
 
 
 def test_marks_tell_how_far_everything_was(lab: Lab, tmp_path: Path) -> None:
     lab.states = ["STOPPED"]
-    switching.keep_marks(cast(Any, lab), tmp_path, "failover", [MIRROR])
+    switching.snapshot_mirrors(cast(Any, lab), tmp_path, "failover", [MIRROR])
     (fence,) = read_snapshots(tmp_path, "failover").fences
     assert (fence.mirror, fence.target, fence.cluster) == ("ab/a", "region-b", "an-id")
     assert fence.ends == {"LH.ORDERS": {0: 121}, "LH.STOCK": {0: 12}}
@@ -427,10 +429,10 @@ def test_marks_tell_how_far_everything_was(lab: Lab, tmp_path: Path) -> None:
 def test_a_mirror_that_has_tasks_still_is_not_held(lab: Lab, tmp_path: Path) -> None:
     lab.states = ["STOPPED", "RUNNING"]
     with pytest.raises(LabError, match="region-b: source still has tasks: RUNNING"):
-        switching.keep_marks(cast(Any, lab), tmp_path, "failover", [replace(MIRROR, state="stopped")])
+        switching.snapshot_mirrors(cast(Any, lab), tmp_path, "failover", [replace(MIRROR, state="stopped")])
     # Of one that goes on copying, only what translates groups is held.
     with pytest.raises(LabError, match="region-b: checkpoints still has tasks: RUNNING"):
-        switching.keep_marks(cast(Any, lab), tmp_path, "failover", [replace(MIRROR, checkpoint_state="stopped")])
+        switching.snapshot_mirrors(cast(Any, lab), tmp_path, "failover", [replace(MIRROR, checkpoint_state="stopped")])
 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:
@@ -506,7 +508,7 @@ def test_what_the_source_has_nothing_of_is_an_archive_under_another_name(
     orders, stock = (TopicPartition(target_topic(mirror, part.topic), 0) for part in (ORDERS, STOCK))
     lab.source = Cluster({ORDERS: 0, STOCK: 3}, {})
     lab.target = Cluster({orders: 151, stock: 3}, {})
-    (done,) = switching.rearm(cast(Any, lab), [mirror], 0.3)
+    (done,) = switching.reset_mirror_offsets(cast(Any, lab), [mirror], 0.3)
     assert (done.positions, done.archives) == ({"LH.STOCK": {0: 2}}, archives)
 
 
@@ -539,7 +541,7 @@ def test_what_no_other_cluster_has_must_be_read_before_a_group_leaves(
 
 def test_a_mirror_that_goes_on_standing_ready_is_re_armed_with_its_groups(lab: Lab) -> None:
     ready = replace(MIRROR, state="stopped", checkpoint_state="stopped")
-    switching.rearm(cast(Any, made_again(lab)), [ready], 0.3)
+    switching.reset_mirror_offsets(cast(Any, made_again(lab)), [ready], 0.3)
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 151}
 
 

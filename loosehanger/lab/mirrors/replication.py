@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from loosehanger.errors import WrongUseError
+from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.mirrors.mirror import Mirror
 
 IDENTITY_POLICY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
@@ -34,6 +35,8 @@ NOT_SYNCHRONISED = frozenset(
 """MM2's default of ``config.properties.exclude``: the topic configurations that a mirror does not copy."""
 DEFAULT_GROUPS_EXCLUDED = r"console-consumer-.*, connect-.*, __.*"
 """MM2's default of ``groups.exclude``."""
+STATE_TOPICS = ("configStorageTopic", "offsetStorageTopic", "statusStorageTopic")
+"""The fields of a mirror's target that name the topics with its workers' state."""
 _NAME = re.compile(r"(?:[\w.-]|\\\.)+")
 
 
@@ -124,6 +127,25 @@ def offset_syncs(mirror: Mirror) -> tuple[str, str]:
 def checkpoints(mirror: Mirror) -> str:
     """Returns the name of a mirror's checkpoints topic, which is at the target."""
     return f"{mirror.source_alias}{mirror.separator}checkpoints.internal"
+
+
+def internal_topics(documents: Iterable[Document], mirrors: Iterable[Mirror]) -> dict[str, tuple[str, ...]]:
+    """Returns the internal topics of mirrors by region: their workers' state, offset-syncs and checkpoints.
+
+    Args:
+        documents: the mirrors' resources.
+        mirrors: the mirrors of all regions.
+    """
+    every = list(mirrors)
+    topics: dict[str, dict[str, None]] = {}
+    for document in documents:
+        state = [str(document.content["spec"]["target"][key]) for key in STATE_TOPICS]
+        for mirror in every:
+            if (mirror.name, mirror.region) == (document.name, document.namespace):
+                place, syncs = offset_syncs(mirror)
+                names = [*state, checkpoints(mirror), *([syncs] if place == mirror.target else [])]
+                topics.setdefault(mirror.target, {}).update(dict.fromkeys(names))
+    return {region: tuple(names) for region, names in topics.items()}
 
 
 def selected_groups(mirror: Mirror, groups: Iterable[str]) -> list[str]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from loosehanger.errors import WrongUseError
-from loosehanger.lab.plan import Plan, Step
+from loosehanger.lab.actions import ApplyLinks, Kill, RecordResources, Wipe
+from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.plan import Plan
 from loosehanger.lab.record import recorded_documents
+from loosehanger.lab.topology import SecretCopy, Topology
 from loosehanger.platforms import base
-from loosehanger.platforms.kubernetes import access, apply, preflight, region_failure
+from loosehanger.platforms.kubernetes import access, apply, copied_secrets, preflight, region_failure
 from loosehanger.platforms.kubernetes.bundle import collect, take_secrets_out
+from loosehanger.platforms.kubernetes.console_facts import with_facts
 from loosehanger.platforms.kubernetes.event_streams import EventStreams
-from loosehanger.platforms.kubernetes.resources import check_documents
+from loosehanger.platforms.kubernetes.resources import ManifestEntry, check_documents
 from loosehanger.platforms.kubernetes.rights import may_read
-from loosehanger.platforms.kubernetes.run_step import carry_out, delete_described
 from loosehanger.platforms.kubernetes.services import ClusterContext
 from loosehanger.platforms.kubernetes.status import status
 from loosehanger.platforms.outcome import Outcome
@@ -69,12 +72,13 @@ class KubernetesPlatform(base.Platform):
     def check(self, plan: Plan) -> None:
         """Checks the cluster: its operator, its nodes, and the account's rights."""
         self._check_switch(plan)
+        self._clients(plan.topology)
         preflight.check(
             self.region,
-            check_documents(plan.changes, self.name, self._event_streams),
+            self._manifests(plan.changes),
             dialect="eventstreams" if self.parameters["event_streams"] else "strimzi",
             operator_comes=self.parameters["operator_comes"],
-            dies=plan.lost or plan.wiped,
+            dies=plan.kills,
         )
 
     def _check_switch(self, plan: Plan) -> None:
@@ -89,48 +93,65 @@ class KubernetesPlatform(base.Platform):
                 "on several Kubernetes clusters the kit cannot switch between regions, for no way leads to a mirror on "
                 "another one; nothing was changed"
             )
-        if self.parameters["event_streams"] and (plan.lost or plan.wiped):
+        if self.parameters["event_streams"] and plan.kills:
             raise WrongUseError(f"{self.name}: with Event Streams the kit cannot lose a region; nothing was changed")
-        comes_back = recorded_documents(self.home, self.name) and not (plan.lost or plan.wiped)
+        comes_back = recorded_documents(self.home, self.name) and not plan.kills
         if comes_back and region_failure.is_dead(self.region):
             region_failure.check_data(self.region, [document.content for document in plan.changes])
 
-    def carry_out(self, plan: Plan, part: Step) -> Outcome:
-        """Applies manifests and waits for the operators; or, in a region that is lost, kills and deletes its pods."""
-        bound = self.parameters["delete_seconds"]
-        if part is Step.KILL:
-            kills = plan.lost and not self.check_mode
-            return region_failure.lose(self.region, deleted=plan.deleted, bound=bound) if kills else Outcome()
-        if part is Step.WIPE:
-            return self._wipe(plan, bound) if plan.wiped and not self.check_mode else Outcome()
-        return carry_out(
-            self.region,
-            plan,
-            part,
-            self._clients(plan),
-            self._event_streams,
-            ready_seconds=self.parameters["ready_seconds"],
-            delete_seconds=bound,
-            dry_run=self.check_mode,
-        )
+    def kill(self, action: Kill) -> Outcome:
+        """Kills the region's pods."""
+        return region_failure.lose(self.region, deleted=action.deletes_data, bound=self._delete_seconds)
 
-    def _wipe(self, plan: Plan, bound: float) -> Outcome:
-        clusters = [document.name for document in plan.documents if document.kind == "Kafka"]
-        changed = region_failure.wipe(self.region, clusters, plan.identity, plan.returns, bound=bound)
+    def wipe(self, action: Wipe) -> Outcome:
+        """Deletes the region's resources; in check mode it reports nothing."""
+        if self.check_mode:
+            return Outcome()
+        bound = self._delete_seconds
+        changed = region_failure.wipe(self.region, action.clusters, action.kept, action.returns, bound=bound)
         # The clients' files belong to the cluster that was wiped.
         access.unrecord(self.region, self.home)
         return Outcome(changed)
 
+    def delete_resources(self, documents: Sequence[Document]) -> list[str]:
+        """Deletes resources, and waits for their operators."""
+        manifests = self._manifests(documents)
+        return apply.delete(self.region, manifests, bound=self._delete_seconds, dry_run=self.check_mode)
+
+    def copy_secrets(self, copies: Sequence[SecretCopy]) -> list[str]:
+        """Copies secrets from the namespaces of other regions."""
+        return copied_secrets.copy_secrets(self.region, copies, dry_run=self.check_mode)
+
+    def delete_copies(self, names: Sequence[str]) -> list[str]:
+        """Deletes the copies among these secrets."""
+        return copied_secrets.delete_copies(self.region, names, dry_run=self.check_mode)
+
+    def apply(self, documents: Sequence[Document]) -> Outcome:
+        """Applies manifests, and waits for the operators."""
+        manifests = region_failure.revived(self.region, self._manifests(documents))
+        manifests = with_facts(self.region, self.home, manifests, dry_run=self.check_mode)
+        ready_seconds = self.parameters["ready_seconds"]
+        return apply.apply(self.region, manifests, ready_seconds=ready_seconds, dry_run=self.check_mode)
+
+    def apply_links(self, action: ApplyLinks) -> list[str]:  # noqa: ARG002 - pods reach each other without links
+        """Does nothing: the platform has no links."""
+        return []
+
+    def record(self, action: RecordResources) -> bool:
+        """Writes the files by which clients reach the region into a Secret."""
+        documents = action.documents(recorded_documents(self.home, self.name))
+        return access.record(self.region, self._clients(action.topology), documents, deleted=action.is_deleted)
+
     def delete(self, plan: Plan) -> Sequence[str]:
-        """Deletes what was described."""
-        return delete_described(
-            self.region,
-            plan,
-            self._clients(plan),
-            self._event_streams,
-            delete_seconds=self.parameters["delete_seconds"],
-            dry_run=self.check_mode,
-        )
+        """Deletes what was described, and its record; the region itself stays."""
+        wanted = [document for document in plan.changes if document.kind != "Namespace"]
+        deleted = self.delete_resources(wanted)
+        before = recorded_documents(self.home, self.name)
+        if before and not self.check_mode:
+            gone = {document.reference for document in wanted}
+            kept = [document for document in before if document.reference not in gone]
+            access.record(self.region, self._clients(plan.topology), kept)
+        return deleted
 
     def status(self) -> list[dict[str, Any]]:
         """Reads what operators report."""
@@ -144,7 +165,7 @@ class KubernetesPlatform(base.Platform):
         """Deletes everything but the Kafka clusters."""
         if self._out_of_reach:
             return False
-        return bool(apply.stop_clients(self.region, bound=self.parameters["delete_seconds"], dry_run=self.check_mode))
+        return bool(apply.stop_clients(self.region, bound=self._delete_seconds, dry_run=self.check_mode))
 
     def delete_region(self) -> bool:
         """Deletes the kit's resources, and the namespace if the kit created it."""
@@ -155,7 +176,7 @@ class KubernetesPlatform(base.Platform):
         recorded = access.forget(self.region, self.home, dry_run=self.check_mode)
         deleted = apply.delete_region(
             self.region,
-            bound=self.parameters["delete_seconds"],
+            bound=self._delete_seconds,
             dry_run=self.check_mode,
             dead=region_failure.is_dead(self.region),
             clusters=[document.name for document in had if document.kind == "Kafka"],
@@ -184,9 +205,22 @@ class KubernetesPlatform(base.Platform):
             known = ", ".join(field.name for field in fields(EventStreams))
             raise WrongUseError(f"platform_kubernetes_event_streams: {error}; it has: {known}") from error
 
-    def _clients(self, plan: Plan) -> access.Clients:
+    @property
+    def _delete_seconds(self) -> float:
+        seconds: int = self.parameters["delete_seconds"]
+        return seconds
+
+    def _manifests(self, documents: Iterable[Document]) -> list[ManifestEntry]:
+        return check_documents(documents, self.name, self._event_streams)
+
+    def _clients(self, topology: Topology) -> access.Clients:
+        """Where the kit's clients run.
+
+        Raises:
+            WrongUseError: the inventory does not have the region that was chosen for them.
+        """
         inventory = list(self.parameters["kubeconfigs"])
-        region = self.parameters["client_region"] or access.client_region(self.home, inventory, plan.topology)
+        region = self.parameters["client_region"] or access.client_region(self.home, inventory, topology)
         if region not in inventory:
             known = ", ".join(inventory)
             raise WrongUseError(

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar
 
 from loosehanger.errors import WrongUseError
+from loosehanger.lab.actions import ApplyLinks, Kill, RecordResources, Wipe
+from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.loader import check_document
 from loosehanger.lab.manifests.resources import KafkaMirrorMaker2
-from loosehanger.lab.plan import Plan, Step
+from loosehanger.lab.plan import Plan
+from loosehanger.lab.record import recorded_documents
+from loosehanger.lab.topology import SecretCopy
 from loosehanger.platforms import base
-from loosehanger.platforms.local.apply import delete_region, erase, wipe
+from loosehanger.platforms.local.access import record
+from loosehanger.platforms.local.apply import apply, delete, delete_region, erase, wipe
 from loosehanger.platforms.local.bundle import collect, take_secrets_out
+from loosehanger.platforms.local.links import apply_links
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.preflight import check_machine, check_ports
-from loosehanger.platforms.local.processes import kill_everything
+from loosehanger.platforms.local.processes import is_supervised, kill_everything
 from loosehanger.platforms.local.region import LocalRegion
-from loosehanger.platforms.local.run_step import carry_out, delete_described
-from loosehanger.platforms.local.secret_store import return_secrets
+from loosehanger.platforms.local.secret_store import copy_secrets, delete_copies, return_secrets
 from loosehanger.platforms.local.status import status
 from loosehanger.platforms.outcome import Outcome
 
@@ -64,35 +70,70 @@ class LocalPlatform(base.Platform):
                 reasons = "; ".join(refused)
                 raise WrongUseError(f"{manifest.source}: {manifest.resource.reference}: Connect refuses {reasons}")
 
-    def carry_out(self, plan: Plan, part: Step) -> Outcome:
-        """Starts processes, and waits until they are ready; or kills them all, in a region that is lost."""
-        if part is Step.KILL:
-            return self._lose(plan) if plan.lost else Outcome()
-        if part is Step.WIPE:
-            return self._wipe(plan) if plan.wiped else Outcome()
-        return carry_out(
-            self.region, plan, part, ready_seconds=self.parameters["ready_seconds"], dry_run=self.check_mode
-        )
-
-    def _lose(self, plan: Plan) -> Outcome:
-        if self.check_mode:
-            return Outcome()
+    def kill(self, action: Kill) -> Outcome:
+        """Kills all processes."""
         killed = kill_everything(self.region)
         outcome = Outcome([f"{killed.processes} processes"], died_ms=killed.at_ms) if killed else Outcome()
-        if plan.deleted and erase(self.region, self.parameters["stop_seconds"]):
+        if action.deletes_data and erase(self.region, self._stop_seconds):
             outcome.changed.append(f"Namespace/{self.name}")
         return outcome
 
-    def _wipe(self, plan: Plan) -> Outcome:
+    def wipe(self, action: Wipe) -> Outcome:
+        """Stops all processes, and deletes the region's files."""
         there = self.region.folder.exists()
+        returned: list[str] = []
         if not self.check_mode:
-            wipe(self.region, plan.identity, self.parameters["stop_seconds"])
-        returned = [] if self.check_mode else return_secrets(self.region, plan.returns)
+            wipe(self.region, action.kept, self._stop_seconds)
+            returned = return_secrets(self.region, action.returns)
         return Outcome([*([f"Namespace/{self.name}"] if there else []), *(f"Secret/{name}" for name in returned)])
 
+    def delete_resources(self, documents: Sequence[Document]) -> list[str]:
+        """Deletes resources in reverse order of their dependencies."""
+        return delete(self.region, [check_document(document) for document in documents], dry_run=self.check_mode)
+
+    def copy_secrets(self, copies: Sequence[SecretCopy]) -> list[str]:
+        """Copies secrets from the folders of other regions."""
+        copied = []
+        ordered = sorted(copies, key=lambda copy: copy.origin)
+        for name, of_origin in groupby(ordered, key=lambda copy: copy.origin):
+            origin = LocalRegion(self.home, self.checkout, name, 0)
+            copied += copy_secrets(origin, self.region, of_origin, dry_run=self.check_mode)
+        return copied
+
+    def delete_copies(self, names: Sequence[str]) -> list[str]:
+        """Deletes the copies among these secrets."""
+        return delete_copies(self.region, names, dry_run=self.check_mode)
+
+    def apply(self, documents: Sequence[Document]) -> Outcome:
+        """Starts processes, and waits until they are ready."""
+        manifests = [check_document(document, self.name) for document in documents]
+        ready_seconds = self.parameters["ready_seconds"]
+        return apply(self.region, manifests, ready_seconds=ready_seconds, dry_run=self.check_mode)
+
+    def apply_links(self, action: ApplyLinks) -> list[str]:
+        """Starts relays, and waits until they are ready."""
+        if not (action.starts_region or is_supervised(self.region)):
+            return []
+        return apply_links(self.region, action.topology, action.settings, self.parameters["ready_seconds"])
+
+    def record(self, action: RecordResources) -> bool:
+        """Writes the files by which clients reach the region."""
+        return record(self.region, action.documents(recorded_documents(self.home, self.name)), action.topology)
+
     def delete(self, plan: Plan) -> Sequence[str]:
-        """Deletes what was described."""
-        return delete_described(self.region, plan, dry_run=self.check_mode)
+        """Deletes what was described, and its record; the region itself stays."""
+        wanted = [document for document in plan.changes if document.kind != "Namespace"]
+        deleted = self.delete_resources(wanted)
+        before = recorded_documents(self.home, self.name)
+        if before and not self.check_mode:
+            gone = {document.reference for document in wanted}
+            record(self.region, [document for document in before if document.reference not in gone], plan.topology)
+        return deleted
+
+    @property
+    def _stop_seconds(self) -> float:
+        seconds: int = self.parameters["stop_seconds"]
+        return seconds
 
     def status(self) -> list[dict[str, Any]]:
         """Asks the clusters, Connect, and the process manager."""
@@ -106,7 +147,7 @@ class LocalPlatform(base.Platform):
         """Kills all processes, and deletes the folder."""
         if self.check_mode:
             return self.region.folder.exists()
-        return delete_region(self.region, self.parameters["stop_seconds"])
+        return delete_region(self.region, self._stop_seconds)
 
     def bundle(self, folder: Path) -> None:
         """Copies logs and manifests."""
