@@ -6,15 +6,21 @@ records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
+from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.validation import Entry
-from loosehanger.lab.mirrors.chain import as_mirror, chain_of
+from loosehanger.lab.mirrors.chain import as_mirror, begins_with, chain_of, stations
 from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.programs import ledgers
+
+if TYPE_CHECKING:
+    from loosehanger.lab.scenario import Stage
+    from loosehanger.lab.topology import Topology
 
 Kind = Literal["copy", "contains", "through", "absent", "whole", "kept", "groups"]
 """``copy``: the target topics equal the source's topics, and have no other writer. ``contains``: every record of the
@@ -81,7 +87,49 @@ class Claim:
     """Where the records of its producer must be."""
 
 
-class _Declared(Entry):
+@dataclass(frozen=True)
+class Names:
+    """What a claim of ``scenario.yaml`` may name."""
+
+    stages: Mapping[str, Stage]
+    mirrors: frozenset[str]
+    """All mirrors of ``manifests/``, in whatever state a stage has them."""
+    topology: Topology
+
+    def check_mirror(self, name: str, where: str) -> None:
+        """Checks that there is a mirror of this name.
+
+        Raises:
+            WrongUseError: there is not.
+        """
+        if name not in self.mirrors:
+            known = ", ".join(sorted(self.mirrors)) or "none"
+            raise WrongUseError(f"{where}: manifests/ has no mirror '{name}'; it has: {known}")
+
+    def check_cluster(self, region: str, where: str) -> None:
+        """Checks that a region has a Kafka cluster.
+
+        Raises:
+            WrongUseError: it does not.
+        """
+        if not self.topology.clusters(region):
+            known = ", ".join(name for name in self.topology.regions if self.topology.clusters(name))
+            raise WrongUseError(
+                f"{where}: '{region}' is not a region with a Kafka cluster; the regions with one are: {known}"
+            )
+
+    def keeps_snapshots(self, stage: str) -> bool:
+        """Whether there is a stage of this name that keeps snapshots of offsets."""
+        return stage in self.stages and self.stages[stage].mark
+
+
+Where = Callable[..., str]
+"""Returns file, line and field of a part of a claim, for messages."""
+
+
+class Declared(Entry):
+    """A claim that ``scenario.yaml`` declares."""
+
     at: tuple[str, ...] = ()
     """The stages that it applies to; empty for all."""
 
@@ -89,8 +137,34 @@ class _Declared(Entry):
         """Whether it applies to a stage."""
         return not self.at or stage in self.at
 
+    def expand(self, mirrors: Sequence[Mirror], number: int) -> Iterator[Claim]:
+        """Yields its claims.
 
-class DeclaredContains(_Declared):
+        Args:
+            mirrors: the lab's mirrors.
+            number: its place among the stage's declared claims of its kind.
+        """
+        raise NotImplementedError
+
+    def check(self, names: Names, where: Where) -> None:
+        """Checks that it names only what exists.
+
+        Raises:
+            WrongUseError: it does not.
+        """
+
+
+class OfMirror(Declared):
+    """A claim about everything that a mirror copies; each mirror has one, which ``claims_of`` expands."""
+
+    mirror: str
+
+    def check(self, names: Names, where: Where) -> None:
+        """See ``Declared``."""
+        names.check_mirror(self.mirror, where(kind_of(self)))
+
+
+class DeclaredContains(OfMirror):
     """``{contains: mm2, at: [failover]}``: the target has every record of the source, and other writers may exist."""
 
     mirror: Annotated[str, Field(alias="contains")]
@@ -98,37 +172,106 @@ class DeclaredContains(_Declared):
     until: Literal["mark"] | None = None
     """``mark``: only what the mirror had copied when the stage stopped it."""
 
+    def check(self, names: Names, where: Where) -> None:
+        """See ``Declared``."""
+        super().check(names, where)
+        for stage in self.at or names.stages if self.until else ():
+            if not names.keeps_snapshots(stage):
+                raise WrongUseError(f"{where('until')}: the stage '{stage}' has no 'mark: true'")
 
-class DeclaredCopy(_Declared):
+
+class DeclaredCopy(OfMirror):
     """``{copy: mm2, at: [setup]}``: a mirror's copies are exact in these stages; in others there is no claim."""
 
     mirror: Annotated[str, Field(alias="copy")]
     """The name of the KafkaMirrorMaker2."""
 
 
-class DeclaredThrough(_Declared):
+class DeclaredThrough(Declared):
     """``{through: [mm2-b, mm2-c]}``: what the first mirror's source produced is where the last mirror writes."""
 
     mirrors: Annotated[tuple[str, ...], Field(alias="through", min_length=2)]
     """The names of the KafkaMirrorMaker2 resources, in the order of the hops."""
 
+    def expand(self, mirrors: Sequence[Mirror], number: int) -> Iterator[Claim]:  # noqa: ARG002 - as every claim
+        """See ``Declared``."""
+        hops = chain_of(mirrors, self.mirrors)
+        ends = {"source": hops[0].source if hops else "", "target": hops[-1].target if hops else ""}
+        yield Claim(
+            f"through:{'+'.join(self.mirrors)}",
+            "through",
+            (as_mirror(hops).id,) if hops else (),
+            {"by": ", ".join(self.mirrors), **ends},
+        )
 
-class DeclaredAbsent(_Declared):
+    def check(self, names: Names, where: Where) -> None:
+        """Checks the mirrors, that they are a chain, and that topics go through all of it."""
+        here, topology = where("through"), names.topology
+        for name in self.mirrors:
+            names.check_mirror(name, here)
+        mirrors = topology.mirrors
+        if not {mirror.name for mirror in mirrors} >= set(self.mirrors):
+            return
+        hops = chain_of(mirrors, self.mirrors)
+        if not hops:
+            raise WrongUseError(
+                f"{here}: {' -> '.join(self.mirrors)} is not a chain: each mirror must read the region that the "
+                "previous one writes"
+            )
+        topics = [topic for region, topic in topology.declared_topics if region == hops[0].source]
+        for topic in begins_with(mirrors, hops, topics):
+            places = list(stations(hops, topic))
+            if len(places) <= len(hops):
+                stops = hops[len(places) - 1]
+                raise WrongUseError(
+                    f"{topology.where(stops)}: topicsPattern {stops.topics} does not match {places[-1].topic}, the "
+                    f"name of {hops[0].source}'s {topic} in {places[-1].region}, and {here} claims that it goes through"
+                )
+
+
+class DeclaredAbsent(Declared):
     """``{absent: {topics: [LH.CUSTOMERS]}, in: west}``: the region holds none of it, and its users cannot read it."""
 
     forbidden: Annotated[Forbidden, Field(alias="absent")]
     region: Annotated[str, Field(alias="in", min_length=1)]
 
+    def expand(self, mirrors: Sequence[Mirror], number: int) -> Iterator[Claim]:  # noqa: ARG002 - as every claim
+        """See ``Declared``."""
+        data = {name: ", ".join(names) for name, names in self.forbidden.model_dump().items() if names}
+        subject = {"region": self.region, **data}
+        yield Claim(f"absent:{self.region}:{number}", "absent", subject=subject, forbidden=self.forbidden)
 
-class DeclaredWhole(_Declared):
+    def check(self, names: Names, where: Where) -> None:
+        """See ``Declared``."""
+        declared = sorted({topic for _, topic in names.topology.declared_topics})
+        for topic in self.forbidden.topics:
+            if topic not in declared:
+                raise WrongUseError(
+                    f"{where('absent', 'topics')}: no manifest declares a topic '{topic}'; "
+                    f"the declared topics are: {', '.join(declared) or 'none'}"
+                )
+        names.check_cluster(self.region, where("in"))
+
+
+class DeclaredWhole(Declared):
     """``{whole: LH.ORDERS, in: [east, west]}``: each region has what all produced, each record once."""
 
     topic: Annotated[str, Field(alias="whole", min_length=1)]
     """The topic's name where it is produced."""
     regions: Annotated[tuple[str, ...], Field(alias="in", min_length=1)]
 
+    def expand(self, mirrors: Sequence[Mirror], number: int) -> Iterator[Claim]:  # noqa: ARG002 - as every claim
+        """See ``Declared``."""
+        for region in self.regions:
+            yield Claim(f"whole:{self.topic}:{region}", "whole", subject={"topic": self.topic, "region": region})
 
-class DeclaredKept(_Declared):
+    def check(self, names: Names, where: Where) -> None:
+        """See ``Declared``."""
+        for region in self.regions:
+            names.check_cluster(region, where("in"))
+
+
+class DeclaredKept(Declared):
     """``{kept: producer, at: [failover]}``: every record that its ledger calls acknowledged still exists."""
 
     producer: Annotated[str, Field(alias="kept", min_length=1)]
@@ -138,8 +281,26 @@ class DeclaredKept(_Declared):
     not_in: Annotated[tuple[str, ...], Field(alias="not-in")] = ()
     """Live regions that do not count because they will be wiped."""
 
+    def expand(self, mirrors: Sequence[Mirror], number: int) -> Iterator[Claim]:  # noqa: ARG002 - as every claim
+        """See ``Declared``."""
+        regions = {"regions": ",".join(self.regions), "not_in": ",".join(self.not_in)}
+        subject = {"producer": self.producer, **regions}
+        kept_in = KeptIn(self.regions, self.not_in)
+        yield Claim(f"kept:{self.producer}", "kept", subject=subject, kept_in=kept_in)
 
-class DeclaredGroups(_Declared):
+    def check(self, names: Names, where: Where) -> None:
+        """See ``Declared``."""
+        keepers = {name for _, name in ledgers(names.topology)}
+        if self.producer not in keepers:
+            raise WrongUseError(
+                f"{where('kept')}: '{self.producer}' is not a program with a ledger; "
+                f"the programs with one are: {', '.join(sorted(keepers)) or 'none'}"
+            )
+        if unknown := [name for name in self.not_in if name not in names.topology.regions]:
+            raise WrongUseError(f"{where('not-in')}: there is no region '{unknown[0]}'")
+
+
+class DeclaredGroups(Declared):
     """``{groups: consumer-x, by: mm2, at: [failover]}``: this group moved to the mirror's target. ``to: east`` in place
     of ``by``: it moved to this region, at the offsets where its members' ledger ended."""
 
@@ -157,8 +318,23 @@ class DeclaredGroups(_Declared):
             raise ValueError("name either 'by', a mirror, or 'to', a region")
         return self
 
+    def expand(self, mirrors: Sequence[Mirror], number: int) -> Iterator[Claim]:  # noqa: ARG002 - as every claim
+        """See ``Declared``."""
+        own = [(mirror.source, mirror.target) for mirror in mirrors if mirror.name == self.mirror]
+        for source, target in [("", self.to)] if self.to else own:
+            subject = {"group": self.group, "mirror": self.mirror, "source": source, "target": target}
+            since = {"since": self.since} if self.since else {}
+            yield Claim(f"groups:{self.group}:{target}", "groups", subject={**subject, **since})
 
-_KINDS: Mapping[Kind, type[_Declared]] = {
+    def check(self, names: Names, where: Where) -> None:
+        """See ``Declared``."""
+        if self.mirror:
+            names.check_mirror(self.mirror, where("by"))
+        if self.since and not names.keeps_snapshots(self.since):
+            raise WrongUseError(f"{where('since')}: '{self.since}' is not a stage with 'mark: true'")
+
+
+_KINDS: Mapping[Kind, type[Declared]] = {
     "copy": DeclaredCopy,
     "contains": DeclaredContains,
     "through": DeclaredThrough,
@@ -169,11 +345,7 @@ _KINDS: Mapping[Kind, type[_Declared]] = {
 }
 
 
-OF_MIRRORS = (DeclaredCopy, DeclaredContains)
-"""Kinds of claims about everything that a mirror copies; each mirror has one."""
-
-
-def kind_of(entry: _Declared) -> Kind:
+def kind_of(entry: Declared) -> Kind:
     """Returns the kind of a declared claim, which is its first key."""
     return next(kind for kind, form in _KINDS.items() if isinstance(entry, form))
 
@@ -242,87 +414,35 @@ def claims_of(
         archives: first target offsets that are copies of each source, by its id.
     """
     every = tuple(mirrors)
-    spoken_of = {entry.mirror for entry in declared if isinstance(entry, OF_MIRRORS)}
-    at_stage = [entry for entry in declared if entry.holds_at(stage)]
-    here = {entry.mirror: entry for entry in at_stage if isinstance(entry, OF_MIRRORS)}
-    marked = {name for name, entry in here.items() if isinstance(entry, DeclaredContains) and entry.until}
-    kinds = {name: kind_of(entry) for name, entry in here.items()}
-    of_mirrors = [
-        Claim(
+    claims = [*_of_mirrors(every, declared, stage, marks or {}, archives or {})]
+    for form in _KINDS.values():
+        if not issubclass(form, OfMirror):
+            of_kind = (entry for entry in declared if isinstance(entry, form) and entry.holds_at(stage))
+            claims += [claim for number, entry in enumerate(of_kind) for claim in entry.expand(every, number)]
+    return tuple(claims)
+
+
+def _of_mirrors(
+    mirrors: Iterable[Mirror],
+    declared: Sequence[DeclaredClaim],
+    stage: str,
+    marks: Mapping[str, Window],
+    archives: Mapping[str, Window],
+) -> Iterator[Claim]:
+    """The claims about everything that a mirror copies."""
+    every = [entry for entry in declared if isinstance(entry, OfMirror)]
+    here = {entry.mirror: entry for entry in every if entry.holds_at(stage)}
+    for mirror in mirrors:
+        entry = here.get(mirror.name)
+        if entry is None and any(other.mirror == mirror.name for other in every):
+            continue
+        kind = kind_of(entry) if entry else "copy"
+        is_marked = isinstance(entry, DeclaredContains) and entry.until
+        yield Claim(
             f"{kind}:{mirror.id}",
             kind,
             (mirror.id,),
             {"mirror": mirror.name, "source": mirror.source, "target": mirror.target},
-            (marks or {}).get(mirror.id, {}) if mirror.name in marked else None,
-            (archives or {}).get(mirror.id, {}),
+            marks.get(mirror.id, {}) if is_marked else None,
+            archives.get(mirror.id, {}),
         )
-        for mirror in every
-        for kind in [kinds.get(mirror.name, None if mirror.name in spoken_of else "copy")]
-        if kind
-    ]
-    through = [
-        Claim(
-            f"through:{'+'.join(entry.mirrors)}",
-            "through",
-            (as_mirror(hops).id,) if hops else (),
-            {
-                "by": ", ".join(entry.mirrors),
-                "source": hops[0].source if hops else "",
-                "target": hops[-1].target if hops else "",
-            },
-        )
-        for entry in at_stage
-        if isinstance(entry, DeclaredThrough)
-        for hops in [chain_of(every, entry.mirrors)]
-    ]
-    absent = [
-        Claim(
-            f"absent:{entry.region}:{number}",
-            "absent",
-            subject={
-                "region": entry.region,
-                **{name: ", ".join(names) for name, names in entry.forbidden.model_dump().items() if names},
-            },
-            forbidden=entry.forbidden,
-        )
-        for number, entry in enumerate(entry for entry in at_stage if isinstance(entry, DeclaredAbsent))
-    ]
-    wholes = [
-        Claim(f"whole:{entry.topic}:{region}", "whole", subject={"topic": entry.topic, "region": region})
-        for entry in at_stage
-        if isinstance(entry, DeclaredWhole)
-        for region in entry.regions
-    ]
-    kept = [
-        Claim(
-            f"kept:{entry.producer}",
-            "kept",
-            subject={
-                "producer": entry.producer,
-                "regions": ",".join(entry.regions),
-                "not_in": ",".join(entry.not_in),
-            },
-            kept_in=KeptIn(entry.regions, entry.not_in),
-        )
-        for entry in at_stage
-        if isinstance(entry, DeclaredKept)
-    ]
-    groups = [
-        Claim(
-            f"groups:{entry.group}:{target}",
-            "groups",
-            subject={
-                "group": entry.group,
-                "mirror": entry.mirror,
-                "source": source,
-                "target": target,
-                **({"since": entry.since} if entry.since else {}),
-            },
-        )
-        for entry in at_stage
-        if isinstance(entry, DeclaredGroups)
-        for source, target in (
-            [("", entry.to)] if entry.to else [(m.source, m.target) for m in every if m.name == entry.mirror]
-        )
-    ]
-    return (*of_mirrors, *through, *absent, *wholes, *kept, *groups)
