@@ -191,26 +191,7 @@ def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str], files: Sequ
         metadata["annotations"] = {TEMPLATE: executor_template(lab)}
         field = {"fieldPath": f"metadata.annotations['{TEMPLATE}']"}
         sources.append({"downwardAPI": {"items": [{"path": Path(TEMPLATE_IN_POD).name, "fieldRef": field}]}})
-    container = {
-        "name": "lab",
-        "image": pod.image,
-        "command": ["python", "-P", "-m", "loosehanger.platforms.kubernetes.pod_entry", command, *arguments],
-        "env": [*_environment(), *_fields(POD_IP="status.podIP", POD_NAME="metadata.name")],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "resources": {
-            "requests": {"cpu": "500m" if spark else "100m", "memory": "1536Mi" if spark else "128Mi"},
-            "limits": {"cpu": "4" if spark else "1", "memory": "3Gi" if spark else "512Mi"},
-        },
-        "volumeMounts": [
-            {"name": "access", "mountPath": f"{HOME}/access", "readOnly": True},
-            *({"name": "work", "mountPath": path, "subPath": path.rpartition("/")[2]} for path in _WRITTEN),
-            *({"name": path.name, "mountPath": str(path), "readOnly": True} for path in ledgers.values()),
-        ],
-    }
+    container = _container(pod, [command, *arguments], ledgers.values(), spark=spark)
     template = {
         "metadata": metadata,
         "spec": {
@@ -240,6 +221,30 @@ def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str], files: Sequ
             "ttlSecondsAfterFinished": _KEPT_SECONDS,
             "template": template,
         },
+    }
+
+
+def _container(pod: Pod, words: Sequence[str], ledgers: Iterable[Path], *, spark: bool) -> dict[str, Any]:
+    """Returns the container of a Job: a command of the kit, and the folders that it reads and writes."""
+    return {
+        "name": "lab",
+        "image": pod.image,
+        "command": ["python", "-P", "-m", "loosehanger.platforms.kubernetes.pod_entry", *words],
+        "env": [*_environment(), *_fields(POD_IP="status.podIP", POD_NAME="metadata.name")],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "resources": {
+            "requests": {"cpu": "500m" if spark else "100m", "memory": "1536Mi" if spark else "128Mi"},
+            "limits": {"cpu": "4" if spark else "1", "memory": "3Gi" if spark else "512Mi"},
+        },
+        "volumeMounts": [
+            {"name": "access", "mountPath": f"{HOME}/access", "readOnly": True},
+            *({"name": "work", "mountPath": path, "subPath": path.rpartition("/")[2]} for path in _WRITTEN),
+            *({"name": path.name, "mountPath": str(path), "readOnly": True} for path in ledgers),
+        ],
     }
 
 

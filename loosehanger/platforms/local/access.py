@@ -11,7 +11,7 @@ from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
 from loosehanger.lab.programs import ledgers, prover_region
 from loosehanger.lab.record import PROVER, region_record
 from loosehanger.lab.topology import Topology
-from loosehanger.platforms.local.deployment import Program
+from loosehanger.platforms.local.deployment import LocalProgram
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.region import LocalRegion
@@ -62,7 +62,7 @@ def record(region: LocalRegion, documents: Sequence[Document], topology: Topolog
         documents,
         clients=clients,
         logs={
-            deployment["metadata"]["name"]: str(Program(region, Deployment.model_validate(deployment)).log)
+            deployment["metadata"]["name"]: str(LocalProgram(region, Deployment.model_validate(deployment)).log)
             for deployment in region.resources("Deployment")
         },
         ledgers={name: str(region.volumes / claim) for (_, name), claim in ledgers(Topology(documents)).items()},

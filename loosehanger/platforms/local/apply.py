@@ -24,7 +24,7 @@ from loosehanger.lab.manifests.resources import (
     Secret,
 )
 from loosehanger.platforms.local import kafka_entities, processes, services
-from loosehanger.platforms.local.deployment import Program
+from loosehanger.platforms.local.deployment import LocalProgram
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.region import LocalRegion
@@ -85,7 +85,7 @@ def delete(region: LocalRegion, manifests: Iterable[Manifest], *, dry_run: bool 
             continue
         match resource:
             case Deployment():
-                Program(region, resource).delete()
+                LocalProgram(region, resource).delete()
             case KafkaMirrorMaker2():
                 LocalMirrorMaker(region, resource).delete()
             case KafkaUser():
@@ -168,7 +168,7 @@ def wipe(region: LocalRegion, kept: Collection[str], bound: float) -> None:
 
 def _wait_ready(region: LocalRegion, resources: Sequence[Resource], bound: float) -> None:
     exits = processes.Exits(region)
-    programs = [Program(region, resource) for resource in resources if isinstance(resource, Deployment)]
+    programs = [LocalProgram(region, resource) for resource in resources if isinstance(resource, Deployment)]
     for resource in resources:
         match resource:
             case Kafka():
@@ -277,7 +277,7 @@ def _apply_processes(region: LocalRegion, manifests: Sequence[Manifest]) -> list
             case KafkaMirrorMaker2() as mirror:
                 touched |= LocalMirrorMaker(region, mirror).apply()
             case Deployment() as deployment:
-                touched |= Program(region, deployment).apply()
+                touched |= LocalProgram(region, deployment).apply()
         changed += [manifest.resource.reference] if touched else []
     return changed
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -106,17 +107,9 @@ def ensure_certificate(
             x509.IPAddress(ipaddress.ip_address(LOOPBACK)),
         ]
     )
-    if (region.secrets / secret).is_dir():
-        data = read_secret(region, secret)
-        present = x509.load_pem_x509_certificate(data["tls.crt"])
-        names = present.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        if (
-            names == alternatives
-            and _signed_by(present, authority)
-            and data["keystore.pem"].endswith(_pem(authority))
-            and not _ends_soon(present, validity_days, renewal_days)
-        ):
-            return False
+    soon = partial(_ends_soon, validity_days=validity_days, renewal_days=renewal_days)
+    if (region.secrets / secret).is_dir() and _is_current(read_secret(region, secret), authority, alternatives, soon):
+        return False
     signer = authority_key(region, cluster)
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
@@ -130,21 +123,40 @@ def ensure_certificate(
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
         .sign(signer, hashes.SHA256())
     )
+    return write_secret(region, secret, _stores(key, certificate, authority))
+
+
+def _is_current(
+    data: Mapping[str, bytes],
+    authority: x509.Certificate,
+    names: x509.SubjectAlternativeName,
+    ends_soon: Callable[[x509.Certificate], bool],
+) -> bool:
+    """Whether a secret has a certificate for these names, of this authority, that does not expire soon."""
+    certificate = x509.load_pem_x509_certificate(data["tls.crt"])
+    return (
+        certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value == names
+        and _signed_by(certificate, authority)
+        and data["keystore.pem"].endswith(_pem(authority))
+        and not ends_soon(certificate)
+    )
+
+
+def _stores(
+    key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate, authority: x509.Certificate
+) -> dict[str, bytes]:
+    """The content of a certificate's secret."""
     password = secrets.token_urlsafe(24).encode()
     encryption = serialization.BestAvailableEncryption(password)
     trusted = [pkcs12.PKCS12Certificate(authority, b"ca")]
-    return write_secret(
-        region,
-        secret,
-        {
-            "tls.crt": _pem(certificate),
-            "tls.key": _private_pem(key),
-            "keystore.pem": _private_pem(key) + _pem(certificate) + _pem(authority),
-            "keystore.p12": pkcs12.serialize_key_and_certificates(b"tls", key, certificate, [authority], encryption),
-            "truststore.p12": pkcs12.serialize_java_truststore(trusted, encryption),
-            "store.password": password,
-        },
-    )
+    return {
+        "tls.crt": _pem(certificate),
+        "tls.key": _private_pem(key),
+        "keystore.pem": _private_pem(key) + _pem(certificate) + _pem(authority),
+        "keystore.p12": pkcs12.serialize_key_and_certificates(b"tls", key, certificate, [authority], encryption),
+        "truststore.p12": pkcs12.serialize_java_truststore(trusted, encryption),
+        "store.password": password,
+    }
 
 
 def principal(common_name: str) -> str:

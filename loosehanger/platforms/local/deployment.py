@@ -23,7 +23,7 @@ _CONNECTED_SECONDS = 30
 """Seconds to wait for a program to connect to its cluster."""
 
 
-class Program:
+class LocalProgram:
     """A region's Deployment."""
 
     def __init__(self, region: LocalRegion, deployment: Deployment) -> None:

@@ -17,7 +17,7 @@ from loosehanger.kafka.groups import Group, look
 from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders
 from loosehanger.lab.link_settings import size_text
 from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
-from loosehanger.platforms.local.deployment import Program
+from loosehanger.platforms.local.deployment import LocalProgram
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.kafka_entities import admin_client
 from loosehanger.platforms.local.links import process_name
@@ -58,7 +58,7 @@ def _all(region: LocalRegion, processes: list[ProcessState]) -> Iterator[Health]
     for mirror in region.resources("KafkaMirrorMaker2"):
         yield _mirror(LocalMirrorMaker(region, KafkaMirrorMaker2.model_validate(mirror)), processes)
     for deployment in region.resources("Deployment"):
-        yield _program(Program(region, Deployment.model_validate(deployment)), processes)
+        yield _program(LocalProgram(region, Deployment.model_validate(deployment)), processes)
     for (first, other), folder in relay_folders(region.home).items():
         if first == region.name:
             yield _link(f"{first}-{other}", folder, processes)
@@ -161,7 +161,7 @@ def restarted(name: str, status: Mapping[str, Any], failure: Mapping[str, Any]) 
     return ""
 
 
-def _program(program: Program, processes: list[ProcessState]) -> Health:
+def _program(program: LocalProgram, processes: list[ProcessState]) -> Health:
     copies = program.deployment.spec.replicas
     if not copies:
         return Health("Deployment", program.name, True, "Stopped", "as it should be: spec.replicas is 0")
@@ -192,7 +192,7 @@ def _link(name: str, folder: Path, processes: list[ProcessState]) -> Health:
     return Health("Link", name, True, "Running", carried)
 
 
-def _reading(program: Program, detail: str) -> Health | None:
+def _reading(program: LocalProgram, detail: str) -> Health | None:
     """Returns the health of a running consumer, by its group membership and assignment; None for other programs."""
     try:
         environment = program.environment
