@@ -9,6 +9,7 @@ from pathlib import Path
 
 from loosehanger.errors import LabError
 from loosehanger.kafka.connector_states import wanted_connectors
+from loosehanger.lab.manifests.views import MIRROR
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class MirrorManifests:
 
         assert self._home is not None
         documents = recorded_documents(self._home, self._region)
-        specs = {one.name: one.content["spec"] for one in documents if one.kind == "KafkaMirrorMaker2"}
+        specs = {one.name: one.content["spec"] for one in documents if one.kind == MIRROR}
         return {name: MirrorState(spec.get("replicas", 1), wanted_connectors(spec)) for name, spec in specs.items()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.actions import (
@@ -32,16 +32,10 @@ from loosehanger.lab.actions import (
 from loosehanger.lab.claims.checks import check_claims, check_writers
 from loosehanger.lab.claims.claims import claims_of
 from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.manifests.views import MirrorMaker, Program
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import internal_topics
-from loosehanger.lab.programs import (
-    cluster_address,
-    consumers,
-    is_producer,
-    prover_region,
-    replicas,
-    with_replicas,
-)
+from loosehanger.lab.programs import consumers, is_producer, prover_region, with_replicas
 from loosehanger.lab.scenario import COPYING, DROPPED, HELD, MIRROR, REARMED, MirrorState, Scenario, Stage, is_held
 from loosehanger.lab.topology import OF_IDENTITY, SecretCopy, Topology, identity_of, secrets_of
 
@@ -434,7 +428,7 @@ def _step_of(document: Document, fenced: Collection[str], copied: Collection[str
     """The step that applies a resource. A user whose password another region creates comes after that region."""
     if document.kind == MIRROR and document.name in fenced:
         return Step.FENCE_MIRRORS
-    if document.kind == "Deployment" and is_console(document.content):
+    if document.kind == "Deployment" and Program(document.content).is_console:
         return Step.CONSOLES
     if document.kind in _OF_CLUSTERS and not (document.kind == USER and _password_of(document) in copied):
         return Step.CLUSTERS
@@ -514,12 +508,14 @@ def _check_described(
 def _stopping(recorded: Iterable[Document], changes: Mapping[tuple[str, str], Document]) -> tuple[Document, ...]:
     """The programs that will end or move to another cluster."""
     found = []
-    for before in recorded:
-        new = changes.get((before.kind, before.name))
-        old_address, new_address = cluster_address(before), cluster_address(new) if new else ""
-        ends = new is not None and not replicas(new) and replicas(before)
-        if new and old_address and (old_address != new_address or ends):
-            found.append(with_replicas(before, 0))
+    for document in recorded:
+        new = changes.get((document.kind, document.name))
+        if new is None or document.kind != "Deployment":
+            continue
+        before, after = Program(document.content), Program(new.content)
+        ends = before.replicas and not after.replicas
+        if before.cluster_address and (before.cluster_address != after.cluster_address or ends):
+            found.append(with_replicas(document, 0))
     return tuple(found)
 
 
@@ -548,16 +544,6 @@ def turned_round(copies: Iterable[SecretCopy], region: str) -> tuple[SecretCopy,
     return tuple(found.values())
 
 
-def is_console(deployment: Mapping[str, Any]) -> bool:
-    """Whether a Deployment is a web console."""
-    pod = ((deployment.get("spec") or {}).get("template") or {}).get("spec") or {}
-    return any(
-        variable.get("name") == "CONSOLE_NAME"
-        for container in pod.get("containers") or ()
-        for variable in container.get("env") or ()
-    )
-
-
 def _once(documents: Iterable[Document]) -> dict[tuple[str, str], Document]:
     found: dict[tuple[str, str], Document] = {}
     for document in documents:
@@ -571,8 +557,7 @@ def _once(documents: Iterable[Document]) -> dict[tuple[str, str], Document]:
 
 def _as_its_target(manifest: Document, regions: Iterable[str]) -> str:
     """The region of a mirror's target, or all regions, for a message."""
-    target = (manifest.content.get("spec") or {}).get("target") or {}
-    host = str(target.get("bootstrapServers", "")).split(":")[0].split(".")
+    host = str(MirrorMaker(manifest.content).target.get("bootstrapServers", "")).split(":")[0].split(".")
     if manifest.kind == MIRROR and len(host) > 1 and host[1] in regions:
         return f": {host[1]}, as its target"
     return f": one of {', '.join(regions)}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.manifests.views import Program
 
 if TYPE_CHECKING:
     from loosehanger.lab.topology import Topology
@@ -35,36 +36,29 @@ def consumers(topology: Topology) -> list[Consumer]:
     """Returns all consumers, in the order of their regions' documents."""
     found = []
     for document in topology.of_kind("Deployment"):
-        command, variables = _program(document)
-        if "consumers" in command:
+        program = Program(document.content)
+        variables = program.variables
+        if "consumers" in program.command:
             address = topology.address(variables.get("KAFKA_BOOTSTRAP_SERVERS", ""), document.where())
             user, pattern = variables.get("KAFKA_USERNAME", ""), variables.get("CONSUMER_PATTERN", "")
             group = variables.get("CONSUMER_GROUP", "")
             names = document.name, document.namespace, address.region
-            found.append(Consumer(*names, user, pattern, group, replicas(document)))
+            found.append(Consumer(*names, user, pattern, group, program.replicas))
     return found
 
 
 def is_producer(document: Document) -> bool:
     """Whether a resource is a producer's Deployment."""
-    return document.kind == "Deployment" and "producer" in _program(document)[0]
-
-
-def cluster_address(document: Document) -> str:
-    """Returns the bootstrap address of a producer or a consumer; empty for any other resource."""
-    if document.kind != "Deployment":
-        return ""
-    command, variables = _program(document)
-    return variables.get("KAFKA_BOOTSTRAP_SERVERS", "") if {"producer", "consumers"} & set(command) else ""
+    return document.kind == "Deployment" and "producer" in Program(document.content).command
 
 
 def ledgers(topology: Topology) -> dict[tuple[str, str], str]:
     """Returns the PersistentVolumeClaim of each program's ledger, by region and name of its Deployment."""
     found = {}
     for document in topology.of_kind("Deployment"):
-        _, variables = _program(document)
+        program = Program(document.content)
+        variables, pod = program.variables, program.pod
         if folder := variables.get("PRODUCER_LEDGER") or variables.get("CONSUMER_LEDGER"):
-            pod = document.content["spec"]["template"]["spec"]
             mounts = {mount["mountPath"]: mount["name"] for mount in pod["containers"][0].get("volumeMounts") or ()}
             claims = {
                 volume["name"]: volume["persistentVolumeClaim"]["claimName"]
@@ -76,11 +70,6 @@ def ledgers(topology: Topology) -> dict[tuple[str, str], str]:
     return found
 
 
-def replicas(deployment: Document) -> int:
-    """Returns the number of a Deployment's replicas."""
-    return int((deployment.content.get("spec") or {}).get("replicas", 1))
-
-
 def with_replicas(document: Document, replicas: int) -> Document:
     """Returns a Deployment with another number of replicas."""
     spec = {**document.content["spec"], "replicas": replicas}
@@ -90,7 +79,7 @@ def with_replicas(document: Document, replicas: int) -> Document:
 def control_room(topology: Topology) -> tuple[str, str] | None:
     """Returns the region and the name of the web console that shows every region; None without one."""
     for document in topology.of_kind("Deployment"):
-        _, variables = _program(document)
+        variables = Program(document.content).variables
         if variables.get("CONSOLE_CONTROL_ROOM") == "true":
             return document.namespace, variables.get("CONSOLE_NAME", "")
     return None
@@ -101,12 +90,3 @@ def prover_region(topology: Topology) -> str:
     if room := control_room(topology):
         return room[0]
     return next((region for region in topology.regions if topology.clusters(region)), "")
-
-
-def _program(deployment: Document) -> tuple[list[str], dict[str, str]]:
-    """Returns the commands of a Deployment's containers, and the values of their environment variables."""
-    pod = ((deployment.content.get("spec") or {}).get("template") or {}).get("spec") or {}
-    containers = pod.get("containers") or ()
-    command = [str(word) for container in containers for word in container.get("command") or ()]
-    variables = [variable for container in containers for variable in container.get("env") or ()]
-    return command, {str(variable.get("name")): str(variable.get("value", "")) for variable in variables}

@@ -17,6 +17,8 @@ from loosehanger.lab.link_settings import OneWay, parse_rate, parse_time
 from loosehanger.lab.manifests.documents import Document, read_documents, read_file, read_resources
 from loosehanger.lab.manifests.older_api import refuse_older_api
 from loosehanger.lab.manifests.validation import Entry, validated
+from loosehanger.lab.manifests.views import MIRROR as MIRROR
+from loosehanger.lab.manifests.views import MirrorMaker
 from loosehanger.lab.scenario_index import FILE as FILE
 from loosehanger.lab.scenario_index import PLAYBOOKS, SETUP, one_line, scenario_file
 from loosehanger.lab.scenario_index import scenario_names as scenario_names
@@ -250,7 +252,6 @@ class Scenario(Entry):
         return frozenset(name for name, life in self.stage(stage).mirrors.items() if life == "absent")
 
 
-MIRROR = "KafkaMirrorMaker2"
 CARRY_OUT = "carry_out"
 """The role that applies the resources that other roles describe, in every region."""
 CONNECTORS = ("sourceConnector", "checkpointConnector")
@@ -266,21 +267,15 @@ REARMED: tuple[MirrorState, ...] = ("rearmed", ARMED)
 
 def _users_of(mirror: Document) -> Iterator[str]:
     """Yields the users that a mirror signs in as at either end; a user's password secret has the user's name."""
-    spec = mirror.content.get("spec") or {}
-    for end in (spec.get("target"), *(entry.get("source") for entry in spec.get("mirrors") or ())):
-        if name := (((end or {}).get("authentication") or {}).get("passwordSecret") or {}).get("secretName"):
+    for end, _ in MirrorMaker(mirror.content).ends:
+        if name := ((end.get("authentication") or {}).get("passwordSecret") or {}).get("secretName"):
             yield str(name)
 
 
 def is_held(mirror: Document, life: MirrorState = "stopped") -> bool:
     """Whether a resource is a mirror whose connectors that a state stops are all stopped or paused."""
     held = _held_in(life)
-    connectors = [
-        entry[key] or {}
-        for entry in (mirror.content.get("spec") or {}).get("mirrors") or ()
-        for key in held
-        if key in entry
-    ]
+    connectors = [entry[key] or {} for entry in MirrorMaker(mirror.content).mirrors for key in held if key in entry]
     return bool(connectors) and all(connector.get("state") in HELD for connector in connectors)
 
 
@@ -290,12 +285,12 @@ def with_life(document: Document, life: MirrorState) -> Document:
     if not held:
         return document
     state = life if life == "paused" else "stopped"
-    spec = document.content.get("spec") or {}
+    maker = MirrorMaker(document.content)
     mirrors = [
         {key: {**(value or {}), "state": state} if key in held else value for key, value in mirror.items()}
-        for mirror in spec.get("mirrors") or ()
+        for mirror in maker.mirrors
     ]
-    content: dict[str, Any] = {**document.content, "spec": {**spec, "mirrors": mirrors}}
+    content: dict[str, Any] = {**document.content, "spec": {**maker.spec, "mirrors": mirrors}}
     return replace(document, content=content)
 
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from loosehanger.errors import WrongUseError
+from loosehanger.lab.manifests import views
 from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.manifests.views import MIRROR, MirrorMaker, Program
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import (
     DEFAULT_EXCLUDED,
@@ -23,7 +25,7 @@ from loosehanger.lab.mirrors.replication import (
     selected_topics,
     target_topic,
 )
-from loosehanger.lab.scenario import MIRROR, CopiedSecret
+from loosehanger.lab.scenario import CopiedSecret
 
 SOURCE_CONNECTOR = "MirrorSourceConnector"
 CHECKPOINT_CONNECTOR = "MirrorCheckpointConnector"
@@ -190,13 +192,7 @@ class Topology:
 
     def _ends(self, document: Document) -> Iterator[tuple[Mapping[str, Any], str, tuple[str | int, ...]]]:
         """Yields the target and the sources of a mirror: content, region, and path in the manifest."""
-        spec = document.content.get("spec") or {}
-        paths: list[tuple[Mapping[str, Any], tuple[str | int, ...]]] = [(spec.get("target") or {}, ("spec", "target"))]
-        paths += [
-            (mirror.get("source") or {}, ("spec", "mirrors", index, "source"))
-            for index, mirror in enumerate(spec.get("mirrors") or ())
-        ]
-        for end, path in paths:
+        for end, path in MirrorMaker(document.content).ends:
             where = document.where(*path, "bootstrapServers")
             yield end, self.address(str(end.get("bootstrapServers", "")), where).region, path
 
@@ -209,7 +205,7 @@ class Topology:
     def _mirrors_of(self, document: Document) -> Iterator[tuple[int, Mirror]]:
         """Yields the sources of a mirror, each with its index in ``spec.mirrors``."""
         (target_end, target, _), *sources = self._ends(document)
-        mirrors = document.content["spec"].get("mirrors") or ()
+        mirrors = MirrorMaker(document.content).mirrors
         for index, ((end, source, _), mirror) in enumerate(zip(sources, mirrors, strict=True)):
             if "sourceConnector" not in mirror:
                 continue
@@ -258,15 +254,15 @@ class Topology:
 
     def _copies_of_programs(self) -> Iterator[SecretCopy]:
         for document in self.of_kind("Deployment"):
-            pod = ((document.content.get("spec") or {}).get("template") or {}).get("spec") or {}
-            values = list(_environment(document).values())
+            program = Program(document.content)
+            values = list(program.variables.values())
             addresses = [match for value in values for match in SERVICE.finditer(value)]
             regions = dict.fromkeys(self.address(match[0], document.where()).region for match in addresses)
             # The names of other regions' services, Connect's REST interface among them, contain the region.
             regions |= dict.fromkeys(
                 match[1] for value in values for match in _ANY_SERVICE.finditer(value) if match[1] in self.regions
             )
-            for volume in pod.get("volumes") or ():
+            for volume in program.pod.get("volumes") or ():
                 name = (volume.get("secret") or {}).get("secretName")
                 if (
                     name is None
@@ -388,16 +384,6 @@ def _texts(content: object) -> Iterator[str]:
             yield from _texts(value)
 
 
-def _environment(document: Document) -> dict[str, str]:
-    """Returns the environment of a Deployment's program."""
-    pod = ((document.content.get("spec") or {}).get("template") or {}).get("spec") or {}
-    return {
-        str(variable.get("name")): str(variable.get("value", ""))
-        for container in pod.get("containers") or ()
-        for variable in container.get("env") or ()
-    }
-
-
 def secrets_of(document: Document) -> Sequence[str]:
     """Returns the names of the secrets that the operators create for a resource."""
     match document.kind:
@@ -405,7 +391,7 @@ def secrets_of(document: Document) -> Sequence[str]:
             return (document.name,)
         case "Kafka":
             return [f"{document.name}-{part}" for part in _CLUSTER_SECRETS]
-        case "KafkaMirrorMaker2":
+        case views.MIRROR:
             # Only if Connect's REST interface requires a password.
             return [f"{document.name}-connect", f"{document.name}-connect-cluster-ca-cert"]
         case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from loosehanger.lab.plan import is_console
+from loosehanger.lab.manifests.views import Program
 
 
 def web_console(deployment: Mapping[str, Any]) -> dict[str, str] | None:
@@ -17,15 +17,10 @@ def web_console(deployment: Mapping[str, Any]) -> dict[str, str] | None:
     Returns:
         ``name``, ``url``, ``username`` and ``account``: the KafkaUser whose password people sign in with.
     """
-    if not is_console(deployment):
+    program = Program(deployment)
+    if not (program.is_console and program.replicas):
         return None
-    spec = deployment["spec"]
-    variables = {
-        variable["name"]: variable.get("value", "")
-        for variable in spec["template"]["spec"]["containers"][0].get("env") or ()
-    }
-    if not spec.get("replicas", 1):
-        return None
+    variables = program.variables
     scheme = "https" if variables.get("CONSOLE_CERTIFICATE_FILE") else "http"
     return {
         "name": variables["CONSOLE_NAME"],

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from loosehanger.lab.plan import is_console
+from loosehanger.lab.manifests.views import Program
 from loosehanger.lab.scenario import read_scenario, scenario_names
 from loosehanger.paths import ROOT
 from scripts.apiserver.server import ApiServer, RefusedError
@@ -83,7 +83,11 @@ def test_every_platform_applies_the_same(described: Described, scenario: str) ->
     own = [document for document in read_scenario(scenario).manifests("setup") if document.namespace in regions]
     assert len(own) >= 2
     local, *others = (
-        {d.reference + d.namespace: d.content for d in described(scenario, platform) if not is_console(d.content)}
+        {
+            d.reference + d.namespace: d.content
+            for d in described(scenario, platform)
+            if not Program(d.content).is_console
+        }
         for platform in ("local", *(name for name in PLATFORMS if name != "local"))
     )
     assert {document.reference + document.namespace: document.content for document in own}.items() <= local.items()

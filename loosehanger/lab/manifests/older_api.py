@@ -8,12 +8,13 @@ from typing import Any
 
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.documents import Document, dotted, locate
+from loosehanger.lab.manifests.views import MIRROR
 
 _OLDER = re.compile(r"kafka\.strimzi\.io/v1(alpha|beta)\d+")
 _NEW = "kafka.strimzi.io/v1"
 _TOOL = "Strimzi's conversion tool does most of it: bin/v1-api-conversion.sh convert-file --file"
 _FIELDS = {
-    "KafkaMirrorMaker2": {
+    MIRROR: {
         "spec.connectCluster": "the cluster that it names becomes spec.target",
         "spec.clusters": "spec.target and spec.mirrors[].source",
         "spec.mirrors[].sourceCluster": "spec.mirrors[].source, with alias, bootstrapServers, tls and authentication",
@@ -61,7 +62,7 @@ def _changes(document: Document) -> Iterator[tuple[int, str]]:
     for field, instead in _FIELDS.get(document.kind, {}).items():
         for path in _found(document.content, field.split(".")):
             yield _line(document, path), f"{dotted(path)} → {instead}"
-    if document.kind != "KafkaMirrorMaker2":
+    if document.kind != MIRROR:
         return
     spec = document.content.get("spec")
     clusters = spec.get("clusters") if isinstance(spec, dict) else None

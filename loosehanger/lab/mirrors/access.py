@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from loosehanger.acls import NeededRight
 from loosehanger.lab.mirrors.mirror import Mirror
-from loosehanger.lab.mirrors.replication import offset_syncs, target_topic
+from loosehanger.lab.mirrors.replication import STATE_TOPICS, offset_syncs, target_topic
 
 _NAMED = 3
 _USER = re.compile(r"""\busername\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;]+))""")
@@ -56,8 +56,7 @@ def of_workers(target: Mapping[str, object], connectors: Iterable[str]) -> list[
     """
     group = str(target["groupId"])
     needed = [NeededRight("GROUP", group, "READ")]
-    for kind in ("config", "offset", "status"):
-        topic = str(target[f"{kind}StorageTopic"])
+    for topic in (str(target[key]) for key in STATE_TOPICS):
         needed += [NeededRight("TOPIC", topic, operation) for operation in ("READ", "WRITE")]
     settings = target.get("config")
     if isinstance(settings, dict) and settings.get("exactly.once.source.support") == "enabled":

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.manifests.views import MirrorMaker
 from loosehanger.lab.mirrors.mirror import Mirror
 
 IDENTITY_POLICY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
@@ -139,7 +140,7 @@ def internal_topics(documents: Iterable[Document], mirrors: Iterable[Mirror]) ->
     every = list(mirrors)
     topics: dict[str, dict[str, None]] = {}
     for document in documents:
-        state = [str(document.content["spec"]["target"][key]) for key in STATE_TOPICS]
+        state = [str(MirrorMaker(document.content).target[key]) for key in STATE_TOPICS]
         for mirror in every:
             if (mirror.name, mirror.region) == (document.name, document.namespace):
                 place, syncs = offset_syncs(mirror)

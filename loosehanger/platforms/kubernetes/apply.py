@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from loosehanger.errors import LabError, UnreachableError, WrongUseError
+from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.platforms.kubernetes import event_streams, programs, services
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
 from loosehanger.platforms.kubernetes.readiness import by_reason, pod_problems, waiting_for
@@ -345,7 +346,7 @@ def _pods_of(region: RegionNamespace, cluster: KubernetesCluster, resource: Mapp
         "Deployment": (resource.get("spec") or {}).get("selector", {}).get("matchLabels", {}),
         "Kafka": {f"{prefix}cluster": name},
         "EventStreams": {f"{prefix}cluster": name},
-        "KafkaMirrorMaker2": {f"{prefix}cluster": name, **MIRROR_PODS},
+        MIRROR: {f"{prefix}cluster": name, **MIRROR_PODS},
     }
     selector = selectors.get(resource["kind"])
     if not selector:
@@ -399,7 +400,7 @@ def _wait_gone(
             present = cluster.get(resource["apiVersion"], resource["kind"], metadata["name"], metadata.get("namespace"))
             if present is None or present["metadata"]["uid"] != metadata["uid"]:
                 # A mirror must not write while its topics are deleted.
-                if resource["kind"] == "KafkaMirrorMaker2" and (left := pods_left(region, cluster, resource)):
+                if resource["kind"] == MIRROR and (left := pods_left(region, cluster, resource)):
                     return left
                 open_.remove(resource)
                 continue

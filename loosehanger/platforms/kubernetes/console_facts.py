@@ -18,9 +18,8 @@ from typing import Any, Final
 
 from loosehanger.errors import LabError
 from loosehanger.kafka.connector_states import wanted_connectors
-from loosehanger.lab.plan import is_console
+from loosehanger.lab.manifests.views import MIRROR, MirrorMaker, Program
 from loosehanger.lab.record import recorded_documents
-from loosehanger.lab.scenario import MIRROR
 from loosehanger.platforms.kubernetes.access import connect_url
 from loosehanger.platforms.kubernetes.apply import RegionNamespace
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
@@ -66,7 +65,7 @@ def with_facts(
         manifests: the consoles and their resources.
         dry_run: do not try to connect; keep the ConfigMap's results.
     """
-    consoles = [manifest for manifest in manifests if is_console(manifest.document)]
+    consoles = [manifest for manifest in manifests if Program(manifest.document).is_console]
     facts = wanted(home, (name for console in consoles for name in _regions(console.document)))
     if not any(facts.values()):
         return [*manifests]
@@ -82,8 +81,8 @@ def with_facts(
 
 def _regions(console: Mapping[str, Any]) -> list[str]:
     """Returns the regions that a console shows."""
-    variables = console["spec"]["template"]["spec"]["containers"][0]["env"]
-    return next((str(one["value"]).split(",") for one in variables if one["name"] == "CONSOLE_REGIONS"), [])
+    shown = Program(console).variables.get("CONSOLE_REGIONS")
+    return [] if shown is None else shown.split(",")
 
 
 def wanted(home: Path, regions: Iterable[str]) -> Facts:
@@ -92,7 +91,7 @@ def wanted(home: Path, regions: Iterable[str]) -> Facts:
         name: {
             document.name: {
                 # Whether there is any: a console does not use the number.
-                "replicas": min(1, document.content["spec"].get("replicas", 1)),
+                "replicas": min(1, MirrorMaker(document.content).replicas),
                 "connectors": wanted_connectors(document.content["spec"]),
                 "open": False,
             }

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from loosehanger.errors import WrongUseError
+from loosehanger.lab.manifests.views import MIRROR
 
 GROUP: Final = "eventstreams.ibm.com"
 V1: Final = f"{GROUP}/v1"
@@ -175,7 +176,7 @@ _OF_V1BETA2: Final[Mapping[str, Mapping[str, Rule]]] = {
         "spec/authentication/validityDays": _refused(_NEWER),
         "spec/authentication/renewalDays": _refused(_NEWER),
     },
-    "KafkaMirrorMaker2": {
+    MIRROR: {
         "spec/version": _VERSION,
         "spec/target/alias": _moved("spec/connectCluster", f"{_TARGET}/alias", "spec/mirrors/{every}/targetCluster"),
         **_mirrored_cluster("spec/target", "target"),
@@ -216,7 +217,7 @@ _OF_V1: Final[Mapping[str, Mapping[str, Rule]]] = {
         "spec/authentication/renewalDays": _refused(_NEWER_THAN_13),
     },
     # As in Strimzi except the version: a target, and a source in each mirror, and no list of clusters.
-    "KafkaMirrorMaker2": {
+    MIRROR: {
         "spec/version": _VERSION,
         **_same("spec/target", f"{_MIRRORED} groupId configStorageTopic offsetStorageTopic statusStorageTopic"),
         **_same("spec/mirrors[]/source", _MIRRORED),
@@ -225,7 +226,7 @@ _OF_V1: Final[Mapping[str, Mapping[str, Rule]]] = {
         **_same("spec/mirrors[]/checkpointConnector", f"{_CONNECTOR} version"),
         **{
             path: rule
-            for path, rule in _OF_V1BETA2["KafkaMirrorMaker2"].items()
+            for path, rule in _OF_V1BETA2[MIRROR].items()
             if rule == SAME and not path.startswith(("spec/mirrors", "spec/target"))
         },
         **_same("spec/rack", "type envVarName"),
@@ -279,7 +280,7 @@ def to_event_streams(
         if _is(document, "Kafka"):
             own = [(at, pool) for at, pool in pools if _key_of_cluster(pool) == _key(document)]
             result.append((where, _event_streams(where, document, own, settings)))
-        elif _is(document, "KafkaMirrorMaker2"):
+        elif _is(document, MIRROR):
             result.append((where, _mirror_maker(where, document, settings)))
         elif _is_other(document):
             result.append((where, _renamed(document)))

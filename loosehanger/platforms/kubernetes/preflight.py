@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.platforms.kubernetes.apply import RegionNamespace, foreign
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
 from loosehanger.platforms.kubernetes.event_streams import API_VERSIONS, inner_pools
@@ -238,7 +239,7 @@ def _needs(documents: Sequence[Mapping[str, Any]]) -> dict[str, Decimal]:
         if document["kind"] in CLUSTERS:
             needs["pods"] += 1  # the entity operator
             continue
-        if document["kind"] not in ("KafkaNodePool", "KafkaMirrorMaker2"):
+        if document["kind"] not in ("KafkaNodePool", MIRROR):
             continue
         needs["pods"] += copies
         for field in ("requests", "limits"):

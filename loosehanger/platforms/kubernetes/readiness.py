@@ -7,6 +7,7 @@ from typing import Any
 
 from loosehanger.kafka import connector_states
 from loosehanger.kafka.connector_states import wanted_connectors
+from loosehanger.lab.manifests.views import MIRROR
 
 Document = Mapping[str, Any]
 NAMED = 3
@@ -67,7 +68,7 @@ def _of_an_operator(document: Document) -> str | None:
     ready = next((c for c in status.get("conditions", []) if c["type"] == "Ready"), None)
     if ready is None or ready["status"] != "True":
         return "; ".join(conditions(document)) or "the operator does not report it as ready"
-    if document["kind"] == "KafkaMirrorMaker2":
+    if document["kind"] == MIRROR:
         return "; ".join(connector_problems(document)) or None
     return None
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from loosehanger.errors import WrongUseError
+from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.lab.topology import SecretCopy
 from loosehanger.platforms.kubernetes.apply import (
     RegionNamespace,
@@ -31,7 +32,7 @@ from loosehanger.waiting import wait_for
 
 PAUSED: Final = f"{STRIMZI_LABELS}pause-reconciliation"
 """The annotation that pauses an operator's reconciliation of a resource."""
-_CARRIED_OUT: Final = ("Kafka", "KafkaMirrorMaker2")
+_CARRIED_OUT: Final = ("Kafka", MIRROR)
 """The kinds from which an operator creates pods."""
 _OF_KUBERNETES: Final = ("ReplicaSet", "Job")
 _KILLED_SECONDS: Final = 60

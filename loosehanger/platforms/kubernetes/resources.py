@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.platforms.kubernetes.event_streams import API_VERSIONS, EventStreams, to_event_streams
 
 FIELD_MANAGER: Final = "loosehanger-lab"
@@ -38,13 +39,13 @@ ORDER: Final = (
     (STRIMZI, "KafkaNodePool"),
     (STRIMZI, "Kafka"),
     *((version, "EventStreams") for version in API_VERSIONS),
-    *((version, kind) for kind in ("KafkaTopic", "KafkaUser", "KafkaMirrorMaker2") for version in _OPERATORS),
+    *((version, kind) for kind in ("KafkaTopic", "KafkaUser", MIRROR) for version in _OPERATORS),
     ("apps/v1", "Deployment"),
     ("batch/v1", "Job"),
 )
 """The kinds that the kit creates, in the order of their dependencies; they are deleted in reverse."""
 CLUSTERS: Final = ("Kafka", "EventStreams")
-CLIENTS: Final = ("Job", "Deployment", "KafkaMirrorMaker2")
+CLIENTS: Final = ("Job", "Deployment", MIRROR)
 """The clients of clusters, in the order in which they are stopped."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from loosehanger.kafka.connector_states import held, wanted_connectors
 from loosehanger.kafka.failed_topics import name_topics_from
+from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
 from loosehanger.platforms.kubernetes.event_streams import inner_pools
 from loosehanger.platforms.kubernetes.readiness import connector_problems, pod_problems, waiting_for
@@ -30,7 +31,7 @@ def status(
         described: the resources that the kit applied there, by ``Kind/name``, if known.
     """
     known = described or {}
-    found = list_own(cluster, namespace, (*CLUSTERS, "KafkaNodePool", "KafkaTopic", "KafkaMirrorMaker2", "Deployment"))
+    found = list_own(cluster, namespace, (*CLUSTERS, "KafkaNodePool", "KafkaTopic", MIRROR, "Deployment"))
     pods = cluster.list("v1", "Pod", namespace)
     now = datetime.now(UTC)
     healths = [
@@ -39,10 +40,7 @@ def status(
             for kind in CLUSTERS
             for kafka in found[kind]
         ),
-        *(
-            mirror_health(_with_topics(cluster, mirror, pods), pods, _of_kit(mirror, known))
-            for mirror in found["KafkaMirrorMaker2"]
-        ),
+        *(mirror_health(_with_topics(cluster, mirror, pods), pods, _of_kit(mirror, known)) for mirror in found[MIRROR]),
         *(program_health(program, pods, now, _of_kit(program, known)) for program in found["Deployment"]),
     ]
     return [dict(zip(("kind", "name", "healthy", "state", "detail"), health, strict=True)) for health in healths]
@@ -170,7 +168,7 @@ def _own(document: Document, pods: Sequence[Document]) -> list[Document]:
         pod
         for pod in pods
         if _of(pod) == document["metadata"]["name"]
-        and (_labels(pod).get("kind") == "KafkaMirrorMaker2") == (document["kind"] == "KafkaMirrorMaker2")
+        and (_labels(pod).get("kind") == MIRROR) == (document["kind"] == MIRROR)
     ]
 
 

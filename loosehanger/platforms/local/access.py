@@ -8,6 +8,7 @@ from loosehanger.files import write_file
 from loosehanger.kafka.properties import format_properties
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
+from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.lab.programs import ledgers, prover_region
 from loosehanger.lab.record import PROVER, region_record
 from loosehanger.lab.topology import Topology
@@ -69,7 +70,7 @@ def record(region: LocalRegion, documents: Sequence[Document], topology: Topolog
         consoles=[console for deployment in region.resources("Deployment") if (console := web_console(deployment))],
         connect={
             mirror["metadata"]["name"]: LocalMirrorMaker(region, KafkaMirrorMaker2.model_validate(mirror)).access
-            for mirror in region.resources("KafkaMirrorMaker2")
+            for mirror in region.resources(MIRROR)
         },
     )
     return changed | write_file(folder / f"{region.name}.json", text)

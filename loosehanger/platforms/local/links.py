@@ -15,8 +15,8 @@ from pathlib import Path
 from loosehanger.files import remove_folder, write_file
 from loosehanger.kafka.links import ROUTES, ask
 from loosehanger.lab.link_settings import OneWay
+from loosehanger.lab.manifests.views import MIRROR, MirrorMaker
 from loosehanger.lab.programs import prover_region
-from loosehanger.lab.scenario import MIRROR
 from loosehanger.lab.topology import Topology
 from loosehanger.platforms.local import processes
 from loosehanger.platforms.local.processes import Process, tail
@@ -140,6 +140,6 @@ def routes(server: LocalRegion, client: LocalRegion, topology: Topology) -> Iter
 def _workers(server: LocalRegion, topology: Topology) -> int:
     """Returns how many worker ports a region uses: those of its mirrors' workers, up to the highest number in use."""
     mirrors = topology.of_kind(MIRROR, server.name)
-    wanted: int = sum(max(1, int(mirror.content["spec"].get("replicas", 1))) for mirror in mirrors)
+    wanted = sum(max(1, MirrorMaker(mirror.content).replicas) for mirror in mirrors)
     numbered = [json.loads(path.read_text()) for path in (server.folder / "connect").glob("*/slots.json")]
     return max(wanted, *(int(slot) + 1 for slots in numbered for slot in slots), 0)

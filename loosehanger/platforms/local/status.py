@@ -17,6 +17,7 @@ from loosehanger.kafka.groups import Group, look
 from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders
 from loosehanger.lab.link_settings import size_text
 from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
+from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.platforms.local.deployment import LocalProgram
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.kafka_entities import admin_client
@@ -55,7 +56,7 @@ def status(region: LocalRegion) -> list[dict[str, Any]]:
 def _all(region: LocalRegion, processes: list[ProcessState]) -> Iterator[Health]:
     for kafka in region.resources("Kafka"):
         yield _cluster(LocalCluster.of(region, kafka["metadata"]["name"]), processes)
-    for mirror in region.resources("KafkaMirrorMaker2"):
+    for mirror in region.resources(MIRROR):
         yield _mirror(LocalMirrorMaker(region, KafkaMirrorMaker2.model_validate(mirror)), processes)
     for deployment in region.resources("Deployment"):
         yield _program(LocalProgram(region, Deployment.model_validate(deployment)), processes)
@@ -92,16 +93,16 @@ def _cluster(cluster: LocalCluster, processes: list[ProcessState]) -> Health:
 def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
     spec = mirror.resource.spec
     if not spec.replicas:
-        return Health("KafkaMirrorMaker2", mirror.name, True, "Stopped", "as it should be: spec.replicas is 0")
+        return Health(MIRROR, mirror.name, True, "Stopped", "as it should be: spec.replicas is 0")
     wanted = mirror.process_names()
     down = _not_running(processes, [name for name in wanted if any(p.group == name for p in processes)])
     try:
         present = mirror.statuses()
     except SlowError as error:
         slow = f"its worker did not answer within {mirror.rest.timeout_s:.0f} s: it is busy or it hangs ({error})"
-        return Health("KafkaMirrorMaker2", mirror.name, False, "Down" if down else "Busy", "; ".join([*down, slow]))
+        return Health(MIRROR, mirror.name, False, "Down" if down else "Busy", "; ".join([*down, slow]))
     except LabError as error:
-        return Health("KafkaMirrorMaker2", mirror.name, False, "Down", "; ".join(down) or str(error))
+        return Health(MIRROR, mirror.name, False, "Down", "; ".join(down) or str(error))
     return mirror_health(mirror.resource, mirror.states(), present, mirror.failures(), down)
 
 
