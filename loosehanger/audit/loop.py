@@ -823,14 +823,14 @@ class Watch:
         """The risk of each flow, by its id."""
         return {
             f"{mirror}/{topic}": asdict(danger)
-            for mirror, exposures in self._positions.exposures().items()
-            for topic, danger in by_topic(exposures, self._options.warn_s).items()
+            for mirror, risks in self._positions.risks().items()
+            for topic, danger in by_topic(risks, self._options.warn_s).items()
         }
 
     def _note_losses(self) -> None:
         """Notes records that sources have deleted before they were copied: a resumed mirror no longer shows them."""
-        for mirror, exposures in self._positions.exposures().items():
-            for one in exposures:
+        for mirror, risks in self._positions.risks().items():
+            for one in risks:
                 key = f"{mirror}/{one.topic}/{one.partition}"
                 if one.gone > self._gone.get(key, 0):
                     says = f"deleted before {mirror} had copied them: at most this many records are lost"

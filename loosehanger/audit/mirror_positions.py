@@ -43,7 +43,7 @@ class Positions:
         self._found: dict[MirrorId, MirrorProgress] = {}
         self._last: dict[MirrorId, MirrorProgress] = {}
         """The last answer of each mirror that has a position."""
-        self._exposures: dict[MirrorId, list[PartitionRisk]] = {}
+        self._risks: dict[MirrorId, list[PartitionRisk]] = {}
         self._wanted, self._ended = threading.Event(), threading.Event()
         self._threads = [threading.Thread(target=self._ask, args=(mirror,), daemon=True) for mirror in self._mirrors]
 
@@ -72,9 +72,9 @@ class Positions:
         """The positions of the mirrors that answer."""
         return {key: found.positions for key, found in self._found.items() if found.state not in NOT_ASKED}
 
-    def exposures(self) -> dict[MirrorId, list[PartitionRisk]]:
+    def risks(self) -> dict[MirrorId, list[PartitionRisk]]:
         """The records of each mirror that are not copied yet, by partition."""
-        return dict(self._exposures)
+        return dict(self._risks)
 
     def _ask(self, mirror: Mirror) -> None:
         connect = Connect(mirror) if mirror.connect else None
@@ -97,7 +97,7 @@ class Positions:
                 # Without workers a mirror does not move: its last position is current.
                 if found.state in NOT_ASKED:
                     ends, now = None, time.time()
-                self._exposures[mirror.id] = self._look(mirror, self._last.get(mirror.id), source, ends, now)
+                self._risks[mirror.id] = self._look(mirror, self._last.get(mirror.id), source, ends, now)
             self._ended.wait(_SOON_S)
             if not self._ended.is_set():
                 self._wanted.wait(_REST_S - _SOON_S)
@@ -124,4 +124,4 @@ class Positions:
             return source.look(wanted, now=now, ends=ends)
         except (LabError, KeyError):
             # The source is down, or the topic was just deleted. The rounds report both, and the last warning stays.
-            return self._exposures.get(mirror.id, [])
+            return self._risks.get(mirror.id, [])

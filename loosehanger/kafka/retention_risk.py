@@ -342,15 +342,15 @@ class TopicRisk:
         return found
 
 
-def by_topic(exposures: Iterable[PartitionRisk], within_s: float = WARN_S) -> dict[str, TopicRisk]:
+def by_topic(risks: Iterable[PartitionRisk], within_s: float = WARN_S) -> dict[str, TopicRisk]:
     """The partitions of each topic together.
 
     Args:
-        exposures: as from ``RetentionReader.look``.
+        risks: as from ``RetentionReader.look``.
         within_s: a loss that can come within this time is a danger.
     """
     of_topic: dict[str, list[PartitionRisk]] = {}
-    for one in exposures:
+    for one in risks:
         of_topic.setdefault(one.topic, []).append(one)
     return {topic: _together(topic, found, within_s) for topic, found in sorted(of_topic.items())}
 

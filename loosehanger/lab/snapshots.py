@@ -118,7 +118,7 @@ class Snapshots:
 
     losses: tuple[RegionLoss, ...] = ()
     fences: tuple[MirrorSnapshot, ...] = ()
-    silences: tuple[FenceSnapshot, ...] = ()
+    write_fences: tuple[FenceSnapshot, ...] = ()
     wipes: tuple[RegionWipe, ...] = ()
     rearmed: tuple[OffsetReset, ...] = ()
     rescues: tuple[SalvageSnapshot, ...] = ()
@@ -160,7 +160,7 @@ def is_ending(home: Path, stage: str, region: str) -> bool:
     return any(ending.region == region for ending in read_snapshots(home, stage).endings)
 
 
-def is_rearmed(home: Path, stage: str, mirror: Mirror) -> bool:
+def is_reset(home: Path, stage: str, mirror: Mirror) -> bool:
     """Whether a stage has reset the offsets of a mirror."""
     return any(done.mirror == snapshot_id(mirror) for done in read_snapshots(home, stage).rearmed)
 
@@ -171,9 +171,9 @@ def keep_mirror_snapshot(home: Path, stage: str, fence: MirrorSnapshot) -> None:
     write_file(_folder(home, stage) / f"fence.{name}.json", json.dumps(asdict(fence), indent=1))
 
 
-def keep_silence(home: Path, stage: str, silence: FenceSnapshot) -> None:
+def keep_write_fence(home: Path, stage: str, fence: FenceSnapshot) -> None:
     """Writes the end offsets at which a region was fenced."""
-    write_file(_folder(home, stage) / f"silence.{silence.region}.json", json.dumps(asdict(silence), indent=1))
+    write_file(_folder(home, stage) / f"silence.{fence.region}.json", json.dumps(asdict(fence), indent=1))
 
 
 def keep_proof(home: Path, stage: str, document: Mapping[str, Any]) -> None:
@@ -191,7 +191,7 @@ def keep_ending(home: Path, stage: str, ending: RegionEnding) -> None:
     write_file(_folder(home, stage) / f"ending.{ending.region}.json", json.dumps(asdict(ending), indent=1))
 
 
-def keep_rearmed(home: Path, stage: str, rearmed: OffsetReset) -> None:
+def keep_reset(home: Path, stage: str, rearmed: OffsetReset) -> None:
     """Records that a mirror's offsets were reset: a second reset, after producers resume, would skip records."""
     name = rearmed.mirror.replace("/", ".")
     write_file(_folder(home, stage) / f"rearmed.{name}.json", json.dumps(asdict(rearmed), indent=1))
@@ -213,7 +213,7 @@ def archive_snapshots(home: Path, stage: str) -> None:
 
 def read_snapshots(home: Path, stage: str) -> Snapshots:
     """Reads the snapshots of a stage; empty if it has none."""
-    losses, fences, silences, wipes, rearmed, rescues, endings = [], [], [], [], [], [], []
+    losses, fences, write_fences, wipes, rearmed, rescues, endings = [], [], [], [], [], [], []
     for kind, content in _contents(_folder(home, stage)):
         match kind:
             case "loss":
@@ -228,12 +228,12 @@ def read_snapshots(home: Path, stage: str) -> Snapshots:
             case "rescue":
                 rescues.append(SalvageSnapshot(**content))
             case "silence":
-                silences.append(FenceSnapshot(**{**content, "ends": _offsets(content["ends"])}))
+                write_fences.append(FenceSnapshot(**{**content, "ends": _offsets(content["ends"])}))
             case "fence":
                 ends, positions = _offsets(content["ends"]), _offsets(content["positions"])
                 groups = {group: _offsets(found) for group, found in content["groups"].items()}
                 fences.append(MirrorSnapshot(**{**content, "ends": ends, "positions": positions, "groups": groups}))
-    found = (losses, fences, silences, wipes, rearmed, rescues, endings)
+    found = (losses, fences, write_fences, wipes, rearmed, rescues, endings)
     return Snapshots(*(tuple(of_kind) for of_kind in found))  # type: ignore[arg-type]
 
 

@@ -127,8 +127,8 @@ def _conditions(gate: Gate, lab: Lab, home: Path) -> list[dict[str, Any]]:
     """The conditions of a gate, and whether each holds."""
     found: list[Condition] = []
     for region, fenced in gate.fences:
-        kept = read_snapshots(home, fenced).silences
-        since = next((silence for silence in kept if silence.region == region), None)
+        kept = read_snapshots(home, fenced).write_fences
+        since = next((fence for fence in kept if fence.region == region), None)
         found += switching.fence_conditions(lab, region, since)
     found += [switching.use_condition(lab, region) for region in gate.going]
     found += switching.conditions(lab, _recorded(lab, gate.moves), begun=gate.begun)
@@ -156,10 +156,10 @@ def _seed(step: SeedGroupOffsets, lab: Lab, home: Path) -> bool:
 
 def _reset(step: ResetMirrorOffsets, lab: Lab, home: Path) -> bool:
     """Resets the offsets of mirrors that this stage has not reset yet; whether any was."""
-    wanted = [mirror for mirror in step.mirrors if not snapshots.is_rearmed(home, step.stage, mirror)]
+    wanted = [mirror for mirror in step.mirrors if not snapshots.is_reset(home, step.stage, mirror)]
     for mirror in wanted:
         for done in switching.reset_mirror_offsets(lab, [mirror], DRAIN_SECONDS):
-            snapshots.keep_rearmed(home, step.stage, done)
+            snapshots.keep_reset(home, step.stage, done)
     return bool(wanted)
 
 
@@ -245,7 +245,7 @@ def _gate(lab: Lab, home: Path, scenario: Scenario, stage: str) -> Gate:
         if at.mirrors.get(mirror.name) in REARMED
         and mirror.state != "running"
         # The interrupted run may have started it without recording that.
-        and not (again and snapshots.is_rearmed(home, stage, mirror))
+        and not (again and snapshots.is_reset(home, stage, mirror))
     )
     still = (*(mirror.id for mirror in lab.mirrors if mirror.source in wiped and mirror.id not in resets), *resets)
     found: Mapping[str, Any] = {"moves": tuple(moves), "still": still, "resets": resets, "fences": tuple(fences)}

@@ -382,14 +382,14 @@ def fence_conditions(lab: Lab, region: str, since: FenceSnapshot | None) -> list
     Raises:
         LabError: the cluster does not answer.
     """
-    with _looker(lab, region) as looker:
-        topics = _topics_of_events(lab, region, looker)
-        may = [user for user in looker.writers(topics) if user != ADMINISTRATOR]
+    with _reader(lab, region) as reader:
+        topics = _topics_of_events(lab, region, reader)
+        may = [user for user in reader.writers(topics) if user != ADMINISTRATOR]
         found = [Condition(f"{region}: users that may write events", ", ".join(may) or "none", "none", not may)]
         if since is None:
             return [*found, Condition(f"{region}: fence", "none was kept", "kept", False)]
         starts = {TopicPartition(topic, part): end for topic, of in since.ends.items() for part, end in of.items()}
-        written = looker.written({**dict.fromkeys(looker.ends(topics), 0), **starts})
+        written = reader.written({**dict.fromkeys(reader.ends(topics), 0), **starts})
         shown = "; ".join(f"{number:,} in {topic}" for topic, number in written.items())
         return [*found, Condition(f"{region}: records written since the fence", shown or "none", "none", not written)]
 
@@ -400,8 +400,8 @@ def use_condition(lab: Lab, region: str) -> Condition:
     Raises:
         LabError: the cluster does not answer.
     """
-    with _looker(lab, region) as looker:
-        used = {group: members for group in looker.groups() if (members := looker.members(group))}
+    with _reader(lab, region) as reader:
+        used = {group: members for group in reader.groups() if (members := reader.members(group))}
     shown = ", ".join(f"{group} ({members})" for group, members in used.items())
     return Condition(f"{region}: groups with members", shown or "none", "none", not used)
 
@@ -412,15 +412,15 @@ def fence_writes(lab: Lab, home: Path, stage: str, region: str) -> None:
     Raises:
         LabError: a user may still write; the message names them. Or the cluster does not answer.
     """
-    with _looker(lab, region) as looker:
-        topics = _topics_of_events(lab, region, looker)
-        if may := [user for user in looker.writers(topics) if user != ADMINISTRATOR]:
+    with _reader(lab, region) as reader:
+        topics = _topics_of_events(lab, region, reader)
+        if may := [user for user in reader.writers(topics) if user != ADMINISTRATOR]:
             raise LabError(
                 f"{region}: write fence incomplete: {', '.join(may)} still has Write; revoke it in the stage's "
                 "manifests, and run the stage again"
             )
-        ends = _as_offsets(looker.ends(topics))
-    snapshots.keep_silence(home, stage, FenceSnapshot(region, time.time_ns() // 1_000_000, ends))
+        ends = _as_offsets(reader.ends(topics))
+    snapshots.keep_write_fence(home, stage, FenceSnapshot(region, time.time_ns() // 1_000_000, ends))
 
 
 def delete_topics(lab: Lab, region: str, topics: Sequence[str]) -> None:
@@ -429,8 +429,8 @@ def delete_topics(lab: Lab, region: str, topics: Sequence[str]) -> None:
     Raises:
         LabError: the cluster does not answer.
     """
-    with _looker(lab, region) as looker:
-        looker.delete_topics(topics, _DELETING_SECONDS)
+    with _reader(lab, region) as reader:
+        reader.delete_topics(topics, _DELETING_SECONDS)
 
 
 def await_arrival(lab: Lab, group: str, region: str, bound: float) -> None:
@@ -469,21 +469,21 @@ def start_group(
             read.setdefault(key, []).append((entry.first, entry.last))
     done = {key: normal(ranges) for key, ranges in read.items()}
     region, group, pattern = consumer.cluster_region, consumer.group, re.compile(consumer.pattern or ".*")
-    with _looker(lab, region) as looker:
-        if members := looker.members(group):
+    with _reader(lab, region) as reader:
+        if members := reader.members(group):
             raise LabError(f"{region}: {group} still has {members} members")
-        topics = [topic for topic in looker.topics() if pattern.match(topic) and not is_internal(topic)]
-        ends = looker.ends(topics)
+        topics = [topic for topic in reader.topics() if pattern.match(topic) and not is_internal(topic)]
+        ends = reader.ends(topics)
         translated_topics = [
             topic
             for topic in (topics if translated else ())
             if any(m.target == region and selected_groups(m, [group]) and is_copy(m, topic) for m in lab.mirrors)
         ]
-        committed = looker.committed(group, topics)
+        committed = reader.committed(group, topics)
         starts = {part: offset for part, offset in committed.items() if part.topic in translated_topics}
         own = {part: end for part, end in ends.items() if part.topic not in translated_topics}
         starts |= own
-        for record in looker.records({}, own):
+        for record in reader.records({}, own):
             part, number = TopicPartition(record.topic, record.partition), number_of(record.headers)
             if number is None:
                 # No ledger has a record without a number: only the group's own offset shows whether it was read.
@@ -493,12 +493,12 @@ def start_group(
                 processed = holds(done.get((run, event_topic(lab.mirrors, part.topic), part.partition), []), sequence)
             if not processed:
                 starts[part] = min(starts[part], record.offset)
-        looker.set_committed(group, {part: starts[part] for part in own})
+        reader.set_committed(group, {part: starts[part] for part in own})
         fence = MirrorSnapshot(
             mirror=group_snapshot_id(group),
             source="",
             target=region,
-            cluster=looker.id(),
+            cluster=reader.id(),
             held_ms=time.time_ns() // 1_000_000,
             ends=_as_offsets(ends),
             groups={group: _as_offsets(starts)},
@@ -513,17 +513,17 @@ def stay_group(lab: Lab, home: Path, stage: str, consumer: Consumer) -> None:
         LabError: the cluster does not answer.
     """
     region = consumer.cluster_region
-    with _looker(lab, region) as looker:
-        cluster = looker.id()
+    with _reader(lab, region) as reader:
+        cluster = reader.id()
     mark, now_ms = group_snapshot_id(consumer.group), time.time_ns() // 1_000_000
     keep_mirror_snapshot(
         home, stage, MirrorSnapshot(mark, "", region, cluster, now_ms, {}, groups={consumer.group: {}})
     )
 
 
-def _topics_of_events(lab: Lab, region: str, looker: Cluster) -> list[str]:
+def _topics_of_events(lab: Lab, region: str, reader: Cluster) -> list[str]:
     """The topics that any mirror copies from a region, whether it runs or not."""
-    there = looker.topics()
+    there = reader.topics()
     return sorted(
         {name for mirror in lab.mirrors if mirror.source == region for name in selected_topics(mirror, there)}
     )
@@ -542,7 +542,7 @@ def snapshot_mirrors(lab: Lab, home: Path, stage: str, mirrors: Sequence[Mirror]
         if states[1:]:
             raise LabError(f"{mirror.region}: {held} still has tasks: {', '.join(states[1:])}")
         held_ms = time.time_ns() // 1_000_000
-        with _looker(lab, mirror.target) as target:
+        with _reader(lab, mirror.target) as target:
             copied = [topic for topic in target.topics() if is_copy(mirror, topic)]
             groups = selected_groups(mirror, target.groups())
             fence = MirrorSnapshot(
@@ -582,7 +582,7 @@ def beyond(lab: Lab, mirror: Mirror) -> list[Any]:
     Raises:
         LabError: the source or Connect does not answer.
     """
-    with _looker(lab, mirror.source) as source:
+    with _reader(lab, mirror.source) as source:
         found = mirror_positions(_rest(lab, mirror), mirror.connector, mirror.source_alias)
         ends = source.ends(selected_topics(mirror, source.topics()))
         starts = {part: position + 1 for part, position in found.items()}
@@ -602,7 +602,7 @@ def _records(cluster: Cluster, starts: Positions, ends: Positions) -> int:
 
 def _with_flow(lab: Lab, mirror: Mirror, use: Callable[[LiveMirror], T]) -> T:
     with ExitStack() as stack:
-        source, target = (stack.enter_context(_looker(lab, region)) for region in (mirror.source, mirror.target))
+        source, target = (stack.enter_context(_reader(lab, region)) for region in (mirror.source, mirror.target))
         every = consumers(lab.topology)
         at_home = {one.group for one in every if one.cluster_region == mirror.target and one.replicas}
         return use(LiveMirror(mirror, _rest(lab, mirror), source, target, _resting(every, mirror), at_home))
@@ -613,7 +613,7 @@ def _resting(every: Iterable[Consumer], mirror: Mirror) -> set[str]:
     return {one.group for one in every} - {one.group for one in every if one.cluster_region == mirror.source}
 
 
-def _looker(lab: Lab, region: str) -> Cluster:
+def _reader(lab: Lab, region: str) -> Cluster:
     return Cluster.of(lab.region(region), ADMINISTRATOR, HURRIED)
 
 

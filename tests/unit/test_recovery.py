@@ -17,11 +17,11 @@ from loosehanger.lab.snapshots import (
     archives,
     has_mirror_snapshot,
     is_lost,
-    is_rearmed,
+    is_reset,
     is_wiped,
     keep_loss,
     keep_mirror_snapshot,
-    keep_rearmed,
+    keep_reset,
     keep_wipe,
     last_wipe_ms,
     read_snapshots,
@@ -135,10 +135,10 @@ def test_a_stage_that_begins_anew_keeps_marks_of_its_own_and_wipes_are_remembere
     archive_snapshots(tmp_path, "rebuild")
     for wiped_ms in (7000, 9000):
         keep_wipe(tmp_path, "rebuild", RegionWipe("region-a", wiped_ms))
-        keep_rearmed(tmp_path, "rebuild", OffsetReset("ab/regiona", {"LH.T": {0: 9}}))
+        keep_reset(tmp_path, "rebuild", OffsetReset("ab/regiona", {"LH.T": {0: 9}}))
         assert is_wiped(tmp_path, "rebuild", "region-a")
         assert not is_wiped(tmp_path, "rebuild", "region-b")
-        assert is_rearmed(tmp_path, "rebuild", mirror)
+        assert is_reset(tmp_path, "rebuild", mirror)
         archive_snapshots(tmp_path, "rebuild")
         assert read_snapshots(tmp_path, "rebuild") == Snapshots()
     assert last_wipe_ms(tmp_path) == 9000
@@ -147,7 +147,7 @@ def test_a_stage_that_begins_anew_keeps_marks_of_its_own_and_wipes_are_remembere
 def test_an_archive_is_one_until_the_mirror_is_re_armed_again_or_its_target_is_wiped(tmp_path: Path) -> None:
     assert archives(tmp_path) == {}
     for at_ms, end in ((2000, 5), (1000, 3)):
-        keep_rearmed(tmp_path, "return", OffsetReset("ab/a", {}, {"a.LH.T": {0: end, 2: 1}}, "region-b", at_ms))
+        keep_reset(tmp_path, "return", OffsetReset("ab/a", {}, {"a.LH.T": {0: end, 2: 1}}, "region-b", at_ms))
         archive_snapshots(tmp_path, "return")
     assert archives(tmp_path) == {"ab/a": {"a.LH.T": {0: 5, 2: 1}}}, "the later one, whatever its folder's name"
     keep_wipe(tmp_path, "rebuild", RegionWipe("region-a", 3000))

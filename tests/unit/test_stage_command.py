@@ -19,8 +19,8 @@ from loosehanger.lab.snapshots import (
     SalvageSnapshot,
     keep_loss,
     keep_mirror_snapshot,
-    keep_rearmed,
     keep_rescue,
+    keep_reset,
     keep_wipe,
     snapshot_id,
 )
@@ -86,7 +86,7 @@ def test_before_a_source_is_wiped_or_a_mirror_re_armed_it_is_asked_whether_it_st
     monkeypatch.setattr(commands, "load_lab", lambda: lab)
     monkeypatch.setattr(commands, "lab_home", lambda: tmp_path)
     keep_wipe(tmp_path, "failover", RegionWipe("region-a", 1000))
-    keep_rearmed(tmp_path, "failover", OffsetReset(snapshot_id(mirror), {}))
+    keep_reset(tmp_path, "failover", OffsetReset(snapshot_id(mirror), {}))
     found: list[str] = []
 
     def standstill(_: Lab, mirrors: list[Mirror]) -> list[Condition]:

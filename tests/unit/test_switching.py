@@ -118,7 +118,7 @@ class Lab:
         self.source = Cluster({ORDERS: 100, STOCK: 10}, {"consumer-x": {ORDERS: 100, STOCK: 10}}, members=1)
         self.target = Cluster({ORDERS: 121, STOCK: 12}, {"consumer-x": {ORDERS: 120, STOCK: 11}}, markers=1)
         monkeypatch.setattr(
-            switching, "_looker", lambda _, region: self.source if region == "region-a" else self.target
+            switching, "_reader", lambda _, region: self.source if region == "region-a" else self.target
         )
         self.told: dict[TopicPartition, int | None] = {}
         monkeypatch.setattr(switching, "_rest", lambda *_: self)
@@ -290,7 +290,7 @@ def test_a_fence_with_a_hole_is_not_kept(lab: Lab, tmp_path: Path) -> None:
         switching.fence_writes(cast(Any, lab), tmp_path, "fence", "region-a")
     lab.source.users = ["admin"]
     switching.fence_writes(cast(Any, lab), tmp_path, "fence", "region-a")
-    (kept,) = read_snapshots(tmp_path, "fence").silences
+    (kept,) = read_snapshots(tmp_path, "fence").write_fences
     assert kept.ends == FENCED.ends
 
 
