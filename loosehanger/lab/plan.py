@@ -185,7 +185,7 @@ def plan_stage(
         if scenario:
             check_claims(scenario, topology)
         check_writers(topology, claims_of(topology.mirrors, scenario.claims if scenario else (), stage))
-    switch = _Switch(scenario, stage, at, regions, topology) if fits else None
+    planner = _Planner(scenario, stage, at, regions, topology) if fits else None
     used = scenario.regions(regions) if scenario else tuple(regions)
     return {
         name: Plan(
@@ -194,7 +194,7 @@ def plan_stage(
             tuple(region.changes.values()),
             topology,
             used,
-            switch.actions(region) if switch else {},
+            planner.actions(region) if planner else {},
         )
         for name, region in regions.items()
         if region.documents or region.leaving or (name in at.gone and region.recorded)
@@ -225,8 +225,8 @@ class _Region:
         return frozenset(document.name for document in self.documents.values() if document.kind == MIRROR)
 
 
-class _Switch:
-    """What a stage does to a region: each step is planned by one function, from the stage's table and the resources.
+class _Planner:
+    """Plans the steps of a region, each by one function, from the stage's table and the resources.
 
     Args:
         scenario: whose stage; None for roles on their own.
