@@ -38,6 +38,10 @@ DEFAULT_GROUPS_EXCLUDED = r"console-consumer-.*, connect-.*, __.*"
 """MM2's default of ``groups.exclude``."""
 STATE_TOPICS = ("configStorageTopic", "offsetStorageTopic", "statusStorageTopic")
 """The fields of a mirror's target that name the topics with its workers' state."""
+OFFSET_SYNCS = "mm2-offset-syncs"
+"""How the name of every offset-syncs topic begins, before the first separator."""
+CHECKPOINTS = "checkpoints.internal"
+"""How the name of every checkpoints topic ends, after the last separator."""
 _NAME = re.compile(r"(?:[\w.-]|\\\.)+")
 
 
@@ -120,14 +124,22 @@ def offset_syncs(mirror: Mirror) -> tuple[str, str]:
     """Returns the region and the name of a mirror's offset-syncs topic."""
     at_source = mirror.offset_syncs == "source"
     alias = mirror.target_alias if at_source else mirror.source_alias
-    return (mirror.source if at_source else mirror.target), mirror.separator.join(
-        ("mm2-offset-syncs", alias, "internal")
-    )
+    return (mirror.source if at_source else mirror.target), offset_syncs_topic(alias, mirror.separator)
+
+
+def offset_syncs_topic(alias: str, separator: str) -> str:
+    """Returns the name of an offset-syncs topic.
+
+    Args:
+        alias: the alias of the cluster at the other end.
+        separator: the mirror's.
+    """
+    return separator.join((OFFSET_SYNCS, alias, "internal"))
 
 
 def checkpoints(mirror: Mirror) -> str:
     """Returns the name of a mirror's checkpoints topic, which is at the target."""
-    return f"{mirror.source_alias}{mirror.separator}checkpoints.internal"
+    return f"{mirror.source_alias}{mirror.separator}{CHECKPOINTS}"
 
 
 def internal_topics(documents: Iterable[Document], mirrors: Iterable[Mirror]) -> dict[str, tuple[str, ...]]:

@@ -12,11 +12,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.lab.claims.claims import Forbidden
-from loosehanger.lab.mirrors.replication import is_internal
+from loosehanger.lab.mirrors.replication import CHECKPOINTS, OFFSET_SYNCS, is_internal
 
-OFFSET_SYNCS = "mm2-offset-syncs."
+_SYNCS = f"{OFFSET_SYNCS}."
 """The prefix of the topics in which mirrors store offset syncs."""
-CHECKPOINTS = ".checkpoints.internal"
+_CHECKPOINTS = f".{CHECKPOINTS}"
 """The suffix of the topics in which mirrors store groups' checkpoints."""
 
 
@@ -41,9 +41,7 @@ def named_like(topics: Iterable[str], forbidden: Collection[str]) -> tuple[str, 
 def to_scan(topics: Iterable[str]) -> list[str]:
     """The topics of a region to scan: those of applications, and the mirrors' topics that contain names."""
     return sorted(
-        topic
-        for topic in topics
-        if topic.startswith(OFFSET_SYNCS) or topic.endswith(CHECKPOINTS) or not is_internal(topic)
+        topic for topic in topics if topic.startswith(_SYNCS) or topic.endswith(_CHECKPOINTS) or not is_internal(topic)
     )
 
 
@@ -67,7 +65,7 @@ def scan(records: DataFrame, forbidden: Forbidden) -> DataFrame:
         kind, name, topic, records, partition and offset (of the first one).
     """
     text = F.col("value").cast("string")
-    is_sync, is_checkpoint = F.col("topic").startswith(OFFSET_SYNCS), F.col("topic").endswith(CHECKPOINTS)
+    is_sync, is_checkpoint = F.col("topic").startswith(_SYNCS), F.col("topic").endswith(_CHECKPOINTS)
     is_note = is_sync | is_checkpoint
     after_first, first = _text_at(F.lit(1))
     _, second = _text_at(after_first)

@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.kafka.cluster import Cluster
+from loosehanger.lab.mirrors.replication import offset_syncs_topic
 from loosehanger.proof.compare.comparison import Beginning, Counts
 from loosehanger.proof.flows import Flow, FlowId, MirrorId
 from loosehanger.proof.read.batches import read_records
@@ -404,9 +405,7 @@ class _Look:
                 (self._mirror.target, self._mirror.source_alias),
                 (self._mirror.source, self._mirror.target_alias),
             )
-            for cluster, topic in (
-                (self._frozen.clusters[region], f"mm2-offset-syncs{separator}{alias}{separator}internal"),
-            )
+            for cluster, topic in ((self._frozen.clusters[region], offset_syncs_topic(alias, separator)),)
             if topic in cluster.topics()
         ]
         # With mirrors in both directions, one of two is the other's.
