@@ -26,7 +26,7 @@ def web_console(deployment: Mapping[str, Any]) -> dict[str, str] | None:
         "name": variables["CONSOLE_NAME"],
         "url": f"{scheme}://{variables['CONSOLE_ADDRESS']}:{variables['CONSOLE_PORT']}",
         "username": variables["CONSOLE_USERNAME"],
-        "account": _account(spec["template"]["spec"], variables["CONSOLE_PASSWORD_FILE"]),
+        "account": _account(program.pod, variables["CONSOLE_PASSWORD_FILE"]),
     }
 
 
