@@ -18,6 +18,7 @@ from kafka.admin import (
     ScramMechanism,
 )
 from kafka.errors import (
+    GroupAuthorizationFailedError,
     InvalidPartitionsError,
     NoError,
     OffsetOutOfRangeError,
@@ -139,9 +140,10 @@ class MadeUpAdmin:
     def delete_groups(self, names: Iterable[str]) -> dict[str, Any]:
         """Some."""
         for name in names:
-            self._error("delete group", name)
+            if self._error("delete group", name):
+                return {name: GroupAuthorizationFailedError.__name__}
             del self.groups[name]
-        return dict.fromkeys(names, NoError)
+        return dict.fromkeys(names, "OK")
 
     def describe_user_scram_credentials(self) -> dict[str, Any]:
         """Two users."""
