@@ -932,11 +932,14 @@ def test_a_clean_up_works_whatever_the_record_is(checkout: Checkout, text: str |
     if text is not None:
         (checkout.home / "access/lab.json").write_text(text, encoding="utf-8")
     (checkout.home / "access/asia.json").write_text("{", encoding="utf-8")
+    (checkout.home / "monitoring").mkdir()
+    (checkout.home / "monitoring/token").write_text("a scraper's token", encoding="utf-8")
     done = checkout.lab("cleanup")
     assert done.returncode == 0, done.stderr
     assert checkout.runs == [["playbooks/cleanup.yaml", "-i", inventory]]
     assert ("warning" in done.stderr) == (text == "{")
     assert not (checkout.home / "access").exists()
+    assert not (checkout.home / "monitoring").exists()
 
 
 def test_a_password_for_the_consoles_is_checked_kept_and_not_inherited(checkout: Checkout) -> None:
