@@ -14,10 +14,10 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from loosehanger.errors import ExitCode, LabError, WrongUseError
-from loosehanger.lab.one_time import VALID_S, new_token, password_key, remove_pages, write_page
 from loosehanger.lab.programs import control_room
 from loosehanger.lab.record import Lab, Region, WebConsole
 from loosehanger.paths import lab_home
+from loosehanger.signing.one_time import VALID_S, new_token, password_key, remove_pages, write_page
 from loosehanger.suggestions import did_you_mean
 
 ONE_TIME = "/sign-in/once"

@@ -44,7 +44,7 @@ from loosehanger.console.sign_in import Sessions
 from loosehanger.console.views import Views
 from loosehanger.errors import InconclusiveError, LabError, UnreachableError
 from loosehanger.kafka.changes import MovedError, NotAllowedError
-from loosehanger.lab.one_time import OneTimeTokens, remove_pages
+from loosehanger.signing.one_time import OneTimeTokens, remove_pages
 
 MOST_BODY = 64 * 1024
 TIDY_S = 20.0

@@ -22,7 +22,7 @@ from loosehanger.console.service import Service
 from loosehanger.console.settings import Settings
 from loosehanger.console.sign_in import Attempts, Session, Sessions
 from loosehanger.console.views import Views
-from loosehanger.lab.one_time import OneTimeTokens
+from loosehanger.signing.one_time import OneTimeTokens
 
 MOST_NOTES = 1000
 GONE_S = 0.5

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from loosehanger.console.settings import Settings
 from loosehanger.errors import LabError
-from loosehanger.lab.one_time import lab_key, password_key
 from loosehanger.lab.progress import recorded_consoles
+from loosehanger.signing.one_time import lab_key, password_key
 
 ONE_TIME = "/sign-in/once"
 """The path to which a one-time token is posted."""

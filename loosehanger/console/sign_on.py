@@ -16,7 +16,7 @@ from loosehanger.console.neighbours import ONE_TIME
 from loosehanger.console.pages import WithToken
 from loosehanger.console.service import UnknownError
 from loosehanger.console.sign_in import LONGEST_DELAY_S
-from loosehanger.lab.one_time import VALID_S, new_token
+from loosehanger.signing.one_time import VALID_S, new_token
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 

@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from loosehanger.cli.open_console import ONE_TIME, browser_address
 from loosehanger.files import write_file
-from loosehanger.lab.one_time import new_token, password_key, write_page
 from loosehanger.lab.record import WebConsole
+from loosehanger.signing.one_time import new_token, password_key, write_page
 from tests.browser.conftest import PATIENCE_MS
 from tests.consoles import PASSWORD, Running, running, settings
 

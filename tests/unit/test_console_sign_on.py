@@ -13,7 +13,7 @@ import pytest
 from loosehanger.console import sign_in
 from loosehanger.console.guard import POLICY
 from loosehanger.files import write_file
-from loosehanger.lab.one_time import VALID_S, lab_key, new_token, password_key
+from loosehanger.signing.one_time import VALID_S, lab_key, new_token, password_key
 from tests.consoles import PASSWORD, Running, running, settings
 
 ONCE = "/sign-in/once"

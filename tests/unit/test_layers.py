@@ -24,6 +24,7 @@ USES: dict[str, tuple[str, ...]] = {
     "kafka": (),
     "lab": (),
     "events": ("kafka",),
+    "signing": (),
     "platforms": ("lab", "kafka"),
     "platforms.local": ("platforms", "lab", "kafka"),
     "platforms.kubernetes": ("platforms", "lab", "kafka"),
@@ -34,10 +35,10 @@ USES: dict[str, tuple[str, ...]] = {
     "redaction": ("proof", "lab", "kafka"),
     "audit": ("proof", "sales", "lab", "kafka"),
     "jobs": ("audit", "redaction", "sales", "proof", "lab", "kafka"),
-    "console": ("proof", "audit", "events", "lab", "kafka"),
+    "console": ("proof", "audit", "events", "signing", "lab", "kafka"),
     "experiments": ("platforms", "platforms.registry", "lab", "kafka"),
     "ansible": ("stages", "platforms", "platforms.registry", "lab", "kafka"),
-    "cli": ("stages", "experiments", "proof", "platforms", "platforms.registry", "events", "lab", "kafka"),
+    "cli": ("stages", "experiments", "proof", "platforms", "platforms.registry", "events", "signing", "lab", "kafka"),
 }
 """What each part may import, beside itself and the base. Every line names only what stands above it."""
 PROGRAMS = {"producer": ("kafka",), "consumers": ("events", "kafka"), "spark-jobs": ("jobs",)}

@@ -22,6 +22,7 @@ from loosehanger.audit.balance import KINDS
 from loosehanger.audit.display import screen
 from loosehanger.cli import commands, topics
 from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.progress import Progress
 from loosehanger.proof.report.tables import show_proof
 from tests import samples
 
@@ -62,6 +63,7 @@ def test_a_proof_with_every_kind_of_fault() -> None:
 def status_of(monkeypatch: pytest.MonkeyPatch, console: Console, detail: str) -> list[str]:
     """What the status shows of one mirror."""
     monkeypatch.setattr(commands, "Console", lambda **_: console)
+    monkeypatch.setattr(commands, "required_progress", lambda: Progress("03-broadcast", "local", "inventories/local"))
     lab: Any = SimpleNamespace(scenario="03-broadcast", platform="local", stage="setup", unfinished="", lost={})
     mirror = {"kind": "KafkaMirrorMaker2", "name": "mm2-north-america", "state": "Running", "healthy": True}
     commands._show_status(lab, {"north-america": [{**mirror, "detail": detail}]})

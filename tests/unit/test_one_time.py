@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from loosehanger.errors import LabError
-from loosehanger.lab import one_time
-from loosehanger.lab.one_time import (
+from loosehanger.signing import one_time
+from loosehanger.signing.one_time import (
     AHEAD_S,
     MOST_TOKEN,
     VALID_S,

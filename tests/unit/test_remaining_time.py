@@ -67,7 +67,7 @@ def test_a_set_up_names_what_it_took_the_last_time(
     for name, nothing in (("load_lab", None), ("next_steps", ""), ("_web_consoles", set()), ("_show_rescues", None)):
         monkeypatch.setattr(commands, name, lambda *_, nothing=nothing: nothing)
     monkeypatch.setattr(commands, "_checked", lambda arguments, *_: arguments)
-    monkeypatch.setattr(commands, "run_playbook", lambda *_: None)
+    monkeypatch.setattr(commands, "run_playbook", lambda *_, **__: None)
     scenario = read_scenario("03-broadcast")
 
     def set_up(*arguments: str, progress: Progress | None = None) -> str:

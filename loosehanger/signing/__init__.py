@@ -1,0 +1,1 @@
+"""Tokens that sign people in, for the consoles and the command line."""
