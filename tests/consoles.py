@@ -54,6 +54,16 @@ PASSWORD = "a password of the tests"
 NOWHERE = Connection(("127.0.0.1:1",))
 
 
+class Clock:
+    """A clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def route(name: str, runs: str, source: str, target: str, policy: str = "default") -> Route:
     """A mirror of the shop's topics, its aliases without hyphens."""
     aliases = source.replace("-", ""), target.replace("-", "")

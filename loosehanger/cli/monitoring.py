@@ -19,9 +19,6 @@ from loosehanger.lab.record import Lab, Region
 from loosehanger.paths import ROOT, lab_home
 
 SOURCE = ROOT / "monitoring"
-CONTROL_ROOM = "control-room"
-SCRAPER = "scraper"
-"""The user whose password is the scraper's token: the default of the console role's ``console_scraper_user``."""
 INTERVAL = "5s"
 LONGEST_FOR_S = 15
 
@@ -35,7 +32,7 @@ def run(lab: Lab, options: argparse.Namespace, password: Callable[[Region, str],
         password: returns the password of a region's user.
 
     Raises:
-        LabError: the lab has no control room, or was set up before it had metrics.
+        LabError: no web console of the lab serves metrics.
     """
     folder = lab_home() / "monitoring"
     address = write_configuration(lab, folder, password)
@@ -65,21 +62,17 @@ def write_configuration(lab: Lab, folder: Path, password: Callable[[Region, str]
         password: returns the password of a region's user.
 
     Returns:
-        The control room's address.
+        The address of the console that serves the metrics.
 
     Raises:
-        LabError: the lab has no control room, or was set up before it had metrics.
+        LabError: no web console of the lab serves metrics.
     """
-    place = next(
-        ((region, one) for region in lab.regions.values() for one in region.consoles if one.name == CONTROL_ROOM), None
-    )
+    place = next(((region, one) for region in lab.regions.values() for one in region.consoles if one.scraper), None)
     if place is None:
-        raise LabError(f"{lab.scenario} has no control room, which serves the metrics")
+        raise LabError("no web console of this lab serves metrics; run the set-up again")
     region, console = place
-    if region.pod is None and SCRAPER not in region.clients:
-        raise LabError("this lab was set up before it had metrics; run the set-up again")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_file(folder / "token", password(region, SCRAPER))
+    write_file(folder / "token", password(region, console.scraper))
     for name in ("recording.yaml", "alerts.yaml"):
         rules = yaml.safe_load((SOURCE / "rules" / name).read_text(encoding="utf-8"))
         write_file(folder / "rules" / name, yaml.safe_dump(lab_profile(rules), sort_keys=False, width=120))

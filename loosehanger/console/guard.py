@@ -7,6 +7,7 @@ to every answer. A new path requires a session unless it is on the list of publi
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import re
 from collections.abc import Sequence
@@ -22,10 +23,11 @@ from loosehanger.console.problems import MEDIA_TYPE, problem_document
 from loosehanger.console.settings import Settings
 from loosehanger.console.sign_in import LONGEST_DELAY_S, Attempts, Session, Sessions
 
-PUBLIC = ("/sign-in", ONE_TIME, "/health", "/metrics")
-"""Paths without a session; metrics have a token of their own."""
+PUBLIC = ("/sign-in", ONE_TIME, "/health")
 PUBLIC_FOLDER = "/static/"
 API, SESSION = "/api/", "/api/session"
+METRICS = "/metrics"
+"""The path that only the scraper's token opens, which opens nothing else."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -95,6 +97,9 @@ class Guard:
         if foreign and (scope["method"], path) != ("POST", ONE_TIME):
             await _refuse(answer, path, 403, "this change comes from another site's page")
             return
+        if path == METRICS:
+            await self._with_scraper_token(_bearer(headers) or "", scope, receive, answer)
+            return
         if path.startswith(API) and (bearer := _bearer(headers)) is not None:
             await self._with_token(bearer, scope, receive, answer)
             return
@@ -114,14 +119,7 @@ class Guard:
         """Passes a script's request on, if its token is known and has the right for it."""
         path, token = scope["path"], self._tokens.find(text)
         if token is None:
-            async with self._attempts.delay() as seconds:
-                if seconds is None:
-                    later = [("retry-after", str(round(LONGEST_DELAY_S)))]
-                    await _refuse(answer, path, 429, "too many unknown tokens at once; try again in a moment", later)
-                    return
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), seconds)
-            await _refuse(answer, path, 401, "this token is not known here; the page /scripts lists them", _CHALLENGE)
+            await self._refuse_token(answer, path, "this token is not known here; the page /scripts lists them")
             return
         if path == SESSION:
             await _refuse(answer, path, 403, "a token has no session; this path is for browsers")
@@ -134,6 +132,27 @@ class Guard:
             return
         scope.setdefault("state", {}).update(session=token.session, api_token=token)
         await self._app(scope, receive, answer)
+
+    async def _with_scraper_token(self, text: str, scope: Scope, receive: Receive, answer: Send) -> None:
+        """Passes a scraper's request on, if its token is right."""
+        path, token = scope["path"], self._settings.metrics_token
+        if not token:
+            await _refuse(answer, path, 404, "this console has no metrics: set CONSOLE_METRICS_TOKEN_FILE")
+        elif not hmac.compare_digest(text.encode("utf-8", "replace"), token.encode()):
+            await self._refuse_token(answer, path, "the scraper's token is missing or wrong; run ./lab monitoring")
+        else:
+            await self._app(scope, receive, answer)
+
+    async def _refuse_token(self, answer: Send, path: str, reason: str) -> None:
+        """Refuses a wrong token, the later the more of them there were."""
+        async with self._attempts.delay() as seconds:
+            if seconds is None:
+                later = [("retry-after", str(round(LONGEST_DELAY_S)))]
+                await _refuse(answer, path, 429, "too many unknown tokens at once; try again in a moment", later)
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), seconds)
+        await _refuse(answer, path, 401, reason, _CHALLENGE)
 
     def _session(self, headers: Headers) -> Session | None:
         for part in headers.get("cookie", "").split(";"):

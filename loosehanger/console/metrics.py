@@ -7,12 +7,11 @@ is absent: a lag of 0 means that nothing waits.
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -20,11 +19,12 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from loosehanger.console.context import Context
+from loosehanger.console.guard import METRICS
 from loosehanger.console.models import Link, Mirror, PastProof
 from loosehanger.console.totals import TopicTotals
 
 if TYPE_CHECKING:
-    from loosehanger.console.service import FlowNow, Service
+    from loosehanger.console.service import FlowNow
 
 PREFIX = "loosehanger"
 MOST_COPIES = 500
@@ -167,9 +167,10 @@ async def read(context: Context) -> Scrape:
     """Reads what a scrape reports; counts as use of the console, so that the regions are read between scrapes too."""
     service = context.service
     service.look()
-    now, mirrors, links, regions = await asyncio.gather(
-        service.now(), service.mirrors(), context.links.all(), _regions(service)
+    now, mirrors, links, states = await asyncio.gather(
+        service.now(), service.mirrors(), context.links.all(), service.region_states()
     )
+    regions = {one.name: None if one.health == "unknown" else one.health != "bad" for one in states}
     wanted: dict[str, set[str]] = {}
     for one in now.flows:
         wanted.setdefault(one.flow.target, set()).update(one.copies.values())
@@ -182,11 +183,6 @@ async def read(context: Context) -> Scrape:
     past = await asyncio.to_thread(context.jobs.past)
     lost = await asyncio.to_thread(_lost, context)
     return Scrape(now.flows, regions, mirrors.mirrors, totals, links, past[0] if past else None, lost)
-
-
-async def _regions(service: Service) -> dict[str, bool | None]:
-    flows = await service.flows()
-    return {one.name: None if one.health == "unknown" else one.health != "bad" for one in flows.regions}
 
 
 def _lost(context: Context) -> frozenset[str]:
@@ -202,27 +198,17 @@ def _lost(context: Context) -> frozenset[str]:
     return frozenset(progress.lost if progress else ())
 
 
-@router.get("/metrics")
+@router.get(METRICS)
 async def metrics(request: Request) -> Response:
-    """Everything that the console measures, in Prometheus' text format or, where it is asked for, OpenMetrics."""
+    """Everything that the console measures, in Prometheus' text format or, where it is asked for, OpenMetrics.
+
+    The guard has checked the scraper's token.
+    """
     context: Context = request.app.state.context
-    _check_token(context.settings.metrics_token, request.headers.get("authorization", ""))
     registry = CollectorRegistry(auto_describe=False)
     registry.register(await read(context))
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
     return Response(await asyncio.to_thread(encode, registry), media_type=content_type)
-
-
-def _check_token(token: str, given: str) -> None:
-    if not token:
-        raise HTTPException(404, "this console has no metrics: set CONSOLE_METRICS_TOKEN_FILE")
-    scheme, _, sent = given.partition(" ")
-    if scheme.lower() != "bearer" or not hmac.compare_digest(sent.strip().encode("utf-8", "replace"), token.encode()):
-        raise HTTPException(
-            401,
-            "the scraper's token is missing or wrong; see .lab/monitoring",
-            headers={"www-authenticate": 'Bearer realm="metrics"'},
-        )
 
 
 def _gauge(name: str, meaning: str, labels: Sequence[str]) -> GaugeMetricFamily:

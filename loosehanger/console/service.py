@@ -419,7 +419,7 @@ class Service:
         """Every mirror's flows, and the regions at their ends."""
         self.look()
         flows = [one.flow for one in await self._flows()]
-        states = await asyncio.gather(*map(self._region_state, self.regions.values()))
+        states = await self.region_states()
         return Flows(flows=flows, regions=states, problems=[])
 
     async def now(self) -> Now:
@@ -509,6 +509,10 @@ class Service:
         reading = self.regions[mirror.region].mirrors[mirror.name].reading(connector, answers=mirror.answers)
         found = source.losses.of(key, reading) if reading else {}
         return found, sum(danger.behind for danger in found.values()) if found else connector.lag
+
+    async def region_states(self) -> list[RegionState]:
+        """Every region at a glance."""
+        return await asyncio.gather(*map(self._region_state, self.regions.values()))
 
     async def _region_state(self, region: RegionView) -> RegionState:
         rates = region.live.rates()

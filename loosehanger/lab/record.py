@@ -64,6 +64,9 @@ class WebConsole:
     account: str = ""
     """The region's KafkaUser whose password people sign in with; empty for the user of the same name."""
 
+    scraper: str = ""
+    """The region's KafkaUser whose password is the token for its metrics; empty for a console without metrics."""
+
     @property
     def password_of(self) -> str:
         """The KafkaUser whose password people sign in with."""

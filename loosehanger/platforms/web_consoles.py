@@ -15,7 +15,8 @@ def web_console(deployment: Mapping[str, Any]) -> dict[str, str] | None:
         deployment: the resource.
 
     Returns:
-        ``name``, ``url``, ``username`` and ``account``: the KafkaUser whose password people sign in with.
+        ``name``, ``url``, ``username``, and two KafkaUsers: ``account``, whose password people sign in with, and
+        ``scraper``, whose password is the token for its metrics; empty for a console without metrics.
     """
     program = Program(deployment)
     if not (program.is_console and program.replicas):
@@ -27,11 +28,12 @@ def web_console(deployment: Mapping[str, Any]) -> dict[str, str] | None:
         "url": f"{scheme}://{variables['CONSOLE_ADDRESS']}:{variables['CONSOLE_PORT']}",
         "username": variables["CONSOLE_USERNAME"],
         "account": _account(program.pod, variables["CONSOLE_PASSWORD_FILE"]),
+        "scraper": _account(program.pod, variables.get("CONSOLE_METRICS_TOKEN_FILE", "")),
     }
 
 
 def _account(pod: Mapping[str, Any], file: str) -> str:
-    """The KafkaUser whose secret a console reads its password from."""
+    """The KafkaUser whose secret a console reads a password from; empty for a file from elsewhere."""
     mounts = {mount["mountPath"]: mount["name"] for mount in pod["containers"][0].get("volumeMounts") or ()}
     volumes = {volume["name"]: volume.get("secret") or {} for volume in pod.get("volumes") or ()}
     return str(volumes.get(mounts.get(file.rpartition("/")[0], ""), {}).get("secretName", ""))

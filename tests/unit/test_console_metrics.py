@@ -7,6 +7,7 @@ import subprocess
 import time
 from dataclasses import replace
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from loosehanger.console.metrics import MOST_COPIES, Scrape
 from loosehanger.console.models import Connector, Flow, Link, LinkDirection, PastProof, VerdictOfClaim
 from loosehanger.console.service import FlowNow
+from loosehanger.console.sign_in import Attempts
 from loosehanger.console.totals import MOST_TOPICS, Totals
 from loosehanger.kafka.retention_risk import TopicRisk
 
@@ -39,16 +41,27 @@ def of(found: dict[tuple[str, frozenset[tuple[str, str]]], float], name: str, **
     return found.get((f"loosehanger_{name}", frozenset(labels.items())))
 
 
-def test_metrics_need_their_own_token() -> None:
+def test_metrics_need_their_own_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    delayed: list[float] = []
+
+    def failed(_: Attempts) -> float:
+        delayed.append(0.0)
+        return 0.0
+
+    monkeypatch.setattr(Attempts, "failed", failed)
     with running(settings(metrics_token=TOKEN)) as found:
         anybody, signed_in = found.browser(signed_in=False), found.browser()
         assert anybody.get("/metrics").status_code == 401
         assert signed_in.get("/metrics").status_code == 401  # a session is no token
-        for wrong in ("Bearer", "Bearer x", f"Basic {TOKEN}", f"Bearer {TOKEN}x", TOKEN, "Bearer \xff"):
+        wrongs = ("Bearer", "Bearer x", f"Basic {TOKEN}", f"Bearer {TOKEN}x", TOKEN, "Bearer \xff")
+        for wrong in wrongs:
             answer = anybody.get("/metrics", headers={"authorization": wrong.encode("latin-1")})
             assert answer.status_code == 401, wrong
             assert TOKEN not in answer.text
+        # Each of them counts, so that guessing gets slower; the right one does not.
+        assert len(delayed) == 2 + len(wrongs)
         assert anybody.get("/metrics", headers=BEARER).status_code == 200
+        assert len(delayed) == 2 + len(wrongs)
         # Nothing else is open to the scraper.
         assert anybody.get("/api/topics", headers=BEARER).status_code == 401
 

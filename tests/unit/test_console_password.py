@@ -97,7 +97,9 @@ def deployment(*, secret: str | None) -> dict[str, Any]:
 )
 def test_the_record_knows_whose_password_it_is(secret: str | None, account: str) -> None:
     found = web_console(deployment(secret=secret))
-    assert found == {"name": "room", "url": "http://127.0.0.1:19171", "username": "operator", "account": account}
+    assert found == {
+        "name": "room", "url": "http://127.0.0.1:19171", "username": "operator", "account": account, "scraper": "",
+    }  # fmt: skip
     assert WebConsole(**found).password_of == (account or "operator")
 
 

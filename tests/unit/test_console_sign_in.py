@@ -21,16 +21,7 @@ from loosehanger.console.sign_in import (
 )
 from loosehanger.errors import UnreachableError
 from loosehanger.kafka.connection import Connection
-
-
-class Clock:
-    """A clock that the test turns."""
-
-    def __init__(self) -> None:
-        self.now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.consoles import Clock
 
 
 @pytest.fixture

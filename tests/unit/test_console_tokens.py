@@ -16,21 +16,11 @@ from loosehanger.console.api_tokens import MOST_NAME, MOST_TOKENS, SAVE_S, ApiTo
 from loosehanger.console.description import openapi_document, operations
 from loosehanger.console.problems import MEDIA_TYPE
 from loosehanger.errors import LabError, WrongUseError
-from tests.consoles import PASSWORD, Browser, Running, running, settings
+from tests.consoles import PASSWORD, Browser, Clock, Running, running, settings
 
 RIGHT = "right"
 CHANGE = "/api/regions/europe/topics/LH.ORDERS/settings"
 SETTINGS = {"settings": {"retention.ms": "5000"}}
-
-
-class Clock:
-    """A clock that the test turns."""
-
-    def __init__(self) -> None:
-        self.now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

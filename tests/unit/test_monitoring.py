@@ -18,6 +18,7 @@ from loosehanger.console.metrics import Scrape
 from loosehanger.errors import LabError
 from loosehanger.lab.record import Lab, Region, WebConsole
 from loosehanger.paths import ROOT
+from loosehanger.platforms.web_consoles import web_console
 
 MONITORING = ROOT / "monitoring"
 RULES = sorted((MONITORING / "rules").glob("*.yaml"))
@@ -107,24 +108,27 @@ def test_the_lab_profile_waits_no_longer_than_15_seconds() -> None:
 
 def lab(**consoles: str) -> Lab:
     """A lab with these consoles in Europe."""
-    found = tuple(WebConsole(name.replace("_", "-"), url, "operator") for name, url in consoles.items())
-    europe = Region("europe", "europe", {"scraper": Path("scraper.properties")}, {}, (), consoles=found)
+    found = tuple(
+        WebConsole(name, url, "operator", scraper="a-scraper" if name == "room" else "")
+        for name, url in consoles.items()
+    )
+    europe = Region("europe", "europe", {}, {}, (), consoles=found)
     return Lab("03-broadcast", "local", "inventories/local", {"europe": europe})
 
 
 def test_the_configuration_is_ready_to_start(tmp_path: Path) -> None:
     where = tmp_path / "monitoring"
-    given = lab(europe="http://127.0.0.1:8080/", control_room="http://127.0.0.1:8081/")
+    given = lab(europe="http://127.0.0.1:8080/", room="http://127.0.0.1:8081/")
     assert write_configuration(given, where, lambda region, user: f"{user} of {region.name}") == "http://127.0.0.1:8081"
     token = where / "token"
-    assert token.read_text(encoding="utf-8") == "scraper of europe"
+    assert token.read_text(encoding="utf-8") == "a-scraper of europe"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     written = yaml.safe_load((where / "prometheus.yml").read_text(encoding="utf-8"))
     (job,) = written["scrape_configs"]
     assert job["scheme"] == "http"
     assert job["static_configs"] == [{"targets": ["127.0.0.1:8081"], "labels": {"scenario": "03-broadcast"}}]
     assert written["global"]["scrape_interval"] == "5s"
-    assert "scraper of europe" not in (where / "prometheus.yml").read_text(encoding="utf-8")
+    assert "a-scraper of europe" not in (where / "prometheus.yml").read_text(encoding="utf-8")
     checks = {"prometheus.yml": "promtool check config", "alertmanager.yml": "amtool check-config"}
     for name, command in checks.items():
         path = where / name
@@ -134,9 +138,20 @@ def test_the_configuration_is_ready_to_start(tmp_path: Path) -> None:
 
 
 def test_a_lab_without_metrics_says_so(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="no control room"):
+    with pytest.raises(LabError, match="no web console of this lab serves metrics; run the set-up again"):
         write_configuration(lab(europe="http://127.0.0.1:8080/"), tmp_path, lambda *_: "")
-    older = lab(control_room="http://127.0.0.1:8081/")
-    older.regions["europe"].clients.clear()
-    with pytest.raises(LabError, match="before it had metrics; run the set-up again"):
-        write_configuration(older, tmp_path, lambda *_: "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_record_names_the_scraper_that_the_role_describes() -> None:
+    applied = json.loads((ROOT / "tests/kubernetes/golden.json").read_text(encoding="utf-8"))["documents"]
+    consoles = {
+        name: web_console(content)
+        for region in applied.values()
+        for name, content in region.items()
+        if name.startswith("Deployment/")
+    }
+    scrapers = {name: found["scraper"] for name, found in consoles.items() if found}
+    assert scrapers.pop("Deployment/control-room") == "scraper"
+    assert set(scrapers.values()) == {""}
+    assert len(scrapers) == 3

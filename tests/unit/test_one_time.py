@@ -21,18 +21,9 @@ from loosehanger.signing.one_time import (
     remove_pages,
     write_page,
 )
+from tests.consoles import Clock
 
 KEY = b"k" * 32
-
-
-class Clock:
-    """A clock that the test turns."""
-
-    def __init__(self) -> None:
-        self.now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
