@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from enum import IntEnum
+from typing import TextIO
 
 
 class ExitCode(IntEnum):
@@ -103,6 +104,10 @@ def run_command(main: Callable[[], int], failed: ExitCode = ExitCode.FAILED) -> 
         return int(failed)
 
 
-def discard_output() -> None:
-    """Discards the rest of standard output: Python would fail to flush it and exit with a code of its own."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def discard_output(stream: TextIO | None = None) -> None:
+    """Discards the rest of a stream: Python would fail to flush it and exit with a code of its own.
+
+    Args:
+        stream: by default standard output.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())

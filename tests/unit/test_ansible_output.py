@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +17,7 @@ from ansible.plugins.callback import default
 from loosehanger.ansible.callback import lab
 from loosehanger.ansible.platform_action import PlatformAction
 from loosehanger.lab.plan import Step
+from loosehanger.paths import ROOT
 from loosehanger.platforms.outcome import Outcome
 from loosehanger.stages.region_workers import Done
 
@@ -134,3 +138,25 @@ def test_ansibles_own_output_is_shown_with_v(monkeypatch: pytest.MonkeyPatch) ->
     shown.callback.v2_playbook_on_stats(AggregateStats())
     assert shown.lines == []
     assert called == names
+
+
+def test_a_playbook_ends_although_its_reader_has_gone(tmp_path: Path) -> None:
+    playbook = tmp_path / "many.yaml"
+    task = {"name": "Say much", "ansible.builtin.debug": {"msg": "x" * 500}, "loop": list(range(60))}
+    # A worker shows this, and not the callback: the thread that collects results writes it.
+    worker = {"name": "Pause", "ansible.builtin.pause": {"seconds": 1}}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task, worker]}
+    playbook.write_text(json.dumps([play]), encoding="utf-8")
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "ansible", "playbook", "-i", "localhost,", str(playbook)],
+            cwd=ROOT,
+            stdout=writer,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == 0

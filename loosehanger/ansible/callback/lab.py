@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from ansible import constants, context
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 from ansible.utils.color import colorize, hostcolor
 
+from loosehanger.errors import discard_output
 from loosehanger.process_lifetime import end_forks_with_this
 
 DOCUMENTATION = """
@@ -31,6 +33,37 @@ extends_documentation_fragment:
 """
 
 
+class Output:
+    """A stream that is discarded once its reader has gone, as in ``./lab setup … | head``.
+
+    Ansible collects results in a thread that a closed pipe ends, and the playbook would wait for it forever.
+
+    Args:
+        stream: standard output or standard error.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Writes a text, or discards it."""
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            discard_output(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        """Writes what is buffered, or discards it."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            discard_output(self._stream)
+
+
 class CallbackModule(DefaultCallback):  # type: ignore[misc]
     """See the file's description."""
 
@@ -40,6 +73,8 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
+        if not isinstance(sys.stdout, Output):
+            sys.stdout, sys.stderr = Output(sys.stdout), Output(sys.stderr)
         # Ansible's workers have sessions of their own. When it is killed they would work on, beside what comes next, or
         # wait forever for a process that takes their results.
         end_forks_with_this(signal.SIGTERM)
