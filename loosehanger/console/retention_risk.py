@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.stalled import Stands
 
 if TYPE_CHECKING:
-    from loosehanger.kafka.retention_risk import RetentionReader, TopicRisk
+    from loosehanger.kafka.retention_risk import PartitionRisk, RetentionReader, TopicRisk
 
 FRESH_S = 5.0
 IDLE_S = 60.0
@@ -35,6 +36,40 @@ class MirrorReading:
     """When, in seconds since the epoch; None for now."""
 
 
+class LostOffsets:
+    """Counts the offsets that a source was seen to delete before its mirrors had copied them.
+
+    A mirror that continues behind them does not undo the loss, so the count never falls.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._passed: dict[tuple[str, str], int] = {}
+        self._present: dict[tuple[str, str, int], tuple[int, int]] = {}
+        """The losses that a mirror has not passed yet, by partition: the source's first offset, and the count."""
+
+    def read(self, mirror: str, found: Iterable[PartitionRisk]) -> None:
+        """Counts a look at the source of a mirror."""
+        with self._lock:
+            for one in found:
+                place = mirror, one.topic, one.partition
+                start, gone = self._present.pop(place, (0, 0))
+                if gone and one.position is not None and one.position + 1 >= start:
+                    topic = mirror, one.topic
+                    self._passed[topic] = self._passed.get(topic, 0) + gone
+                if one.gone:
+                    self._present[place] = one.start, one.gone
+
+    def of(self, mirror: str) -> dict[str, int]:
+        """The offsets that were lost to a mirror, by topic; topics without a loss are left out."""
+        with self._lock:
+            found = {topic: count for (whose, topic), count in self._passed.items() if whose == mirror}
+            for (whose, topic, _), (_, gone) in self._present.items():
+                if whose == mirror:
+                    found[topic] = found.get(topic, 0) + gone
+        return found
+
+
 class Losses:
     """Reads one source in a thread of its own while it is asked for.
 
@@ -46,6 +81,7 @@ class Losses:
         self._connection = connection
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="losses")
         self.stands = Stands()
+        self.lost = LostOffsets()
         self._source: RetentionReader | None = None
         self._known: dict[str, tuple[float, dict[str, TopicRisk]]] = {}
         """Each mirror's last result, and its time on the monotonic clock."""
@@ -110,6 +146,7 @@ class Losses:
         try:
             found = self._source.look(wanted, whose=mirror, now=reading.at, ends=ends)
             self.stands.read(mirror, found, time.monotonic())
+            self.lost.read(mirror, found)
             self._known[mirror] = time.monotonic(), by_topic(found)
         except (LabError, KeyError, ValueError):
             self.stands.keep(mirror, reading.positions, time.monotonic())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -70,6 +70,8 @@ class FlowNow:
     """The risk from the source's retention, by source topic."""
     at: float
     """When its positions were read, on the monotonic clock."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """Offsets that were seen to be deleted before they were copied, by source topic, since the console started."""
 
 
 @dataclass(frozen=True)
@@ -489,7 +491,9 @@ class Service:
             explanation=explanation,
         )
         at = self.regions[mirror.region].mirrors[mirror.name].read_at
-        return FlowNow(flow, connector, copies, dict(threats), at)
+        source = self.regions.get(connector.reads)
+        lost = source.losses.lost.of(key_of(mirror, connector)) if source else {}
+        return FlowNow(flow, connector, copies, dict(threats), at, lost)
 
     def _standing(self, mirror: Mirror, connector: Connector) -> tuple[dict[str, TopicRisk], int | None]:
         """A flow's risk by topic, and its lag in records: both from the same reading where possible."""

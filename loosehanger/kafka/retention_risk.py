@@ -321,6 +321,8 @@ class TopicRisk:
     """Offsets that open transactions hold back, and that are not copied."""
     held_by: str = ""
     """What holds them, in words, once it is open for too long; empty until then."""
+    held_s: float = 0.0
+    """Seconds for which the same offsets have been seen to be held back."""
 
     def warnings(self) -> list[str]:
         """One line for each risk; none for a healthy topic."""
@@ -370,6 +372,7 @@ def _together(topic: str, found: list[PartitionRisk], within_s: float) -> TopicR
         made_again=any(one.made_again for one in found),
         held=sum(one.held.offsets for one in found if one.held),
         held_by=next((one.held.by or "by an open transaction" for one in found if one.held and one.overdue), ""),
+        held_s=max((one.held_s for one in found if one.held), default=0.0),
     )
 
 

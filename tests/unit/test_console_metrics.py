@@ -14,10 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from loosehanger.console.metrics import MOST_COPIES, Scrape
 from loosehanger.console.models import Connector, Flow, Link, LinkDirection, PastProof, VerdictOfClaim
+from loosehanger.console.retention_risk import LostOffsets
 from loosehanger.console.service import FlowNow
 from loosehanger.console.sign_in import Attempts
 from loosehanger.console.totals import MOST_TOPICS, Totals
-from loosehanger.kafka.retention_risk import TopicRisk
+from loosehanger.kafka.retention_risk import PartitionRisk, TopicRisk
 
 from ..consoles import MadeUpMirror, Record, running, settings
 from .test_console_routes import REGIONS
@@ -112,6 +113,36 @@ def test_a_flow_is_measured_topic_by_topic() -> None:
         assert of(later, "mirror_deleted_offsets", **FLOW) == 7
         assert of(later, "mirror_loss_near", **FLOW) == 1
         assert of(later, "mirror_copied_records_total", **FLOW) == 5
+
+
+def test_a_loss_is_counted_after_the_mirror_has_passed_it() -> None:
+    lost = LostOffsets()
+
+    def look(position: int | None, start: int, gone: int, partition: int = 0) -> None:
+        lost.read("na", [PartitionRisk("LH.ORDERS", partition, position, start, 100, behind=0, gone=gone)])
+
+    look(9, 10, 0)
+    assert lost.of("na") == {}
+    look(9, 15, 5)
+    look(9, 17, 7)  # the same loss, grown
+    assert lost.of("na") == {"LH.ORDERS": 7}
+    assert lost.of("sa") == {}
+    look(40, 17, 0)
+    assert lost.of("na") == {"LH.ORDERS": 7}
+    look(40, 43, 2)
+    look(3, 5, 1, partition=1)
+    assert lost.of("na") == {"LH.ORDERS": 10}
+    look(41, 43, 1)  # what it had fetched before arrives late
+    assert lost.of("na") == {"LH.ORDERS": 9}
+    with running(settings(*REGIONS, metrics_token=TOKEN)) as found:
+        europe = found.service.regions["europe"].losses
+        europe.dangers = {"LH.ORDERS": risk()}
+        key = "north-america/europe->here.MirrorSourceConnector"
+        europe.lost.read(key, [PartitionRisk("LH.ORDERS", 0, 9, 15, 100, behind=0, gone=5)])
+        europe.lost.read(key, [PartitionRisk("LH.ORDERS", 0, 90, 15, 100, behind=0)])
+        seen = samples(found.browser(signed_in=False).get("/metrics", headers=BEARER).text)
+        assert of(seen, "mirror_deleted_offsets", **FLOW) == 5
+        assert of(seen, "mirror_deleted_offsets", **{**FLOW, "target": "south-america"}) == 0
 
 
 def test_states_of_mirrors_and_regions() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from loosehanger.cli.monitoring import lab_profile, write_configuration
+from loosehanger.cli.monitoring import LAB_THRESHOLDS, lab_profile, write_configuration
 from loosehanger.console.metrics import Scrape
 from loosehanger.errors import LabError
 from loosehanger.lab.record import Lab, Region, WebConsole
@@ -104,6 +104,17 @@ def test_the_lab_profile_waits_no_longer_than_15_seconds() -> None:
         ]
     }
     assert alerts[0] == {"alert": "A", "expr": "x", "for": "5m"}  # not changed
+
+
+def test_a_threshold_of_the_lab_takes_the_place_of_productions() -> None:
+    alerts = yaml.safe_load((MONITORING / "rules" / "alerts.yaml").read_text(encoding="utf-8"))
+    rules = {rule["alert"]: rule for group in alerts["groups"] for rule in group["rules"]}
+    ours = {rule["alert"]: rule for group in lab_profile(alerts)["groups"] for rule in group["rules"]}
+    for alert, (production, in_lab) in LAB_THRESHOLDS.items():
+        assert rules[alert]["expr"].endswith(production)
+        assert ours[alert]["expr"].endswith(in_lab)
+    same = rules.keys() - LAB_THRESHOLDS.keys()
+    assert {alert: rules[alert]["expr"] for alert in same} == {alert: ours[alert]["expr"] for alert in same}
 
 
 def lab(**consoles: str) -> Lab:
