@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from loosehanger.console.records import Arrived, shown_text
 from loosehanger.console.search import SearchRequest
 from loosehanger.console.service import UnknownError
 from loosehanger.errors import LabError, UnreachableError
+from loosehanger.internal_topics import decode
 
 GONE = (
     "No record has this offset: retention or compaction has deleted it, or it belongs to a transaction marker or an "
@@ -100,6 +102,7 @@ def shown_record(one: Arrived, key_as: str = "", value_as: str = "") -> dict[str
         "timestamp": record.timestamp / 1000 if 0 <= record.timestamp <= LATEST_MS else None,
         "milliseconds": record.timestamp,
         "parts": parts,
+        "decoded": Part(json.dumps(found).encode()) if (found := _decoded(one)) else None,
         "headers": [(shown_text(name.encode("utf-8", "replace")), Part(value)) for name, value in record.headers],
         "bytes": one.size,
         "document": address("/api/record"),
@@ -107,6 +110,13 @@ def shown_record(one: Arrived, key_as: str = "", value_as: str = "") -> dict[str
         "older": address(step="older"),
         "newer": address(step="newer"),
     }
+
+
+def _decoded(one: Arrived) -> dict[str, Any] | None:
+    """The content of a record of an internal topic, or why it cannot be decoded; None for other topics."""
+    record = one.record
+    found = decode(record.topic, record.key, record.value)
+    return None if found is None or (found.error and not found.certain) else found.document
 
 
 def neighbours(wanted: Mapping[str, str], answer: Search, regions: Sequence[str]) -> tuple[str, str]:
@@ -198,6 +208,7 @@ def document(one: Arrived) -> WholeRecord:
         timestamp=record.timestamp,
         key=Part(record.key).document,
         value=Part(record.value).document,
+        decoded=_decoded(one),
         headers=[RecordHeader(name=name, value=Part(value).document) for name, value in record.headers],
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -459,6 +459,9 @@ class WholeRecord(Model):
     timestamp: int = Field(description="Milliseconds since the epoch")
     key: RecordPart
     value: RecordPart
+    decoded: dict[str, Any] | None = Field(
+        description="Of an internal topic of MM2 or Connect: kind and fields, or an error; None of others"
+    )
     headers: list[RecordHeader]
 
 

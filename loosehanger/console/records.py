@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from loosehanger.console.models import Header, Message
-from loosehanger.events.render import describe, safe
+from loosehanger.events.render import describe, described_internal, safe
 from loosehanger.headers import TIME
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class Arrived:
     def message(self) -> Message:
         """The message."""
         record = self.record
+        internal_key, internal = described_internal(record, only_certain=True)
         return Message(
             region=self.region,
             topic=record.topic,
@@ -88,8 +89,8 @@ class Arrived:
             timestamp=record.timestamp,
             arrived=self.at_ms,
             latency_ms=self.latency_ms,
-            key=_cut(self.key, record.serialized_key_size),
-            summary=describe(record.topic, record.value, record.serialized_value_size),
+            key=_cut(internal_key or self.key, record.serialized_key_size),
+            summary=internal or describe(record.topic, record.value, record.serialized_value_size),
             value=_cut(shown_text(record.value), record.serialized_value_size),
             headers=[
                 Header(name=_cut(safe(name), len(name)), value=_cut(shown_text(value), len(value or b"")))

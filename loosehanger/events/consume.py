@@ -93,9 +93,9 @@ def main(arguments: Sequence[str] | None = None, prog: str = PROGRAM, start: str
             for batch in reader.batches(options.max, lambda: stop.asked):
                 for record in batch:
                     if options.json:
-                        text = to_json(record)
+                        text = to_json(record, decoded=options.decode)
                     else:
-                        line = Line.of(record, with_headers=options.headers)
+                        line = Line.of(record, with_headers=options.headers, decoded=options.decode)
                         text = line.coloured() if coloured else line.plain()
                     sys.stdout.write(text + "\n")
                 sys.stdout.flush()

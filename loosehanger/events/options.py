@@ -133,6 +133,11 @@ def parser(environment: Mapping[str, str], prog: str = PROGRAM, start: str = EAR
     command.add_argument(
         "--headers", action="store_true", help="show each record's headers too; --json has them always"
     )
+    command.add_argument(
+        "--decode",
+        action="store_true",
+        help="decode records of internal topics: MM2's offset syncs, checkpoints and heartbeats, Connect's topics",
+    )
     command.add_argument("--max", type=_count, metavar="N", help="stop after N records")
     command.add_argument("--json", action="store_true", help="one JSON document for each record")
     command.add_argument(

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
+from loosehanger.internal_topics import decode
+
 if TYPE_CHECKING:
     # A web console that only shows records need not load the client.
     from kafka.consumer.fetcher import ConsumerRecord
@@ -52,15 +54,22 @@ class Line:
     text: str
 
     @classmethod
-    def of(cls, record: ConsumerRecord, *, with_headers: bool = False) -> Line:
-        """Returns the line of any record, with its time in the local zone."""
+    def of(cls, record: ConsumerRecord, *, with_headers: bool = False, decoded: bool = False) -> Line:
+        """Returns the line of any record, with its time in the local zone.
+
+        Args:
+            record: the record.
+            with_headers: whether its headers follow its value.
+            decoded: whether records of internal topics are decoded.
+        """
         headers = _headers(record.headers) if with_headers else ""
+        key, text = described_internal(record) if decoded else ("", "")
         return cls(
             time=_time(record.timestamp),
             partition=f"{record.topic}/{record.partition}",
             offset=str(record.offset),
-            key=_readable_bytes(record.key, record.serialized_key_size),
-            text=describe(record.topic, record.value, record.serialized_value_size) + headers,
+            key=key or _readable_bytes(record.key, record.serialized_key_size),
+            text=(text or describe(record.topic, record.value, record.serialized_value_size)) + headers,
         )
 
     @classmethod
@@ -112,6 +121,25 @@ def describe(topic: str, value: bytes | None, size: int = 0) -> str:
     return _readable_bytes(value, size)
 
 
+def described_internal(record: ConsumerRecord, *, only_certain: bool = False) -> tuple[str, str]:
+    """Describes the key and the value of a record of an internal topic in words.
+
+    Args:
+        record: the record.
+        only_certain: whether a record that cannot be decoded is described only where its topic's name is MM2's own.
+
+    Returns:
+        Empty texts for a record of another topic, and an empty key for one that cannot be decoded.
+    """
+    found = decode(record.topic, record.key, record.value, record.serialized_value_size)
+    if found is None or (found.error and only_certain and not found.certain):
+        return "", ""
+    if found.error:
+        value = _as_hex(record.value, record.serialized_value_size)
+        return "", _cut(safe(f"no valid {found.kind}: {found.error}; value: {value}"))
+    return _cut(safe(found.subject)), _cut(safe(f"{found.kind}: {found.text}"))
+
+
 def readable(data: bytes, size: int = 0) -> str | None:
     """Returns the data as text, without a character that was cut in two; None if it is not UTF-8."""
     try:
@@ -146,6 +174,13 @@ def _readable_bytes(data: bytes | None, size: int = 0) -> str:
     if text is None:
         return _cut(f"{size} bytes 0x{part.hex()}", size)
     return _cut(safe(text), size)
+
+
+def _as_hex(data: bytes | None, size: int) -> str:
+    """Returns the first bytes in hexadecimal; text would hide what is wrong with them."""
+    if data is None:
+        return "none"
+    return f"{max(size, len(data))} bytes 0x{data[: LONGEST // 4].hex()}{'…' if len(data) > LONGEST // 4 else ''}"
 
 
 def _cut(text: str, size: int = 0) -> str:
@@ -196,10 +231,15 @@ _DESCRIPTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def to_json(record: ConsumerRecord) -> str:
+def to_json(record: ConsumerRecord, *, decoded: bool = False) -> str:
     """Returns the record as one line of JSON, in ASCII.
 
     ``value`` is the parsed value if it is JSON; binary data becomes ``{"base64": …}``.
+
+    Args:
+        record: the record, with all bytes of its value.
+        decoded: whether ``decoded`` has the content of a record of an internal topic, or why it could not be decoded;
+            null for other topics.
     """
     document = {
         "topic": record.topic,
@@ -210,6 +250,9 @@ def to_json(record: ConsumerRecord) -> str:
         "value": None,
         "headers": [[name, _text_or_base64(value)] for name, value in record.headers],
     }
+    if decoded:
+        found = decode(record.topic, record.key, record.value)
+        document["decoded"] = found.document if found else None
     if record.value is not None:
         try:
             # Python parses NaN and 1e400, which JSON does not have, and deeper nesting than it can write.

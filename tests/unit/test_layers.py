@@ -15,8 +15,8 @@ from loosehanger.paths import ROOT
 
 PACKAGE = "loosehanger"
 BASE = (
-    "acls", "arguments", "errors", "files", "headers", "ledger", "paths", "ports", "process_lifetime", "stack_traces",
-    "suggestions", "times", "waiting",
+    "acls", "arguments", "errors", "files", "headers", "internal_topics", "ledger", "paths", "ports",
+    "process_lifetime", "stack_traces", "suggestions", "times", "waiting",
 )  # fmt: skip
 """Python's own library only; they may use each other."""
 PLATFORMS = ("platforms.local", "platforms.kubernetes")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from loosehanger.errors import WrongUseError
+from loosehanger.internal_topics import CHECKPOINTS, OFFSET_SYNCS
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.views import MirrorMaker
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -38,10 +39,6 @@ DEFAULT_GROUPS_EXCLUDED = r"console-consumer-.*, connect-.*, __.*"
 """MM2's default of ``groups.exclude``."""
 STATE_TOPICS = ("configStorageTopic", "offsetStorageTopic", "statusStorageTopic")
 """The fields of a mirror's target that name the topics with its workers' state."""
-OFFSET_SYNCS = "mm2-offset-syncs"
-"""How the name of every offset-syncs topic begins, before the first separator."""
-CHECKPOINTS = "checkpoints.internal"
-"""How the name of every checkpoints topic ends, after the last separator."""
 _NAME = re.compile(r"(?:[\w.-]|\\\.)+")
 
 

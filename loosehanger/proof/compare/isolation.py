@@ -11,8 +11,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.internal_topics import CHECKPOINTS, OFFSET_SYNCS
 from loosehanger.lab.claims.claims import Forbidden
-from loosehanger.lab.mirrors.replication import CHECKPOINTS, OFFSET_SYNCS, is_internal
+from loosehanger.lab.mirrors.replication import is_internal
 
 _SYNCS = f"{OFFSET_SYNCS}."
 """The prefix of the topics in which mirrors store offset syncs."""

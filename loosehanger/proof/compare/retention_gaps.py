@@ -139,7 +139,7 @@ def position_gap(position: int | None, start: int) -> tuple[int, int] | None:
 
 
 def offset_syncs(records: DataFrame) -> DataFrame:
-    """Decodes MM2's offset syncs (``OffsetSync`` of Kafka 4.3.1: big-endian, without a version).
+    """Decodes MM2's offset syncs as ``loosehanger.internal_topics`` does, in Spark's own expressions.
 
     Args:
         records: a frame of ``records.RECORD_SCHEMA`` from a topic of offset syncs.
