@@ -75,7 +75,7 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     neighbours = Neighbours(settings)
     changes = ChangeLog(settings.change_log)
     operations = Operations(settings, service, changes)
-    views = Views(settings, service, jobs, links, history, operations)
+    views = Views(settings, service, jobs, links, history, operations, changes)
     views.share(consoles=neighbours.names)
     one_time = OneTimeTokens(settings.name, neighbours.keys)
     tokens = ApiTokens(settings.tokens_file, settings.name, settings.password)
@@ -85,7 +85,8 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(_tidy(context)), asyncio.create_task(Sampler(service, history).run())]
+        sampler = Sampler(service, history, links, settings.lab_home)
+        tasks = [asyncio.create_task(_tidy(context)), asyncio.create_task(sampler.run())]
         yield
         for task in tasks:
             task.cancel()

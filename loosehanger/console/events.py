@@ -47,7 +47,7 @@ async def view(
     request: Request,
     context: ContextOf,
     view: Annotated[str, Depends(known_view)],
-    of: Annotated[str, Query(max_length=249)] = "",
+    of: Annotated[str, Query(max_length=270)] = "",
 ) -> AsyncIterable[ServerSentEvent]:
     """Sends a view each time it has changed."""
     alive = _alive(context, request)

@@ -13,8 +13,11 @@ import traceback
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
+from loosehanger.console.links import LinkView
+from loosehanger.console.marks import Marks, stage_mark, states_of
 from loosehanger.console.models import Past, Series, Topic
 from loosehanger.console.service import FlowNow, Now, Service
 
@@ -67,6 +70,8 @@ class LastHour:
         self._rings: dict[Subject, dict[str, array[float]]] = {}
         self._seen: dict[Subject, float] = {}
         self._next = 0
+        self.marks = Marks()
+        """What happened meanwhile."""
         self.samples = 0
         """How many were taken; it changes with each new sample."""
         self.left_out = 0
@@ -270,10 +275,16 @@ class Sampler:
     Args:
         service: where the measurements come from.
         history: where the samples are kept.
+        links: the links between the regions, whose changes become marks.
+        home: the lab's home, of which a new stage becomes one.
     """
 
-    def __init__(self, service: Service, history: LastHour) -> None:
+    def __init__(
+        self, service: Service, history: LastHour, links: LinkView | None = None, home: Path | None = None
+    ) -> None:
         self._service = service
+        self._links = links or LinkView(None)
+        self._home = home
         self._history = history
         self._measuring = Measuring()
 
@@ -300,4 +311,7 @@ class Sampler:
             self._service.glance(GLANCE_S + STEP_S / 2)
             await asyncio.sleep(GLANCE_S)  # while records are read, from which the latency is known
         now = await self._service.now()
-        self._history.add(time.time(), self._measuring.values(now))
+        at, marks = time.time(), self._history.marks
+        marks.observe(at, states_of([one.flow for one in now.flows], await self._links.all()))
+        marks.add(stage_mark(self._home))
+        self._history.add(at, self._measuring.values(now))

@@ -13,7 +13,7 @@ from loosehanger.console.models import Link, LinkChange, LinkClient, LinkDirecti
 from loosehanger.console.service import UnknownError
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders, wanted_change
-from loosehanger.lab.link_settings import parse_rate, parse_time
+from loosehanger.lab.link_settings import parse_rate, parse_time, rate_text, time_text
 
 DELAYS = ("0ms", "40ms", "120ms")
 """The delays that the page offers; the API and ``./lab link`` take any."""
@@ -70,6 +70,19 @@ class LinkView:
 
     def _folders(self) -> dict[tuple[str, str], Path]:
         return relay_folders(self._home) if self._home else {}
+
+
+def shaping(way: LinkDirection) -> str:
+    """The settings of a direction of a link, as ./lab link takes them; empty where it is unshaped."""
+    return " ".join(
+        f"{name} {text}"
+        for name, value, text in (
+            ("delay", way.delay_ms, time_text(way.delay_ms / 1000)),
+            ("jitter", way.jitter_ms, time_text(way.jitter_ms / 1000)),
+            ("rate", way.bytes_per_s, rate_text(way.bytes_per_s or 0)),
+        )
+        if value
+    )
 
 
 def _link(pair: tuple[str, str], folder: Path) -> Link:

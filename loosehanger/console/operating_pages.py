@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf
 from loosehanger.console.configuration import configuration_of
 from loosehanger.console.context import Context, require_operator
+from loosehanger.console.formats import thousands
 from loosehanger.console.operation_models import (
     MOST_GROUP_NAME,
     GroupReset,
@@ -23,7 +24,6 @@ from loosehanger.console.operation_models import (
 )
 from loosehanger.console.pages import WithToken, page
 from loosehanger.console.sign_in import Session
-from loosehanger.console.views import thousands
 from loosehanger.errors import LabError, WrongUseError
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)

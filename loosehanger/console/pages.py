@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf, TopicName
 from loosehanger.console.browse import neighbours, read_record, shown_record
+from loosehanger.console.charting import RANGES, Wanted
 from loosehanger.console.context import Context, unless_gone
 from loosehanger.console.live import RecordFilter
 from loosehanger.console.mirrors import Action
@@ -156,12 +157,21 @@ async def home(context: ContextOf, session: SessionOf) -> Response:
 
 
 @router.get("/charts")
-async def charts(context: ContextOf, session: SessionOf, of: Annotated[str, Query(max_length=249)] = "") -> Response:
+async def charts(
+    context: ContextOf,
+    session: SessionOf,
+    of: Annotated[str, Query(max_length=249)] = "",
+    range: Literal["15m", "1h", "all"] = "1h",  # noqa: A002
+    scale: Literal["usual", "whole"] = "usual",
+) -> Response:
     """The last hour: of the flows, of a region's topics, or of a topic and its copies."""
     # A region where no mirror runs has no flow to show.
     own = [region.name for region in context.settings.regions]
     first = "" if any(region.mirrors for region in context.settings.regions) else own[0]
-    return await page(context, session, "charts", "The last hour", of or first, flows=not first)
+    wanted = Wanted(of or first, range, scale == "whole")
+    return await page(
+        context, session, "charts", "The last hour", wanted.text, flows=not first, wanted=wanted, ranges=RANGES
+    )
 
 
 @router.get("/topics")

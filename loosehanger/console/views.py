@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
@@ -19,12 +18,14 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from loosehanger import times
+from loosehanger.console.change_log import ChangeLog
+from loosehanger.console.charting import MOST_LINES, PLOTS, RANGES, Wanted, plot, within
+from loosehanger.console.formats import duration, rate, size, span, thousands
 from loosehanger.console.geography import Coordinates, Point, window
-from loosehanger.console.history import LastHour, Subject
+from loosehanger.console.history import LastHour
 from loosehanger.console.jobs import Jobs
 from loosehanger.console.links import DELAYS, LinkView
-from loosehanger.console.models import Flow, JobState, Link, LinkDirection, Past, Series
+from loosehanger.console.models import Flow, JobState, Link, LinkDirection
 from loosehanger.console.operations import OPERATOR_OFF, Operations
 from loosehanger.console.service import Service, UnknownError
 from loosehanger.console.settings import Settings
@@ -45,6 +46,7 @@ class Views:
         links: the links between the regions.
         history: the last hour.
         operations: for the users.
+        changes: the change log, for the charts' marks.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class Views:
         links: LinkView,
         history: LastHour,
         operations: Operations,
+        changes: ChangeLog | None = None,
     ) -> None:
+        self._changes = changes
         self._links = links
         self._operations = operations
         self._history = history
@@ -200,19 +204,27 @@ class Views:
             self._pasts[of] = self._history.samples, made
         return made
 
-    def _past(self, of: str) -> Data:
+    def _past(self, text: str) -> Data:
         """The charts of the flows, of a region's topics, or of a topic and its copies."""
+        wanted, now = Wanted.parse(text), time.time()
+        of = wanted.subject
         if not of:
-            past = self._history.past(lambda subject: not subject.topic, time.time())
+            past = self._history.past(lambda subject: not subject.topic, now)
         elif of in self._service.regions:
-            past = self._history.past(lambda subject: subject.region == of and bool(subject.topic), time.time())
+            past = self._history.past(lambda subject: subject.region == of and bool(subject.topic), now)
         else:
             places = {tuple(place) for family in self._service.families(of) for place in family}
-            past = self._history.past(lambda subject: (subject.region, subject.topic) in places, time.time())
+            past = self._history.past(lambda subject: (subject.region, subject.topic) in places, now)
+        past = within(past, wanted.range)
         drawn = sorted(past.series, key=lambda one: -sum(filter(None, one.records_per_s)))[:MOST_LINES]
         drawn.sort(key=past.series.index)
+        changes = self._changes.latest() if self._changes else []
+        marks = self._history.marks.latest(min(past.times, default=now), changes, self._jobs.past())
+        made = [plot(measure, past, drawn, marks, whole=wanted.whole) for measure in PLOTS]
         return {
-            "of": of, "samples": len(past.times), "charts": [plot(measure, past, drawn) for measure in PLOTS],
+            "of": of, "wanted": wanted, "samples": len(past.times), "marks": marks, "seconds": RANGES[wanted.range][1],
+            # A region's page opens on what it has.
+            "charts": sorted(made, key=lambda chart: not chart["lines"]),
             "more": len(past.series) - len(drawn), "left_out": past.left_out,
         }  # fmt: skip
 
@@ -397,41 +409,7 @@ def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:
     return all(abs(one[i] - other[i]) < (one[i + 2] + other[i + 2]) / 2 for i in (0, 1))
 
 
-MOST_LINES = 8
-"""Most lines of a chart, by the number of distinguishable colours."""
 _MOST_PASTS = 16
-PLOTS = {
-    "records_per_s": ("Events a second", "rate"),
-    "bytes_per_s": ("Bytes a second", "bytes"),
-    "lag": ("Lag in records", "count"),
-    "lag_s": ("Lag in time: the age of the oldest record that is not copied", "seconds"),
-    "latency_ms_p50": ("Latency: half of the records arrive within", "ms"),
-    "latency_ms_p99": ("Latency: 99 % of the records arrive within", "ms"),
-}
-"""The charts of the last hour: title and unit of each."""
-
-
-def plot(measure: str, past: Past, drawn: Sequence[Series]) -> dict[str, Any]:
-    """A chart of the last hour: its points for the script, and the latest, least and greatest values for the table."""
-    title, unit = PLOTS[measure]
-    shown = {"rate": rate, "bytes": lambda n: size(n) + "/s", "count": thousands, "seconds": span, "ms": duration}[unit]
-    lines = []
-    for number, series in enumerate(drawn, 1):
-        values: list[float | None] = getattr(series, measure)
-        known = [value for value in values if value is not None]
-        if known:
-            cells = [shown(value) if value is not None else "–" for value in (values[-1], min(known), max(known))]
-            lines.append({"number": number, "name": _name(series), "cells": cells, "values": values})
-    points = [past.times, *(line["values"] for line in lines)]
-    return {
-        "id": measure.replace("_", "-"), "title": title, "unit": unit, "lines": lines,
-        "colours": ",".join(str(line["number"]) for line in lines),
-        "points": json.dumps(points, separators=(",", ":")),
-    }  # fmt: skip
-
-
-def _name(series: Series) -> str:
-    return Subject(series.region, series.topic, series.source, series.mirror).name
 
 
 def sentence(job: JobState) -> str:
@@ -530,39 +508,6 @@ def _shown(value: object) -> str:
 def ident(*parts: object) -> str:
     """An element's id, from the names of its subject: the same in every rendering, so that the page finds it again."""
     return "-".join(re.sub(r"[^A-Za-z0-9]", lambda sign: f"_{ord(sign[0]):x}_", str(part)) for part in parts)
-
-
-def thousands(number: float | None) -> str:
-    """A number with thousands separators; a dash where it is not known."""
-    return "–" if number is None else f"{number:,.0f}"
-
-
-def size(number: float | None) -> str:
-    """Bytes in a unit that fits."""
-    if number is None:
-        return "–"
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(number) < 999.5:
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:,.3g} TB"
-
-
-def rate(number: float | None) -> str:
-    """A number per second; an ellipsis where it is not known yet."""
-    return "…" if number is None else f"{number:,.1f}" if number < 100 else f"{number:,.0f}"
-
-
-def duration(milliseconds: float | None) -> str:
-    """A time in a unit that fits."""
-    if milliseconds is None:
-        return "–"
-    return f"{milliseconds:,.0f} ms" if abs(milliseconds) < 1000 else f"{milliseconds / 1000:,.1f} s"
-
-
-def span(seconds: float | None) -> str:
-    """A span of time, as the kit's other programs show it."""
-    return "–" if seconds is None else times.span(seconds)
 
 
 _AFTER_9999 = 253_402_300_800

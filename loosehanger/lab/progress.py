@@ -79,6 +79,15 @@ def read_progress(home: Path | None = None) -> Progress | None:
         raise unreadable(path, error) from error
 
 
+def progress_time(home: Path | None = None) -> float:
+    """Returns when the record of the scenario and its stage was last written, in seconds since the epoch.
+
+    Raises:
+        OSError: there is no such record.
+    """
+    return ((home or lab_home()) / _FILE).stat().st_mtime
+
+
 def required_progress(home: Path | None = None) -> Progress:
     """Reads which scenario is set up.
 

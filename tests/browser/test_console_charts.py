@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -84,7 +85,62 @@ def test_each_flow_has_its_line_in_each_chart(labs: dict[int, Running], browser:
     expect(rows).to_have_count(count)
     expect(rows.first).to_contain_text("europe → north-america, mm2")
     page.locator("#plot-lag .u-over").hover()
-    assert len(page.locator("#plot-lag .tip").inner_text().splitlines()) == count + 1
+    _, *lines = page.locator("#plot-lag .tip").inner_text().splitlines()
+    assert len(lines) == count
+    assert re.fullmatch(r"europe → north-america, mm2: [\d,]+ records", lines[0]), lines[0]
+    page.locator("#plot-records-per-s .u-over").hover()
+    assert re.search(r": [\d,.]+ records/s$", page.locator("#plot-records-per-s .tip").inner_text())
+    assert somebody.said == []
+    page.context.close()
+
+
+def with_an_outlier(lab: Running) -> None:
+    """A quarter of an hour at rest, with one high value and a link that was cut."""
+    kept, (flow, *_) = lab.app.state.context.last_hour, subjects(1)
+    now = time.time()
+    for step in range(90):
+        kept.add(now - 900 + 10 * step, {flow: {"lag": 90_000.0 if step == 60 else 100.0}})
+    kept.marks.observe(now - 400, {"link europe – north-america": "open"})
+    kept.marks.observe(now - 300, {"link europe – north-america": "cut"})
+
+
+def test_one_high_value_does_not_flatten_the_others_and_what_happened_is_marked(browser: Browser) -> None:
+    with running(settings(*REGIONS)) as lab:
+        with_an_outlier(lab)
+        somebody = person(browser, lab.url, "operator", PASSWORD, viewport={"width": 1400, "height": 900})
+        somebody.open("/charts?range=15m")
+        page = somebody.page
+        expect(page.locator("#plot-lag canvas")).to_be_visible()
+        expect(page.locator("#past-lag .cut")).to_contain_text("The scale ends at 150 records")
+        expect(page.locator("#past-lag .cut")).to_contain_text("The highest value is 90,000 records")
+        expect(page.locator(".happened li")).to_contain_text("link europe – north-america: cut")
+        over = page.locator("#plot-lag .u-over")
+        box = over.bounding_box()
+        assert box
+        # The newest sample is at the right edge, and the link was cut five minutes before it.
+        over.hover(position={"x": box["width"] * (1 - 290 / 900), "y": box["height"] / 2})
+        expect(page.locator("#plot-lag .tip")).to_contain_text("1. link europe – north-america: cut")
+        page.get_by_role("link", name="Scale for every value").click()
+        expect(page.locator("#plot-lag canvas")).to_be_visible()
+        expect(page.locator(".cut")).to_have_count(0)
+        expect(page.get_by_role("link", name="15 minutes")).to_have_attribute("aria-current", "true")
+        assert somebody.said == []
+        page.context.close()
+
+
+@pytest.mark.parametrize(("name", "points"), [("15m", 91), ("1h", POINTS), ("all", POINTS)])
+def test_a_range_is_shown_and_its_stream_keeps_it(
+    labs: dict[int, Running], browser: Browser, name: str, points: int
+) -> None:
+    somebody = person(browser, labs[1].url, "operator", PASSWORD)
+    somebody.open(f"/charts?range={name}")
+    page = somebody.page
+    plot = page.locator("#plot-lag")
+    expect(plot.locator("canvas")).to_be_visible()
+    with page.expect_event("console", lambda message: message.text == "came"):
+        page.evaluate("document.getElementById('live').addEventListener('changed', () => console.log('came'))")
+    shown = page.evaluate("JSON.parse(document.getElementById('plot-lag').dataset.points)[0].length")
+    assert abs(shown - points) <= 3
     assert somebody.said == []
     page.context.close()
 
@@ -145,7 +201,7 @@ def test_colours_follow_the_reader_at_once(labs: dict[int, Running], browser: Br
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 375], ids=["desk", "phone"])
+@pytest.mark.parametrize("width", [1400, 390], ids=["desk", "phone"])
 @pytest.mark.parametrize("count", [0, 1, 6])
 def test_everybody_can_read_it(labs: dict[int, Running], browser: Browser, count: int, width: int, scheme: str) -> None:
     somebody = person(

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loosehanger.console import history
+from loosehanger.console.charting import Wanted, scale_end
 from loosehanger.console.history import KEPT_S, MEASURES, MOST_SUBJECTS, POINTS, LastHour, Measuring, Sampler, Subject
 from loosehanger.console.live import LINGER_S
-from loosehanger.console.models import Connector, Flow, Partition, Position, Series, Topic
+from loosehanger.console.marks import Mark, Marks, stage_mark
+from loosehanger.console.models import Change, Connector, Flow, Partition, Position, Series, Topic
 from loosehanger.console.service import FlowNow, Now
 from loosehanger.kafka.retention_risk import TopicRisk
+from loosehanger.lab.progress import Progress
 from tests.consoles import MadeUpService, Record, running, settings
 
 REGIONS = ("europe", "north-america", "south-america")
@@ -269,3 +274,49 @@ def test_no_more_lines_are_drawn_than_there_are_colours_and_the_busiest_are() ->
         assert "LH.21</th>" not in page
         assert "The charts show the 8 busiest;" in page
         assert "has 22 more" in page
+
+
+@pytest.mark.parametrize(
+    ("lines", "end"),
+    [
+        ([[10.0] * 99 + [5000.0]], 15.0),
+        ([[10.0] * 90 + [5000.0] * 10], None),
+        ([[0.0] * 99 + [5000.0]], None),
+        ([[10.0] * 100, [5000.0] * 100], None),
+        ([[10.0, 5000.0, None]], None),
+        ([[None] * 30], None),
+    ],
+    ids=["one outlier", "often", "else nothing", "two sizes", "too few to judge", "no values"],
+)
+def test_a_scale_is_cut_for_few_high_values_only(lines: list[list[float | None]], end: float | None) -> None:
+    assert scale_end(lines) == end
+
+
+def test_changes_of_mirrors_links_and_stages_are_marked_once() -> None:
+    marks = Marks()
+    marks.observe(1, {"mm2": "running"})
+    marks.observe(2, {"mm2": "paused", "link a – b": "open"})
+    marks.observe(3, {"mm2": "paused", "link a – b": "cut"})
+    for _ in range(2):
+        marks.add(Mark(2.5, "stage cutover reached"))
+    change = Change(at=4, user="u", region="a", action="create topic", subject="T", done=True, said="")
+    others = [change.model_copy(update=one) for one in ({"done": False}, {"action": "change link"}, {"at": 0.5})]
+    found = marks.latest(1.5, [change, *others], [])
+    assert [one.text for one in found] == [
+        "mm2: paused", "stage cutover reached", "link a – b: cut", "create topic T in a",
+    ]  # fmt: skip
+
+
+def test_the_stage_that_was_reached_last_is_marked_with_its_time(tmp_path: Path) -> None:
+    assert stage_mark(tmp_path) is None
+    progress = Progress("03-broadcast", "local", "i", stage="setup")
+    progress.write(tmp_path)
+    os.utime(tmp_path / "access" / "lab.json", (100, 100))
+    assert stage_mark(tmp_path) == Mark(100, "set-up of 03-broadcast reached")
+    replace(progress, unfinished="cutover").write(tmp_path)
+    assert stage_mark(tmp_path)[1:] == ("stage cutover begun",)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("wanted", [Wanted(""), Wanted("LH.ORDERS", "15m"), Wanted("", "all", whole=True)])
+def test_what_a_page_shows_its_stream_can_ask_for(wanted: Wanted) -> None:
+    assert Wanted.parse(wanted.text) == wanted

@@ -1,26 +1,93 @@
 import uPlot from "./vendor/uplot.js";
-import { minuteOf } from "./times.js";
+import { minuteOf, secondOf } from "./times.js";
 
 // The charts of the last hour. The tables beside them have the same numbers without scripts.
-const HOUR_S = 3600;
 const live = document.getElementById("live");
 const drawn = new Map();
 
-const plain = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
-const short = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
+const tenths = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+function size(bytes) {
+  for (const unit of ["B", "kB", "MB", "GB"]) {
+    if (bytes < 999.5) return `${Number(bytes.toPrecision(3))} ${unit}`;
+    bytes /= 1000;
+  }
+  return `${Number(bytes.toPrecision(3))} TB`;
+}
+
+function span(seconds) {
+  if (seconds >= 3600) return `${(seconds / 3600).toFixed(1)} h`;
+  return seconds >= 60 ? `${(seconds / 60).toFixed(1)} min` : `${whole.format(seconds)} s`;
+}
+
+const duration = (ms) => (ms < 1000 ? `${whole.format(ms)} ms` : `${tenths.format(ms / 1000)} s`);
+// As charting.py has them; the second of each is for the axis.
 const units = {
-  rate: (value) => `${short.format(value)}/s`,
-  bytes: (value) => `${short.format(value)}B/s`,
-  count: (value) => short.format(value),
-  seconds: (value) => (value < 120 ? `${plain.format(value)} s` : `${plain.format(value / 60)} min`),
-  ms: (value) => (value < 1000 ? `${plain.format(value)} ms` : `${plain.format(value / 1000)} s`),
+  rate: [(value) => `${(value < 100 ? tenths : whole).format(value)} records/s`, (value) => `${short.format(value)}/s`],
+  bytes: [(value) => `${size(value)}/s`, (value) => `${size(value)}/s`],
+  count: [(value) => `${whole.format(value)} records`, short.format],
+  seconds: [span, span],
+  ms: [duration, duration],
 };
+const marksOf = (element) => JSON.parse(element.dataset.marks);
+
+// What the reader points at: the time, a line for each value, and what happened within a few pixels.
+function fill(tip, element, plot, place, colour) {
+  const show = units[element.dataset.unit][0];
+  const names = JSON.parse(element.dataset.names);
+  const numbers = element.dataset.colours.split(",");
+  const at = plot.data[0][place];
+  const rows = [[secondOf(at)]];
+  plot.data.slice(1).forEach((line, index) => {
+    const value = line[place] == null ? "–" : show(line[place]);
+    rows.push([`${names[index]}: ${value}`, colour(`series-${numbers[index]}`)]);
+  });
+  const pixels = plot.valToPos(at, "x");
+  marksOf(element).forEach(([when, text], index) => {
+    if (Math.abs(plot.valToPos(when, "x") - pixels) < 6) rows.push([`${index + 1}. ${text}`]);
+  });
+  tip.replaceChildren(...rows.map(([text, stroke]) => {
+    const row = document.createElement("div");
+    if (stroke) {
+      const dot = document.createElement("span");
+      dot.className = "dot";
+      dot.style.background = stroke;
+      row.append(dot);
+    }
+    row.append(text);
+    return row;
+  }));
+  // On the side that the reader does not point at.
+  tip.classList.toggle("left", pixels > plot.over.clientWidth / 2);
+}
+
+function drawMarks(plot, element, colour) {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.strokeStyle = ctx.fillStyle = colour("muted");
+  ctx.lineWidth = devicePixelRatio;
+  ctx.font = `${11 * devicePixelRatio}px ${getComputedStyle(element).fontFamily}`;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "top";
+  ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+  marksOf(element).forEach(([when], index) => {
+    const x = plot.valToPos(when, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) return;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.fillText(String(index + 1), x + 3 * devicePixelRatio, bbox.top);
+  });
+  ctx.restore();
+}
 
 function made(element) {
-  const { unit, colours, points } = element.dataset;
+  const { unit, colours } = element.dataset;
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-  const show = units[unit];
   const tip = document.createElement("div");
   tip.className = "tip";
   tip.hidden = true;
@@ -36,12 +103,12 @@ function made(element) {
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, sync: { key: "past" } },
     scales: {
-      x: { range: (_, least, most) => [most - HOUR_S, most] },
-      y: { range: (_, least, most) => [0, most > 0 ? most * 1.1 : 1] },
+      x: { range: (_, least, most) => [element.dataset.seconds ? most - element.dataset.seconds : least, most] },
+      y: { range: (_, least, most) => [0, Number(element.dataset.end) || (most > 0 ? most * 1.1 : 1)] },
     },
     axes: [
       { ...axis, values: (_, seconds) => seconds.map(minuteOf) },
-      { ...axis, size: 72, values: (_, values) => values.map(show) },
+      { ...axis, size: 72, values: (_, values) => values.map(units[unit][1]) },
     ],
     series: [
       {},
@@ -52,18 +119,19 @@ function made(element) {
       })),
     ],
     hooks: {
+      draw: [(self) => drawMarks(self, element, colour)],
       setCursor: [(self) => {
         const place = self.cursor.idx;
         tip.hidden = place == null;
-        if (tip.hidden) return;
-        const values = self.data.slice(1).map((line) => (line[place] == null ? "–" : show(line[place])));
-        tip.textContent = `${minuteOf(self.data[0][place])}\n${values.join("\n")}`;
+        if (!tip.hidden) fill(tip, element, self, place, colour);
       }],
     },
-  }, JSON.parse(points), element);
+  }, JSON.parse(element.dataset.points), element);
   element.append(tip);
-  return { plot, colours, points };
+  return { plot, colours, shown: shownBy(element) };
 }
+
+const shownBy = ({ dataset }) => [dataset.points, dataset.marks, dataset.end].join();
 
 function remove(element) {
   drawn.get(element).plot.destroy();
@@ -79,9 +147,9 @@ function draw() {
     if (!drawn.has(element)) {
       drawn.set(element, made(element));
       sizes.observe(element);
-    } else if (known.points !== element.dataset.points) {
-      known.points = element.dataset.points;
-      known.plot.setData(JSON.parse(known.points));
+    } else if (known.shown !== shownBy(element)) {
+      known.shown = shownBy(element);
+      known.plot.setData(JSON.parse(element.dataset.points));
     }
   }
 }

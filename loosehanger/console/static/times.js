@@ -17,6 +17,14 @@ export function minuteOf(seconds) {
   return minutes.format(new Date(seconds * 1000));
 }
 
+const seconds = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
+});
+
+export function secondOf(epoch) {
+  return seconds.format(new Date(epoch * 1000));
+}
+
 export function clockTime(milliseconds) {
   const time = document.createElement("time");
   const moment = new Date(milliseconds);
