@@ -428,6 +428,7 @@ class Watch:
             {
                 "source": flow.source,
                 "target": flow.target,
+                "mirror": flow.mirror.name,
                 "topic": flow.topic,
                 "target_topic": flow.target_topic,
                 "records": self._balance.records.get((flow.source, flow.topic), 0),
@@ -448,7 +449,13 @@ class Watch:
             "totals": {"records": sum(flow["records"] for flow in flows), **totals},
             "findings": [self._finding(key, account) for key, account in self._shown_findings()],
             "not_judged": [
-                {"source": flow.source, "target": flow.target, "topic": flow.topic, "why": reason}
+                {
+                    "source": flow.source,
+                    "target": flow.target,
+                    "mirror": flow.mirror.name,
+                    "topic": flow.topic,
+                    "why": reason,
+                }
                 for flow, reason in self._scope.excused.values()
             ],
             "notes": [
@@ -468,6 +475,7 @@ class Watch:
                     flow,
                     numbers[flow.target, flow.target_topic],
                     self._balance.records.get((flow.source, flow.topic), 0),
+                    self._canary.arrivals.newest.get(flow.id),
                 )
                 for flow in self._scope.flows
                 if self._canary and flow.topic == canary.TOPIC
@@ -646,6 +654,13 @@ class Watch:
             self._balance.take(place, row.bucket, Tally(row.records, content, row.first, row.last), self._at_ms)
             sizes = self._sizes.setdefault(region, {})
             sizes[row.topic] = row.bytes / row.records
+        if self._canary:
+            for flow in self._scope.flows:
+                # A canary in a topic of several sources cannot be attributed to one of them.
+                if flow.topic == canary.TOPIC and self._balance.sources((region, flow.target_topic)) == [flow]:
+                    of_flow = (row for row in reading.rows if row.topic == flow.target_topic)
+                    for row in sorted(of_flow, key=lambda row: int(row.bucket)):
+                        self._canary.arrivals.take(flow, row.bucket, row.records, self._at_ms)
         first = bucket_of(self._since_ms)
         self._activity.take(region, (row for row in reading.rows if row.bucket >= first), self._at_ms)
         for place, offset in reading.until.items():

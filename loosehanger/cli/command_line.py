@@ -451,6 +451,7 @@ GROUPS = {
             "or missing.",
             exit_codes="0 ended by Ctrl-C or --for, 1 a region cannot be read",
             options=_job(job_options.watch),
+            check=job_options.check_watch,
         ),
         Command(
             name="aggregate",

@@ -6,15 +6,19 @@ import os
 import signal
 import sys
 import threading
+from contextlib import ExitStack
+from pathlib import Path
 from typing import NoReturn
 
 from loosehanger.audit.display import display
 from loosehanger.audit.loop import Options, Watch, publisher, survey
+from loosehanger.audit.metrics import AuditMetrics, MetricsServer
 from loosehanger.audit.state import Folder
-from loosehanger.errors import run_command
+from loosehanger.errors import WrongUseError, run_command
+from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.retention_risk import WARN_S
 from loosehanger.lab import job_options
-from loosehanger.lab.record import load_lab
+from loosehanger.lab.record import Lab, load_lab
 from loosehanger.paths import lab_home
 from loosehanger.proof.report import output
 from loosehanger.proof.session import start_session
@@ -46,13 +50,18 @@ def main() -> int:
     lab = load_lab()
     if options.topic_in:
         publisher(lab, options.topic_in)
+    job_options.check_watch(given)
+    token = _metrics_token(lab, given.metrics_token_file) if given.metrics else ""
     ended = threading.Event()
     folder = Folder(lab_home() / "watch")
-    with folder.locked():
+    with folder.locked(), ExitStack() as serving:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: _leave())
         # Before Spark starts, which takes seconds: whether there is anything to watch.
         scope = survey(lab)
+        metrics = AuditMetrics(options.canary_s)
+        if given.metrics:
+            serving.enter_context(MetricsServer(metrics, given.metrics, token))
         watch = Watch(start_session("watch"), lab, scope, options, folder, _report)
         # Spark's session has a handler of its own, which would break a round off in the middle.
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -62,8 +71,23 @@ def main() -> int:
             timer.daemon = True
             timer.start()
         with watch:
-            display(watch.updates(ended), as_json=given.json)
+            display(metrics.following(watch.updates(ended)), as_json=given.json)
     return 0
+
+
+def _metrics_token(lab: Lab, file: Path | None) -> str:
+    """The token that a scraper must send: a file's, else the password of the control room's scraper.
+
+    Raises:
+        WrongUseError: the file cannot be read, or the lab has no such user.
+    """
+    if file is not None:
+        return job_options.metrics_token(file)
+    for region in lab.regions.values():
+        for console in region.consoles:
+            if console.scraper:
+                return connection_for(region, console.scraper).password or ""
+    raise WrongUseError("--metrics: this lab has no user for scrapers; name a file with a token: --metrics-token-file")
 
 
 def _end(ended: threading.Event) -> None:

@@ -6,6 +6,7 @@ Needs the standard library only: loading a job takes seconds, and a wrong option
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -163,6 +164,66 @@ def watch(parser: Parser) -> None:
         metavar="HOURS",
         help="how long results are kept and counted (default 24)",
     )
+
+    served = parser.add_argument_group("metrics for Prometheus")
+    served.add_argument(
+        "--metrics",
+        type=_loopback,
+        metavar="[HOST:]PORT",
+        help="serve the audit at /metrics of this loopback address (default host 127.0.0.1) to who has the scraper's "
+        "token; ./lab monitoring shows where it is",
+    )
+    served.add_argument(
+        "--metrics-token-file",
+        type=caller_path,
+        metavar="FILE",
+        help="a file with the token, for a lab without a scraper's user",
+    )
+
+
+def _loopback(text: str) -> tuple[str, int]:
+    """Parses a port, or host and port of this machine's loopback address."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
+    if not re.fullmatch(r"\d{1,5}", port) or not 1 <= int(port) <= 65535:
+        raise argparse.ArgumentTypeError(f"'{text}' is not an address such as 127.0.0.1:9095")
+    try:
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise argparse.ArgumentTypeError(
+            f"'{host}' is not a loopback address, and the token would cross the network unencrypted; use 127.0.0.1"
+        )
+    return ("127.0.0.1" if host == "localhost" else host), int(port)
+
+
+def check_watch(options: argparse.Namespace) -> None:
+    """Checks options of the watch that depend on each other, and the token's file.
+
+    Raises:
+        WrongUseError: options contradict each other, or the file cannot be read.
+    """
+    if options.metrics_token_file is None:
+        return
+    if options.metrics is None:
+        raise WrongUseError("--metrics-token-file needs --metrics")
+    metrics_token(options.metrics_token_file)
+
+
+def metrics_token(path: Path) -> str:
+    """Reads the token in a file.
+
+    Raises:
+        WrongUseError: the file cannot be read, or is empty.
+    """
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUseError(f"--metrics-token-file: {path} cannot be read ({error})") from error
+    if not token:
+        raise WrongUseError(f"--metrics-token-file: {path} is empty; write the token into it")
+    return token
 
 
 def spark(parser: argparse.ArgumentParser) -> None:

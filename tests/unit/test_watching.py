@@ -28,6 +28,7 @@ from loosehanger.lab.claims.claims import claims_of
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.compare.fingerprints import CONTENT
 from loosehanger.proof.read.mirrors import UNKNOWN, MirrorProgress
+from loosehanger.proof.report.record_times import iso
 
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", "", "c")
 OPTIONS = Options(every_s=0.01, late_after_s=10, lateness_s=600, kept_s=3600, minutes=5, products=5)
@@ -526,7 +527,8 @@ class Sending:
         self.world = world
         self.sent: list[tuple[str, str, list[tuple[str, bytes]]]] = []
 
-    def send(self, topic: str, value: bytes, key: bytes, headers: list[tuple[str, bytes]]) -> None:
+    def send(self, topic: str, value: bytes, key: bytes, headers: list[tuple[str, bytes]], timestamp_ms: int) -> None:
+        assert json.loads(value)["at"] == iso(timestamp_ms)
         self.sent.append((topic, json.loads(value)["region"], headers))
         self.world.write(key.decode(), "c", topic)
 
@@ -555,6 +557,8 @@ def test_a_canary_that_is_swallowed_or_late_is_reported(
     with watch:
         assert standing() == ("arriving", 1)
         assert producer.sent == [("LH.CANARY", "europe", [("lab-canary", b"1")])]
+        (entry,) = watch.document()["canaries"]
+        assert (entry["mirror"], entry["newest"], entry["latency_s"]) == ("m", None, None)  # No copy was read.
         monkeypatch.setattr(time, "time", lambda: NOW / 1000 + OPTIONS.late_after_s + 1)
         assert standing()[0] == "late"
         world.positions[MIRROR.id][TopicPartition(canary.TOPIC, 0)] = 1

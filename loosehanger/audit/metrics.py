@@ -1,0 +1,244 @@
+"""What the watch serves to Prometheus at ``/metrics``: the audit's numbers after its last round.
+
+What is not known is absent: before the first round nothing is served but the time of the start, a topic that is not
+judged has no differences, and a canary that has not arrived has no age. The number of series grows with flows and
+topics, never with records.
+"""
+
+from __future__ import annotations
+
+import hmac
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import ThreadingWSGIServer
+from prometheus_client.registry import Collector
+
+from loosehanger.audit.balance import KINDS
+from loosehanger.errors import WrongUseError
+
+PATH = "/metrics"
+PREFIX = "loosehanger_audit"
+MOST_FLOWS = 500
+"""Most copies of topics with metrics of their own; ``loosehanger_audit_copies_left_out`` counts the others."""
+VERDICTS = ("proved", "disproved", "inconclusive")
+ALARMS = ("problems", "canaries", "findings", "notes", "not_judged")
+"""The kinds of alarm, named as in the watch's JSON document."""
+_COPY = ("source", "target", "mirror", "topic")
+_IDLE_S = 10
+"""Seconds after which a connection that sends nothing is closed."""
+Document = Mapping[str, Any]
+Application = Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]
+
+
+class AuditMetrics(Collector):
+    """The metrics of the last round.
+
+    Args:
+        canary_s: seconds from one canary to the next; None for none.
+        now: returns the seconds since the epoch.
+    """
+
+    def __init__(self, canary_s: float | None = None, now: Callable[[], float] = time.time) -> None:
+        self._canary_s = canary_s
+        self._now = now
+        self._started = now()
+        self._last: Document | None = None
+
+    def following(self, documents: Iterable[Document]) -> Iterator[Document]:
+        """Yields the documents, and keeps the last one for the next scrape.
+
+        Args:
+            documents: as from ``Watch.updates``.
+        """
+        for document in documents:
+            # A scrape in another thread reads this name once, so it never sees half a round.
+            self._last = document
+            yield document
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields the metric families."""
+        started = _gauge("started_timestamp_seconds", "When this run of the audit began", ())
+        started.add_metric([], self._started)
+        yield started
+        if (document := self._last) is not None:
+            yield from _round(document)
+            yield from _flows(document)
+            yield from self._canaries(document)
+
+    def _canaries(self, document: Document) -> Iterator[Metric]:
+        if self._canary_s is None:
+            return
+        interval = _gauge("canary_interval_seconds", "Time from one canary to the next", ())
+        interval.add_metric([], self._canary_s)
+        age = _gauge("canary_age_seconds", "Time since the newest canary that arrived was sent", _COPY)
+        latency = _gauge("canary_latency_seconds", "From sending that canary until the audit read its copy", _COPY)
+        for entry in document["canaries"]:
+            if entry["newest"] is not None:
+                labels = [entry["source"], entry["target"], entry["mirror"], entry["topic"]]
+                age.add_metric(labels, max(self._now() - datetime.fromisoformat(entry["newest"]).timestamp(), 0.0))
+                latency.add_metric(labels, entry["latency_s"])
+        yield from (interval, age, latency)
+
+
+def _round(document: Document) -> Iterator[Metric]:
+    ended = _gauge("round_timestamp_seconds", "When the last round had read the regions", ())
+    ended.add_metric([], document["at"] / 1000)
+    since = _gauge("since_timestamp_seconds", "The time from which records are counted and judged", ())
+    since.add_metric([], document["since"] / 1000)
+    verdict = _gauge("round_verdict", "Verdict of the last round about all that it judges", ("verdict",))
+    present = verdict_of(document)
+    for name in VERDICTS:
+        verdict.add_metric([name], name == present)
+    alarms = _gauge("alarms", "Alarms that the audit shows", ("kind",))
+    for kind in ALARMS:
+        entries = document[kind]
+        if kind == "canaries":
+            entries = [entry for entry in entries if entry["late"] or entry["missing"]]
+        alarms.add_metric([kind], len(entries))
+    yield from (ended, since, verdict, alarms)
+
+
+def verdict_of(document: Document) -> str:
+    """The verdict of a round about the records that it judges.
+
+    Args:
+        document: as from ``Watch.document``.
+
+    Returns:
+        ``disproved`` with a difference, ``inconclusive`` while a region could not be read or a record is late, else
+        ``proved``.
+    """
+    if document["findings"]:
+        return "disproved"
+    return "inconclusive" if document["problems"] or document["totals"]["late"] else "proved"
+
+
+def _flows(document: Document) -> Iterator[Metric]:
+    judged = _gauge("judged", "Whether the copy is judged", _COPY)
+    records = _counter("source_records", "Records at the source that the audit has checked", _COPY)
+    copies = _counter("target_records", "Records of the copy that the audit has checked", _COPY)
+    differences = _gauge("differences", "Records that differ now, by kind; sources are joined by +", (*_COPY, "kind"))
+    in_flight = _gauge("in_flight_records", "Records that were not copied yet; sources are joined by +", _COPY)
+    late = _gauge("late_records", "Records that were not copied for too long; sources are joined by +", _COPY)
+    left_out = _gauge("copies_left_out", "Copies of topics beyond the bound, which have no metrics here", ())
+    flows, others = document["flows"], document["not_judged"]
+    shown = flows[:MOST_FLOWS]
+    for flow in shown:
+        labels = [flow["source"], flow["target"], flow["mirror"], flow["topic"]]
+        judged.add_metric(labels, 1)
+        records.add_metric(labels, flow["records"])
+    for flow in others[: MOST_FLOWS - len(shown)]:
+        judged.add_metric([flow["source"], flow["target"], flow["mirror"], flow["topic"]], 0)
+    # Records of a target's topic cannot be attributed to one of several sources, so they are counted once.
+    together: dict[tuple[str, str], list[Document]] = {}
+    for flow in shown:
+        together.setdefault((flow["target"], flow["target_topic"]), []).append(flow)
+    for (target, _), same in together.items():
+        source, mirror, topic = (_joined(flow[name] for flow in same) for name in ("source", "mirror", "topic"))
+        labels = [source, target, mirror, topic]
+        copies.add_metric(labels, same[0]["copies"])
+        in_flight.add_metric(labels, same[0]["in_flight"])
+        late.add_metric(labels, same[0]["late"])
+        for kind in KINDS:
+            differences.add_metric([*labels, kind], same[0][kind])
+    left_out.add_metric([], max(len(flows) + len(others) - MOST_FLOWS, 0))
+    yield from (judged, records, copies, differences, in_flight, late, left_out)
+
+
+def _joined(names: Iterable[str]) -> str:
+    return "+".join(sorted(set(names)))
+
+
+def _gauge(name: str, meaning: str, labels: Sequence[str]) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", meaning, labels=labels)
+
+
+def _counter(name: str, meaning: str, labels: Sequence[str]) -> CounterMetricFamily:
+    return CounterMetricFamily(f"{PREFIX}_{name}", meaning, labels=labels)
+
+
+def application(metrics: AuditMetrics, token: str) -> Application:
+    """The WSGI application: the metrics in Prometheus' text format or OpenMetrics, for the scraper's token only."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    encoded: Application = make_wsgi_app(registry, disable_compression=True)
+
+    def answer(request: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        scheme, _, given = request.get("HTTP_AUTHORIZATION", "").partition(" ")
+        # WSGI's text has a character for each byte.
+        right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), token.encode())
+        if scheme.lower() != "bearer" or not right:
+            return _refuse(start, "401 Unauthorized", "the scraper's token is missing or wrong; run ./lab monitoring")
+        if request.get("PATH_INFO") != PATH:
+            return _refuse(start, "404 Not Found", f"there is only {PATH}")
+        if request.get("REQUEST_METHOD") not in ("GET", "HEAD"):
+            return _refuse(start, "405 Method Not Allowed", f"{PATH} can only be read")
+        return encoded(request, start)
+
+    return answer
+
+
+def _refuse(start: StartResponse, status: str, reason: str) -> Iterable[bytes]:
+    headers = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
+    if status.startswith("401"):
+        headers.append(("WWW-Authenticate", "Bearer"))
+    start(status, headers)
+    return [f"{reason}\n".encode()]
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _IDLE_S
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
+        """Logs nothing: the watch's output is its own."""
+
+
+class _Server(ThreadingWSGIServer):
+    # A port with connections of the last run in TIME_WAIT can be bound again.
+    allow_reuse_address = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignores a client that left before its answer was complete."""
+
+
+class MetricsServer:
+    """Serves the metrics in threads of its own; a context manager.
+
+    Args:
+        metrics: of the watch.
+        address: the host, a loopback address, and the port; port 0 for any that is free.
+        token: the scraper's.
+
+    Raises:
+        WrongUseError: the address cannot be listened on.
+    """
+
+    def __init__(self, metrics: AuditMetrics, address: tuple[str, int], token: str) -> None:
+        host, port = address
+        try:
+            self._server = make_server(host, port, application(metrics, token), _Server, _Handler)
+        except OSError as error:
+            reason = error.strerror or error
+            raise WrongUseError(f"--metrics: cannot listen on {host}:{port} ({reason}); name another port") from error
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self._server.server_port)
+
+    def __enter__(self) -> MetricsServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
