@@ -39,10 +39,11 @@ ODD = (
     Record(value=b"\xff\xfe\x00" * 3, key=b"\x80"),
     Record(value=MEGABYTE, key=b"k" * 10_000),
     Record(value=b'{"a": 12345678901234567890.10, "a": 1e400}', key=b"[1, 2]"),
-    Record(
-        topic="mm2-offset-syncs.b.internal", key=b"\0\x01T" + bytes(4), value=bytes(7) + b"\x11" + bytes(7) + b"\x16"
-    ),
-    Record(topic="mm2-offset-syncs.b.internal", key=b"\0\x01T" + bytes(4), value=b"\x11"),
+)
+SYNCS = "mm2-offset-syncs.b.internal"
+INTERNAL = (
+    Record(topic=SYNCS, key=b"\0\x01T" + bytes(4), value=bytes(7) + b"\x11" + bytes(7) + b"\x16"),
+    Record(topic=SYNCS, key=b"\0\x01T" + bytes(4), value=b"\x11"),
 )
 
 
@@ -113,7 +114,9 @@ def console() -> Iterator[Running]:
     with running(settings("europe", "north-america")) as found:
         for offset, record in enumerate(ODD):
             record.offset, record.timestamp = offset, BEGAN + offset
-        found.service.regions["europe"].searcher.records = ODD
+        for offset, record in enumerate(INTERNAL):
+            record.offset, record.timestamp = offset, BEGAN + offset
+        found.service.regions["europe"].searcher.records = [*ODD, *INTERNAL]
         yield found
 
 
@@ -129,8 +132,6 @@ def address(offset: int, path: str = "/record", **more: Any) -> str:
         (1, ["null: a tombstone"]),
         (2, ["none", "empty, 0 bytes", '<span class="muted">null</span>', '<span class="muted">empty</span>']),
         (3, ["ff fe 00 ff fe 00 ff fe", "not valid UTF-8"]),
-        (6, ["<h3>Decoded</h3>", "upstreamOffset", "00 00 00 00 00 00 00 11"]),
-        (7, ["the value ends after 1 bytes, within upstream offset", "000000  11"]),
         (4, ["k" * 10_000, "1,000,009 bytes; not all of them are shown"]),
     ],
 )
@@ -170,7 +171,18 @@ def test_a_record_can_be_downloaded_as_it_is(console: Running) -> None:
     assert whole["headers"][1] == {"name": "bad", "value": {"text": None, "base64": "/w==", "bytes": 1, "null": False}}
     assert browser.get(address(1, "/api/record")).json()["value"]["null"] is True
     assert whole["decoded"] is None
-    assert browser.get(address(6, "/api/record")).json()["decoded"]["downstreamOffset"] == 22
+
+
+def test_a_record_of_an_internal_topic_is_decoded(console: Running) -> None:
+    browser = console.browser()
+    page = browser.get(address(0, topic=SYNCS, value_as="hex")).text
+    assert "<h3>Decoded</h3>" in page
+    assert "downstreamOffset: 22" in text_of(page)
+    assert "00 00 00 00 00 00 00 11" in page, "the bytes stay"
+    assert browser.get(address(0, "/api/record", topic=SYNCS)).json()["decoded"]["downstreamOffset"] == 22
+    wrong = browser.get(address(1, topic=SYNCS, value_as="hex")).text
+    assert "the value ends after 1 bytes, within upstream offset" in wrong
+    assert "000000  11" in wrong
 
 
 def test_the_records_before_and_after_one_can_be_reached(console: Running) -> None:
