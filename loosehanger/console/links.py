@@ -34,6 +34,10 @@ class LinkView:
         folders = self._folders()
         return list(await asyncio.gather(*(asyncio.to_thread(_link, pair, folder) for pair, folder in folders.items())))
 
+    def pairs(self) -> list[tuple[str, str]]:
+        """The regions at the ends of each link."""
+        return list(self._folders())
+
     async def change(self, one: str, other: str, change: LinkChange) -> str:
         """Changes a link; settings that the change leaves out stay as they are.
 

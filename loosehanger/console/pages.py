@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, unquote, urlencode
@@ -17,6 +18,7 @@ from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf
 from loosehanger.console.browse import neighbours, read_record, shown_record
 from loosehanger.console.charting import RANGES, Wanted
 from loosehanger.console.context import Context, unless_gone
+from loosehanger.console.distances import PRESETS, SOURCE
 from loosehanger.console.live import RecordFilter
 from loosehanger.console.mirrors import Action
 from loosehanger.console.models import LinkChange, SettingName, SettingValue
@@ -32,6 +34,7 @@ PATIENCE_S = 0.1
 """How long a page waits for its data; after that it is sent without, says so, and its stream delivers the data."""
 WITH_MORE = (
     "changes",
+    "map",
     "topics",
     "confirm",
     "reset",
@@ -45,6 +48,8 @@ WITH_MORE = (
     "search",
 )
 """The pages with a template of their own."""
+BOTH_WAYS, ONE_WAY = "both", "to"
+"""Between the regions of a link's form: both directions, or the one from the first to the second."""
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 control_room = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -152,7 +157,9 @@ async def sign_out(context: ContextOf, session: SessionOf) -> Response:
 async def home(context: ContextOf, session: SessionOf) -> Response:
     """The region at a glance, or the map of all."""
     if context.settings.control_room:
-        return await page(context, session, "map", "Control room")
+        return await page(
+            context, session, "map", "Control room", pairs=context.links.pairs(), presets=PRESETS, source=SOURCE
+        )
     return await page(context, session, "overview", "Overview")
 
 
@@ -358,13 +365,42 @@ async def change_link(
     delay: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
     """Delays a link, cuts it, or heals it."""
+    return await _changed_link(context, session, one, other, {"action": action, "delay": delay})
+
+
+@control_room.post("/links", dependencies=[WithToken])
+async def set_link(
+    context: ContextOf,
+    session: SessionOf,
+    ways: Annotated[str, Form(max_length=140)],
+    preset: Annotated[str, Form(max_length=60)] = "",
+    delay: Annotated[str, Form(max_length=20)] = "",
+    jitter: Annotated[str, Form(max_length=20)] = "",
+    rate: Annotated[str, Form(max_length=20)] = "",
+) -> Response:
+    """Sets delay, jitter and rate of a link, or of one direction of it; a preset sets the delay that is left empty."""
+    one, _, rest = ways.partition(" ")
+    sign, _, other = rest.partition(" ")
+    city_pair = next((found for found in PRESETS if found.name == preset), None)
+    if sign not in (BOTH_WAYS, ONE_WAY) or (preset and city_pair is None):
+        return problem_page(context, session, 404, "This link or preset does not exist; choose one of the form's")
+    words = {"delay": delay or (city_pair.delay if city_pair else ""), "jitter": jitter, "rate": rate}
+    if not any(words.values()):
+        context.note(session, "The link is as it was: give a preset, a delay, a jitter or a rate", good=False)
+        return RedirectResponse("/", 303)
+    return await _changed_link(context, session, one, other, words, one_way=sign == ONE_WAY)
+
+
+async def _changed_link(
+    context: Context, session: Session, one: str, other: str, words: Mapping[str, str], *, one_way: bool = False
+) -> Response:
     try:
-        change = LinkChange.model_validate({"action": action or None, "delay": delay or None})
-        work = context.links.change(one, other, change)
+        given = {name: text.strip() for name, text in words.items() if text.strip()}
+        work = context.links.change(one, other, LinkChange.model_validate({**given, "one_way": one_way}))
         outcome = await context.changes.record(session.user, "", "change link", f"{one}, {other}", work)
         context.note(session, outcome, good=True)
     except ValidationError:
-        context.note(session, f"'{action[:20]}' is not an action of a link", good=False)
+        context.note(session, f"'{words.get('action', '')[:20]}' is not an action of a link", good=False)
     except LabError as error:
         context.note(session, str(error), good=False)
     return RedirectResponse("/", 303)

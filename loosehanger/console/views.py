@@ -186,12 +186,14 @@ class Views:
         links = await self._links.all()
         settings = [link_note(links, flow.source, flow.target) for flow in flows.flows]
         labels = [label(flow, note) for flow, note in zip(flows.flows, settings, strict=True)]
+        runs_in = {(one.name, one.source, one.target): one.region for one in self._settings.routes}
         ends = [(flow.source, flow.target) for flow in flows.flows]
         arcs = lines(places, ends, [len(texts) - 1 for texts in labels])
         return {
             "setting": self._setting(), "labels": labels, "label": (LABEL[1], LABEL_LINE),
             "flows": flows, "size": _MAP, "land": land, "places": places, "arcs": arcs,
             "links": links, "delays": DELAYS,
+            "runs_in": [runs_in.get((flow.mirror, flow.source, flow.target), flow.target) for flow in flows.flows],
         }  # fmt: skip
 
     async def _charts(self, of: str) -> Data:
@@ -272,11 +274,21 @@ def arc(places: Mapping[str, Point], source: str, target: str) -> dict[str, Any]
         "path": f"M{x1:.0f} {y1:.0f} Q{bend_x:.0f} {bend_y:.0f} {x2:.0f} {y2:.0f}",
         "x": round((x1 + 2 * bend_x + x2) / 4),
         "y": round((y1 + 2 * bend_y + y2) / 4),
+        "head": _head(x2, y2, x2 - bend_x, y2 - bend_y),
         "points": [
             tuple((1 - t) ** 2 * a + 2 * t * (1 - t) * b + t**2 * c for a, b, c in ((x1, bend_x, x2), (y1, bend_y, y2)))
             for t in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
         ],
     }
+
+
+def _head(x: float, y: float, dx: float, dy: float) -> str:
+    """An arrowhead's corners at the end of a line that comes from a direction."""
+    length = math.hypot(dx, dy) or 1.0
+    ux, uy = dx / length, dy / length
+    tip, base = (x + 10 * ux, y + 10 * uy), (x - 10 * ux, y - 10 * uy)
+    corners = (tip, (base[0] + 9 * uy, base[1] - 9 * ux), (base[0] - 9 * uy, base[1] + 9 * ux))
+    return " ".join(f"{left:.0f},{top:.0f}" for left, top in corners)
 
 
 def label(flow: Flow, note: str) -> list[tuple[str, bool]]:
@@ -286,7 +298,8 @@ def label(flow: Flow, note: str) -> list[tuple[str, bool]]:
         flow: the flow.
         note: its link's settings; empty for none.
     """
-    behind = "lag not known" if flow.lag is None else f"{flow.lag:,} behind"
+    unknown = "lag not known" if flow.explanation else "measuring the lag …"
+    behind = unknown if flow.lag is None else f"{flow.lag:,} behind"
     lines = [(f"{behind}, p99 {duration(flow.latency_ms_p99)}", False)]
     if flow.gone:
         lines.append((f"{flow.gone:,} lost", True))

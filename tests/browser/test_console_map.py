@@ -59,7 +59,7 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Running
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 375], ids=["desk", "phone"])
+@pytest.mark.parametrize("width", [1400, 390], ids=["desk", "phone"])
 @pytest.mark.parametrize("count", [0, 1, 3, 6])
 def test_every_flow_can_be_read(
     labs: dict[int, Running], browser: Browser, count: int, width: int, scheme: str
@@ -76,6 +76,14 @@ def test_every_flow_can_be_read(
         expect(row).to_contain_text("12,345")
         expect(row).to_contain_text("45 s")
         expect(page.locator(".map .label .warns")).to_have_text("time to loss: 45 s")
+        warning = page.locator("#live .problem").first.bounding_box()
+        assert warning
+        assert warning["y"] + warning["height"] < 900, "the warning is not within the first screen"
+        table, map_ = page.locator("#live .scroll").first.bounding_box(), page.locator("figure.map").bounding_box()
+        assert table
+        assert map_
+        assert (table["y"] < map_["y"]) == (width < 640), "on a phone the numbers come first"
+        assert page.locator(".map .flow .head").count() == count
     boxes = [label.bounding_box() for label in page.locator(".map .label rect").all() if label.is_visible()]
     assert len(boxes) == (count if width > 640 else 0)
     for one, other in combinations(filter(None, boxes), 2):
@@ -87,5 +95,22 @@ def test_every_flow_can_be_read(
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     answer = Axe().run(page)
     assert answer.response["violations"] == [], answer.generate_report()
+    assert somebody.said == []
+    page.context.close()
+
+
+def test_the_map_leads_by_keyboard_to_a_flows_mirror_and_to_a_region(
+    labs: dict[int, Running], browser: Browser
+) -> None:
+    somebody = person(browser, labs[1].url, "operator", PASSWORD, viewport={"width": 1400, "height": 900})
+    somebody.open("/")
+    page = somebody.page
+    page.get_by_role("link", name="mm2, which copies from europe to north-america").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/mirrors#mirror-north_2d_america-mm2")
+    expect(page.locator(":target")).to_contain_text("mm2")
+    somebody.open("/")
+    page.locator(".map .region a", has_text="south-america").click()
+    page.wait_for_url("**/charts?of=south-america")
     assert somebody.said == []
     page.context.close()

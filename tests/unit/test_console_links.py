@@ -223,3 +223,26 @@ def test_without_a_lab_on_this_machine_there_are_no_links() -> None:
         browser = console.browser()
         assert browser.get("/api/links").json() == {"links": []}
         assert browser.change("PATCH", LINK, json={"action": "cut"}).status_code == 404
+
+
+@pytest.mark.usefixtures("link")
+def test_a_links_form_sets_one_direction_and_a_distance(browser: Browser) -> None:
+    page = browser.get("/").text
+    assert "Frankfurt – Ashburn" in page
+    assert "computed, not measured" in page
+    form = {"csrf": browser.token(), "ways": "europe to north-america", "jitter": "5ms", "rate": "20MB/s"}
+    browser.post("/links", data={**form, "preset": "Frankfurt – Ashburn"})
+    (told,) = browser.get("/api/links").json()["links"]
+    ways = {(way["source"], way["target"]): way for way in told["directions"]}
+    there, back = ways["europe", "north-america"], ways["north-america", "europe"]
+    assert 40 < there["delay_ms"] < 50
+    assert (there["jitter_ms"], there["bytes_per_s"]) == (5, 20e6)
+    assert (back["delay_ms"], back["bytes_per_s"]) == (0, None)
+    browser.post("/links", data={"csrf": form["csrf"], "ways": "europe both north-america", "delay": "7ms"})
+    (told,) = browser.get("/api/links").json()["links"]
+    assert {way["delay_ms"] for way in told["directions"]} == {7}
+    for wrong, why in (({"delay": "7"}, "has no unit"), ({}, "as it was")):
+        browser.post("/links", data={"csrf": form["csrf"], "ways": "europe both north-america", **wrong})
+        assert why in browser.get("/").text
+    assert browser.post("/links", data={"ways": "europe both north-america", "delay": "9ms"}).status_code == 403
+    assert browser.post("/links", data={"csrf": form["csrf"], "ways": "x", "delay": "9ms"}).status_code == 404
