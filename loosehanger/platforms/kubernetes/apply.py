@@ -13,7 +13,7 @@ import yaml
 
 from loosehanger.errors import LabError, UnreachableError, WrongUseError
 from loosehanger.lab.manifests.views import MIRROR
-from loosehanger.platforms.kubernetes import event_streams, programs, services
+from loosehanger.platforms.kubernetes import event_streams, monitoring, programs, services
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
 from loosehanger.platforms.kubernetes.readiness import by_reason, pod_problems, waiting_for
 from loosehanger.platforms.kubernetes.resources import (
@@ -81,6 +81,7 @@ def apply(
     if region.python_image and any(manifest.document["kind"] == "Deployment" for manifest in wanted):
         code = programs.code_map(region.checkout, region.name)
         wanted.insert(0, ManifestEntry("the kit's programs", code))
+    wanted += monitoring.beside_control_room(cluster, region.checkout, region.name, wanted)
     existing = {id(manifest): _present(cluster, manifest) for manifest in wanted}
     if strangers := [stranger for m in wanted if (stranger := foreign(m, existing[id(m)]))]:
         raise WrongUseError("; ".join(strangers))

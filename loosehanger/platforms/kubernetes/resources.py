@@ -28,6 +28,8 @@ MIRROR_PODS: Final = {"app.kubernetes.io/name": "kafka-mirror-maker-2"}
 """A label of every mirror's pods, which Strimzi and Event Streams both set."""
 
 STRIMZI: Final = "kafka.strimzi.io/v1"
+RULES: Final = ("monitoring.coreos.com/v1", "PrometheusRule")
+"""The Prometheus operator's kind for rules; only clusters that have this operator serve it."""
 
 _OPERATORS = (STRIMZI, *API_VERSIONS)
 ORDER: Final = (
@@ -40,6 +42,7 @@ ORDER: Final = (
     (STRIMZI, "Kafka"),
     *((version, "EventStreams") for version in API_VERSIONS),
     *((version, kind) for kind in ("KafkaTopic", "KafkaUser", MIRROR) for version in _OPERATORS),
+    RULES,
     ("apps/v1", "Deployment"),
     ("batch/v1", "Job"),
 )

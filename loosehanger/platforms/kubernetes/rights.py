@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
 from loosehanger.platforms.kubernetes.event_streams import API_VERSIONS, GROUP
-from loosehanger.platforms.kubernetes.resources import ORDER, SELECTOR, STRIMZI
+from loosehanger.platforms.kubernetes.resources import ORDER, RULES, SELECTOR, STRIMZI
 
 _ALL: Final = ("get", "list", "create", "patch", "delete")
 _READ: Final = ("get", "list")
@@ -61,6 +61,9 @@ OF_LOSSES: Final = (
 )
 """Additional rights in a region that is lost or recreated."""
 
+OF_RULES: Final = Right(RULES[0].split("/")[0], ("prometheusrules",), _ALL)
+"""Optional rights: without them the kit applies no alerts."""
+
 NAMESPACES: Final = Right("", ("namespaces",), ("get", "create", "patch", "delete"))
 """Additional rights if the kit creates the namespaces."""
 
@@ -76,9 +79,15 @@ def may_read(cluster: KubernetesCluster, namespace: str) -> bool:
     return cluster.allowed({"resource": "secrets", "verb": "list", "namespace": namespace})
 
 
+def may_use_rules(cluster: KubernetesCluster, namespace: str) -> bool:
+    """Whether the cluster has the Prometheus operator's rules, and the account may create them in a namespace."""
+    return cluster.serves(*RULES) and all(cluster.allowed(asked) for asked in OF_RULES.attributes(namespace))
+
+
 def own_kinds(cluster: KubernetesCluster, namespace: str) -> list[tuple[str, str]]:
     """Returns the kinds that the kit creates, in order, as ``apiVersion`` and ``kind``.
 
+    The Prometheus operator's kind is left out where the account may not use it.
     On a cluster with both operators an account needs rights for one of them only, and the other's kinds are left out.
     On one that serves both versions of Event Streams' API each resource is in both, and the newer version is used.
     """
@@ -91,6 +100,8 @@ def own_kinds(cluster: KubernetesCluster, namespace: str) -> list[tuple[str, str
         )
     }
     left_out = {STRIMZI, *API_VERSIONS} - (readable or {STRIMZI, of_event_streams})
+    if not may_use_rules(cluster, namespace):
+        left_out.add(RULES[0])
     return [(version, kind) for version, kind in ORDER if version not in left_out]
 
 
