@@ -14,7 +14,7 @@ from loosehanger.console.api import CHANGE, ContextOf, RegionName, SessionOf, To
 from loosehanger.console.cluster import prepare_clients
 from loosehanger.console.context import Context, require_operator
 from loosehanger.console.models import Problem, Produced, ProducedRecord
-from loosehanger.console.operations import OPERATOR_OFF
+from loosehanger.console.operations import OPERATOR_OFF, TooManyError
 from loosehanger.console.sign_in import Session
 from loosehanger.errors import LabError, UnreachableError, WrongUseError
 from loosehanger.kafka.connection import Connection
@@ -40,6 +40,7 @@ async def produce(context: Context, session: Session, region: str, topic: str, t
     Raises:
         LabError: this console has no such region, or its user lacks the right.
         WrongUseError: the record cannot be written as it is.
+        TooManyError: there were too many changes in the last minute.
         UnreachableError: no broker answers, or too many records wait.
         InconclusiveError: it may have been written or not.
     """
@@ -56,6 +57,7 @@ async def produce(context: Context, session: Session, region: str, topic: str, t
 
     if len(context.producing) > MOST_WAITING:
         raise UnreachableError(f"{MOST_WAITING} records wait to be written already; try again in a moment")
+    context.operations.count_change()
     mark = object()
     context.producing.add(mark)
     try:
@@ -133,7 +135,8 @@ async def produce_form(
     try:
         written = await produce(context, session, region, topic, _typed(filled))
     except LabError as error:
-        return _page(context, session, filled, str(error), 400)
+        status = 429 if isinstance(error, TooManyError) else 400
+        return _page(context, session, filled, str(error), status)
     context.note(
         session, f"The record was written to partition {written.partition} at offset {written.offset}", good=True
     )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from loosehanger.console import producing
+from loosehanger.console.operations import MOST_A_MINUTE
 from loosehanger.errors import InconclusiveError, WrongUseError
 from loosehanger.kafka import produce as module
 from loosehanger.kafka.connection import Connection
@@ -184,3 +185,18 @@ def test_records_that_wait_to_be_written_are_bounded(
         statuses = sorted(one.result().status_code for one in waiting)
     assert [one.status_code for one in refused] == [503, 503], "while the others wait"
     assert statuses == [200] * (producing.MOST_WAITING + 1) + [503] * 2
+
+
+def test_records_are_bounded_in_their_rate_like_other_changes(producer: type[Producer]) -> None:
+    with running(settings("europe", operator=True)) as console:
+        browser = console.browser()
+        typed = {"key": "k", "value": "v"}
+        statuses = [browser.change("POST", PATH, json=typed).status_code for _ in range(MOST_A_MINUTE + 2)]
+        assert statuses == [200] * MOST_A_MINUTE + [429] * 2
+        browser, answer = fill_in(console, **typed)
+        assert answer.status_code == 429
+        assert "changes in a minute" in answer.text
+        assert ">\nk</textarea>" in answer.text, "what was typed is still there"
+        refused = browser.change("POST", "/api/regions/europe/topics", json={"name": "LH.NEW"})
+        assert refused.status_code == 429, "one bound for all changes of a console"
+        assert len(producer.records) == MOST_A_MINUTE
