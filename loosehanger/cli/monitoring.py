@@ -75,7 +75,7 @@ def write_configuration(lab: Lab, folder: Path, password: Callable[[Region, str]
     region, console = place
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_file(folder / "token", password(region, console.scraper))
-    for name in ("recording.yaml", "alerts.yaml"):
+    for name in ("recording.yaml", "alerts.yaml", "audit.yaml"):
         rules = yaml.safe_load((SOURCE / "rules" / name).read_text(encoding="utf-8"))
         write_file(folder / "rules" / name, yaml.safe_dump(lab_profile(rules), sort_keys=False, width=120))
     prometheus = yaml.safe_load((SOURCE / "prometheus.yml").read_text(encoding="utf-8"))
@@ -108,7 +108,8 @@ def lab_profile(rules: dict[str, Any]) -> dict[str, Any]:
 def _prometheus(given: dict[str, Any], lab: Lab, url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     given["global"] = {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL}
-    (job,) = given["scrape_configs"]
+    job, audit = given["scrape_configs"]
+    audit["file_sd_configs"][0]["refresh_interval"] = INTERVAL
     job["scheme"] = parts.scheme
     job["static_configs"] = [{"targets": [parts.netloc], "labels": {"scenario": lab.scenario}}]
     return given

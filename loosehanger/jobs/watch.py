@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,6 +16,7 @@ from loosehanger.audit.loop import Options, Watch, publisher, survey
 from loosehanger.audit.metrics import AuditMetrics, MetricsServer
 from loosehanger.audit.state import Folder
 from loosehanger.errors import WrongUseError, run_command
+from loosehanger.files import write_file
 from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.retention_risk import WARN_S
 from loosehanger.lab import job_options
@@ -61,7 +63,10 @@ def main() -> int:
         scope = survey(lab)
         metrics = AuditMetrics(options.canary_s)
         if given.metrics:
-            serving.enter_context(MetricsServer(metrics, given.metrics, token))
+            served = serving.enter_context(MetricsServer(metrics, given.metrics, token))
+            if given.metrics_token_file is None:
+                serving.callback(_withdraw)
+                _announce(given.metrics[0], served.port, lab.scenario)
         watch = Watch(start_session("watch"), lab, scope, options, folder, _report)
         # Spark's session has a handler of its own, which would break a round off in the middle.
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -90,6 +95,21 @@ def _metrics_token(lab: Lab, file: Path | None) -> str:
     raise WrongUseError("--metrics: this lab has no user for scrapers; name a file with a token: --metrics-token-file")
 
 
+def _targets() -> Path:
+    """The file in which the lab's Prometheus finds the audit: see monitoring/prometheus.yml."""
+    return lab_home() / "monitoring" / "targets" / "audit.json"
+
+
+def _announce(host: str, port: int, scenario: str) -> None:
+    netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    write_file(_targets(), json.dumps([{"targets": [netloc], "labels": {"scenario": scenario}}]))
+
+
+def _withdraw() -> None:
+    with suppress(OSError):
+        _targets().unlink(missing_ok=True)
+
+
 def _end(ended: threading.Event) -> None:
     """Ends the watch after this round; on a terminal in the middle of it, if that takes longer than people wait.
 
@@ -104,6 +124,8 @@ def _end(ended: threading.Event) -> None:
 
 
 def _leave() -> NoReturn:
+    # An audit that was stopped on purpose is not down.
+    _withdraw()
     if sys.stdout.isatty():
         # The display hides the cursor.
         os.write(sys.stdout.fileno(), b"\x1b[?25h\n")

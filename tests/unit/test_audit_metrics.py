@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from loosehanger.audit.balance import KINDS
 from loosehanger.audit.canary import Arrivals
 from loosehanger.audit.metrics import MOST_FLOWS, AuditMetrics, MetricsServer, verdict_of
 from loosehanger.errors import WrongUseError
+from loosehanger.jobs import watch
 from loosehanger.lab import job_options
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.flows import Flow
@@ -236,3 +238,15 @@ def test_the_tokens_file_must_have_a_token(tmp_path: Path) -> None:
     assert job_options.metrics_token(path) == TOKEN
     with pytest.raises(WrongUseError, match="needs --metrics"):
         job_options.check_watch(options("--metrics-token-file", str(path)))
+
+
+def test_the_labs_prometheus_finds_a_watch_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "lab_home", lambda: tmp_path)
+    watch._announce("127.0.0.1", 9095, "03-broadcast")
+    (found,) = (tmp_path / "monitoring").glob("targets/*.json")
+    assert json.loads(found.read_text(encoding="utf-8")) == [
+        {"targets": ["127.0.0.1:9095"], "labels": {"scenario": "03-broadcast"}}
+    ]
+    for _ in range(2):
+        watch._withdraw()
+        assert not found.exists()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from loosehanger.audit.metrics import ALARMS, AuditMetrics
 from loosehanger.cli.monitoring import LAB_THRESHOLDS, lab_profile, write_configuration
 from loosehanger.console.metrics import Scrape
 from loosehanger.errors import LabError
@@ -45,9 +46,12 @@ def expressions() -> list[str]:
 
 
 def served() -> set[str]:
-    """The name of every series that a control room can serve."""
+    """The name of every series that a control room or an audit can serve."""
     names = set()
-    for family in Scrape([], {}, [], {}, [], None).collect():
+    nothing: dict[str, Any] = {name: [] for name in ("flows", *ALARMS)}
+    audit = AuditMetrics(canary_s=120)
+    list(audit.following([{"at": 0, "since": 0, "totals": {"late": 0}, **nothing}]))
+    for family in (*Scrape([], {}, [], {}, [], None).collect(), *audit.collect()):
         names |= {family.name} if family.type == "gauge" else set()
         names |= {f"{family.name}_total"} if family.type == "counter" else set()
         names |= {f"{family.name}_bucket"} if family.type == "histogram" else set()
@@ -135,7 +139,9 @@ def test_the_configuration_is_ready_to_start(tmp_path: Path) -> None:
     assert token.read_text(encoding="utf-8") == "a-scraper of europe"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     written = yaml.safe_load((where / "prometheus.yml").read_text(encoding="utf-8"))
-    (job,) = written["scrape_configs"]
+    job, audit = written["scrape_configs"]
+    assert audit["file_sd_configs"] == [{"files": ["targets/*.json"], "refresh_interval": "5s"}]
+    assert (where / "rules" / "audit.yaml").is_file()
     assert job["scheme"] == "http"
     assert job["static_configs"] == [{"targets": ["127.0.0.1:8081"], "labels": {"scenario": "03-broadcast"}}]
     assert written["global"]["scrape_interval"] == "5s"
