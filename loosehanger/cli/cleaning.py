@@ -12,6 +12,7 @@ from loosehanger.cli.command_line import COMMANDS
 from loosehanger.cli.inventories import DEFAULT_INVENTORY, given_inventories, with_inventory
 from loosehanger.cli.playbook import run_playbook
 from loosehanger.errors import ExitCode, WrongUseError
+from loosehanger.lab.console_password import CHOSEN_PASSWORD, console_password
 from loosehanger.lab.progress import Progress, read_progress
 from loosehanger.paths import lab_home
 
@@ -30,7 +31,7 @@ def is_anything_to_delete(arguments: Sequence[str]) -> bool:
 
 
 def cleanup(arguments: Sequence[str], checked: Checked = lambda found, *_: found) -> int:
-    """Deletes everything that the kit made: ``cleanup [--all] [ANSIBLE-ARGUMENT …]``.
+    """Deletes everything that the kit made: ``cleanup [--all] [--keep-password] [ANSIBLE-ARGUMENT …]``.
 
     Args:
         arguments: the user's arguments.
@@ -39,11 +40,17 @@ def cleanup(arguments: Sequence[str], checked: Checked = lambda found, *_: found
     """
     options, rest = COMMANDS["cleanup"].parser().parse_known_args(arguments)
     home = lab_home()
+    if options.keep_password and options.all:
+        raise WrongUseError("--keep-password excludes --all, which removes everything in .lab")
+    if options.keep_password and console_password(home) is None:
+        raise WrongUseError("--keep-password: no password was chosen; LAB_PASSWORD at set-up chooses one")
     if is_anything_to_delete(rest):
         progress = _progress(rest)
         run_playbook(PLAYBOOK, checked(with_inventory(rest, progress), PLAYBOOK, progress))
-        _remove(home, MADE)
+        _remove(home, MADE, options.keep_password)
         print("Everything that the lab made is deleted.")
+        if options.keep_password:
+            print("The consoles' password is kept for the next set-up; ./lab cleanup deletes it.")
     else:
         print("There is nothing to clean up.")
     if options.all:
@@ -65,10 +72,13 @@ def _progress(arguments: Sequence[str]) -> Progress | None:
         return None
 
 
-def _remove(home: Path, names: Sequence[str]) -> None:
+def _remove(home: Path, names: Sequence[str], keep_password: bool = False) -> None:
+    kept = home / CHOSEN_PASSWORD
     for name in names:
         path = home / name
-        if path.is_dir() and not path.is_symlink():
+        if keep_password and path == kept.parent:
+            _remove(path, [entry.name for entry in path.iterdir() if entry != kept])
+        elif path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)

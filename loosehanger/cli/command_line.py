@@ -240,6 +240,9 @@ def _check_experiment(options: argparse.Namespace) -> None:
 
 def _cleanup(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="also remove the installation in .lab")
+    parser.add_argument(
+        "--keep-password", action="store_true", help="keep the consoles' password of LAB_PASSWORD for the next set-up"
+    )
 
 
 def _job(add: Callable[[Parser], None]) -> Callable[[Parser], None]:
@@ -547,7 +550,7 @@ GROUPS = {
     "End it": (
         Command(
             name="cleanup",
-            arguments="[--all]",
+            arguments="[--all] [--keep-password]",
             summary="delete everything that the lab made, and nothing else",
             description="Stops and deletes everything that the lab made, and nothing else, without confirmation. "
             "Further arguments go to ansible-playbook.",

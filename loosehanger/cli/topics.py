@@ -16,10 +16,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from loosehanger.cli.command_line import COMMANDS
-from loosehanger.errors import ExitCode, LabError, WrongUseError
-from loosehanger.kafka.clients import PATIENT, connect_admin
-from loosehanger.kafka.connection import connection_for
-from loosehanger.kafka.patches import alter_topic, check_settings, explain, topic_configs
+from loosehanger.errors import ExitCode, LabError, UnreachableError, WrongUseError
+from loosehanger.kafka.clients import PATIENT
+from loosehanger.kafka.cluster import Cluster
+from loosehanger.kafka.patches import alter_topic, check_settings, topic_configs
 from loosehanger.lab.mirrors.lineage import Place, side_by_side
 from loosehanger.lab.mirrors.replication import (
     SYNCHRONISED,
@@ -251,15 +251,12 @@ def _wait_for_all(copies: Sequence[_Copy], started: float, report: Callable[[_Co
 
 @contextmanager
 def _admin(region: Region) -> Iterator[KafkaAdminClient]:
-    connection = connection_for(region, ADMINISTRATOR)
-    try:
-        client = connect_admin(connection, PATIENT)
-    except (KafkaError, OSError) as error:
-        said = explain(error, connection.username)
-        raise LabError(f"{region.name}: the cluster {said}; see ./lab status") from error
-    try:
-        yield client
-    except KafkaError as error:
-        raise LabError(f"{region.name}: {error}") from error
-    finally:
-        client.close()
+    with Cluster.of(region, ADMINISTRATOR, PATIENT) as cluster:
+        try:
+            client = cluster.ask(lambda admin: admin)
+        except UnreachableError as error:
+            raise LabError(f"{error}; see ./lab status") from error
+        try:
+            yield client
+        except KafkaError as error:
+            raise LabError(f"{region.name}: {error}") from error

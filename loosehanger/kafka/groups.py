@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
-
-from loosehanger.errors import LabError, UnreachableError
-from loosehanger.kafka.clients import HURRIED, connect_admin
+from loosehanger.errors import LabError
+from loosehanger.kafka.clients import HURRIED
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
-from loosehanger.kafka.patches import explain
 
 SETTLED = "Stable"
 
@@ -60,17 +57,9 @@ def look(connection: Connection, name: str, pattern: str) -> Group:
         UnreachableError: the cluster does not answer, or refuses.
         LabError: the coordinator reports an error of the group.
     """
-    client: KafkaAdminClient | None = None
-    try:
-        client = connect_admin(connection, HURRIED)
-        found = client.describe_groups([name])[name]
-        topics = [topic["name"] for topic in client.describe_topics()]
-    except (KafkaError, OSError) as error:
-        where = ",".join(connection.bootstrap_servers)
-        raise UnreachableError(f"{where} {explain(error, connection.username)}") from error
-    finally:
-        if client:
-            client.close()
+    with Cluster(",".join(connection.bootstrap_servers), connection, HURRIED) as cluster:
+        found = cluster.ask(lambda admin: admin.describe_groups([name]))[name]
+        topics = cluster.topics()
     if found["error"]:
         raise LabError(f"group '{name}' cannot be described: {found['error']}")
     return Group(

@@ -14,7 +14,8 @@ LEAST, MOST = 12, 128
 """Characters of a password."""
 _REFUSED = " \"'`\\$"
 """What shells and properties files read in their own way."""
-_FILE = Path("access", "console.password")
+CHOSEN_PASSWORD = Path("access", "console.password")
+"""The file with a chosen password, in the lab's home."""
 
 
 def check_password(text: str) -> None:
@@ -41,10 +42,10 @@ def keep_password(home: Path, text: str) -> None:
         WrongUseError: it cannot be used.
     """
     check_password(text)
-    write_file(home / _FILE, text)
+    write_file(home / CHOSEN_PASSWORD, text)
 
 
 def console_password(home: Path) -> str | None:
     """The password that was chosen; None for generated ones."""
-    path = home / _FILE
+    path = home / CHOSEN_PASSWORD
     return path.read_text(encoding="utf-8") if path.is_file() else None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from loosehanger.cli import commands
+from loosehanger.cli import cleaning, commands
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.console_password import SIGNS_IN, check_password, console_password, keep_password
 from loosehanger.lab.manifests.resources import KafkaUser
@@ -153,3 +153,29 @@ def test_the_credentials_do_not_show_it(
     shown = capsys.readouterr().out
     assert OWN not in shown
     assert "as in LAB_PASSWORD" in shown
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_clean_up_keeps_it_on_request(keep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaning, "lab_home", lambda: tmp_path)
+    monkeypatch.setattr(cleaning, "run_playbook", lambda *_: None)
+    monkeypatch.setattr(cleaning, "_progress", lambda _: None)
+    keep_password(tmp_path, OWN)
+    for path in ("access/europe/password", "access/europe.json", "regions/europe/log"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x", encoding="utf-8")
+    assert cleaning.cleanup(["--keep-password"] if keep else []) == 0
+    left = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
+    assert left == (["access/console.password"] if keep else [])
+    assert console_password(tmp_path) == (OWN if keep else None)
+
+
+def test_there_must_be_one_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaning, "lab_home", lambda: tmp_path)
+    monkeypatch.setattr(cleaning, "run_playbook", lambda *_: pytest.fail("something was deleted"))
+    with pytest.raises(WrongUseError, match="no password was chosen"):
+        cleaning.cleanup(["--keep-password"])
+    keep_password(tmp_path, OWN)
+    with pytest.raises(WrongUseError, match="--keep-password excludes --all"):
+        cleaning.cleanup(["--keep-password", "--all"])
+    assert console_password(tmp_path) == OWN
