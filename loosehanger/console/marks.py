@@ -17,7 +17,7 @@ MOST_MARKS = 200
 MOST_SHOWN = 20
 """Marks of a chart, the latest ones."""
 OBSERVED = ("change link", "pause connector", "resume connector")
-"""Actions of the change log whose effects are observed, whoever caused them."""
+"""Actions of the change log whose effects are observed, from any cause."""
 
 
 class Mark(NamedTuple):
