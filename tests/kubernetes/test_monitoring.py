@@ -95,7 +95,8 @@ def test_rules_and_dashboards_come_and_go_with_the_control_room(server: ApiServe
     found = {kind: server.get(resource(version, kind, monitoring.NAME, region.name)) for version, kind in KINDS}
     rules: Any = found["PrometheusRule"]
     given = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in (ROOT / "monitoring/rules").glob("*.yaml")]
-    assert [group["name"] for group in rules["spec"]["groups"]] == ["loosehanger.alerts", "loosehanger.recording"]
+    groups = ["loosehanger.alerts", "loosehanger.audit", "loosehanger.recording"]
+    assert [group["name"] for group in rules["spec"]["groups"]] == groups
     assert all(group in rules["spec"]["groups"] for file in given for group in file["groups"])
     dashboards: Any = found["ConfigMap"]
     assert dashboards["metadata"]["labels"] == {**LABELS, "grafana_dashboard": "1"}
