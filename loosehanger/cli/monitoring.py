@@ -21,7 +21,7 @@ from loosehanger.paths import ROOT, lab_home
 SOURCE = ROOT / "monitoring"
 INTERVAL = "5s"
 LONGEST_FOR_S = 15
-LAB_THRESHOLDS = {"MirrorLagging": ("> 60", "> 20")}
+LAB_THRESHOLDS = {"MirrorLagging": ("> 60", "> 15")}
 """Production's comparison of an alert that would take longer than a minute in a lab, and the lab's."""
 
 

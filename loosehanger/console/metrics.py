@@ -174,12 +174,12 @@ async def read(context: Context) -> Scrape:
     """Reads what a scrape reports; counts as use of the console, so that the regions are read between scrapes too."""
     service = context.service
     service.look()
-    now, mirrors, links, states = await asyncio.gather(
-        service.now(), service.mirrors(), context.links.all(), service.region_states()
+    flows, mirrors, links, states = await asyncio.gather(
+        service.measured_flows(), service.mirrors(), context.links.all(), service.region_states()
     )
     regions = {one.name: None if one.health == "unknown" else one.health != "bad" for one in states}
     wanted: dict[str, set[str]] = {}
-    for one in now.flows:
+    for one in flows:
         wanted.setdefault(one.flow.target, set()).update(one.copies.values())
     totals = {
         (region, topic): found
@@ -189,7 +189,7 @@ async def read(context: Context) -> Scrape:
     }
     past = await asyncio.to_thread(context.jobs.past)
     lost = await asyncio.to_thread(_lost, context)
-    return Scrape(now.flows, regions, mirrors.mirrors, totals, links, past[0] if past else None, lost)
+    return Scrape(flows, regions, mirrors.mirrors, totals, links, past[0] if past else None, lost)
 
 
 def _lost(context: Context) -> frozenset[str]:

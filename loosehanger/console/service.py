@@ -426,13 +426,7 @@ class Service:
 
     async def now(self) -> Now:
         """The readings for the history; does not count as use of the console."""
-        flows = await self._flows()
-        open_ = [region for region in self.regions.values() if not self.closed(region.name)]
-        looks = [look for region in open_ for look in region.losses.looks()]
-        if looks:
-            # They find the age of the oldest waiting record in the background.
-            await asyncio.gather(*map(asyncio.wrap_future, looks), return_exceptions=True)
-            flows = await self._flows()
+        flows = await self._looked_at(await self._flows())
         found, _ = await self.everywhere(lambda region: region.cluster.topics())
         topics = [topic for topics in found for topic in topics]
         latencies = {
@@ -440,6 +434,25 @@ class Service:
         }
         read_at = {name: region.cluster.answered_at("topics") for name, region in self.regions.items()}
         return Now(flows, topics, read_at, latencies)
+
+    async def measured_flows(self) -> list[FlowNow]:
+        """The flows by the latest readings of their sources; waits only where there is none yet.
+
+        Each call has the sources read again in the background, so readings are as old as the call before.
+        """
+        flows = await self._flows()
+        unread = any(one.connector is not None and not one.dangers for one in flows)
+        return await self._looked_at(flows) if unread else flows
+
+    async def _looked_at(self, flows: list[FlowNow]) -> list[FlowNow]:
+        """The flows after the readings of their sources that are under way."""
+        open_ = [region for region in self.regions.values() if not self.closed(region.name)]
+        looks = [look for region in open_ for look in region.losses.looks()]
+        if not looks:
+            return flows
+        # They find the age of the oldest waiting record in the background.
+        await asyncio.gather(*map(asyncio.wrap_future, looks), return_exceptions=True)
+        return await self._flows()
 
     async def _flows(self) -> list[FlowNow]:
         found = await asyncio.gather(*(self._mirrors_of(region) for region in self.regions.values()))

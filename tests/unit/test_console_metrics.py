@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -229,3 +230,23 @@ def test_the_number_of_series_is_bounded() -> None:
     found = {family.name: family for family in reading.collect()}
     assert len(found["loosehanger_mirror_lag_records"].samples) == MOST_COPIES
     assert found["loosehanger_copies_left_out"].samples[0].value == 3
+
+
+def test_a_scrape_waits_for_the_first_reading_of_a_source_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(settings(*REGIONS, metrics_token=TOKEN)) as found:
+        losses = found.service.regions["europe"].losses
+        look = Future[None]()
+        monkeypatch.setattr(losses, "looks", lambda: [] if look.done() else [look])
+        losses.dangers = {"LH.ORDERS": risk()}
+        browser = found.browser(signed_in=False)
+        seen = samples(browser.get("/metrics", headers=BEARER).text)
+        assert of(seen, "mirror_lag_records", **FLOW) == 3
+        losses.dangers = {}
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(browser.get, "/metrics", headers=BEARER)
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.5)
+            losses.dangers = {"LH.ORDERS": risk(behind=9)}
+            look.set_result(None)
+            seen = samples(waiting.result(timeout=60).text)
+        assert of(seen, "mirror_lag_records", **FLOW) == 9

@@ -24,6 +24,7 @@ STILL = {
     "scripts/sandbox.py": "sets up the scenario that labs and benchmarks have in common",
     "scripts/bench/common.py": "measures the broadcast",
     "scripts/bench/console.py": "measures the broadcast",
+    "scripts/bench/scrape.py": "measures the broadcast",
     "scripts/bench/disaster.py": "measures the disaster of active/passive",
     "scripts/bench/endurance.py": "measures the broadcast",
     "scripts/bench/latency.py": "measures the broadcast",

@@ -1,0 +1,215 @@
+"""A real Prometheus and Alertmanager beside a lab, with the configuration of ``./lab monitoring``, for tests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+import pytest
+import requests
+import yaml
+
+from scripts.sandbox import Kit
+
+PROGRAMS = ("prometheus", "prometheus-alertmanager")
+_READY_S = 60.0
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What Alertmanager handed to the receiver: an alert that fires, or one that has ended."""
+
+    at: float
+    """When, on the monotonic clock."""
+    alert: str
+    firing: bool
+    labels: Mapping[str, str]
+
+
+@dataclass
+class Monitoring:
+    """Prometheus, Alertmanager, and the receiver of a test."""
+
+    folder: Path
+    """The configuration, a copy of the lab's."""
+    prometheus: str
+    alertmanager: str
+    notices: list[Notice] = field(default_factory=list)
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Evaluates an expression; returns its samples.
+
+        Raises:
+            AssertionError: Prometheus refuses the expression.
+        """
+        answer = requests.get(f"{self.prometheus}/api/v1/query", params={"query": expression}, timeout=30).json()
+        assert answer["status"] == "success", f"{expression}: {answer.get('error')}"
+        found: list[dict[str, Any]] = answer["data"]["result"]
+        return found
+
+    def fired(self, seconds: float) -> set[str]:
+        """The alerts that fired at any time within the last seconds."""
+        expression = f'count by (alertname) (count_over_time(ALERTS{{alertstate="firing"}}[{seconds:.0f}s]))'
+        return {sample["metric"]["alertname"] for sample in self.query(expression)}
+
+    def wait_for(self, alert: str, *, firing: bool, since: float, bound: float, **labels: str) -> float:
+        """Waits until the receiver has an alert, or its end.
+
+        Args:
+            alert: its name.
+            firing: whether it must fire or end.
+            since: a moment of the monotonic clock; earlier notices do not count.
+            bound: seconds after which waiting fails the test.
+            labels: those that it must have.
+
+        Returns:
+            The seconds from that moment until the notice arrived.
+        """
+        deadline = since + bound
+        while True:
+            for notice in tuple(self.notices):
+                if (
+                    (notice.alert, notice.firing) == (alert, firing)
+                    and notice.at >= since
+                    and labels.items() <= notice.labels.items()
+                ):
+                    return notice.at - since
+            what = "fired" if firing else "ended"
+            assert time.monotonic() < deadline, f"{alert} {labels} has not {what} within {bound:.0f} s: {self.now()}"
+            time.sleep(_LOOK_S)
+
+    def now(self) -> list[str]:
+        """The alerts that fire or are pending at the moment, for messages."""
+        return [json.dumps(sample["metric"], sort_keys=True) for sample in self.query("ALERTS")]
+
+    def silence(self, alert: str) -> None:
+        """Acknowledges an alert: a silence of an hour in Alertmanager."""
+        now = time.time()
+        begun, ends = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now + after)) for after in (-1, 3600))
+        document = {
+            "matchers": [{"name": "alertname", "value": alert, "isRegex": False, "isEqual": True}],
+            "startsAt": begun,
+            "endsAt": ends,
+            "createdBy": "a test",
+            "comment": "acknowledged",
+        }
+        requests.post(f"{self.alertmanager}/api/v2/silences", json=document, timeout=30).raise_for_status()
+
+    def suppressed(self, alert: str) -> list[bool]:
+        """Whether each active alert of this name is silenced."""
+        found = requests.get(f"{self.alertmanager}/api/v2/alerts", timeout=30).json()
+        return [one["status"]["state"] == "suppressed" for one in found if one["labels"]["alertname"] == alert]
+
+    def copy_token(self, kit: Kit) -> None:
+        """Takes the token of a lab that was set up anew."""
+        shutil.copy2(kit.home / "monitoring" / "token", self.folder / "token")
+
+
+@contextmanager
+def monitoring(kit: Kit, folder: Path) -> Iterator[Monitoring]:
+    """Starts Prometheus and Alertmanager for a lab, on free ports of the loopback interface.
+
+    Args:
+        kit: a lab that is set up.
+        folder: where to keep their configuration and data; a folder that does not exist.
+    """
+    for program in PROGRAMS:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    done = kit.run("monitoring", "--json")
+    assert done.returncode == 0, done.stderr
+    shutil.copytree(json.loads(done.stdout)["folder"], folder)
+    ports = _free_ports(2)
+    addresses = [f"http://127.0.0.1:{port}" for port in ports]
+    found = Monitoring(folder, addresses[0], addresses[1])
+    receiver = _receiver(found.notices)
+    _change(folder / "alertmanager.yml", "http://127.0.0.1:9099/", f"http://127.0.0.1:{receiver.server_port}/")
+    _change(folder / "prometheus.yml", "127.0.0.1:9093", f"127.0.0.1:{ports[1]}")
+    commands = {
+        found.prometheus: [
+            *("prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"),
+            f"--web.listen-address=127.0.0.1:{ports[0]}",
+        ],
+        found.alertmanager: [
+            *("prometheus-alertmanager", f"--config.file={folder / 'alertmanager.yml'}"),
+            *(f"--storage.path={folder / 'alerts'}", f"--web.listen-address=127.0.0.1:{ports[1]}"),
+            "--cluster.listen-address=",
+        ],
+    }
+    with ExitStack() as stack:
+        thread = threading.Thread(target=receiver.serve_forever)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(receiver.server_close)
+        stack.callback(receiver.shutdown)
+        for address, command in commands.items():
+            log = stack.enter_context((folder / f"{command[0]}.log").open("wb"))
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            stack.callback(_stop, process)
+            _wait_ready(address, process, Path(log.name))
+        yield found
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+def _change(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1, f"{path}: {old}"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def _receiver(notices: list[Notice]) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            at = time.monotonic()
+            for one in body["alerts"]:
+                labels = dict(one["labels"])
+                notices.append(Notice(at, labels.pop("alertname"), one["status"] == "firing", labels))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+
+def _wait_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _READY_S
+    while True:
+        try:
+            if requests.get(f"{address}/-/ready", timeout=5).ok:
+                return
+        except requests.ConnectionError:
+            pass
+        assert process.poll() is None, log.read_text(encoding="utf-8")
+        assert time.monotonic() < deadline, f"{address} is not ready: {log.read_text(encoding='utf-8')}"
+        time.sleep(_LOOK_S)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(timeout=20)
