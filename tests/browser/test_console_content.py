@@ -197,3 +197,50 @@ def test_everybody_can_read_every_page(control_room: Running, browser: Browser, 
         answer = Axe().run(somebody.page)
         assert answer.response["violations"] == [], f"{path}: {answer.generate_report()}"
     somebody.page.context.close()
+
+
+@pytest.mark.parametrize("width", [1400, 390], ids=["desk", "phone"])
+def test_a_table_is_sorted_filtered_and_narrowed_and_stays_so(
+    control_room: Running, browser: Browser, width: int
+) -> None:
+    somebody = person(browser, control_room.url, "operator", PASSWORD, viewport={"width": width, "height": 900})
+    somebody.open("/topics")
+    page = somebody.page
+    regions = page.locator("#table-topics tbody td:nth-child(2)")
+    header = page.locator("#table-topics thead th", has_text="Region")
+    button = header.get_by_role("button")
+    button.focus()
+    for order in ("ascending", "descending"):
+        page.keyboard.press("Enter")
+        expect(header).to_have_attribute("aria-sort", order)
+    assert regions.all_inner_texts() == ["south-america", "north-america", "europe"]
+    expect(button).to_be_focused()
+    page.get_by_label("Filter rows").fill("NORTH")
+    expect(page.locator("#table-topics tbody tr:visible")).to_have_count(1)
+    expect(page.get_by_text("1 of 3 rows")).to_be_visible()
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_label("Overrides").uncheck()
+    expect(page.locator("#table-topics th", has_text="Overrides")).to_be_hidden()
+    page.evaluate(
+        """async () => {
+            const { arrange } = await import("/static/tables.js");
+            const { morph } = await import("/static/morph.js");
+            const wanted = document.createElement("template"), live = document.getElementById("live");
+            wanted.innerHTML = await (await fetch("/topics")).text();
+            wanted.innerHTML = wanted.content.getElementById("live").innerHTML;
+            arrange(wanted.content);
+            morph(live, wanted.innerHTML);
+        }"""
+    )
+    assert regions.all_inner_texts()[0] in ("", "south-america"), "what the stream brings is in the reader's order"
+    expect(page.locator("#table-topics tbody tr:visible")).to_have_count(1)
+    answer = Axe().run(page)
+    assert answer.response["violations"] == [], answer.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.reload()
+    expect(page.locator("#table-topics th", has_text="Overrides")).to_be_hidden()
+    bar = page.locator(".bar").bounding_box()
+    assert bar
+    assert bar["height"] < 120, "the pages take one row"
+    assert somebody.said == []
+    page.context.close()
