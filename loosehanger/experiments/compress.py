@@ -179,6 +179,16 @@ def _not_running(rest: ConnectClient, connector: str) -> str | None:
     )
 
 
+_HEAD = ["compression", "set at", "stored at the source", "across the ocean", "of plain", "stored at the target"]
+_NOTES = [
+    f"Written at home by Kafka's ProducerPerformance in batches of {BATCH:,} bytes (linger.ms={LINGER_MS}); "
+    f"{DIFFERENT:,} different events, made up.",
+    "Bytes across the ocean are the link's, in both directions, with TLS, less what the mirror carries at rest.",
+    "The mirror unpacks what it reads and writes as its own producer is set: without "
+    f"{MIRROR_SETTING}, or {SETTING} on the topic, the copy is stored whole.",
+]
+
+
 def result(found: Sequence[CompressStep], source: str, target: str) -> dict[str, Any]:
     """The finding in a sentence, tables and charts, and every step."""
     kinds = list(dict.fromkeys((one.who, one.codec) for one in found))
@@ -218,14 +228,7 @@ def result(found: Sequence[CompressStep], source: str, target: str) -> dict[str,
         "tables": [
             {
                 "title": f"{RECORDS:,} records of {SIZE:,} bytes",
-                "head": [
-                    "compression",
-                    "set at",
-                    "stored at the source",
-                    "across the ocean",
-                    "of plain",
-                    "stored at the target",
-                ],
+                "head": _HEAD,
                 "rows": rows,
             }
         ],
@@ -243,13 +246,6 @@ def result(found: Sequence[CompressStep], source: str, target: str) -> dict[str,
                 },
             }
         ],
-        "notes": [
-            f"Written at home by Kafka's ProducerPerformance in batches of {BATCH:,} bytes (linger.ms={LINGER_MS}); "
-            f"{DIFFERENT:,} different events, made up.",
-            "Bytes across the ocean are the link's, in both directions, with TLS, less what the mirror carries at "
-            "rest.",
-            "The mirror unpacks what it reads and writes as its own producer is set: without "
-            f"{MIRROR_SETTING}, or {SETTING} on the topic, the copy is stored whole.",
-        ],
+        "notes": _NOTES,
         "steps": [asdict(one) for one in found],
     }

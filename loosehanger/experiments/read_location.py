@@ -183,37 +183,50 @@ def result(readings: Sequence[ReadStep], source: str, target: str) -> dict[str, 
         f"({times(mirrored.median / copies.median)} times); half of the records arrived within {p50[DIRECT]} directly, "
         f"and within {p50[MIRRORED]} by the copy."
     )
-    charts = []
-    for title, unit, value in (
-        (f"Bytes across the ocean, first reading, at {time_text(far)}", "bytes", ocean),
-        (f"Bytes across the ocean, reading again, at {time_text(far)}", "bytes", again),
-        (f"Time from production to consumption (p50), at {time_text(far)}", "milliseconds", lambda r: r.p50_ms),
-        (f"Bytes a second that consumers read again, at {time_text(far)}", "bytes a second", lambda r: r.again_rate),
-    ):
-        groups = {
-            f"{consumers} consumer{'s' * (consumers > 1)}": [
-                round(spread(value, far, consumers, mode).median, 1) for mode in (DIRECT, MIRRORED)
-            ]
-            for consumers in numbers
-        }
-        charts.append({"title": title, "unit": unit, "series": [DIRECT, MIRRORED], "groups": groups})
     head = ["delay", "consumers", "read", "first reading", "reading again", "p50", "p99", "read again at"]
     return {
         "finding": finding,
         "tables": [{"title": "Bytes across the ocean, latency, speed", "head": head, "rows": rows}],
-        "charts": charts,
-        "notes": [
-            f"Each step: {RECORDS:,} records of {SIZE:,} bytes, {RATE} a second; the link carries "
-            f"{size_text(LINK_RATE)} a second. Bytes are the link's, in both directions, with TLS and what it "
-            "takes to connect.",
-            f"The mirror carries {size_text(idle)} a second for other topics, which is taken off. A topic that is "
-            "read directly is not mirrored.",
-            "All consumers are threads of one process: with many of them, the machine adds to latency and takes from "
-            "speed, in the same way for both.",
-        ],
+        "charts": _charts(lambda value, consumers, mode: spread(value, far, consumers, mode), numbers, far, idle),
+        "notes": _notes(idle),
         "idle_bytes_per_second": idle,
         "steps": [asdict(r) | {"ocean_bytes": ocean(r), "again_ocean_bytes": again(r)} for r in readings],
     }  # fmt: skip
+
+
+def _charts(
+    spread: Callable[[Callable[[ReadStep], float], int, str], Spread], numbers: Sequence[int], far: float, idle: float
+) -> list[dict[str, Any]]:
+    """A chart of each measure over the longest delay, by the number of consumers."""
+    charts: list[dict[str, Any]] = []
+    kinds: tuple[tuple[str, str, Callable[[ReadStep], float]], ...] = (
+        (f"Bytes across the ocean, first reading, at {time_text(far)}", "bytes", lambda r: r.ocean(idle)),
+        (f"Bytes across the ocean, reading again, at {time_text(far)}", "bytes", lambda r: r.again_ocean(idle)),
+        (f"Time from production to consumption (p50), at {time_text(far)}", "milliseconds", lambda r: r.p50_ms),
+        (f"Bytes a second that consumers read again, at {time_text(far)}", "bytes a second", lambda r: r.again_rate),
+    )
+    for title, unit, value in kinds:
+        groups = {
+            f"{consumers} consumer{'s' * (consumers > 1)}": [
+                round(spread(value, consumers, mode).median, 1) for mode in (DIRECT, MIRRORED)
+            ]
+            for consumers in numbers
+        }
+        charts.append({"title": title, "unit": unit, "series": [DIRECT, MIRRORED], "groups": groups})
+    return charts
+
+
+def _notes(idle: float) -> list[str]:
+    """What the bytes and the speeds include; ``idle`` in bytes a second."""
+    return [
+        f"Each step: {RECORDS:,} records of {SIZE:,} bytes, {RATE} a second; the link carries "
+        f"{size_text(LINK_RATE)} a second. Bytes are the link's, in both directions, with TLS and what it "
+        "takes to connect.",
+        f"The mirror carries {size_text(idle)} a second for other topics, which is taken off. A topic that is "
+        "read directly is not mirrored.",
+        "All consumers are threads of one process: with many of them, the machine adds to latency and takes from "
+        "speed, in the same way for both.",
+    ]
 
 
 def _per_second(rate: float) -> str:
