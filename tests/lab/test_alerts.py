@@ -41,11 +41,15 @@ NOT_MADE = {
         ),
         "its fault is not made here yet",
     ),
+    **dict.fromkeys(
+        ("AuditDown", "AuditStale", "AuditDifference", "CanaryLate", "CanaryStale"), "no audit runs in the broadcast"
+    ),
 }
 """The alerts that no test here makes fire, with the reason; monitoring/tests has made-up series for them."""
 WITHOUT_DATA = {
     "loosehanger_mirror_time_to_loss_seconds": "it is absent while nothing waits",
     "loosehanger_proof_": "it is absent until a proof was run from the control room",
+    "loosehanger_audit_": "it is absent without an audit",
     "loosehanger_link_rate_limit_bytes_per_second": "it is absent without a limit",
 }
 """What a healthy lab has no data for, by the beginning of a metric's name, with the reason; docs/monitoring.md."""
@@ -124,8 +128,11 @@ def expressions() -> dict[str, str]:
 
 def alert_rules() -> dict[str, str]:
     """The expression of every alert."""
-    groups = yaml.safe_load((ROOT / "monitoring" / "rules" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
-    return {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
+    files = [
+        yaml.safe_load(path.read_text(encoding="utf-8")) for path in (ROOT / "monitoring" / "rules").glob("*.yaml")
+    ]
+    rules = [rule for file in files for group in file["groups"] for rule in group["rules"]]
+    return {rule["alert"]: rule["expr"] for rule in rules if "alert" in rule}
 
 
 def explained(expression: str) -> bool:
