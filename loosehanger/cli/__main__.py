@@ -13,9 +13,13 @@ def main() -> int:
     done = bootstrap_cli.answer(sys.argv[1:], installed=True)
     if done is not None:
         return done
+    command, *arguments = sys.argv[1:]
+    if command == "status":
+        from loosehanger.cli import status  # without what the other commands need
+
+        return status.run(arguments)
     from loosehanger.cli import commands  # slow to import
 
-    command, *arguments = sys.argv[1:]
     return commands.RUN[command](arguments)
 
 

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import shutil
 import sys
-import tempfile
-import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
-
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from typing import NoReturn
 
 from loosehanger.arguments import Parser
-from loosehanger.cli import bundle, exercise, links
+from loosehanger.cli import exercise, links, status
 from loosehanger.cli.cleaning import cleanup
 from loosehanger.cli.command_line import COMMANDS, KAFKA_TOOLS, wants_help
+from loosehanger.cli.credentials import connection_of, show_credentials
 from loosehanger.cli.durations import Durations
 from loosehanger.cli.inventories import DEFAULT_INVENTORY, check_same_inventory, given_inventories, with_inventory
 from loosehanger.cli.next_steps import next_steps
@@ -30,14 +22,13 @@ from loosehanger.cli.playbook import run_playbook
 from loosehanger.cli.remembered import remembered_after, shown, with_remembered
 from loosehanger.cli.variables import checked_variables
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
-from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.links import CLIENT
 from loosehanger.lab import console_password
 from loosehanger.lab.programs import consumers
 from loosehanger.lab.progress import Progress, required_progress
 from loosehanger.lab.record import ADMINISTRATOR, Lab, Region, WebConsole, check_stage, load_lab, read_progress
 from loosehanger.lab.recovery import Recovery
-from loosehanger.lab.scenario import MIRROR, Scenario, read_scenario
+from loosehanger.lab.scenario import Scenario, read_scenario
 from loosehanger.lab.scenario_index import SETUP, scenario_names
 from loosehanger.lab.snapshots import read_snapshots
 from loosehanger.paths import ROOT, caller_path, lab_home
@@ -47,19 +38,8 @@ from loosehanger.waiting import wait_for
 
 _NOW = "latest"
 """Where ``./lab consume`` begins by default, as the consumer's log does."""
-_LOOPBACK = "127.0.0.1"
-_ANY_WIDTH = 200
-_STATUS_WIDTH = 51
-"""Width of a line of the status without its detail."""
-_INDENT = " " * 12
-_HEALTHY = ("Kafka", MIRROR, "Deployment")
-"""The kinds whose health each platform reports."""
 _REMEDY = "./lab logs REGION/NAME shows the cause; running a setup or stage again restores the state that it describes."
-_RUNNING = "Running"
-_UNKNOWN = "Unknown"
-"""The state of a running mirror whose lag cannot be measured."""
 _DRY_RUN, _FORCE = "--dry-run", "--force"
-_CHOSEN = f"as in {console_password.ENVIRONMENT}"
 _RECOVERY_SECONDS = 20
 """How long to wait for the last times of a switch before they are shown."""
 _CHANGES_NOTHING = {"--check", "-C", "--syntax-check", "--list-tasks", "--list-hosts"}
@@ -118,7 +98,7 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
         print(f"\n{next_steps(lab, scenario, name)}")
         if _web_consoles(lab) - known:
             print()
-            _show_credentials(lab)
+            show_credentials(lab)
             print("\n./lab status --credentials shows this again.")
     return ExitCode.DONE
 
@@ -220,89 +200,6 @@ def _may_run(scenario: Scenario, name: str, progress: Progress) -> str:
     return "reached; may run again" if name == progress.stage else "may run now"
 
 
-def status(arguments: Sequence[str]) -> int:
-    """Shows the health of everything or the credentials, or writes a support bundle: see ``status --help``."""
-    options = COMMANDS["status"].parser().parse_args(arguments)
-    lab = load_lab()
-    if options.credentials:
-        return _show_credentials(lab, as_json=options.json)
-    if options.bundle:
-        return bundle.write(lab, caller_path(options.bundle))
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "status.json"
-        run_playbook("playbooks/status.yaml", ["-i", lab.inventory], quiet=True, paths={"status_file": file})
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    regions = {
-        name: answer["resources"] for name, answer in found.items() if answer["resources"] or name in lab.regions
-    }
-    for name in lab.lost:
-        # Of a region that was deleted, only the record knows the resources.
-        had = [{"kind": kind, "name": found.name} for kind in _HEALTHY for found in lab.topology.of_kind(kind, name)]
-        regions[name] = [{**resource, **_lost_as_intended(lab)} for resource in regions.get(name) or had]
-    behind = _losses(lab, regions)
-    healthy = all(resources and all(resource["healthy"] for resource in resources) for resources in regions.values())
-    if options.json:
-        document = {
-            "scenario": lab.scenario,
-            "platform": lab.platform,
-            "stage": lab.stage,
-            "unfinished": lab.unfinished,
-            "healthy": healthy,
-            "regions": regions,
-            "flows": behind,
-            "variables": list(required_progress().variables),
-        }
-        print(json.dumps(document, indent=1, ensure_ascii=False))
-    else:
-        _show_status(lab, regions)
-    return ExitCode.DONE if healthy else _unhealthy(regions)
-
-
-def _unhealthy(regions: Mapping[str, list[dict[str, Any]]]) -> ExitCode:
-    """The exit code of a lab that is not healthy: inconclusive where the only problem is an unknown lag."""
-    ill = [one for resources in regions.values() for one in resources if not one["healthy"]]
-    unknown = all(regions.values()) and all(one["state"] == _UNKNOWN for one in ill)
-    return ExitCode.INCONCLUSIVE if unknown else ExitCode.FAILED
-
-
-def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Each mirror's lag and retention risk; marks a mirror that may lose records as not healthy."""
-    if lab.pod is not None:
-        return []  # The clusters cannot be reached from outside Kubernetes.
-    from loosehanger.cli import retention_risk  # slow to import
-
-    behind = []
-    # A mirror without a claim in this stage, such as one that was paused for a switch, may stay behind.
-    claimed = {mirror for claim in lab.claims if claim.window is None for mirror in claim.mirrors}
-    resting = {
-        (region, resource["name"])
-        for region, resources in regions.items()
-        for resource in resources
-        if resource["kind"] == MIRROR and resource["healthy"] and resource["state"] != _RUNNING
-    }
-    for standing in retention_risk.standings(lab, resting):
-        mirror = standing.mirror
-        if mirror.id not in claimed:
-            continue
-        for resource in regions.get(mirror.region, ()):
-            if (resource["kind"], resource["name"]) != (MIRROR, mirror.name):
-                continue
-            if (state := standing.state) and (resource["healthy"] or resource["state"] == _UNKNOWN):
-                resource |= {"healthy": False, "state": state}
-            lacking = [] if resource["healthy"] else retention_risk.lacking_rights(lab, mirror)
-            resource["detail"] = "; ".join([resource["detail"], *lacking, *standing.warnings])
-        behind += [
-            {"source": mirror.source, "target": mirror.target, "mirror": mirror.name, **asdict(danger)}
-            for danger in standing.topics.values()
-        ]
-    return behind
-
-
-def _lost_as_intended(lab: Lab) -> dict[str, Any]:
-    detail = f"as intended: lost since the stage '{lab.unfinished or lab.stage}'"
-    return {"healthy": True, "state": "Lost", "detail": detail}
-
-
 def topic(arguments: Sequence[str]) -> int:
     """Shows and changes topics: see ``topic --help``."""
     from loosehanger.cli import topics  # slow to import
@@ -330,9 +227,9 @@ def doctor(arguments: Sequence[str]) -> int:
     code = examine(progress)
     print()
     if progress.unfinished:
-        _show_status(load_lab(), {})
+        status.show(load_lab(), {})
         return ExitCode.FAILED
-    health = status(())
+    health = status.run(())
     print(f"\n{'./lab prove checks that every record arrived.' if health == ExitCode.DONE else _REMEDY}")
     return code or health
 
@@ -342,7 +239,7 @@ def monitoring(arguments: Sequence[str]) -> int:
     from loosehanger.cli import monitoring as monitoring_command  # slow to import
 
     options = COMMANDS["monitoring"].parse(arguments)
-    return monitoring_command.run(load_lab(), options, lambda region, user: _connection(region, user).password or "")
+    return monitoring_command.run(load_lab(), options, lambda region, user: connection_of(region, user).password or "")
 
 
 def logs(arguments: Sequence[str]) -> int:
@@ -357,7 +254,7 @@ def open_console(arguments: Sequence[str]) -> int:
     from loosehanger.cli import open_console as opening  # slow to import
 
     def password(region: Region, console: WebConsole) -> str:
-        return _connection(region, console.password_of).password or ""
+        return connection_of(region, console.password_of).password or ""
 
     return opening.run(load_lab(), COMMANDS["open"].parse(arguments), password)
 
@@ -502,85 +399,10 @@ def _web_consoles(lab: Lab) -> set[WebConsole]:
     return {console for region in lab.regions.values() for console in region.consoles}
 
 
-def _show_status(lab: Lab, regions: dict[str, list[dict[str, Any]]]) -> None:
-    console = Console(soft_wrap=True, highlight=False)
-    console.print(f"{lab.scenario} on {lab.platform}{f', stage: {lab.stage}' if lab.stage else ''}")
-    if variables := required_progress().variables:
-        console.print(f"with {escape(shown(variables))}")
-    if lab.unfinished:
-        again = f"./lab setup {lab.scenario}" if lab.unfinished == SETUP else f"./lab stage {lab.unfinished}"
-        console.print(f"[bold red]the stage '{lab.unfinished}' was begun and not finished[/]; run {again} again")
-    for region, resources in regions.items():
-        console.print(f"\n[bold]{region}[/]")
-        for resource in resources:
-            colour = "green" if resource["healthy"] else "bold red"
-            name = f"{resource['kind']}/{resource['name']}"
-            start = f"  [{colour}]{resource['state']:<9}[/] "
-            if not console.is_terminal or _STATUS_WIDTH + len(resource["detail"]) <= console.width:
-                console.print(f"{start}{name:<38} {escape(resource['detail'])}")
-                continue
-            # In a narrow terminal, the detail gets lines of its own.
-            console.print(f"{start}{name}")
-            for line in textwrap.wrap(resource["detail"], max(console.width - len(_INDENT), 20)):
-                console.print(f"{_INDENT}{escape(line)}")
-        if not resources:
-            console.print("  [bold red]Missing[/]   the region has no resources; run the set-up again")
-    # A lost region is down as intended.
-    there = [one for region, resources in regions.items() if region not in lab.lost for one in resources]
-    if any(not one["healthy"] for one in there) and {one["state"] for one in there} <= {"Down", "Stopped"}:
-        stage = lab.unfinished or lab.stage
-        again = f"./lab setup {lab.scenario}" if stage in ("", SETUP) else f"./lab stage {stage}"
-        console.print(f"\n[bold red]Nothing of the lab is running[/]; start it with {again}")
-
-
-def _show_credentials(lab: Lab, *, as_json: bool = False) -> int:
-    found = [
-        {
-            "console": console.name,
-            "url": console.url,
-            "username": console.username,
-            "password": _connection(region, console.password_of).password or "",
-        }
-        for region in lab.regions.values()
-        for console in region.consoles
-    ]
-    if not found:
-        raise LabError(f"{lab.scenario} has no web console; run the set-up again")
-    if as_json:
-        print(json.dumps(found, indent=1))
-    else:
-        if chosen := console_password.console_password(lab_home()):
-            for row in found:
-                # The user knows it, and it may be in use elsewhere.
-                row["password"] = _CHOSEN if row["password"] == chosen else row["password"]
-        table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-        for heading in ("Web console", "Address", "User", "Password"):
-            table.add_column(heading, no_wrap=True)
-        for row in found:
-            table.add_row(*row.values())
-        # A wrapped password could not be copied as a whole.
-        console = Console(soft_wrap=True, highlight=False, width=_ANY_WIDTH)
-        if sys.stdout.isatty() and console.measure(table).maximum > shutil.get_terminal_size().columns:
-            for row in found:
-                print(f"{row['console']}\n  {row['url']}\n  user      {row['username']}\n  password  {row['password']}")
-        else:
-            console.print(table, crop=False)
-        if lab.pod is not None and any(f"//{_LOOPBACK}" in row["url"] for row in found):
-            print(f"\nConsoles at {_LOOPBACK} listen within their pods; to reach one:")
-            print("kubectl -n NAMESPACE port-forward deployment/NAME PORT")
-    return ExitCode.DONE
-
-
-def _connection(region: Region, user: str) -> Connection:
-    if region.pod is None:
-        return connection_for(region, user)
-    return registry.connection_in_pod(region.pod, user)
-
-
 RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "setup": setup,
     "stage": stage,
-    "status": status,
+    "status": status.run,
     "open": open_console,
     "consume": consume,
     "produce": produce,

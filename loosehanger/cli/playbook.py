@@ -66,7 +66,7 @@ def run_playbook(
             file = Path(folder) / "paths.yaml"
             file.write_text("".join(f"{name}: !unsafe {json.dumps(str(path))}\n" for name, path in paths.items()))
             command += ["-e", f"@{file}"]
-        with _only_one(home) as lock, _passing_signals_on() as running:
+        with only_one(home) as lock, _passing_signals_on() as running:
             code, output = _run(command, environment, lock, running, quiet=quiet)
         failures = [json.loads(line) for line in outcome.read_text().splitlines()] if outcome.exists() else []
     if code == 0:
@@ -147,14 +147,22 @@ def _refused(playbook: str, code: int, output: Sequence[str]) -> LabError:
 
 
 @contextlib.contextmanager
-def _only_one(home: Path) -> Iterator[int]:
-    """The lab's lock, as a file descriptor."""
+def only_one(home: Path, *, shared: bool = False) -> Iterator[int]:
+    """The lab's lock, as a file descriptor.
+
+    Args:
+        home: the lab's home.
+        shared: for reading, beside other readers.
+
+    Raises:
+        LabError: a set-up or clean-up is running.
+    """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (home / "playbook.lock").open("w") as lock:
 
         def taken() -> str | None:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             except OSError as error:
                 return str(error)
             return None

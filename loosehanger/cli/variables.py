@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment, TemplateError, nodes
 
 from loosehanger.arguments import Parser
 from loosehanger.cli.port_base import HIGHEST, LOWEST, VARIABLE, check_same_port_base, read_port_base
@@ -285,6 +284,8 @@ def _mappings(content: Any) -> Iterator[Mapping[str, Any]]:
 
 def _used(text: str) -> set[str]:
     """The variables that templates in a file use."""
+    from jinja2 import Environment, TemplateError, nodes  # slow to import
+
     try:
         return {found.name for found in Environment(autoescape=True).parse(text).find_all(nodes.Name)}
     except TemplateError:

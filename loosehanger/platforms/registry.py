@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+from loosehanger.errors import LabError, WrongUseError
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.record import Lab, Pod, Region
 from loosehanger.platforms.pod_files import ANSWER, STEP, STEP_FILE
@@ -94,3 +97,37 @@ def addresses_from(home: Path, cluster: str, servers: Sequence[str], seen_from: 
         if name.split(":")[0].endswith(f".{cluster}.svc") and service.here == list(servers):
             return service.addresses(seen_from)
     return None
+
+
+def local_status(home: Path, checkout: Path, port_bases: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
+    """Returns the health of everything on this machine, asked of all regions at once.
+
+    Args:
+        home: the lab's home.
+        checkout: the kit's checkout.
+        port_bases: the first port of each region.
+
+    Returns:
+        For each region its resources: kind, name, healthy, state, detail.
+
+    Raises:
+        LabError: the health of some regions cannot be determined.
+    """
+    from loosehanger.platforms.local.region import LocalRegion
+    from loosehanger.platforms.local.status import status
+
+    def ask(name: str) -> list[dict[str, Any]] | LabError:
+        try:
+            return status(LocalRegion(home, checkout, name, port_bases[name]))
+        except LabError as error:
+            return error
+        except OSError as error:
+            where = f": {error.filename}" if error.filename else ""
+            return LabError(f"{name}{where}: {error.strerror or error}")
+
+    with ThreadPoolExecutor(max_workers=max(len(port_bases), 1)) as threads:
+        answers = dict(zip(port_bases, threads.map(ask, port_bases), strict=True))
+    if failed := [answer for answer in answers.values() if isinstance(answer, LabError)]:
+        wrong_use = all(isinstance(error, WrongUseError) for error in failed)
+        raise (WrongUseError if wrong_use else LabError)("; ".join(dict.fromkeys(map(str, failed))))
+    return {name: answer for name, answer in answers.items() if not isinstance(answer, LabError)}

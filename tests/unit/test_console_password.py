@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from loosehanger.cli import cleaning, commands
+from loosehanger.cli import cleaning, commands, credentials
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.console_password import SIGNS_IN, check_password, console_password, keep_password
 from loosehanger.lab.manifests.resources import KafkaUser
@@ -143,13 +143,13 @@ def test_the_credentials_do_not_show_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
-    monkeypatch.setattr(commands, "_connection", lambda *_: SimpleNamespace(password=OWN))
+    monkeypatch.setattr(credentials, "connection_of", lambda *_: SimpleNamespace(password=OWN))
     region = SimpleNamespace(consoles=[WebConsole("europe", "http://127.0.0.1:1", "operator")])
     lab: Any = SimpleNamespace(regions={"europe": region}, pod=None)
-    commands._show_credentials(lab)
+    credentials.show_credentials(lab)
     assert OWN in capsys.readouterr().out
     keep_password(tmp_path, OWN)
-    commands._show_credentials(lab)
+    credentials.show_credentials(lab)
     shown = capsys.readouterr().out
     assert OWN not in shown
     assert "as in LAB_PASSWORD" in shown

@@ -13,8 +13,8 @@ from kafka import TopicPartition
 
 from loosehanger.acls import AclRule
 from loosehanger.cli import retention_risk
-from loosehanger.cli.commands import _unhealthy
 from loosehanger.cli.retention_risk import MirrorRisk
+from loosehanger.cli.status import exit_code
 from loosehanger.errors import LabError
 from loosehanger.kafka.retention_risk import PartitionRisk, TopicRisk
 from loosehanger.kafka.transactions import Held, Holder
@@ -262,6 +262,6 @@ def test_the_right_that_a_mirror_lacks_is_named_with_its_user_and_region(world: 
 def test_a_lag_that_could_not_be_measured_is_inconclusive_unless_something_is_down() -> None:
     well = {"healthy": True, "state": "Running"}
     unknown, down = {"healthy": False, "state": "Unknown"}, {"healthy": False, "state": "Down"}
-    assert _unhealthy({"a": [well, unknown]}) == 4
-    assert _unhealthy({"a": [well, unknown], "b": [down]}) == 1
-    assert _unhealthy({"a": [well, unknown], "b": []}) == 1
+    assert exit_code({"a": [well, unknown]}) == 4
+    assert exit_code({"a": [well, unknown], "b": [down]}) == 1
+    assert exit_code({"a": [well, unknown], "b": []}) == 1

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from loosehanger.audit.balance import KINDS
 from loosehanger.audit.display import screen
-from loosehanger.cli import commands, topics
+from loosehanger.cli import credentials, status, topics
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.progress import Progress
 from loosehanger.proof.report.tables import show_proof
@@ -62,11 +62,11 @@ def test_a_proof_with_every_kind_of_fault() -> None:
 
 def status_of(monkeypatch: pytest.MonkeyPatch, console: Console, detail: str) -> list[str]:
     """What the status shows of one mirror."""
-    monkeypatch.setattr(commands, "Console", lambda **_: console)
-    monkeypatch.setattr(commands, "required_progress", lambda: Progress("03-broadcast", "local", "inventories/local"))
+    monkeypatch.setattr(status, "Console", lambda **_: console)
+    monkeypatch.setattr(status, "required_progress", lambda: Progress("03-broadcast", "local", "inventories/local"))
     lab: Any = SimpleNamespace(scenario="03-broadcast", platform="local", stage="setup", unfinished="", lost={})
     mirror = {"kind": "KafkaMirrorMaker2", "name": "mm2-north-america", "state": "Running", "healthy": True}
-    commands._show_status(lab, {"north-america": [{**mirror, "detail": detail}]})
+    status.show(lab, {"north-america": [{**mirror, "detail": detail}]})
     return shown(console)
 
 
@@ -96,12 +96,12 @@ def test_no_line_of_the_credentials_is_broken(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
 ) -> None:
     password = "p" * 32
-    monkeypatch.setattr(commands, "_connection", lambda *_: SimpleNamespace(password=password))
+    monkeypatch.setattr(credentials, "connection_of", lambda *_: SimpleNamespace(password=password))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
     monkeypatch.setattr(shutil, "get_terminal_size", lambda *_: os.terminal_size((WIDTH, HEIGHT)))
     region = SimpleNamespace(consoles=[WebConsole("north-america"), WebConsole("control room")])
     lab: Any = SimpleNamespace(regions={"north-america": region}, pod=None)
-    assert commands._show_credentials(lab) == 0
+    assert credentials.show_credentials(lab) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.rstrip().endswith(password) for line in lines) == 2
     assert (max(map(len, lines)) <= WIDTH) == terminal
