@@ -33,12 +33,14 @@ KAFKA = "4.3.1"
 LOG4J = "2.25.4"  # as in the Kafka distribution of that version
 SPARK = version("pyspark")
 STRIMZI = "1.2.0"
+JMX_AGENT = "1.0.1"
 LOCKS = {
-    "jars.lock": ("kafka", "spark"),
+    "jars.lock": ("agent", "kafka", "spark"),
     "scripts/apiserver/crds.lock": ("crds",),
 }
 """Each lock, and the sets of jars in it."""
 WANTED = {
+    "agent": [("io.prometheus.jmx", "jmx_prometheus_javaagent", JMX_AGENT)],
     "kafka": [
         ("org.apache.kafka", "kafka_2.13", KAFKA),
         ("org.apache.kafka", "kafka-tools", KAFKA),

@@ -10,13 +10,15 @@ from ansible import context
 
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.documents import Document, read_resources
+from loosehanger.lab.manifests.metrics import with_metrics
 from loosehanger.lab.manifests.older_api import refuse_older_api
 from loosehanger.lab.plan import Plan, plan_stage
 from loosehanger.lab.record import recorded_documents
 from loosehanger.lab.scenario import FILE, MIRROR, Scenario, read_scenario
 
 FACT = "lab_described"
-"""A list: files, each with ``source`` and ``content``, and kinds of the scenario's manifests, each as ``kind``."""
+"""A list: files, each with ``source`` and ``content``, and kinds of the scenario's manifests, each as ``kind``; with
+``metrics`` where Kafka's own metrics are added to them."""
 Variables = Mapping[str, Any]
 
 
@@ -49,21 +51,26 @@ def described(variables: Variables, scenario: Scenario | None, stage: str) -> di
     }
 
 
-def _documents(host: str, entries: list[dict[str, str]], manifests: list[Document]) -> Iterator[Document]:
+def _documents(host: str, entries: list[dict[str, Any]], manifests: list[Document]) -> Iterator[Document]:
     for entry in entries:
-        if "content" not in entry:
-            # A ConfigMap with a mirror's settings of metrics and logs belongs to the mirror's region.
-            kinds = (entry["kind"], *(["ConfigMap"] if entry["kind"] == MIRROR else []))
-            yield from (m for m in manifests if m.kind in kinds and m.namespace == host)
-            continue
-        for document in read_resources(entry["source"], entry["content"]):
-            refuse_older_api(document)
-            if document.namespace != host:
-                raise WrongUseError(
-                    f"{document.where('metadata', 'namespace')}: '{document.namespace}' is not the region's namespace "
-                    f"'{host}'"
-                )
-            yield document
+        found = _of_entry(host, entry, manifests)
+        yield from with_metrics(list(found)) if entry.get("metrics") else found
+
+
+def _of_entry(host: str, entry: Mapping[str, Any], manifests: list[Document]) -> Iterator[Document]:
+    if "content" not in entry:
+        # A ConfigMap with a mirror's settings of metrics and logs belongs to the mirror's region.
+        kinds = (entry["kind"], *(["ConfigMap"] if entry["kind"] == MIRROR else []))
+        yield from (m for m in manifests if m.kind in kinds and m.namespace == host)
+        return
+    for document in read_resources(entry["source"], entry["content"]):
+        refuse_older_api(document)
+        if document.namespace != host:
+            raise WrongUseError(
+                f"{document.where('metadata', 'namespace')}: '{document.namespace}' is not the region's namespace "
+                f"'{host}'"
+            )
+        yield document
 
 
 def plans(variables: Variables, home: Path, *, fits: bool = True) -> dict[str, Plan]:

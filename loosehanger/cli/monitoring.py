@@ -6,7 +6,7 @@ import argparse
 import copy
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ import yaml
 
 from loosehanger.errors import ExitCode, LabError
 from loosehanger.files import write_file
-from loosehanger.lab.record import Lab, Region
+from loosehanger.lab.record import Exporter, Lab, Region
 from loosehanger.paths import ROOT, lab_home
 
 SOURCE = ROOT / "monitoring"
@@ -112,7 +112,30 @@ def _prometheus(given: dict[str, Any], lab: Lab, url: str) -> dict[str, Any]:
     audit["file_sd_configs"][0]["refresh_interval"] = INTERVAL
     job["scheme"] = parts.scheme
     job["static_configs"] = [{"targets": [parts.netloc], "labels": {"scenario": lab.scenario}}]
+    given["scrape_configs"] += [
+        _kafka_job(name, region.exporters) for name, region in lab.regions.items() if region.exporters
+    ]
     return given
+
+
+def _kafka_job(region: str, exporters: Sequence[Exporter]) -> dict[str, Any]:
+    """The metrics of a region's nodes and workers, with the four labels that Strimzi's dashboards choose by."""
+    return {
+        "job_name": f"kafka-resources-metrics-{region}",
+        "basic_auth": {"username": exporters[0].username, "password_file": exporters[0].password_file},
+        "static_configs": [
+            {
+                "targets": [exporter.address],
+                "labels": {
+                    "strimzi_io_kind": exporter.kind,
+                    "strimzi_io_cluster": exporter.cluster,
+                    "namespace": region,
+                    "kubernetes_pod_name": exporter.pod,
+                },
+            }
+            for exporter in exporters
+        ],
+    }
 
 
 def _alertmanager() -> str:

@@ -32,7 +32,7 @@ OWN = "my_"
 _OF_ANSIBLE = "ansible_"
 _PROGRAMS = {"producer": "producer.__main__", "consumer": "loosehanger.events.consume"}
 """The roles whose programs validate values: their options have the variables' names without the role's."""
-_LIKE = {"kafka_replicas": "kafka_cluster_replicas"}
+_LIKE = {"kafka_replicas": "kafka_cluster_replicas", "jmx_metrics": "kafka_cluster_metrics"}
 """Variables without a specification of their own, and the role's variable that takes its value from them."""
 _RANGES = {
     "console_session_minutes": (1, 7 * 24 * 60),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,20 @@ class WebConsole:
 
 
 @dataclass(frozen=True)
+class Exporter:
+    """Where a Kafka node or a Connect worker serves its own metrics."""
+
+    kind: str
+    cluster: str
+    """The name of the resource."""
+    pod: str
+    """The name that its pod has on Kubernetes."""
+    address: str
+    username: str
+    password_file: str
+
+
+@dataclass(frozen=True)
 class Region:
     """One region of the lab."""
 
@@ -91,6 +105,8 @@ class Region:
     consoles: tuple[WebConsole, ...] = ()
     kubernetes: Kubernetes | None = None
     """The Kubernetes cluster of the region; None within a pod, and on the local platform."""
+    exporters: tuple[Exporter, ...] = ()
+    """Where Kafka serves its own metrics, on the local platform."""
     ledgers: dict[str, Path] = field(default_factory=dict)
     """The ledger folder of each program that keeps one, where the platform has it as files."""
     variables: Mapping[str, str] | None = field(default=None, repr=False)
@@ -256,6 +272,7 @@ def region_record(
     consoles: Sequence[Mapping[str, str]],
     connect: Mapping[str, Mapping[str, str]],
     ledgers: Mapping[str, str] | None = None,
+    exporters: Iterable[Exporter] = (),
     **places: Mapping[str, str],
 ) -> str:
     """Returns the content of ``<region>.json``.
@@ -268,6 +285,7 @@ def region_record(
         consoles: the web consoles: name, url, username, account.
         connect: Connect's REST interface of each mirror that runs there.
         ledgers: the ledger folder of each program that keeps one as files.
+        exporters: where Kafka serves its own metrics.
         places: the pod that keeps the record and the cluster with the resources, on Kubernetes.
     """
     described = [
@@ -281,6 +299,7 @@ def region_record(
         "consoles": consoles,
         "connect": connect,
         "ledgers": ledgers or {},
+        "exporters": [asdict(exporter) for exporter in exporters],
         **places,
     }
     return json.dumps(content, indent=1, sort_keys=True)
@@ -341,6 +360,7 @@ def _region(found: Mapping[str, Any], topology: Topology) -> Region:
             if mirror.region == name
         ),
         pod=_pod(found),
+        exporters=tuple(Exporter(**exporter) for exporter in found.get("exporters", ())),
         consoles=tuple(WebConsole(**console) for console in found["consoles"]),
         kubernetes=Kubernetes(**found["kubernetes"]) if "kubernetes" in found else None,
         ledgers={program: Path(path) for program, path in found.get("ledgers", {}).items()},

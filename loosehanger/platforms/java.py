@@ -41,6 +41,7 @@ class Java:
         heap: str,
         system: dict[str, str],
         temporary: Path | None = None,
+        agent: str = "",
     ) -> list[str]:
         """Returns the command that runs one of Kafka's programs.
 
@@ -51,6 +52,7 @@ class Java:
             heap: the heap if the manifest sets none, such as ``512m``.
             system: system properties.
             temporary: the folder for its temporary files; None for the system's.
+            agent: the option that starts a Java agent in it; empty for none.
         """
         return [
             str(self.home / "java" / "bin" / "java"),
@@ -62,6 +64,7 @@ class Java:
             "-XX:-UsePerfData",
             *([f"-Djava.io.tmpdir={temporary}"] if temporary else []),
             *options.arguments(heap),
+            *([agent] if agent else []),
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.awt.headless=true",
             *(f"-D{name}={value}" for name, value in system.items()),

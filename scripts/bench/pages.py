@@ -3,7 +3,7 @@
     .lab/venv/bin/python -m scripts.bench.pages [--topics N] [--viewers N] [--times N]
 
 The topics are created in Europe and mirrored to both Americas. Every page is asked for by one more viewer, in turns
-with the others, each time with a new connection: first while nobody else looks, then while the viewers do.
+with the others, each time with a new connection: first without the viewers, then with them.
 """
 
 from __future__ import annotations

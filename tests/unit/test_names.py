@@ -31,6 +31,7 @@ STILL = {
     "scripts/bench/ledger.py": "measures the broadcast",
     "scripts/bench/lifecycle.py": "measures the broadcast",
     "scripts/bench/mirroring.py": "measures the broadcast",
+    "scripts/bench/pages.py": "measures the broadcast",
     "scripts/bench/proof.py": "measures the broadcast",
     "scripts/bench/rest.py": "measures the broadcast",
     "scripts/bench/watching.py": "measures the broadcast",

@@ -4,6 +4,7 @@ Options:
     template: a template of the role. Besides Ansible's variables it gets ``lab``: see ``_lab``.
     kind: which of the scenario's manifests, those of this region.
     files: files to read in place of the scenario's manifests.
+    metrics: whether Kafka's own metrics are added to the Kafka and KafkaMirrorMaker2 among them.
 """
 
 from __future__ import annotations
@@ -30,15 +31,18 @@ class ActionModule(KitAction):
         "template": {"type": "str"},
         "kind": {"type": "str"},
         "files": {"type": "list", "elements": "path", "default": []},
+        "metrics": {"type": "bool", "default": False},
     }
 
     def act(self, parameters: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
         """Describes."""
         new = list(self._entries(parameters, variables))
+        if parameters["metrics"]:
+            new = [{**entry, "metrics": True} for entry in new]
         present = (variables.get("ansible_facts") or {}).get(FACT) or []
         return {"changed": False, "ansible_facts": {FACT: [*present, *new]}}
 
-    def _entries(self, parameters: Mapping[str, Any], variables: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    def _entries(self, parameters: Mapping[str, Any], variables: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if name := parameters["template"]:
             yield {
                 "source": f"roles/{self._task._role.get_name()}/templates/{name}",

@@ -42,7 +42,52 @@ Pods = Annotated[Any, Ignored("the local platform has no pods")]
 Cpu = Annotated[Any, Ignored("processes share this machine; its memory is checked before anything starts")]
 Volumes = Annotated[Any, Ignored("data is in the region's folder")]
 Probes = Annotated[Any, Ignored("the process manager restarts programs that exit, and status queries every service")]
-Metrics = Annotated[Any, Ignored("no metrics are scraped")]
+
+
+class ConfigMapKey(ResourceModel):
+    """A key of a ConfigMap of the same namespace."""
+
+    name: Name
+    key: Annotated[str, StringConstraints(min_length=1)]
+    optional: Literal[False] = False
+
+
+class MetricsSource(ResourceModel):
+    """Where the rules of the JMX exporter are."""
+
+    config_map_key_ref: ConfigMapKey
+
+
+class MetricsConfig(ResourceModel):
+    """How a node or worker gives its metrics to Prometheus."""
+
+    type: Literal["jmxPrometheusExporter", "strimziMetricsReporter"]
+    value_from: MetricsSource | None = None
+    values: Annotated[
+        Any, Ignored("Strimzi's metrics reporter is not here; with jmxPrometheusExporter there are metrics")
+    ] = None
+
+    @model_validator(mode="after")
+    def _has_rules(self) -> MetricsConfig:
+        if self.exported and self.value_from is None:
+            raise ValueError("jmxPrometheusExporter needs valueFrom.configMapKeyRef, the ConfigMap with its rules")
+        return self
+
+    @property
+    def exported(self) -> bool:
+        """Whether the JMX exporter serves the metrics."""
+        return self.type == "jmxPrometheusExporter"
+
+    @property
+    def rules(self) -> ConfigMapKey:
+        """The exporter's rules.
+
+        Raises:
+            ValueError: another type of metrics has none.
+        """
+        if self.value_from is None:
+            raise ValueError(f"{self.type} has no rules")
+        return self.value_from.config_map_key_ref
 
 
 def decode(value: str) -> bytes:
@@ -169,8 +214,8 @@ class ConfigMap(Resource):
 
     api_version: Literal["v1"]
     kind: Literal["ConfigMap"]
-    data: Annotated[dict[str, str], Ignored("only the metrics and logging settings of pods use it")] = {}
-    binary_data: Annotated[dict[str, str], Ignored("only the metrics and logging settings of pods use it")] = {}
+    data: dict[str, str] = {}
+    binary_data: Annotated[dict[str, str], Ignored("only metrics use a ConfigMap, and their rules are text")] = {}
     immutable: Annotated[bool, Ignored("the local platform does not enforce it")] = False
 
 
@@ -274,7 +319,7 @@ class KafkaCluster(ResourceModel):
     template: Pods = None
     liveness_probe: Probes = None
     readiness_probe: Probes = None
-    metrics_config: Metrics = None
+    metrics_config: MetricsConfig | None = None
     jvm_options: JvmOptions = JvmOptions()
 
 
@@ -595,7 +640,7 @@ class KafkaMirrorMaker2Spec(ResourceModel):
     template: Pods = None
     liveness_probe: Probes = None
     readiness_probe: Probes = None
-    metrics_config: Metrics = None
+    metrics_config: MetricsConfig | None = None
     logging: Annotated[Any, Ignored("logs are files of the region, configured by the platform")] = None
     jvm_options: JvmOptions = JvmOptions()
 

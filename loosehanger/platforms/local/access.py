@@ -68,6 +68,18 @@ def record(region: LocalRegion, documents: Sequence[Document], topology: Topolog
         },
         ledgers={name: str(region.volumes / claim) for (_, name), claim in ledgers(Topology(documents)).items()},
         consoles=[console for deployment in region.resources("Deployment") if (console := web_console(deployment))],
+        exporters=[
+            *(
+                exporter
+                for kafka in region.resources("Kafka")
+                for exporter in LocalCluster.of(region, kafka["metadata"]["name"]).exporters()
+            ),
+            *(
+                exporter
+                for mirror in region.resources(MIRROR)
+                for exporter in LocalMirrorMaker(region, KafkaMirrorMaker2.model_validate(mirror)).exporters()
+            ),
+        ],
         connect={
             mirror["metadata"]["name"]: LocalMirrorMaker(region, KafkaMirrorMaker2.model_validate(mirror)).access
             for mirror in region.resources(MIRROR)

@@ -17,8 +17,11 @@ from loosehanger.errors import LabError
 from loosehanger.files import make_folder, remove_folder, write_file
 from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE, format_properties
 from loosehanger.lab.manifests.resources import JvmOptions, Kafka, KafkaNodePool, Listener, as_text
+from loosehanger.lab.record import Exporter
 from loosehanger.platforms.java import Java
 from loosehanger.platforms.local import certificates, processes, services
+from loosehanger.platforms.local.jmx_exporter import agent as jmx_agent
+from loosehanger.platforms.local.jmx_exporter import exporter
 from loosehanger.platforms.local.processes import Process
 from loosehanger.platforms.local.region import PORTS_OF_A_NODE, LocalRegion
 from loosehanger.platforms.local.secret_store import delete_secret, secret_file
@@ -85,7 +88,24 @@ class LocalCluster:
             LabError: a region has not enough ports.
         """
         listeners = [*range(2 + len(self.kafka.spec.kafka.listeners)), *self._hidden.values()]
+        listeners += [self._exporter_listener] if self._exports else []
         return [self.region.node_port(node, listener) for node in self.nodes for listener in listeners]
+
+    def exporters(self) -> list[Exporter]:
+        """Returns where its nodes serve Kafka's metrics."""
+        if not self._exports:
+            return []
+        listener = self._exporter_listener
+        return [
+            exporter(
+                self.region,
+                "Kafka",
+                self.name,
+                f"{self.name}-{pool.metadata.name}-{node}",
+                self.region.node_port(node, listener),
+            )
+            for node, pool in self.nodes.items()
+        ]
 
     def apply(self) -> bool:
         """Brings the nodes into the manifest's state; True when that changed anything."""
@@ -179,6 +199,10 @@ class LocalCluster:
         options = pool.spec.jvm_options
         if not options.model_fields_set:
             options = self.kafka.spec.kafka.jvm_options
+        agent, rules = "", b""
+        if (metrics := self.kafka.spec.kafka.metrics_config) and metrics.exported:
+            port = self.region.node_port(node, self._exporter_listener)
+            agent, rules = jmx_agent(self.region, metrics, folder, port)
         command = self.java.command(
             "kafka.Kafka",
             str(folder / "server.properties"),
@@ -186,6 +210,7 @@ class LocalCluster:
             heap=DEFAULT_HEAP,
             system=self.java.logging(folder),
             temporary=self.region.temporary,
+            agent=agent,
         )
         certificate = secret_file(self.region, self._node_secret(node), "keystore.pem").read_bytes()
         return processes.run(
@@ -196,7 +221,7 @@ class LocalCluster:
                 priority=processes.BROKER,
                 directory=folder,
                 environment=self.java.environment,
-                digest=processes.digest(properties, certificate),
+                digest=processes.digest(properties, certificate, rules),
                 stop_seconds=20,
             ),
         )
@@ -292,6 +317,26 @@ class LocalCluster:
                 f"{len(self.region.others)} other regions"
             )
         return {client: self.region.hidden_listener(client) for client in self.region.others}
+
+    @property
+    def _exports(self) -> bool:
+        metrics = self.kafka.spec.kafka.metrics_config
+        return metrics is not None and metrics.exported
+
+    @property
+    def _exporter_listener(self) -> int:
+        """The number of the port of the nodes' exporters: the first that no listener has.
+
+        Raises:
+            LabError: the listeners leave none.
+        """
+        first = 2 + len(self.kafka.spec.kafka.listeners)
+        if first + len(self._hidden) >= PORTS_OF_A_NODE:
+            raise LabError(
+                f"{self.region.name}: Kafka/{self.name}: its listeners leave no port for metrics: the local platform "
+                f"has {PORTS_OF_A_NODE} for a node; remove a listener, or metricsConfig"
+            )
+        return first
 
     def _url(self, node: int, name: str, listener: int) -> str:
         return f"{name}://{LOOPBACK}:{self.region.node_port(node, listener)}"

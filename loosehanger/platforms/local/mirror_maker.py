@@ -20,8 +20,12 @@ from loosehanger.kafka.links import CLIENT
 from loosehanger.kafka.properties import read_properties
 from loosehanger.lab.manifests.connect_settings import OVERRIDE_POLICY, REST_PORT
 from loosehanger.lab.manifests.resources import KafkaMirrorMaker2, as_text
+from loosehanger.lab.manifests.views import MIRROR
+from loosehanger.lab.record import Exporter
 from loosehanger.platforms.java import Java
 from loosehanger.platforms.local import certificates, processes, services
+from loosehanger.platforms.local.jmx_exporter import agent as jmx_agent
+from loosehanger.platforms.local.jmx_exporter import exporter
 from loosehanger.platforms.local.mirror_maker_settings import BASIC_AUTH, MirrorMakerSettings
 from loosehanger.platforms.local.processes import Process, tail
 from loosehanger.platforms.local.region import MAX_WORKERS, LocalRegion
@@ -72,6 +76,17 @@ class LocalMirrorMaker:
     def ports(self) -> list[int]:
         """The ports of its workers."""
         return [self.region.worker_port(slot) for slot in self._slots()[: self.resource.spec.replicas]]
+
+    def exporters(self) -> list[Exporter]:
+        """Returns where its workers serve Kafka's metrics."""
+        if not ((metrics := self.resource.spec.metrics_config) and metrics.exported):
+            return []
+        return [
+            exporter(
+                self.region, MIRROR, self.name, f"{self.name}-mirrormaker2-{index}", self.region.exporter_port(slot)
+            )
+            for index, slot in enumerate(self._slots()[: self.resource.spec.replicas])
+        ]
 
     def apply(self) -> bool:
         """Brings workers and connectors into the manifest's state; True when that changed anything."""
@@ -190,6 +205,10 @@ class LocalMirrorMaker:
             path = self.folder / f"worker-{index}.properties"
             if index < self.resource.spec.replicas:
                 write_file(path, properties)
+            agent, rules = "", b""
+            if (metrics := self.resource.spec.metrics_config) and metrics.exported:
+                exporter_port = self.region.exporter_port(slots[index])
+                agent, rules = jmx_agent(self.region, metrics, self.folder / str(index), exporter_port)
             command = self.java.command(
                 "org.apache.kafka.connect.cli.ConnectDistributed",
                 str(path),
@@ -198,6 +217,7 @@ class LocalMirrorMaker:
                 system=self.java.logging(self.folder)
                 | {"java.security.auth.login.config": str(self.folder / "rest-jaas.conf")},
                 temporary=self.region.temporary,
+                agent=agent,
             )
             process = Process(
                 name=name,
@@ -205,7 +225,7 @@ class LocalMirrorMaker:
                 priority=processes.WORKER,
                 directory=self.folder,
                 environment={**self.java.environment, CLIENT: self.resource.reference},
-                digest=processes.digest(properties, key_store, *trust),
+                digest=processes.digest(properties, key_store, *trust, rules),
                 stop_seconds=15,
             )
             changed |= processes.run(self.region, process, when=index < self.resource.spec.replicas)

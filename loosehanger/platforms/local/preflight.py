@@ -85,7 +85,7 @@ def _listened_to(region: LocalRegion) -> set[int]:
 def _ports(region: LocalRegion, manifests: Sequence[Manifest]) -> list[int]:
     ports: list[int] = []
     pools = [m.resource for m in manifests if isinstance(m.resource, KafkaNodePool)]
-    workers = 0
+    workers = exporters = 0
     for manifest in manifests:
         resource = manifest.resource
         if isinstance(resource, Kafka):
@@ -93,9 +93,12 @@ def _ports(region: LocalRegion, manifests: Sequence[Manifest]) -> list[int]:
             ports += LocalCluster(region, resource, own).ports()
         elif isinstance(resource, KafkaMirrorMaker2) and resource.metadata.namespace == region.name:
             workers += max(1, resource.spec.replicas)
+            if (metrics := resource.spec.metrics_config) and metrics.exported:
+                exporters = workers
         elif isinstance(resource, Deployment) and resource.spec.replicas:
             ports += [port.container_port for port in resource.spec.template.spec.containers[0].ports]
     ports += [region.port_base + FIRST_WORKER_PORT + index for index in range(workers)]
+    ports += [region.exporter_port(index) for index in range(exporters)]
     nodes = sum(pool.spec.replicas for pool in pools)
     for other in region.others:
         ports += [region.relay_port(node, other) for node in range(nodes)]

@@ -133,6 +133,18 @@ class LocalRegion:
             raise LabError(f"{self.name}: the local platform has ports for {MAX_WORKERS} mirror workers a region")
         return self.port_base + FIRST_WORKER_PORT + index
 
+    def exporter_port(self, index: int) -> int:
+        """Returns the port of the metrics of the region's n-th Connect worker, counted from the last of workers' ports.
+
+        Raises:
+            LabError: a region has no port for so many workers with metrics.
+        """
+        if index >= MAX_WORKERS // 2:
+            raise LabError(
+                f"{self.name}: the local platform has ports for the metrics of {MAX_WORKERS // 2} mirror workers"
+            )
+        return self.worker_port(MAX_WORKERS - 1 - index)
+
     # The applied resources, which an API server would store.
 
     def resource(self, kind: str, name: str) -> dict[str, Any] | None:
