@@ -254,6 +254,15 @@ def test_what_depends_on_a_setting_of_workers_that_changes_is_not_judged_by_thos
     assert answers.asked == [{"a": "c", "topic.creation.groups": "x"}]
 
 
+def test_a_region_whose_name_begins_with_this_ones_keeps_its_record(region: LocalRegion) -> None:
+    access = region.home / "access"
+    for name in ("region-a", "region-ab"):
+        (access / name).mkdir(parents=True)
+        (access / f"{name}.json").write_text("{}")
+    delete_region(region, bound=60)
+    assert sorted(path.name for path in access.iterdir()) == ["region-ab", "region-ab.json"]
+
+
 def test_a_config_map_is_kept(region: LocalRegion) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: region-a}\ndata: {a: b}\n"
     apply(region, read_manifests("file.yaml", f"{TEXT.split('---')[0]}---\n{text}"), ready_seconds=60)

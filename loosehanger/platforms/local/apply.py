@@ -118,11 +118,9 @@ def delete_region(region: LocalRegion, bound: float) -> bool:
     # The relays, which outlive a lost region.
     stopped = processes.stop_everything(region, bound) or stopped
     remove_folder(region.folder)
-    for path in (region.home / "access").glob(f"{region.name}*"):
-        if path.is_dir():
-            remove_folder(path)
-        else:
-            path.unlink()
+    access = region.home / "access"
+    remove_folder(access / region.name)
+    (access / f"{region.name}.json").unlink(missing_ok=True)
     return there or stopped
 
 
