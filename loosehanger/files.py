@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -36,3 +38,19 @@ def remove_folder(path: Path) -> None:
     """Deletes a folder and everything in it, if it exists."""
     if path.exists():
         shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def short_path(folder: Path, name: str) -> Iterator[str]:
+    """A path of a file by way of its open folder: a socket's may have 107 bytes, and a folder's may have more.
+
+    Unlike another working directory, it is for this thread only.
+
+    Raises:
+        OSError: the folder cannot be opened.
+    """
+    opened = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{opened}/{name}"
+    finally:
+        os.close(opened)

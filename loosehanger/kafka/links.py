@@ -6,7 +6,6 @@ A relay listens at a socket in a folder of its own, which only the lab's owner c
 from __future__ import annotations
 
 import json
-import os
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.files import short_path
 
 CONTROL = "control.sock"
 ROUTES, SETTINGS = "relay.json", "settings.json"
@@ -97,12 +97,8 @@ def ask(folder: Path, wanted: Mapping[str, Any] | None = None) -> dict[str, Any]
     """
     with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(ANSWER_SECONDS)
-        # A socket's path may have 107 bytes, and a folder's may have more: an open folder has a short name.
-        opened = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-        try:
-            asking.connect(f"/proc/self/fd/{opened}/{CONTROL}")
-        finally:
-            os.close(opened)
+        with short_path(folder, CONTROL) as path:
+            asking.connect(path)
         asking.sendall(json.dumps(wanted or {}).encode() + b"\n")
         with asking.makefile("rb") as answers:
             line = answers.readline()

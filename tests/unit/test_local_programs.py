@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -261,6 +263,19 @@ def test_a_region_whose_name_begins_with_this_ones_keeps_its_record(region: Loca
         (access / f"{name}.json").write_text("{}")
     delete_region(region, bound=60)
     assert sorted(path.name for path in access.iterdir()) == ["region-ab", "region-ab.json"]
+
+
+def test_regions_are_asked_side_by_side(region: LocalRegion) -> None:
+    other = replace(region, name="region-b")
+    apply(region, manifests(), ready_seconds=120)
+    apply(other, read_manifests("file.yaml", TEXT.replace("region-a", "region-b")), ready_seconds=120)
+    try:
+        with ThreadPoolExecutor(max_workers=8) as threads:
+            found = list(threads.map(states, [region, other] * 100))
+        names = [{one.log.parents[1].name for one in processes} for processes in found]
+        assert names == [{"region-a"}, {"region-b"}] * 100
+    finally:
+        delete_region(other, bound=60)
 
 
 def test_a_config_map_is_kept(region: LocalRegion) -> None:

@@ -26,7 +26,7 @@ import psutil
 from supervisor.xmlrpc import SupervisorTransport
 
 from loosehanger.errors import ExitCode, LabError
-from loosehanger.files import make_folder, write_file
+from loosehanger.files import make_folder, short_path, write_file
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.stack_traces import innermost_cause
 from loosehanger.waiting import wait_for
@@ -343,33 +343,23 @@ def _program_file(region: LocalRegion, name: str) -> Path:
 
 @contextlib.contextmanager
 def _supervisor(region: LocalRegion) -> Iterator[Any]:
-    # A socket's path may have about 100 characters and a checkout's may have more, so the path is relative.
-    here = Path.cwd()
-    os.chdir(region.folder)
-    transport = SupervisorTransport(None, None, serverurl=f"unix://{_SOCKET}")
-    try:
-        with ServerProxy("http://127.0.0.1", transport=transport) as proxy:
-            yield proxy.supervisor
-    finally:
-        transport.close()
-        os.chdir(here)
+    with short_path(region.folder, _SOCKET) as path:
+        transport = SupervisorTransport(None, None, serverurl=f"unix://{path}")
+        try:
+            with ServerProxy("http://127.0.0.1", transport=transport) as proxy:
+                yield proxy.supervisor
+        finally:
+            transport.close()
 
 
 def is_supervised(region: LocalRegion) -> bool:
     """Whether the region's process manager is running."""
-    if not (region.folder / _SOCKET).exists():
-        return False
-    here = Path.cwd()
-    os.chdir(region.folder)
     try:
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.connect(_SOCKET)
+        with short_path(region.folder, _SOCKET) as path, socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(path)
     except OSError:
         return False
-    else:
-        return True
-    finally:
-        os.chdir(here)
+    return True
 
 
 def _ensure_supervisor(region: LocalRegion) -> bool:
