@@ -332,7 +332,8 @@ def test_an_answer_that_comes_too_late_is_not_kept() -> None:
         ({"lag": 7, "lag_s": 90.0, "loss_in_s": 45.0, "endangered": True}, "", [("7 behind, p99 20 ms", False),
                                                                                ("time to loss: 45 s", True)]),
         ({"lag": 7, "gone": 1500, "endangered": True}, "", [("7 behind, p99 20 ms", False), ("1,500 lost", True)]),
-        ({"lag": None}, "", [("lag not known, p99 20 ms", False)]),
+        ({"lag": None}, "", [("measuring the lag …, p99 20 ms", False)]),
+        ({"lag": None, "explanation": "Connect does not answer"}, "", [("lag not known, p99 20 ms", False)]),
     ],
 )  # fmt: skip
 def test_what_the_map_says_of_a_flow(changes: dict[str, Any], note: str, said: list[tuple[str, bool]]) -> None:
