@@ -153,7 +153,8 @@ def test_a_crash_in_the_middle_of_a_batch_skips_nothing(
     cluster = Cluster([b"{}"] * 1000)
     monkeypatch.setattr(clients, "KafkaConsumer", cluster)
 
-    def to_json(record: ConsumerRecord) -> str:
+    def to_json(record: ConsumerRecord, *, decoded: bool) -> str:
+        assert not decoded
         if record.offset == 400:
             raise ZeroDivisionError
         return str(record.offset)
