@@ -454,7 +454,7 @@ def test_who_finds_no_cluster_is_told_why(
         connection = Connection((f"127.0.0.1:{server.getsockname()[1]}",))
         for client in (KafkaAdminClient, KafkaConsumer):
             with pytest.raises(expected) as raised:
-                client(**connection.kafka_python(), bootstrap_timeout_ms=400)
+                client(**connection.kafka_python(), bootstrap_timeout_ms=2000)
             assert re.fullmatch(said, patches.explain(raised.value, "eve"))
 
 

@@ -17,7 +17,9 @@ from tests.unit.test_layers import BASE, PACKAGE, USES, imported, sources
 
 README = (ROOT / "spark-jobs" / "README.md").read_text(encoding="utf-8")
 PROVE = ROOT / "spark-jobs" / "prove.py"
-DISTRIBUTIONS = {"kafka": "kafka-python", "yaml": "pyyaml", "py4j": "pyspark"}
+DISTRIBUTIONS = {
+    "kafka": "kafka-python", "yaml": "pyyaml", "py4j": "pyspark", "prometheus_client": "prometheus-client"
+}  # fmt: skip
 """Packages of another name than their modules, or that come with another one."""
 
 
