@@ -52,9 +52,15 @@ def described(variables: Variables, scenario: Scenario | None, stage: str) -> di
 
 
 def _documents(host: str, entries: list[dict[str, Any]], manifests: list[Document]) -> Iterator[Document]:
+    measured: list[Document] = []
     for entry in entries:
         found = _of_entry(host, entry, manifests)
-        yield from with_metrics(list(found)) if entry.get("metrics") else found
+        if entry.get("metrics"):
+            measured += found
+        else:
+            yield from found
+    # Together: mirrors of several files share one ConfigMap.
+    yield from with_metrics(measured)
 
 
 def _of_entry(host: str, entry: Mapping[str, Any], manifests: list[Document]) -> Iterator[Document]:

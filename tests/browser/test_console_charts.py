@@ -75,9 +75,9 @@ def coloured(page: Page, number: int) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("count", [1, 3, 6])
 def test_each_flow_has_its_line_in_each_chart(labs: dict[int, Running], browser: Browser, count: int) -> None:
-    somebody = person(browser, labs[count].url, "operator", PASSWORD, viewport={"width": 1280, "height": 900})
-    somebody.open("/charts")
-    page = somebody.page
+    reader = person(browser, labs[count].url, "operator", PASSWORD, viewport={"width": 1280, "height": 900})
+    reader.open("/charts")
+    page = reader.page
     expect(page.locator(".plot canvas")).to_have_count(len(MEASURES))
     for number in range(1, count + 1):
         assert coloured(page, number) in colours(page, "plot-lag"), number
@@ -90,7 +90,7 @@ def test_each_flow_has_its_line_in_each_chart(labs: dict[int, Running], browser:
     assert re.fullmatch(r"europe → north-america, mm2: [\d,]+ records", lines[0]), lines[0]
     page.locator("#plot-records-per-s .u-over").hover()
     assert re.search(r": [\d,.]+ records/s$", page.locator("#plot-records-per-s .tip").inner_text())
-    assert somebody.said == []
+    assert reader.said == []
     page.context.close()
 
 
@@ -107,9 +107,9 @@ def with_an_outlier(lab: Running) -> None:
 def test_one_high_value_does_not_flatten_the_others_and_what_happened_is_marked(browser: Browser) -> None:
     with running(settings(*REGIONS)) as lab:
         with_an_outlier(lab)
-        somebody = person(browser, lab.url, "operator", PASSWORD, viewport={"width": 1400, "height": 900})
-        somebody.open("/charts?range=15m")
-        page = somebody.page
+        reader = person(browser, lab.url, "operator", PASSWORD, viewport={"width": 1400, "height": 900})
+        reader.open("/charts?range=15m")
+        page = reader.page
         expect(page.locator("#plot-lag canvas")).to_be_visible()
         expect(page.locator("#past-lag .cut")).to_contain_text("The scale ends at 150 records")
         expect(page.locator("#past-lag .cut")).to_contain_text("The highest value is 90,000 records")
@@ -124,7 +124,7 @@ def test_one_high_value_does_not_flatten_the_others_and_what_happened_is_marked(
         expect(page.locator("#plot-lag canvas")).to_be_visible()
         expect(page.locator(".cut")).to_have_count(0)
         expect(page.get_by_role("link", name="15 minutes")).to_have_attribute("aria-current", "true")
-        assert somebody.said == []
+        assert reader.said == []
         page.context.close()
 
 
@@ -132,46 +132,46 @@ def test_one_high_value_does_not_flatten_the_others_and_what_happened_is_marked(
 def test_a_range_is_shown_and_its_stream_keeps_it(
     labs: dict[int, Running], browser: Browser, name: str, points: int
 ) -> None:
-    somebody = person(browser, labs[1].url, "operator", PASSWORD)
-    somebody.open(f"/charts?range={name}")
-    page = somebody.page
+    reader = person(browser, labs[1].url, "operator", PASSWORD)
+    reader.open(f"/charts?range={name}")
+    page = reader.page
     plot = page.locator("#plot-lag")
     expect(plot.locator("canvas")).to_be_visible()
     with page.expect_event("console", lambda message: message.text == "came"):
         page.evaluate("document.getElementById('live').addEventListener('changed', () => console.log('came'))")
     shown = page.evaluate("JSON.parse(document.getElementById('plot-lag').dataset.points)[0].length")
     assert abs(shown - points) <= 3
-    assert somebody.said == []
+    assert reader.said == []
     page.context.close()
 
 
 def test_an_empty_lab_says_so(labs: dict[int, Running], browser: Browser) -> None:
-    somebody = person(browser, labs[0].url, "operator", PASSWORD)
-    somebody.open("/charts")
-    expect(somebody.page.locator("#live")).to_contain_text("No sample was taken yet")
-    assert somebody.page.locator("canvas").count() == 0
-    assert somebody.said == []
-    somebody.page.context.close()
+    reader = person(browser, labs[0].url, "operator", PASSWORD)
+    reader.open("/charts")
+    expect(reader.page.locator("#live")).to_contain_text("No sample was taken yet")
+    assert reader.page.locator("canvas").count() == 0
+    assert reader.said == []
+    reader.page.context.close()
 
 
 def test_the_first_page_names_all_that_it_needs(labs: dict[int, Running], browser: Browser) -> None:
-    somebody = person(browser, labs[1].url, "operator", PASSWORD)
-    somebody.open("/charts")
-    expect(somebody.page.locator(".plot canvas").first).to_be_visible()
-    html = somebody.page.request.get(somebody.page.url).text()
-    resources = somebody.page.evaluate(
+    reader = person(browser, labs[1].url, "operator", PASSWORD)
+    reader.open("/charts")
+    expect(reader.page.locator(".plot canvas").first).to_be_visible()
+    html = reader.page.request.get(reader.page.url).text()
+    resources = reader.page.evaluate(
         "performance.getEntriesByType('resource').map(entry => new URL(entry.name).pathname)"
     )
     static = [path for path in resources if path.startswith("/static/")]
     assert "/static/vendor/uplot.js" in static
     assert [path for path in static if f'="{path}"' not in html] == []
-    somebody.page.context.close()
+    reader.page.context.close()
 
 
 def test_a_new_sample_is_drawn_into_the_chart_that_is_there(labs: dict[int, Running], browser: Browser) -> None:
-    somebody = person(browser, labs[3].url, "operator", PASSWORD)
-    somebody.open("/charts")
-    page = somebody.page
+    reader = person(browser, labs[3].url, "operator", PASSWORD)
+    reader.open("/charts")
+    page = reader.page
     expect(page.locator(".plot canvas")).to_have_count(len(MEASURES))
     page.evaluate("document.querySelector('#plot-lag canvas').marked = true")
     before = page.locator("#plot-lag").get_attribute("data-points")
@@ -180,14 +180,14 @@ def test_a_new_sample_is_drawn_into_the_chart_that_is_there(labs: dict[int, Runn
     expect(page.locator("#past-lag tbody tr").first).to_contain_text("123,456")
     assert page.locator("#plot-lag").get_attribute("data-points") != before
     assert page.evaluate("document.querySelector('#plot-lag canvas').marked"), "the chart was made anew"
-    assert somebody.said == []
+    assert reader.said == []
     page.context.close()
 
 
 def test_colours_follow_the_reader_at_once(labs: dict[int, Running], browser: Browser) -> None:
-    somebody = person(browser, labs[1].url, "operator", PASSWORD, color_scheme="light")
-    somebody.open("/charts")
-    page = somebody.page
+    reader = person(browser, labs[1].url, "operator", PASSWORD, color_scheme="light")
+    reader.open("/charts")
+    page = reader.page
     expect(page.locator(".plot canvas")).to_have_count(len(MEASURES))
     light = coloured(page, 1)
     page.evaluate("document.querySelectorAll('canvas').forEach((canvas) => { canvas.className = 'light'; })")
@@ -204,13 +204,13 @@ def test_colours_follow_the_reader_at_once(labs: dict[int, Running], browser: Br
 @pytest.mark.parametrize("width", [1400, 390], ids=["desk", "phone"])
 @pytest.mark.parametrize("count", [0, 1, 6])
 def test_everybody_can_read_it(labs: dict[int, Running], browser: Browser, count: int, width: int, scheme: str) -> None:
-    somebody = person(
+    reader = person(
         browser, labs[count].url, "operator", PASSWORD, viewport={"width": width, "height": 800}, color_scheme=scheme
     )
     for path in ("/charts", "/charts?of=europe", "/charts?of=europe.LH.ORDERS"):
-        somebody.open(path)
-        assert somebody.page.evaluate("document.documentElement.scrollWidth") <= width, path
-        answer = Axe().run(somebody.page)
+        reader.open(path)
+        assert reader.page.evaluate("document.documentElement.scrollWidth") <= width, path
+        answer = Axe().run(reader.page)
         assert answer.response["violations"] == [], f"{path}: {answer.generate_report()}"
-    assert somebody.said == []
-    somebody.page.context.close()
+    assert reader.said == []
+    reader.page.context.close()

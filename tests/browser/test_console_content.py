@@ -58,54 +58,54 @@ def control_room(home: Path) -> Iterator[Running]:
         yield found
 
 
-def feed(control_room: Running, somebody: Person) -> None:
+def feed(control_room: Running, reader: Person) -> None:
     """Lets records arrive on the page that is open."""
     live = control_room.service.regions["europe"].live
     deadline = time.monotonic() + 180
     while not live._viewers:
         assert time.monotonic() < deadline
-        somebody.page.wait_for_timeout(50)
+        reader.page.wait_for_timeout(50)
     live.feed(*RECORDS)
-    expect(somebody.page.locator("#messages tr").nth(len(RECORDS) - 1)).to_be_visible()
+    expect(reader.page.locator("#messages tr").nth(len(RECORDS) - 1)).to_be_visible()
 
 
-def look_at(somebody: Person, offset: int) -> None:
+def look_at(reader: Person, offset: int) -> None:
     """Opens a record of the list, beside it or over it."""
-    row = somebody.page.locator(".messages tbody tr", has=somebody.page.get_by_text(f"0/{offset}", exact=True)).first
+    row = reader.page.locator(".messages tbody tr", has=reader.page.get_by_text(f"0/{offset}", exact=True)).first
     row.locator("a[data-record]").click()
-    expect(somebody.page.locator("#record h2")).to_contain_text(f"0/{offset}")
+    expect(reader.page.locator("#record h2")).to_contain_text(f"0/{offset}")
 
 
 def test_hostile_content_is_shown_as_text(control_room: Running, browser: Browser) -> None:
-    somebody = person(browser, control_room.url, "operator", PASSWORD)
-    page = somebody.page
+    reader = person(browser, control_room.url, "operator", PASSWORD)
+    page = reader.page
     dialogs: list[str] = []
     # A dialog that nobody listens for is dismissed by Playwright itself; this one would be taken down.
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     for path in PAGES[:-1]:
-        somebody.open(path)
+        reader.open(path)
         page.wait_for_timeout(1200)  # until its stream has come once as well
         assert "taken" not in page.title(), path
         assert page.locator("main :is(script, img, style)").count() == 0, path
-    somebody.open("/mirrors")
+    reader.open("/mirrors")
     expect(page.locator("pre").first).to_contain_text("<script>")
-    somebody.open("/messages")
-    feed(control_room, somebody)
+    reader.open("/messages")
+    feed(control_room, reader)
     expect(page.locator("#messages")).to_contain_text("<script>")
     for offset in range(len(RECORDS)):
-        look_at(somebody, offset)
+        look_at(reader, offset)
         expect(page.locator("#record")).to_contain_text("<script>")
     assert page.locator(":is(#messages, #record) :is(script, img)").count() == 0
     assert "taken" not in page.title()
     assert dialogs == []
-    assert somebody.said == []
+    assert reader.said == []
     page.context.close()
 
 
 def test_what_is_folded_open_stays_so_when_something_comes_before_it(control_room: Running, browser: Browser) -> None:
-    somebody = person(browser, control_room.url, "operator", PASSWORD)
-    somebody.open("/mirrors")
-    page = somebody.page
+    reader = person(browser, control_room.url, "operator", PASSWORD)
+    reader.open("/mirrors")
+    page = reader.page
     ids = page.evaluate("[...document.querySelectorAll('#live details')].map(details => details.id)")
     assert len(set(ids)) == len(ids) >= 2
     page.locator(f"[id='{ids[0]}'] summary").click()
@@ -123,14 +123,14 @@ def test_what_is_folded_open_stays_so_when_something_comes_before_it(control_roo
         }"""
     )
     assert opened == ids[:1]
-    assert somebody.said == []
+    assert reader.said == []
     page.context.close()
 
 
 def test_live_messages_hold_still_while_one_is_open(control_room: Running, browser: Browser) -> None:
-    somebody = person(browser, control_room.url, "operator", PASSWORD)
-    page = somebody.page
-    somebody.open("/messages")
+    reader = person(browser, control_room.url, "operator", PASSWORD)
+    page = reader.page
+    reader.open("/messages")
     live = control_room.service.regions["europe"].live
     page.wait_for_function("document.getElementById('counts').textContent !== ''")
     live.feed(Record(value=b"the one that is read", offset=1))
@@ -149,18 +149,18 @@ def test_live_messages_hold_still_while_one_is_open(control_room: Running, brows
     page.keyboard.press("Escape")
     expect(chosen).to_be_focused()
     expect(page.locator("#messages")).to_contain_text("the one that comes")
-    assert somebody.said == []
+    assert reader.said == []
     page.context.close()
 
 
 def test_a_proofs_past_and_its_examples_lead_on(control_room: Running, browser: Browser) -> None:
-    somebody = person(browser, control_room.url, "operator", PASSWORD)
-    page = somebody.page
-    somebody.open("/proof")
+    reader = person(browser, control_room.url, "operator", PASSWORD)
+    page = reader.page
+    reader.open("/proof")
     expect(page.locator("[id='proof-2']")).to_contain_text("1 of 3 proved")
     page.get_by_role("link", name="Report of this proof").click()
     expect(page.get_by_text("the first report")).to_be_visible()
-    somebody.open("/proof")
+    reader.open("/proof")
     page.get_by_role("link", name="europe 1/1234").first.click()
     expect(page.get_by_role("heading", name="Search messages")).to_be_visible()
     expect(page.locator("input[name=offset]")).to_have_value("1234")
@@ -168,44 +168,44 @@ def test_a_proofs_past_and_its_examples_lead_on(control_room: Running, browser: 
 
 
 def test_the_map_shows_the_land_and_the_regions_on_it(control_room: Running, browser: Browser) -> None:
-    somebody = person(browser, control_room.url, "operator", PASSWORD)
-    somebody.open("/")
-    page = somebody.page
+    reader = person(browser, control_room.url, "operator", PASSWORD)
+    reader.open("/")
+    page = reader.page
     expect(page.locator(".map .region circle")).to_have_count(3)
     land, map_ = page.locator(".map .land").bounding_box(), page.locator(".map").bounding_box()
     assert land
     assert map_
     assert land["width"] > map_["width"] > 800
-    assert somebody.said == []
+    assert reader.said == []
     page.context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 375], ids=["desk", "phone"])
 def test_everybody_can_read_every_page(control_room: Running, browser: Browser, width: int, scheme: str) -> None:
-    somebody = person(
+    reader = person(
         browser, control_room.url, "operator", PASSWORD, viewport={"width": width, "height": 800}, color_scheme=scheme
     )
     for path in PAGES:
-        somebody.open(path)
+        reader.open(path)
         if path == "/messages":
-            feed(control_room, somebody)
+            feed(control_room, reader)
         if path.startswith(("/messages", "/search?")):
-            look_at(somebody, len(RECORDS) - 1)
-        somebody.page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
-        assert somebody.page.evaluate("document.documentElement.scrollWidth") <= width, path
-        answer = Axe().run(somebody.page)
+            look_at(reader, len(RECORDS) - 1)
+        reader.page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
+        assert reader.page.evaluate("document.documentElement.scrollWidth") <= width, path
+        answer = Axe().run(reader.page)
         assert answer.response["violations"] == [], f"{path}: {answer.generate_report()}"
-    somebody.page.context.close()
+    reader.page.context.close()
 
 
 @pytest.mark.parametrize("width", [1400, 390], ids=["desk", "phone"])
 def test_a_table_is_sorted_filtered_and_narrowed_and_stays_so(
     control_room: Running, browser: Browser, width: int
 ) -> None:
-    somebody = person(browser, control_room.url, "operator", PASSWORD, viewport={"width": width, "height": 900})
-    somebody.open("/topics")
-    page = somebody.page
+    reader = person(browser, control_room.url, "operator", PASSWORD, viewport={"width": width, "height": 900})
+    reader.open("/topics")
+    page = reader.page
     regions = page.locator("#table-topics tbody td:nth-child(2)")
     header = page.locator("#table-topics thead th", has_text="Region")
     button = header.get_by_role("button")
@@ -242,5 +242,5 @@ def test_a_table_is_sorted_filtered_and_narrowed_and_stays_so(
     bar = page.locator(".bar").bounding_box()
     assert bar
     assert bar["height"] < 120, "the pages take one row"
-    assert somebody.said == []
+    assert reader.said == []
     page.context.close()

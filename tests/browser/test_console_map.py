@@ -64,11 +64,11 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Running
 def test_every_flow_can_be_read(
     labs: dict[int, Running], browser: Browser, count: int, width: int, scheme: str
 ) -> None:
-    somebody = person(
+    reader = person(
         browser, labs[count].url, "operator", PASSWORD, viewport={"width": width, "height": 900}, color_scheme=scheme
     )
-    somebody.open("/")
-    page = somebody.page
+    reader.open("/")
+    page = reader.page
     expect(page.locator(".setting")).to_have_text("Scenario 08-active-active, stage setup, on the platform local")
     expect(page.locator(".map .flow")).to_have_count(count)
     if count:
@@ -95,22 +95,22 @@ def test_every_flow_can_be_read(
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     answer = Axe().run(page)
     assert answer.response["violations"] == [], answer.generate_report()
-    assert somebody.said == []
+    assert reader.said == []
     page.context.close()
 
 
 def test_the_map_leads_by_keyboard_to_a_flows_mirror_and_to_a_region(
     labs: dict[int, Running], browser: Browser
 ) -> None:
-    somebody = person(browser, labs[1].url, "operator", PASSWORD, viewport={"width": 1400, "height": 900})
-    somebody.open("/")
-    page = somebody.page
+    reader = person(browser, labs[1].url, "operator", PASSWORD, viewport={"width": 1400, "height": 900})
+    reader.open("/")
+    page = reader.page
     page.get_by_role("link", name="mm2, which copies from europe to north-america").focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**/mirrors#mirror-north_2d_america-mm2")
     expect(page.locator(":target")).to_contain_text("mm2")
-    somebody.open("/")
+    reader.open("/")
     page.locator(".map .region a", has_text="south-america").click()
     page.wait_for_url("**/charts?of=south-america")
-    assert somebody.said == []
+    assert reader.said == []
     page.context.close()

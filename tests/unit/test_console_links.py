@@ -64,9 +64,9 @@ def test_the_api_shows_and_changes_links(browser: Browser, link: Link) -> None:
     assert browser.change("PATCH", LINK, json={"delay": "80ms", "jitter": "5ms", "one_way": True}).status_code == 200
     answer = browser.change("PATCH", LINK, json={"rate": "20MB/s", "action": "silent"})
     assert answer.json() == {"said": "The link between europe and north-america is silent"}
-    (told,) = browser.get("/api/links").json()["links"]
-    assert (told["between"], told["state"], told["health"]) == (["europe", "north-america"], "silent", "warning")
-    there, back = told["directions"]
+    (shown,) = browser.get("/api/links").json()["links"]
+    assert (shown["between"], shown["state"], shown["health"]) == (["europe", "north-america"], "silent", "warning")
+    there, back = shown["directions"]
     assert (there["delay_ms"], there["jitter_ms"], there["bytes_per_s"], there["carried"]) == (80, 5, 20_000_000, 1000)
     assert (back["delay_ms"], back["bytes_per_s"], back["silent"]) == (0, 20_000_000, True)
 
@@ -232,15 +232,15 @@ def test_a_links_form_sets_one_direction_and_a_distance(browser: Browser) -> Non
     assert "computed, not measured" in page
     form = {"csrf": browser.token(), "ways": "europe to north-america", "jitter": "5ms", "rate": "20MB/s"}
     browser.post("/links", data={**form, "preset": "Frankfurt – Ashburn"})
-    (told,) = browser.get("/api/links").json()["links"]
-    ways = {(way["source"], way["target"]): way for way in told["directions"]}
+    (link,) = browser.get("/api/links").json()["links"]
+    ways = {(way["source"], way["target"]): way for way in link["directions"]}
     there, back = ways["europe", "north-america"], ways["north-america", "europe"]
     assert 40 < there["delay_ms"] < 50
     assert (there["jitter_ms"], there["bytes_per_s"]) == (5, 20e6)
     assert (back["delay_ms"], back["bytes_per_s"]) == (0, None)
     browser.post("/links", data={"csrf": form["csrf"], "ways": "europe both north-america", "delay": "7ms"})
-    (told,) = browser.get("/api/links").json()["links"]
-    assert {way["delay_ms"] for way in told["directions"]} == {7}
+    (link,) = browser.get("/api/links").json()["links"]
+    assert {way["delay_ms"] for way in link["directions"]} == {7}
     for wrong, why in (({"delay": "7"}, "has no unit"), ({}, "as it was")):
         browser.post("/links", data={"csrf": form["csrf"], "ways": "europe both north-america", **wrong})
         assert why in browser.get("/").text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,14 @@ import pytest
 import yaml
 
 from loosehanger.cli.monitoring import write_configuration
-from loosehanger.errors import LabError
+from loosehanger.errors import LabError, WrongUseError
 from loosehanger.lab.manifests.documents import Document, read_documents
 from loosehanger.lab.manifests.loader import check_document, ignored_fields
 from loosehanger.lab.manifests.metrics import KEY, with_metrics
-from loosehanger.lab.manifests.resources import MetricsConfig
+from loosehanger.lab.manifests.resources import ConfigMapKey, MetricsConfig, exporter_rules
 from loosehanger.lab.record import Exporter, Lab, Region, WebConsole
 from loosehanger.paths import ROOT
-from loosehanger.platforms.local.jmx_exporter import SECRET, USER, agent
+from loosehanger.platforms.local.jmx_exporter import SECRET, USER, agent, check_rules
 from loosehanger.platforms.local.region import LocalRegion
 
 MANIFESTS = ROOT / "playbooks" / "03-broadcast" / "manifests"
@@ -47,22 +48,49 @@ def config_map(data: dict[str, str]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def metrics(key: str = "a.yml", name: str = "rules") -> MetricsConfig:
-    """Settings that name the ConfigMap."""
-    reference = {"name": name, "key": key}
-    return MetricsConfig.model_validate({"type": "jmxPrometheusExporter", "valueFrom": {"configMapKeyRef": reference}})
+def rules(key: str = "a.yml", name: str = "rules") -> ConfigMapKey:
+    """A key of the ConfigMap."""
+    return ConfigMapKey(name=name, key=key)
 
 
 def test_a_mirror_gets_metrics_and_its_rules() -> None:
     given = mirror()
-    rules, changed = with_metrics([given])
+    config_map_, changed = with_metrics([given])
     assert "metricsConfig" not in given.content["spec"]
     reference = changed.content["spec"]["metricsConfig"]["valueFrom"]["configMapKeyRef"]
-    assert (rules.kind, rules.namespace, rules.name) == ("ConfigMap", "north-america", reference["name"])
+    assert (config_map_.kind, config_map_.namespace, config_map_.name) == (
+        "ConfigMap",
+        "north-america",
+        reference["name"],
+    )
     assert reference["key"] == KEY
-    assert len(yaml.safe_load(rules.content["data"][KEY])["rules"]) > 5
-    check_document(rules)
+    assert len(yaml.safe_load(config_map_.content["data"][KEY])["rules"]) > 5
+    check_document(config_map_)
     check_document(changed)
+
+
+def test_two_mirrors_and_a_cluster_share_what_they_can() -> None:
+    one, other = mirror(), mirror()
+    other.content["metadata"]["name"] = "other"
+    kafka = Document("k.yaml", 1, {"kind": "Kafka", "metadata": {"name": "k"}, "spec": {"kafka": {}}})
+    specs: tuple[Any, ...] = (None, [], {}, {"kafka": "x"})
+    odd = [Document("o.yaml", 1, {"kind": "Kafka", "spec": spec}) for spec in specs]
+    found = with_metrics([one, kafka, *odd, other])
+    assert [document.name for document in found[:2]] == ["mirror-maker-2-metrics", "kafka-metrics"]
+    assert found[3].content["spec"]["kafka"]["metricsConfig"]["valueFrom"]["configMapKeyRef"]["name"] == "kafka-metrics"
+    assert found[4:-1] == odd
+    assert "metricsConfig" in found[-1].content["spec"]
+
+
+def test_rules_that_are_missing_are_found_before_anything_starts(region: LocalRegion) -> None:
+    given = mirror()
+    given.content["spec"]["metricsConfig"] = REFERENCE
+    manifest = check_document(given)
+    check_rules(region, [manifest])
+    elsewhere = replace(region, name="north-america")
+    with pytest.raises(WrongUseError, match=r"mm2-na.yaml: KafkaMirrorMaker2/mm2-na: metricsConfig: ConfigMap/rules"):
+        check_rules(elsewhere, [manifest])
+    check_rules(elsewhere, [check_document(Document("c.yaml", 1, config_map({"a.yml": "rules: []"}))), manifest])
 
 
 def test_metrics_of_its_own_stay() -> None:
@@ -72,7 +100,7 @@ def test_metrics_of_its_own_stay() -> None:
 
 
 def test_the_agent_asks_for_a_password_that_only_the_owner_reads(region: LocalRegion, tmp_path: Path) -> None:
-    option, content = agent(region, metrics(), tmp_path / "node", 20_003)
+    option, content = agent(region, rules(), tmp_path / "node", 20_003)
     path = tmp_path / "node" / "jmx-exporter.yaml"
     jar = tmp_path / "jars" / "agent" / "jmx_prometheus_javaagent-1.jar"
     assert option == f"-javaagent:{jar}=127.0.0.1:20003:{path}"
@@ -83,14 +111,14 @@ def test_the_agent_asks_for_a_password_that_only_the_owner_reads(region: LocalRe
     written = yaml.safe_load(content)
     assert written["httpServer"]["authentication"]["basic"] == {"username": USER, "password": password}
     assert written["rules"] == [{"pattern": "x"}]
-    assert agent(region, metrics(), tmp_path / "node", 20_003) == (option, content)
+    assert agent(region, rules(), tmp_path / "node", 20_003) == (option, content)
 
 
 @pytest.mark.parametrize(
     ("key", "name", "said"),
     [
-        ("b.yml", "rules", r"europe: ConfigMap/rules: b\.yml: not found; metricsConfig"),
-        ("a.yml", "others", r"europe: ConfigMap/others: a\.yml: not found"),
+        ("b.yml", "rules", r"europe: metricsConfig: ConfigMap/rules: b\.yml: not found; describe"),
+        ("a.yml", "others", r"europe: metricsConfig: ConfigMap/others: a\.yml: not found"),
         ("list.yml", "rules", "is not the JMX exporter's configuration"),
         ("bad.yml", "rules", "is not YAML"),
     ],
@@ -98,14 +126,18 @@ def test_the_agent_asks_for_a_password_that_only_the_owner_reads(region: LocalRe
 def test_rules_that_cannot_be_used_are_named(
     region: LocalRegion, tmp_path: Path, key: str, name: str, said: str
 ) -> None:
-    with pytest.raises(LabError, match=said):
-        agent(region, metrics(key, name), tmp_path / "node", 20_003)
+    with pytest.raises(WrongUseError, match=said):
+        agent(region, rules(key, name), tmp_path / "node", 20_003)
 
 
 def test_the_exporter_needs_rules_and_the_reporter_is_named_as_ignored() -> None:
     with pytest.raises(ValueError, match=r"jmxPrometheusExporter needs valueFrom\.configMapKeyRef"):
         MetricsConfig.model_validate({"type": "jmxPrometheusExporter"})
-    assert not MetricsConfig.model_validate({"type": "strimziMetricsReporter", "values": {"allowList": ["x"]}}).exported
+    settings = REFERENCE | {"type": "strimziMetricsReporter", "values": {"allowList": ["x"]}}
+    reporter = MetricsConfig.model_validate(settings)
+    assert exporter_rules(reporter) is None
+    assert exporter_rules(None) is None
+    assert exporter_rules(MetricsConfig.model_validate(REFERENCE)) == rules()
     ignored = {(kind, field) for kind, field, _ in ignored_fields()}
     assert ("KafkaMirrorMaker2", "spec.metricsConfig.values") in ignored
     assert ("Kafka", "spec.kafka.metricsConfig.values") in ignored

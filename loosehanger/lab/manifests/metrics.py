@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.views import MIRROR
@@ -27,21 +28,25 @@ def with_metrics(documents: Sequence[Document]) -> list[Document]:
     """
     found, config_maps = [], dict[str, Document]()
     for document in documents:
-        name, file = _FILES.get(document.kind, ("", ""))
-        spec = document.content.get("spec")
-        place = spec.get("kafka") if document.kind == "Kafka" and isinstance(spec, dict) else spec
-        if not name or not isinstance(place, dict) or "metricsConfig" in place:
+        content = deepcopy(document.content)
+        place = _place(document.kind, content)
+        if place is None or "metricsConfig" in place:
             found.append(document)
             continue
-        content = deepcopy(document.content)
-        changed = content["spec"]["kafka"] if document.kind == "Kafka" else content["spec"]
-        changed["metricsConfig"] = {
-            "type": "jmxPrometheusExporter",
-            "valueFrom": {"configMapKeyRef": {"name": name, "key": KEY}},
-        }
+        name, file = _FILES[document.kind]
+        reference = {"name": name, "key": KEY}
+        place["metricsConfig"] = {"type": "jmxPrometheusExporter", "valueFrom": {"configMapKeyRef": reference}}
         found.append(replace(document, content=content))
         config_maps[name] = _config_map(name, document.namespace, RULES / file)
     return [*config_maps.values(), *found]
+
+
+def _place(kind: str, content: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The part of a manifest that has its metrics; None where there is none, or it is not a mapping."""
+    place = content.get("spec") if kind in _FILES else None
+    if kind == "Kafka" and isinstance(place, dict):
+        place = place.get("kafka")
+    return place if isinstance(place, dict) else None
 
 
 def _config_map(name: str, namespace: str, path: Path) -> Document:

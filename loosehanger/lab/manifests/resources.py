@@ -69,25 +69,15 @@ class MetricsConfig(ResourceModel):
 
     @model_validator(mode="after")
     def _has_rules(self) -> MetricsConfig:
-        if self.exported and self.value_from is None:
+        if self.type == "jmxPrometheusExporter" and self.value_from is None:
             raise ValueError("jmxPrometheusExporter needs valueFrom.configMapKeyRef, the ConfigMap with its rules")
         return self
 
-    @property
-    def exported(self) -> bool:
-        """Whether the JMX exporter serves the metrics."""
-        return self.type == "jmxPrometheusExporter"
 
-    @property
-    def rules(self) -> ConfigMapKey:
-        """The exporter's rules.
-
-        Raises:
-            ValueError: another type of metrics has none.
-        """
-        if self.value_from is None:
-            raise ValueError(f"{self.type} has no rules")
-        return self.value_from.config_map_key_ref
+def exporter_rules(metrics: MetricsConfig | None) -> ConfigMapKey | None:
+    """Returns where the JMX exporter's rules are; None where it does not serve the metrics."""
+    served = metrics is not None and metrics.type == "jmxPrometheusExporter" and metrics.value_from
+    return served.config_map_key_ref if served else None
 
 
 def decode(value: str) -> bytes:

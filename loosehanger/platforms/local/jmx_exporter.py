@@ -6,13 +6,16 @@ It listens on the loopback address, and asks for the password of the region's Se
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from loosehanger.errors import LabError
+from loosehanger.errors import WrongUseError
 from loosehanger.files import write_file
-from loosehanger.lab.manifests.resources import MetricsConfig
+from loosehanger.lab.manifests.loader import Manifest
+from loosehanger.lab.manifests.resources import ConfigMap, ConfigMapKey, Kafka, KafkaMirrorMaker2, exporter_rules
 from loosehanger.lab.record import Exporter
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.secret_store import read_secret, secret_file, write_secret
@@ -23,24 +26,47 @@ SECRET = "jmx-exporter"  # noqa: S105 - the name of a Secret
 _CONFIGURATION = "jmx-exporter.yaml"
 
 
-def agent(region: LocalRegion, metrics: MetricsConfig, folder: Path, port: int) -> tuple[str, bytes]:
+def check_rules(region: LocalRegion, manifests: Sequence[Manifest]) -> None:
+    """Checks that every exporter of a region will have its rules.
+
+    Args:
+        region: the region.
+        manifests: what will be applied there.
+
+    Raises:
+        WrongUseError: a ConfigMap, or its key, does not exist, or has no rules.
+    """
+    given = {m.resource.metadata.name: m.resource.data for m in manifests if isinstance(m.resource, ConfigMap)}
+    for manifest in manifests:
+        match manifest.resource:
+            case Kafka(spec=spec):
+                rules = exporter_rules(spec.kafka.metrics_config)
+            case KafkaMirrorMaker2(spec=spec):
+                rules = exporter_rules(spec.metrics_config)
+            case _:
+                continue
+        if rules:
+            data = given.get(rules.name) or _applied(region, rules.name)
+            _read(data, rules, f"{manifest.source}: {manifest.resource.reference}")
+
+
+def agent(region: LocalRegion, rules: ConfigMapKey, folder: Path, port: int) -> tuple[str, bytes]:
     """Writes the exporter's configuration, and returns Java's option that starts it, and what it depends on.
 
     Args:
         region: the region, which has the ConfigMap with the rules.
-        metrics: the manifest's settings.
+        rules: where they are.
         folder: the process's own folder.
         port: where the exporter listens.
 
     Raises:
-        LabError: the ConfigMap, or its key, does not exist, or has no rules.
+        WrongUseError: the ConfigMap, or its key, does not exist, or has no rules.
     """
+    content = _read(_applied(region, rules.name), rules, region.name)
     if not (region.secrets / SECRET).is_dir():
         write_secret(region, SECRET, {"password": secrets.token_urlsafe(24).encode()})
     password = read_secret(region, SECRET)["password"].decode()
-    content = _rules(region, metrics) | {
-        "httpServer": {"authentication": {"basic": {"username": USER, "password": password}}}
-    }
+    content |= {"httpServer": {"authentication": {"basic": {"username": USER, "password": password}}}}
     text = yaml.safe_dump(content, sort_keys=False)
     path = folder / _CONFIGURATION
     write_file(path, text)
@@ -48,19 +74,21 @@ def agent(region: LocalRegion, metrics: MetricsConfig, folder: Path, port: int) 
     return f"-javaagent:{jar.resolve()}={LOOPBACK}:{port}:{path}", text.encode()
 
 
-def _rules(region: LocalRegion, metrics: MetricsConfig) -> dict[str, object]:
-    reference = metrics.rules
-    config_map = region.resource("ConfigMap", reference.name)
-    where = f"{region.name}: ConfigMap/{reference.name}: {reference.key}"
-    text = (config_map or {}).get("data", {}).get(reference.key)
-    if text is None:
-        raise LabError(f"{where}: not found; metricsConfig.valueFrom.configMapKeyRef names it")
+def _applied(region: LocalRegion, name: str) -> Mapping[str, str]:
+    found: Mapping[str, str] = (region.resource("ConfigMap", name) or {}).get("data", {})
+    return found
+
+
+def _read(data: Mapping[str, str], rules: ConfigMapKey, where: str) -> dict[str, Any]:
+    named = f"{where}: metricsConfig: ConfigMap/{rules.name}: {rules.key}"
+    if rules.key not in data:
+        raise WrongUseError(f"{named}: not found; describe the ConfigMap with the exporter's rules beside it")
     try:
-        found = yaml.safe_load(text)
+        found = yaml.safe_load(data[rules.key])
     except yaml.YAMLError as error:
-        raise LabError(f"{where}: is not YAML: {' '.join(str(error).split())}") from error
+        raise WrongUseError(f"{named}: is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(found, dict):
-        raise LabError(f"{where}: is not the JMX exporter's configuration, which is a mapping with 'rules'")
+        raise WrongUseError(f"{named}: is not the JMX exporter's configuration, which is a mapping with 'rules'")
     return found
 
 

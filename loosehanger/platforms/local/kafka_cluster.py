@@ -16,7 +16,15 @@ from pathlib import Path
 from loosehanger.errors import LabError
 from loosehanger.files import make_folder, remove_folder, write_file
 from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE, format_properties
-from loosehanger.lab.manifests.resources import JvmOptions, Kafka, KafkaNodePool, Listener, as_text
+from loosehanger.lab.manifests.resources import (
+    ConfigMapKey,
+    JvmOptions,
+    Kafka,
+    KafkaNodePool,
+    Listener,
+    as_text,
+    exporter_rules,
+)
 from loosehanger.lab.record import Exporter
 from loosehanger.platforms.java import Java
 from loosehanger.platforms.local import certificates, processes, services
@@ -88,12 +96,12 @@ class LocalCluster:
             LabError: a region has not enough ports.
         """
         listeners = [*range(2 + len(self.kafka.spec.kafka.listeners)), *self._hidden.values()]
-        listeners += [self._exporter_listener] if self._exports else []
+        listeners += [self._exporter_listener] if self._rules else []
         return [self.region.node_port(node, listener) for node in self.nodes for listener in listeners]
 
     def exporters(self) -> list[Exporter]:
         """Returns where its nodes serve Kafka's metrics."""
-        if not self._exports:
+        if not self._rules:
             return []
         listener = self._exporter_listener
         return [
@@ -200,9 +208,9 @@ class LocalCluster:
         if not options.model_fields_set:
             options = self.kafka.spec.kafka.jvm_options
         agent, rules = "", b""
-        if (metrics := self.kafka.spec.kafka.metrics_config) and metrics.exported:
+        if self._rules:
             port = self.region.node_port(node, self._exporter_listener)
-            agent, rules = jmx_agent(self.region, metrics, folder, port)
+            agent, rules = jmx_agent(self.region, self._rules, folder, port)
         command = self.java.command(
             "kafka.Kafka",
             str(folder / "server.properties"),
@@ -319,9 +327,8 @@ class LocalCluster:
         return {client: self.region.hidden_listener(client) for client in self.region.others}
 
     @property
-    def _exports(self) -> bool:
-        metrics = self.kafka.spec.kafka.metrics_config
-        return metrics is not None and metrics.exported
+    def _rules(self) -> ConfigMapKey | None:
+        return exporter_rules(self.kafka.spec.kafka.metrics_config)
 
     @property
     def _exporter_listener(self) -> int:

@@ -19,7 +19,7 @@ from loosehanger.kafka.failed_topics import name_topics
 from loosehanger.kafka.links import CLIENT
 from loosehanger.kafka.properties import read_properties
 from loosehanger.lab.manifests.connect_settings import OVERRIDE_POLICY, REST_PORT
-from loosehanger.lab.manifests.resources import KafkaMirrorMaker2, as_text
+from loosehanger.lab.manifests.resources import ConfigMapKey, KafkaMirrorMaker2, as_text, exporter_rules
 from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.lab.record import Exporter
 from loosehanger.platforms.java import Java
@@ -79,7 +79,7 @@ class LocalMirrorMaker:
 
     def exporters(self) -> list[Exporter]:
         """Returns where its workers serve Kafka's metrics."""
-        if not ((metrics := self.resource.spec.metrics_config) and metrics.exported):
+        if not self._rules:
             return []
         return [
             exporter(
@@ -195,6 +195,10 @@ class LocalMirrorMaker:
         found: dict[str, dict[str, Any]] = json.loads(self._failures_file.read_text(encoding="utf-8"))
         return found
 
+    @property
+    def _rules(self) -> ConfigMapKey | None:
+        return exporter_rules(self.resource.spec.metrics_config)
+
     def _workers(self, slots: list[int], trust: list[bytes]) -> bool:
         changed = False
         key_store = secret_file(self.region, f"{self.settings.rest_secret}-certs", "keystore.p12").read_bytes()
@@ -206,9 +210,9 @@ class LocalMirrorMaker:
             if index < self.resource.spec.replicas:
                 write_file(path, properties)
             agent, rules = "", b""
-            if (metrics := self.resource.spec.metrics_config) and metrics.exported:
+            if self._rules:
                 exporter_port = self.region.exporter_port(slots[index])
-                agent, rules = jmx_agent(self.region, metrics, self.folder / str(index), exporter_port)
+                agent, rules = jmx_agent(self.region, self._rules, self.folder / str(index), exporter_port)
             command = self.java.command(
                 "org.apache.kafka.connect.cli.ConnectDistributed",
                 str(path),

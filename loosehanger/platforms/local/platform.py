@@ -19,6 +19,7 @@ from loosehanger.platforms import base
 from loosehanger.platforms.local.access import record
 from loosehanger.platforms.local.apply import apply, delete, delete_region, erase, wipe
 from loosehanger.platforms.local.bundle import collect, take_secrets_out
+from loosehanger.platforms.local.jmx_exporter import check_rules
 from loosehanger.platforms.local.links import apply_links
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.preflight import check_machine, check_ports
@@ -63,6 +64,7 @@ class LocalPlatform(base.Platform):
         manifests = [check_document(document) for document in plan.changes]
         check_machine(self.region, regions=with_cluster, memory_mb=memory_mb, disk_mb=disk_mb)
         check_ports(self.region, manifests)
+        check_rules(self.region, manifests)
         for manifest in manifests:
             if isinstance(manifest.resource, KafkaMirrorMaker2) and (
                 refused := LocalMirrorMaker(self.region, manifest.resource).objections()

@@ -11,7 +11,7 @@ import psutil
 
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.lab.manifests.loader import Manifest
-from loosehanger.lab.manifests.resources import Deployment, Kafka, KafkaMirrorMaker2, KafkaNodePool
+from loosehanger.lab.manifests.resources import Deployment, Kafka, KafkaMirrorMaker2, KafkaNodePool, exporter_rules
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.processes import marked_processes
 from loosehanger.platforms.local.region import FIRST_WORKER_PORT, PORTS_OF_A_REGION, LocalRegion
@@ -93,7 +93,7 @@ def _ports(region: LocalRegion, manifests: Sequence[Manifest]) -> list[int]:
             ports += LocalCluster(region, resource, own).ports()
         elif isinstance(resource, KafkaMirrorMaker2) and resource.metadata.namespace == region.name:
             workers += max(1, resource.spec.replicas)
-            if (metrics := resource.spec.metrics_config) and metrics.exported:
+            if exporter_rules(resource.spec.metrics_config):
                 exporters = workers
         elif isinstance(resource, Deployment) and resource.spec.replicas:
             ports += [port.container_port for port in resource.spec.template.spec.containers[0].ports]
