@@ -9,15 +9,24 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, InstanceOf
 
 from loosehanger.errors import WrongUseError
+from loosehanger.faults.changes.certificates import ReplaceCertificate
 from loosehanger.faults.changes.change import Change
 from loosehanger.faults.changes.connectors import PauseConnector
+from loosehanger.faults.changes.credentials import ChangePassword
+from loosehanger.faults.changes.links import DisturbLink, ResetConnections
+from loosehanger.faults.changes.rights import RevokeRight
 from loosehanger.lab.manifests.documents import read_documents, read_file
 from loosehanger.lab.manifests.validation import Entry, validated
 from loosehanger.suggestions import did_you_mean
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 CHANGES: Mapping[str, type[Change]] = {
+    "change_password": ChangePassword,
+    "disturb_link": DisturbLink,
     "pause_connector": PauseConnector,
+    "replace_certificate": ReplaceCertificate,
+    "reset_connections": ResetConnections,
+    "revoke_right": RevokeRight,
 }
 """The changes that a fault may name."""
 
