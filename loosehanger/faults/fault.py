@@ -13,20 +13,45 @@ from loosehanger.faults.changes.certificates import ReplaceCertificate
 from loosehanger.faults.changes.change import Change
 from loosehanger.faults.changes.connectors import PauseConnector
 from loosehanger.faults.changes.credentials import ChangePassword
+from loosehanger.faults.changes.groups import CommitOffsets, JoinGroup
 from loosehanger.faults.changes.links import DisturbLink, ResetConnections
+from loosehanger.faults.changes.records import DeleteRecords, OutrunMirror, WriteRecords
 from loosehanger.faults.changes.rights import RevokeRight
+from loosehanger.faults.changes.topics import (
+    AlterBrokers,
+    AlterCopy,
+    DeleteCopy,
+    DeleteInternalTopic,
+    KeepPartitions,
+    OwnTopic,
+    RecreateTopic,
+)
+from loosehanger.faults.changes.transactions import OpenTransaction
 from loosehanger.lab.manifests.documents import read_documents, read_file
 from loosehanger.lab.manifests.validation import Entry, validated
 from loosehanger.suggestions import did_you_mean
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 CHANGES: Mapping[str, type[Change]] = {
+    "alter_brokers": AlterBrokers,
+    "alter_copy": AlterCopy,
     "change_password": ChangePassword,
+    "commit_offsets": CommitOffsets,
+    "delete_copy": DeleteCopy,
+    "delete_internal_topic": DeleteInternalTopic,
+    "delete_records": DeleteRecords,
     "disturb_link": DisturbLink,
+    "join_group": JoinGroup,
+    "keep_partitions": KeepPartitions,
+    "open_transaction": OpenTransaction,
+    "outrun_mirror": OutrunMirror,
+    "own_topic": OwnTopic,
     "pause_connector": PauseConnector,
+    "recreate_topic": RecreateTopic,
     "replace_certificate": ReplaceCertificate,
     "reset_connections": ResetConnections,
     "revoke_right": RevokeRight,
+    "write_records": WriteRecords,
 }
 """The changes that a fault may name."""
 
