@@ -289,6 +289,13 @@ def experiment(arguments: Sequence[str]) -> int:
     return experiments.run(load_lab(), COMMANDS["experiment"].parse(arguments))
 
 
+def fault(arguments: Sequence[str]) -> int:
+    """Injects faults and heals them: see ``fault --help``."""
+    from loosehanger.cli import faults  # slow to import
+
+    return faults.run(COMMANDS["fault"].parse(arguments))
+
+
 def consume(arguments: Sequence[str]) -> int:
     """Shows the events of a region: ``consume REGION [OPTION …]``."""
     from loosehanger.events.consume import main as show_events  # slow to import
@@ -416,6 +423,7 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "topic": topic,
     "link": link,
     "experiment": experiment,
+    "fault": fault,
     "prove": prove,
     "exercise": lambda _: exercise.undo(required_progress()),
     "cleanup": lambda arguments: cleanup(arguments, _checked),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, InstanceOf
 
@@ -27,11 +27,11 @@ from loosehanger.faults.changes.topics import (
     RecreateTopic,
 )
 from loosehanger.faults.changes.transactions import OpenTransaction
+from loosehanger.faults.names import CATALOGUE, fault_names
 from loosehanger.lab.manifests.documents import read_documents, read_file
 from loosehanger.lab.manifests.validation import Entry, validated
 from loosehanger.suggestions import did_you_mean
 
-CATALOGUE = Path(__file__).parent / "catalogue"
 CHANGES: Mapping[str, type[Change]] = {
     "alter_brokers": AlterBrokers,
     "alter_copy": AlterCopy,
@@ -56,7 +56,12 @@ CHANGES: Mapping[str, type[Change]] = {
 """The changes that a fault may name."""
 
 
-def _change(value: object) -> Change:
+def change_of(value: object) -> Change:
+    """Reads a change as a catalogue's file has it: a mapping of its name to its settings.
+
+    Raises:
+        ValueError: there is no such change, or its settings are wrong.
+    """
     if not isinstance(value, Mapping) or len(value) != 1:
         raise ValueError("expected one change with its settings, as in 'pause_connector: {}'")
     [(name, settings)] = value.items()
@@ -64,6 +69,12 @@ def _change(value: object) -> Change:
         hint = did_you_mean(str(name), CHANGES) or f"; there are: {', '.join(CHANGES)}"
         raise ValueError(f"there is no change '{name}'{hint}")
     return CHANGES[name].model_validate(settings or {})
+
+
+def change_text(change: Change) -> dict[str, Any]:
+    """Returns a change as a catalogue's file has it."""
+    name = next(name for name, kind in CHANGES.items() if type(change) is kind)
+    return {name: change.model_dump(mode="json")}
 
 
 class Report(Entry):
@@ -138,7 +149,7 @@ class Fault(Entry):
     """What happens in the field."""
     reports: tuple[Report, ...] = ()
     needs: Needs = Needs()
-    changes: tuple[Annotated[InstanceOf[Change], BeforeValidator(_change)], ...]
+    changes: tuple[Annotated[InstanceOf[Change], BeforeValidator(change_of)], ...]
     """How it is made; healed in reverse order."""
     noticed: Noticed
     plain: Plain
@@ -152,11 +163,6 @@ class Fault(Entry):
     """Whether the lab recovers without healing."""
 
 
-def fault_names(catalogue: Path = CATALOGUE) -> list[str]:
-    """Returns the names of all faults, in alphabetical order."""
-    return sorted(path.stem for path in catalogue.glob("*.yaml"))
-
-
 def read_fault(name: str, catalogue: Path = CATALOGUE) -> Fault:
     """Reads a fault.
 
@@ -167,7 +173,9 @@ def read_fault(name: str, catalogue: Path = CATALOGUE) -> Fault:
     if name not in names:
         raise WrongUseError(f"there is no fault '{name}'{did_you_mean(name, names) or '; ./lab fault list shows them'}")
     path = catalogue / f"{name}.yaml"
-    [document] = read_documents(str(path), read_file(path))
+    document, *further = read_documents(str(path), read_file(path))
+    if further:
+        raise WrongUseError(f"{further[0].where()}: one fault in each file")
     fault = validated(Fault, document)
     if fault.name != name:
         raise WrongUseError(f"{path}: name: '{fault.name}' must be '{name}', as the file")
