@@ -22,7 +22,8 @@ def described(
     region = {"cluster": "europe", "mirrors": [], "place": []}
     lab = {"scenario": "03-broadcast", "control_room": "europe", "topics": ["LH.", "europe.LH."], "fenced": fenced,
            "routes": "", "regions": {"europe": region, "north-america": region}}  # fmt: skip
-    given = {**DEFAULTS, "console_control_room_port": 8081, "console_lab_home": "/lab", **changes}
+    hosts = {"europe": {"console_port": 8080}, "north-america": {"console_port": 8090}}
+    given = {**DEFAULTS, "hostvars": hosts, "console_control_room_port": 8081, "console_lab_home": "/lab", **changes}
     template = (ROOT / "roles/console/templates/console.yaml.j2").read_text(encoding="utf-8")
     text = environment.from_string(template).render(inventory_hostname="europe", lab=lab, **given)
     documents = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text)}
