@@ -84,9 +84,10 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     )
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         sampler = Sampler(service, history, links, settings.lab_home)
-        tasks = [asyncio.create_task(_tidy(context)), asyncio.create_task(sampler.run())]
+        app.state.exposition = exposition = metrics.Exposition(context)
+        tasks = [asyncio.create_task(work) for work in (_tidy(context), sampler.run(), exposition.run())]
         yield
         for task in tasks:
             task.cancel()

@@ -1,13 +1,15 @@
 """What a console serves to Prometheus at ``/metrics``: flows, latencies, mirrors, links, and the last proof.
 
-A scrape reads what the pages read, so it costs as much as one viewer, whatever the number of records. What is not known
-is absent: a lag of 0 means that nothing waits.
+What is served is what the pages show, whatever the number of records. It is read and encoded between scrapes, so a
+scrape waits for no cluster. What is not known is absent: a lag of 0 means that nothing waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,6 +36,13 @@ VERDICTS = ("proved", "disproved", "inconclusive", "failed")
 _FLOW = ("source", "target", "mirror")
 _COPY = (*_FLOW, "topic")
 _CONNECTOR = ("region", "mirror", "connector")
+EVERY_S = 5.0
+"""Between two readings, while the metrics are scraped."""
+KEPT_S = 30.0
+"""A reading that is older is not served: a scrape waits for the next one."""
+SCRAPED_S = 90.0
+"""Seconds after a scrape until which the metrics are read for the next one."""
+Encoder = Callable[[CollectorRegistry], bytes]
 router = APIRouter(include_in_schema=False)
 
 
@@ -51,9 +60,14 @@ class Scrape(Collector):
     proof: PastProof | None
     lost: frozenset[str] = frozenset()
     """The regions that the lab's present stage has killed on purpose."""
+    at: float = 0.0
+    """When the reading was complete, in seconds since the epoch."""
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metric families."""
+        read = _gauge("metrics_read_timestamp_seconds", "When these metrics were read, in seconds since the epoch", ())
+        read.add_metric([], self.at)
+        yield read
         yield from self._regions()
         yield from self._flows()
         yield from self._mirrors()
@@ -189,7 +203,7 @@ async def read(context: Context) -> Scrape:
     }
     past = await asyncio.to_thread(context.jobs.past)
     lost = await asyncio.to_thread(_lost, context)
-    return Scrape(flows, regions, mirrors.mirrors, totals, links, past[0] if past else None, lost)
+    return Scrape(flows, regions, mirrors.mirrors, totals, links, past[0] if past else None, lost, time.time())
 
 
 def _lost(context: Context) -> frozenset[str]:
@@ -205,17 +219,77 @@ def _lost(context: Context) -> frozenset[str]:
     return frozenset(progress.lost if progress else ())
 
 
+class Exposition:
+    """The metrics as text, read and encoded again and again while Prometheus scrapes them.
+
+    Args:
+        context: the console's parts.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._wanted = asyncio.Event()
+        self._reading = asyncio.Lock()
+        self._formats: dict[str, tuple[Encoder, float]] = {}
+        """The encoder of each content type, and when it was asked for last."""
+        self._kept: dict[str, bytes] = {}
+        """The last reading, by content type."""
+        self._read_at = -KEPT_S
+
+    async def run(self) -> None:
+        """Reads until it is cancelled, while the metrics are scraped."""
+        while True:
+            await self._wanted.wait()
+            await asyncio.sleep(EVERY_S)  # until the next reading is due
+            used = time.monotonic() - SCRAPED_S
+            self._formats = {name: known for name, known in self._formats.items() if known[1] > used}
+            if not self._formats:
+                self._wanted.clear()
+                continue
+            try:
+                async with self._reading:
+                    await self._read()
+            except Exception:  # One failed reading must not stop the next ones; the log has the trace.
+                traceback.print_exc()
+
+    async def answer(self, accept: str) -> tuple[bytes, str]:
+        """Returns text and content type for a scrape.
+
+        Args:
+            accept: the request's header.
+        """
+        encode, content_type = choose_encoder(accept)
+        self._formats[content_type] = encode, time.monotonic()
+        self._wanted.set()
+        if text := self._fresh(content_type):
+            return text, content_type
+        async with self._reading:
+            # Another scrape may have waited for the same reading.
+            if self._fresh(content_type) is None:
+                await self._read()
+            return self._kept[content_type], content_type
+
+    def _fresh(self, content_type: str) -> bytes | None:
+        return self._kept.get(content_type) if time.monotonic() - self._read_at < KEPT_S else None
+
+    async def _read(self) -> None:
+        scrape = await read(self._context)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(scrape)
+        encoders = {name: encode for name, (encode, _) in self._formats.items()}
+        self._kept = await asyncio.to_thread(lambda: {name: encode(registry) for name, encode in encoders.items()})
+        self._read_at = time.monotonic()
+
+
 @router.get(METRICS)
 async def metrics(request: Request) -> Response:
     """Everything that the console measures, in Prometheus' text format or, where it is asked for, OpenMetrics.
 
     The guard has checked the scraper's token.
     """
-    context: Context = request.app.state.context
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(await read(context))
-    encode, content_type = choose_encoder(request.headers.get("accept", ""))
-    return Response(await asyncio.to_thread(encode, registry), media_type=content_type)
+    exposition: Exposition = request.app.state.exposition
+    text, content_type = await exposition.answer(request.headers.get("accept", ""))
+    return Response(text, media_type=content_type)
 
 
 def _gauge(name: str, meaning: str, labels: Sequence[str]) -> GaugeMetricFamily:

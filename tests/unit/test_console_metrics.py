@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 import time
@@ -13,6 +14,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from loosehanger.console import metrics
+from loosehanger.console.context import Context
 from loosehanger.console.metrics import MOST_COPIES, Scrape
 from loosehanger.console.models import Connector, Flow, Link, LinkDirection, PastProof, VerdictOfClaim
 from loosehanger.console.retention_risk import LostOffsets
@@ -20,6 +23,7 @@ from loosehanger.console.service import FlowNow
 from loosehanger.console.sign_in import Attempts
 from loosehanger.console.totals import MOST_TOPICS, Totals
 from loosehanger.kafka.retention_risk import PartitionRisk, TopicRisk
+from loosehanger.waiting import wait_for
 
 from ..consoles import MadeUpMirror, Record, running, settings
 from .test_console_routes import REGIONS
@@ -27,6 +31,13 @@ from .test_console_routes import REGIONS
 TOKEN = "a token of the tests"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 FLOW = {"source": "europe", "target": "north-america", "mirror": "mm2", "topic": "LH.ORDERS"}
+
+
+@pytest.fixture(autouse=True)
+def read_for_each_scrape(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Has each scrape wait for a reading of its own, unless a test is about readings that are kept."""
+    if request.function not in (test_a_scrape_waits_for_no_cluster, test_an_old_reading_is_not_served):
+        monkeypatch.setattr(metrics, "KEPT_S", 0.0)
 
 
 def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -250,3 +261,52 @@ def test_a_scrape_waits_for_the_first_reading_of_a_source_only(monkeypatch: pyte
             look.set_result(None)
             seen = samples(waiting.result(timeout=60).text)
         assert of(seen, "mirror_lag_records", **FLOW) == 9
+
+
+def stopping(monkeypatch: pytest.MonkeyPatch) -> tuple[list[float], asyncio.Event]:
+    """Counts the readings, of which all but the first wait until the event is set."""
+    readings: list[float] = []
+    open_ = asyncio.Event()
+    real = metrics.read
+
+    async def read(context: Context) -> Scrape:
+        readings.append(time.monotonic())
+        if len(readings) > 1:
+            await open_.wait()
+        return await real(context)
+
+    monkeypatch.setattr(metrics, "read", read)
+    return readings, open_
+
+
+def test_a_scrape_waits_for_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings, _ = stopping(monkeypatch)
+    monkeypatch.setattr(metrics, "EVERY_S", 0.01)
+    with running(settings(*REGIONS, metrics_token=TOKEN)) as found:
+        browser = found.browser(signed_in=False)
+        first = browser.get("/metrics", headers=BEARER)
+        # From now on no reading comes to an end, and the last one is served.
+        wait_for(lambda: None if len(readings) > 1 else "the next reading", 30, "the console")
+        second = browser.get("/metrics", headers=BEARER)
+        assert second.text == first.text
+        read_at = of(samples(second.text), "metrics_read_timestamp_seconds")
+        assert read_at == pytest.approx(time.time(), abs=60)
+        assert len(readings) == 2
+
+
+def test_an_old_reading_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings, open_ = stopping(monkeypatch)
+    open_.set()
+    monkeypatch.setattr(metrics, "EVERY_S", 3600.0)
+    with running(settings(*REGIONS, metrics_token=TOKEN)) as found:
+        browser = found.browser(signed_in=False)
+        for _ in range(3):
+            assert browser.get("/metrics", headers=BEARER).status_code == 200
+        assert len(readings) == 1
+        # Another format of the same reading is not at hand.
+        accept = {"accept": "application/openmetrics-text; version=1.0.0"}
+        assert "openmetrics" in browser.get("/metrics", headers=BEARER | accept).headers["content-type"]
+        assert len(readings) == 2
+        monkeypatch.setattr(metrics, "KEPT_S", 0.0)
+        browser.get("/metrics", headers=BEARER)
+        assert len(readings) == 3

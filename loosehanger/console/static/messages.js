@@ -1,6 +1,5 @@
 import { reading, whenChanged } from "./record.js";
 import { follow, say } from "./stream.js";
-import { arrange } from "./tables.js";
 import { clockTime } from "./times.js";
 
 const MOST_ROWS = 200;
@@ -16,8 +15,6 @@ let dropped = 0;
 let held = [];
 // Set by a stream that restarted while paused: its messages replace the rows when they are shown.
 let anew = false;
-// As they arrived, the latest first, however the table is sorted.
-let arrived = [];
 
 // Every part of a record is inserted as text.
 function cell(content, className = "") {
@@ -58,18 +55,11 @@ function row(message) {
 }
 
 function show(messages) {
-  if (anew) empty();
+  if (anew) rows.replaceChildren();
   anew = false;
-  const newest = messages.slice(-MOST_ROWS).reverse().map(row);
-  rows.prepend(...newest);
-  arrived.unshift(...newest);
-  for (const old of arrived.splice(MOST_ROWS)) old.remove();
-  arrange(document);
-}
-
-function empty() {
-  rows.replaceChildren();
-  arrived = [];
+  const newest = messages.slice(-MOST_ROWS).reverse();
+  rows.prepend(...newest.map(row));
+  while (rows.childElementCount > MOST_ROWS) rows.lastElementChild.remove();
 }
 
 function count() {
@@ -107,7 +97,7 @@ filter.addEventListener("submit", (event) => {
   history.replaceState(null, "", wanted ? `?${wanted}` : location.pathname);
   existing.href = `/search?${wanted ? `${wanted}&` : ""}order=newest`;
   seen = dropped = 0;
-  empty();
+  rows.replaceChildren();
   counts.textContent = "Waiting for messages that fit …";
   restart();
 });
