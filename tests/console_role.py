@@ -13,20 +13,24 @@ from loosehanger.paths import ROOT
 DEFAULTS = yaml.safe_load((ROOT / "roles/console/defaults/main.yml").read_text(encoding="utf-8"))
 
 
-def described(
-    *, fenced: tuple[str, ...] = (), **changes: Any
-) -> tuple[dict[tuple[str, str], set[str]], dict[str, str]]:
-    """The rights of Europe's console, and the environment of the control room."""
+def text(*, fenced: tuple[str, ...] = (), **changes: Any) -> str:
+    """What the role describes in Europe, which has the control room."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True)  # noqa: S701 - as Ansible has it
     environment.filters |= {"to_json": json.dumps, "bool": lambda value: str(value).lower() in ("true", "yes")}
     region = {"cluster": "europe", "mirrors": [], "place": []}
     lab = {"scenario": "03-broadcast", "control_room": "europe", "topics": ["LH.", "europe.LH."], "fenced": fenced,
            "routes": "", "regions": {"europe": region, "north-america": region}}  # fmt: skip
-    hosts = {"europe": {"console_port": 8080}, "north-america": {"console_port": 8090}}
-    given = {**DEFAULTS, "hostvars": hosts, "console_control_room_port": 8081, "console_lab_home": "/lab", **changes}
+    given = {**DEFAULTS, "console_control_room_port": 8081, "console_lab_home": "/lab", **changes}
     template = (ROOT / "roles/console/templates/console.yaml.j2").read_text(encoding="utf-8")
-    text = environment.from_string(template).render(inventory_hostname="europe", lab=lab, **given)
-    documents = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text)}
+    return environment.from_string(template).render(inventory_hostname="europe", lab=lab, **given)
+
+
+def described(
+    *, fenced: tuple[str, ...] = (), **changes: Any
+) -> tuple[dict[tuple[str, str], set[str]], dict[str, str]]:
+    """The rights of Europe's console, and the environment of the control room."""
+    found = yaml.safe_load_all(text(fenced=fenced, **changes))
+    documents = {(one["kind"], one["metadata"]["name"]): one for one in found}
     rights = {
         (acl["resource"]["type"], acl["resource"].get("name", "")): set(acl["operations"])
         for acl in documents["KafkaUser", "console-europe"]["spec"]["authorization"]["acls"]

@@ -1,8 +1,8 @@
 """What the watch serves to Prometheus at ``/metrics``: the audit's numbers after its last round.
 
-What is not known is absent: before the first round nothing is served but the time of the start, a topic that is not
-judged has no differences, and a canary that has not arrived has no age. The number of series grows with flows and
-topics, never with records.
+What is not known is absent: before the first round nothing is served but the time of the start and, of the lab's own
+audit, whether it is paused; a topic that is not judged has no differences, and a canary that has not arrived has no
+age. The number of series grows with flows and topics, never with records.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class AuditMetrics(Collector):
         self._now = now
         self._started = now()
         self._last: Document | None = None
+        self._paused: bool | None = None
+        """Whether the audit waits for a stage; None for a watch, which does not."""
 
     def following(self, documents: Iterable[Document]) -> Iterator[Document]:
         """Yields the documents, and keeps the last one for the next scrape.
@@ -60,14 +62,26 @@ class AuditMetrics(Collector):
         """
         for document in documents:
             # A scrape in another thread reads this name once, so it never sees half a round.
-            self._last = document
+            self._last = None if self._paused else document
             yield document
+
+    def pause(self) -> None:
+        """Forgets the last round: what it found is no longer known."""
+        self._paused, self._last = True, None
+
+    def resume(self) -> None:
+        """Has the next round served."""
+        self._paused = False
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metric families."""
         started = _gauge("started_timestamp_seconds", "When this run of the audit began", ())
         started.add_metric([], self._started)
         yield started
+        if self._paused is not None:
+            paused = _gauge("paused", "Whether the audit of the lab waits until a set-up or a stage has finished", ())
+            paused.add_metric([], self._paused)
+            yield paused
         if (document := self._last) is not None:
             yield from _round(document)
             yield from _flows(document)

@@ -17,14 +17,13 @@ from loosehanger.lab.progress import Progress, read_progress
 from loosehanger.paths import lab_home
 
 PLAYBOOK = "playbooks/cleanup.yaml"
+TARGETS = "monitoring/targets"
+"""What the lab's Prometheus scrapes."""
 Checked = Callable[[list[str], str, Progress | None], list[str]]
 INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "molecule-ansible")
 FOUND = ("experiments",)
 """Results of experiments, which a clean-up of the lab keeps."""
-MADE = (
-    "regions", "access", "artifacts", "logs", "ansible", "monitoring", "spark", "watch", "rescued", "faults",
-    "playbook.lock",
-)  # fmt: skip
+MADE = ("regions", "access", "artifacts", "logs", "ansible", "monitoring", "spark", "watch", "rescued", "playbook.lock")
 
 
 def is_anything_to_delete(arguments: Sequence[str]) -> bool:
@@ -49,6 +48,8 @@ def cleanup(arguments: Sequence[str], checked: Checked = lambda found, *_: found
         raise WrongUseError("--keep-password: no password was chosen; LAB_PASSWORD at set-up chooses one")
     if is_anything_to_delete(rest):
         progress = _progress(rest)
+        # First of all, so that nothing alarms that they are down.
+        _remove(home, [TARGETS])
         run_playbook(PLAYBOOK, checked(with_inventory(rest, progress), PLAYBOOK, progress))
         _remove(home, MADE, options.keep_password)
         print("Everything that the lab made is deleted.")

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,14 +16,14 @@ from loosehanger.cli.cleaning import cleanup
 from loosehanger.cli.command_line import COMMANDS, KAFKA_TOOLS, wants_help
 from loosehanger.cli.credentials import connection_of, show_credentials
 from loosehanger.cli.durations import Durations
-from loosehanger.cli.inventories import check_same_inventory, given_inventories, with_inventory
+from loosehanger.cli.inventories import DEFAULT_INVENTORY, check_same_inventory, given_inventories, with_inventory
 from loosehanger.cli.next_steps import next_steps
 from loosehanger.cli.playbook import run_playbook
 from loosehanger.cli.remembered import remembered_after, shown, with_remembered
 from loosehanger.cli.variables import checked_variables
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
 from loosehanger.kafka.links import CLIENT
-from loosehanger.lab import console_password
+from loosehanger.lab import console_password, targets
 from loosehanger.lab.programs import consumers
 from loosehanger.lab.progress import Progress, required_progress
 from loosehanger.lab.record import ADMINISTRATOR, Lab, Region, WebConsole, check_stage, load_lab, read_progress
@@ -78,7 +78,7 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
     variables = remembered_after(progress, given)
     if variables:
         print(f"With {shown(variables)}.", file=sys.stderr, flush=True)
-    _keep_password(password, arguments)
+    _keep_password(password, arguments, found)
     known = _web_consoles(load_lab()) if progress else set()
     # A stage that was reached before has less to do.
     estimated = not _CHANGES_NOTHING & set(arguments) and (progress is None or name not in (progress.stage, SETUP))
@@ -86,7 +86,8 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
     if estimated and (last := durations.last(what)):
         print(f"The last time this took {span(last)}.", file=sys.stderr, flush=True)
     began = time.monotonic()
-    with _kept_for_exercises(scenario, changes=not _CHANGES_NOTHING & set(arguments)):
+    changes = not _CHANGES_NOTHING & set(arguments)
+    with _kept_for_exercises(scenario, changes=changes), _scraped(scenario.stage(name).lost, progress, changes=changes):
         run_playbook(playbook, found, variables=variables)
     if estimated:
         durations.keep(what, time.monotonic() - began)
@@ -104,6 +105,20 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
 
 
 @contextlib.contextmanager
+def _scraped(lost: Iterable[str], progress: Progress | None, *, changes: bool) -> Iterator[None]:
+    """Has the lab's Prometheus scrape what is there, and not the regions that a stage kills."""
+    if changes and progress:
+        targets.follow(lab_home(), load_lab(), {*lost})
+    try:
+        yield
+    finally:
+        # A record that cannot be read is reported by the commands that need it.
+        with contextlib.suppress(LabError):
+            if changes and read_progress():
+                targets.follow(lab_home(), load_lab())
+
+
+@contextlib.contextmanager
 def _kept_for_exercises(scenario: Scenario, *, changes: bool) -> Iterator[None]:
     """Keeps the scenario's files as they are now, once something is set up."""
     files = exercise.scenario_files(scenario.name) if changes and read_progress() is None else {}
@@ -114,15 +129,21 @@ def _kept_for_exercises(scenario: Scenario, *, changes: bool) -> Iterator[None]:
             exercise.keep(files, lab_home())
 
 
-def _keep_password(password: str, arguments: Sequence[str]) -> None:
+def _keep_password(password: str, arguments: Sequence[str], found: Sequence[str]) -> None:
     """Keeps the password for the consoles, if one was given.
 
     Raises:
-        WrongUseError: it cannot be used.
+        WrongUseError: it cannot be used, or operators on Kubernetes generate the passwords.
     """
     if not password:
         return
     console_password.check_password(password)
+    kept, local = ROOT / "inventories", ROOT / DEFAULT_INVENTORY
+    for name in given_inventories(found):
+        path = (ROOT / name).resolve()
+        if path.is_relative_to(kept) and not path.is_relative_to(local):
+            reason = f"with -i {name} the operators generate all passwords; leave it unset"
+            raise WrongUseError(f"{console_password.ENVIRONMENT}: {reason}")
     if not _CHANGES_NOTHING & set(arguments):
         console_password.keep_password(lab_home(), password)
 
@@ -283,13 +304,6 @@ def experiment(arguments: Sequence[str]) -> int:
     return experiments.run(load_lab(), COMMANDS["experiment"].parse(arguments))
 
 
-def fault(arguments: Sequence[str]) -> int:
-    """Injects faults and heals them: see ``fault --help``."""
-    from loosehanger.cli import faults  # slow to import
-
-    return faults.run(COMMANDS["fault"].parse(arguments))
-
-
 def consume(arguments: Sequence[str]) -> int:
     """Shows the events of a region: ``consume REGION [OPTION …]``."""
     from loosehanger.events.consume import main as show_events  # slow to import
@@ -417,7 +431,6 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "topic": topic,
     "link": link,
     "experiment": experiment,
-    "fault": fault,
     "prove": prove,
     "exercise": lambda _: exercise.undo(required_progress()),
     "cleanup": lambda arguments: cleanup(arguments, _checked),

@@ -15,6 +15,7 @@ import yaml
 
 from loosehanger.errors import ExitCode, LabError
 from loosehanger.files import write_file
+from loosehanger.lab import targets
 from loosehanger.lab.record import Exporter, Lab, Region
 from loosehanger.paths import ROOT, lab_home
 
@@ -38,6 +39,7 @@ def run(lab: Lab, options: argparse.Namespace, password: Callable[[Region, str],
     """
     folder = lab_home() / "monitoring"
     address = write_configuration(lab, folder, password)
+    targets.follow(lab_home(), lab, begin=True)
     commands = {
         "prometheus": f"prometheus --config.file={folder / 'prometheus.yml'} --storage.tsdb.path={folder / 'data'} "
         "--web.listen-address=127.0.0.1:9090",
@@ -111,7 +113,8 @@ def _prometheus(given: dict[str, Any], lab: Lab, url: str) -> dict[str, Any]:
     job, audit = given["scrape_configs"]
     audit["file_sd_configs"][0]["refresh_interval"] = INTERVAL
     job["scheme"] = parts.scheme
-    job["static_configs"] = [{"targets": [parts.netloc], "labels": {"scenario": lab.scenario}}]
+    del job["static_configs"]
+    job["file_sd_configs"] = [{"files": [f"targets/{targets.CONTROL_ROOM}"], "refresh_interval": INTERVAL}]
     given["scrape_configs"] += [
         _kafka_job(name, region.exporters) for name, region in lab.regions.items() if region.exporters
     ]

@@ -21,6 +21,7 @@ from loosehanger.cli.command_line import COMMANDS
 from loosehanger.cli.plain_inventory import port_bases
 from loosehanger.cli.playbook import only_one, run_playbook
 from loosehanger.errors import ExitCode
+from loosehanger.lab import targets
 from loosehanger.lab.progress import required_progress
 from loosehanger.lab.record import Lab, load_lab
 from loosehanger.lab.scenario import MIRROR
@@ -52,6 +53,7 @@ def run(arguments: Sequence[str]) -> int:
         from loosehanger.cli import bundle  # slow to import
 
         return bundle.write(lab, caller_path(options.bundle))
+    targets.forget_dead_watch(lab_home())
     regions = {name: found for name, found in _ask(lab).items() if found or name in lab.regions}
     for name in lab.lost:
         # Of a region that was deleted, only the record knows the resources.

@@ -32,15 +32,17 @@ OWN = "my_"
 _OF_ANSIBLE = "ansible_"
 _PROGRAMS = {"producer": "producer.__main__", "consumer": "loosehanger.events.consume"}
 """The roles whose programs validate values: their options have the variables' names without the role's."""
-_LIKE = {"kafka_replicas": "kafka_cluster_replicas", "jmx_metrics": "kafka_cluster_metrics"}
+_LIKE = {"kafka_replicas": "kafka_cluster_replicas", "jmx_metrics": "kafka_cluster_metrics", "audit": "console_audit"}
 """Variables without a specification of their own, and the role's variable that takes its value from them."""
 _RANGES = {
     "console_session_minutes": (1, 7 * 24 * 60),
     "console_port": (1, 65535),
     "console_control_room_port": (1, 65535),
+    "console_audit_port": (1, 65535),
+    "console_audit_interval": (1, 3600),
     "platform_local_port_base": (LOWEST, HIGHEST),
 }
-_HEAPS = {"kafka_cluster_heap", "clearing_memory"}
+_HEAPS = {"kafka_cluster_heap", "clearing_memory", "console_audit_memory"}
 _TRUE_OR_FALSE = {"yes", "on", "1", "true", "t", "y", "1.0", "no", "off", "0", "false", "f", "n", "0.0"}
 """The values that Ansible accepts as booleans, in any case."""
 _TEMPLATE = re.compile(r"\{\{|\{%")

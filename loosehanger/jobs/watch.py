@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import threading
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,10 +15,9 @@ from loosehanger.audit.loop import Options, Watch, publisher, survey
 from loosehanger.audit.metrics import AuditMetrics, MetricsServer
 from loosehanger.audit.state import Folder
 from loosehanger.errors import WrongUseError, run_command
-from loosehanger.files import write_file
 from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.retention_risk import WARN_S
-from loosehanger.lab import job_options
+from loosehanger.lab import job_options, targets
 from loosehanger.lab.record import Lab, load_lab
 from loosehanger.paths import lab_home
 from loosehanger.proof.report import output
@@ -62,6 +60,8 @@ def main() -> int:
         # Before Spark starts, which takes seconds: whether there is anything to watch.
         scope = survey(lab)
         metrics = AuditMetrics(options.canary_s)
+        # One that was killed could not withdraw its target.
+        targets.forget_dead_watch(lab_home())
         if given.metrics:
             served = serving.enter_context(MetricsServer(metrics, given.metrics, token))
             if given.metrics_token_file is None:
@@ -95,19 +95,12 @@ def _metrics_token(lab: Lab, file: Path | None) -> str:
     raise WrongUseError("--metrics: this lab has no user for scrapers; name a file with a token: --metrics-token-file")
 
 
-def _targets() -> Path:
-    """The file in which the lab's Prometheus finds the audit: see monitoring/prometheus.yml."""
-    return lab_home() / "monitoring" / "targets" / "audit.json"
-
-
 def _announce(host: str, port: int, scenario: str) -> None:
-    netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    write_file(_targets(), json.dumps([{"targets": [netloc], "labels": {"scenario": scenario}}]))
+    targets.announce_watch(lab_home(), f"[{host}]:{port}" if ":" in host else f"{host}:{port}", scenario)
 
 
 def _withdraw() -> None:
-    with suppress(OSError):
-        _targets().unlink(missing_ok=True)
+    targets.withdraw_watch(lab_home())
 
 
 def _end(ended: threading.Event) -> None:

@@ -211,8 +211,12 @@ def check_watch(options: argparse.Namespace) -> None:
     metrics_token(options.metrics_token_file)
 
 
-def metrics_token(path: Path) -> str:
+def metrics_token(path: Path, given_by: str = "--metrics-token-file") -> str:
     """Reads the token in a file.
+
+    Args:
+        path: the file.
+        given_by: the option or variable that names it, for messages.
 
     Raises:
         WrongUseError: the file cannot be read, or is empty.
@@ -220,9 +224,9 @@ def metrics_token(path: Path) -> str:
     try:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise WrongUseError(f"--metrics-token-file: {path} cannot be read ({error})") from error
+        raise WrongUseError(f"{given_by}: {path} cannot be read ({error})") from error
     if not token:
-        raise WrongUseError(f"--metrics-token-file: {path} is empty; write the token into it")
+        raise WrongUseError(f"{given_by}: {path} is empty; write the token into it")
     return token
 
 

@@ -35,7 +35,7 @@ from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.views import MirrorMaker, Program
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import internal_topics
-from loosehanger.lab.programs import consumers, is_producer, prover_region, with_replicas
+from loosehanger.lab.programs import consumers, is_audit, is_console, is_producer, prover_region, with_replicas
 from loosehanger.lab.scenario import COPYING, DROPPED, HELD, MIRROR, REARMED, MirrorState, Scenario, Stage, is_held
 from loosehanger.lab.topology import OF_IDENTITY, SecretCopy, Topology, identity_of, secrets_of
 
@@ -428,7 +428,7 @@ def _step_of(document: Document, fenced: Collection[str], copied: Collection[str
     """The step that applies a resource. A user whose password another region creates comes after that region."""
     if document.kind == MIRROR and document.name in fenced:
         return Step.FENCE_MIRRORS
-    if document.kind == "Deployment" and Program(document.content).is_console:
+    if is_console(document) or (document.kind == "Deployment" and is_audit(document)):
         return Step.CONSOLES
     if document.kind in _OF_CLUSTERS and not (document.kind == USER and _password_of(document) in copied):
         return Step.CLUSTERS
@@ -468,6 +468,7 @@ def _resources(
         for key, document in before.items()
         if (document.kind == MIRROR and document.name in absent)
         or (document.kind == USER and document.name in unused and key not in new)
+        or (key not in new and is_audit(document) and any(map(is_console, new.values())))
     )
     if new and ("Namespace", name) not in new:
         new = {("Namespace", name): _namespace(name), **new}

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from loosehanger.lab.topology import Topology
 
 
+AUDIT = "audit"
+"""The name of the audit's Deployment, and of its volume."""
+
+
 @dataclass(frozen=True)
 class Consumer:
     """A consumer Deployment."""
@@ -50,6 +54,18 @@ def consumers(topology: Topology) -> list[Consumer]:
 def is_producer(document: Document) -> bool:
     """Whether a resource is a producer's Deployment."""
     return document.kind == "Deployment" and "producer" in Program(document.content).command
+
+
+def is_console(document: Document) -> bool:
+    """Whether a resource is a web console's Deployment."""
+    return document.kind == "Deployment" and Program(document.content).is_console
+
+
+def is_audit(document: Document) -> bool:
+    """Whether a resource is the Deployment of the audit, or its volume."""
+    if document.kind == "PersistentVolumeClaim":
+        return document.name == AUDIT
+    return document.kind == "Deployment" and Program(document.content).is_audit
 
 
 def ledgers(topology: Topology) -> dict[tuple[str, str], str]:

@@ -74,6 +74,15 @@ class WebConsole:
 
 
 @dataclass(frozen=True)
+class Audit:
+    """Where the audit of the lab serves its metrics."""
+
+    address: str
+    scraper: str
+    """The region's KafkaUser whose password is the token for them."""
+
+
+@dataclass(frozen=True)
 class Exporter:
     """Where a Kafka node or a Connect worker serves its own metrics."""
 
@@ -103,6 +112,8 @@ class Region:
     pod: Pod | None = None
     """The pod that keeps this record; None for this machine."""
     consoles: tuple[WebConsole, ...] = ()
+    audits: tuple[Audit, ...] = ()
+    """The audit of the lab, in the region that runs it."""
     kubernetes: Kubernetes | None = None
     """The Kubernetes cluster of the region; None within a pod, and on the local platform."""
     exporters: tuple[Exporter, ...] = ()
@@ -273,6 +284,7 @@ def region_record(
     connect: Mapping[str, Mapping[str, str]],
     ledgers: Mapping[str, str] | None = None,
     exporters: Iterable[Exporter] = (),
+    audits: Sequence[Mapping[str, str]] = (),
     **places: Mapping[str, str],
 ) -> str:
     """Returns the content of ``<region>.json``.
@@ -286,6 +298,7 @@ def region_record(
         connect: Connect's REST interface of each mirror that runs there.
         ledgers: the ledger folder of each program that keeps one as files.
         exporters: where Kafka serves its own metrics.
+        audits: where the audit of the lab serves its metrics: address, scraper.
         places: the pod that keeps the record and the cluster with the resources, on Kubernetes.
     """
     described = [
@@ -300,6 +313,7 @@ def region_record(
         "connect": connect,
         "ledgers": ledgers or {},
         "exporters": [asdict(exporter) for exporter in exporters],
+        **({"audits": audits} if audits else {}),
         **places,
     }
     return json.dumps(content, indent=1, sort_keys=True)
@@ -362,6 +376,7 @@ def _region(found: Mapping[str, Any], topology: Topology) -> Region:
         pod=_pod(found),
         exporters=tuple(Exporter(**exporter) for exporter in found.get("exporters", ())),
         consoles=tuple(WebConsole(**console) for console in found["consoles"]),
+        audits=tuple(Audit(**audit) for audit in found.get("audits", ())),
         kubernetes=Kubernetes(**found["kubernetes"]) if "kubernetes" in found else None,
         ledgers={program: Path(path) for program, path in found.get("ledgers", {}).items()},
     )

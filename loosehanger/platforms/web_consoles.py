@@ -1,4 +1,4 @@
-"""Recognises the web consoles among Deployments, and reads their addresses from their environment."""
+"""Recognises the web consoles and the audit among Deployments, and reads their addresses from their environment."""
 
 from __future__ import annotations
 
@@ -29,6 +29,25 @@ def web_console(deployment: Mapping[str, Any]) -> dict[str, str] | None:
         "username": variables["CONSOLE_USERNAME"],
         "account": _account(program.pod, variables["CONSOLE_PASSWORD_FILE"]),
         "scraper": _account(program.pod, variables.get("CONSOLE_METRICS_TOKEN_FILE", "")),
+    }
+
+
+def audit(deployment: Mapping[str, Any]) -> dict[str, str] | None:
+    """Returns the address of the audit and its scraper; None for other programs, and for an audit without replicas.
+
+    Args:
+        deployment: the resource.
+
+    Returns:
+        ``address``, and ``scraper``, the KafkaUser whose password is the token for its metrics.
+    """
+    program = Program(deployment)
+    if not (program.is_audit and program.replicas):
+        return None
+    variables = program.variables
+    return {
+        "address": f"127.0.0.1:{variables['AUDIT_PORT']}",
+        "scraper": _account(program.pod, variables["AUDIT_METRICS_TOKEN_FILE"]),
     }
 
 

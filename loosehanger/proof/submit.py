@@ -18,21 +18,23 @@ from loosehanger.paths import ROOT, lab_home
 from loosehanger.proof import scratch
 
 JOBS = ROOT / "spark-jobs"
-NAMES = ("prove", "aggregate", "watch", "clear")
+NAMES = ("prove", "aggregate", "watch", "audit", "clear")
+_WATCHING = (
+    # A consumer that finds no room here is made anew for each round: connection, handshake and sign-in.
+    "spark.kafka.consumer.cache.capacity=1000",
+    # Spark keeps a history of its jobs for a page that is off here, and a watch runs for days.
+    "spark.ui.retainedJobs=10",
+    "spark.ui.retainedStages=10",
+    "spark.ui.retainedTasks=100",
+    "spark.sql.ui.retainedExecutions=10",
+    # A round is small: planning it anew after each stage, or for many partitions, costs more than it.
+    "spark.sql.adaptive.enabled=false",
+    "spark.sql.shuffle.partitions=1",
+)
 # What a job wants besides conf/; --conf beats it.
 _CONF = {
-    "watch": (
-        # A consumer that finds no room here is made anew for each round: connection, handshake and sign-in.
-        "spark.kafka.consumer.cache.capacity=1000",
-        # Spark keeps a history of its jobs for a page that is off here, and a watch runs for days.
-        "spark.ui.retainedJobs=10",
-        "spark.ui.retainedStages=10",
-        "spark.ui.retainedTasks=100",
-        "spark.sql.ui.retainedExecutions=10",
-        # A round is small: planning it anew after each stage, or for many partitions, costs more than it.
-        "spark.sql.adaptive.enabled=false",
-        "spark.sql.shuffle.partitions=1",
-    ),
+    "watch": _WATCHING,
+    "audit": _WATCHING,
     "clear": (
         # As for a watch: small rounds, for days.
         "spark.ui.retainedJobs=10",

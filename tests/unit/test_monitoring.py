@@ -7,6 +7,8 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ from loosehanger.audit.metrics import ALARMS, AuditMetrics
 from loosehanger.cli.monitoring import LAB_THRESHOLDS, lab_profile, write_configuration
 from loosehanger.console.metrics import Scrape
 from loosehanger.errors import LabError
-from loosehanger.lab.record import Lab, Region, WebConsole
+from loosehanger.lab import targets
+from loosehanger.lab.record import Audit, Lab, Region, WebConsole
 from loosehanger.paths import ROOT
 from loosehanger.platforms.web_consoles import web_console
 
@@ -140,10 +143,11 @@ def test_the_configuration_is_ready_to_start(tmp_path: Path) -> None:
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     written = yaml.safe_load((where / "prometheus.yml").read_text(encoding="utf-8"))
     job, audit = written["scrape_configs"]
-    assert audit["file_sd_configs"] == [{"files": ["targets/*.json"], "refresh_interval": "5s"}]
+    assert audit["file_sd_configs"] == [{"files": ["targets/audit*.json"], "refresh_interval": "5s"}]
     assert (where / "rules" / "audit.yaml").is_file()
     assert job["scheme"] == "http"
-    assert job["static_configs"] == [{"targets": ["127.0.0.1:8081"], "labels": {"scenario": "03-broadcast"}}]
+    assert "static_configs" not in job
+    assert job["file_sd_configs"] == [{"files": ["targets/control-room.json"], "refresh_interval": "5s"}]
     assert written["global"]["scrape_interval"] == "5s"
     assert "a-scraper of europe" not in (where / "prometheus.yml").read_text(encoding="utf-8")
     checks = {"prometheus.yml": "promtool check config", "alertmanager.yml": "amtool check-config"}
@@ -172,3 +176,53 @@ def test_the_record_names_the_scraper_that_the_role_describes() -> None:
     assert scrapers.pop("Deployment/control-room") == "scraper"
     assert set(scrapers.values()) == {""}
     assert len(scrapers) == 3
+
+
+def scraped(home: Path) -> dict[str, list[str]]:
+    """The addresses of each file of targets, as Prometheus reads it."""
+    return {
+        path.name: [address for group in json.loads(path.read_text(encoding="utf-8")) for address in group["targets"]]
+        for path in sorted(targets.folder(home).glob("*.json"))
+    }
+
+
+def test_targets_follow_the_record(tmp_path: Path) -> None:
+    given = lab(europe="http://127.0.0.1:8080/", room="http://127.0.0.1:8081/")
+    audited = replace(given.regions["europe"], audits=(Audit("127.0.0.1:9095", "a-scraper"),))
+    with_audit = replace(given, regions={"europe": audited})
+    targets.follow(tmp_path, given)
+    assert list(tmp_path.iterdir()) == []  # no configuration for Prometheus
+    targets.follow(tmp_path, with_audit, begin=True)
+    assert scraped(tmp_path) == {"audit-service.json": ["127.0.0.1:9095"], "control-room.json": ["127.0.0.1:8081"]}
+    (group,) = json.loads((targets.folder(tmp_path) / "control-room.json").read_text(encoding="utf-8"))
+    assert group["labels"] == {"scenario": "03-broadcast"}
+    targets.follow(tmp_path, given)  # set up again, without an audit
+    assert scraped(tmp_path)["audit-service.json"] == []
+    targets.follow(tmp_path, with_audit)
+    targets.follow(tmp_path, with_audit, ["europe"])  # a stage is about to kill it
+    assert scraped(tmp_path) == {"audit-service.json": [], "control-room.json": []}
+    targets.follow(tmp_path, with_audit)
+    targets.follow(tmp_path, replace(with_audit, lost=("europe",)))
+    assert scraped(tmp_path) == {"audit-service.json": [], "control-room.json": []}
+
+
+def test_the_target_of_a_watch_that_was_killed_is_removed(tmp_path: Path) -> None:
+    announce = "import sys; from pathlib import Path; from loosehanger.lab import targets; import time; "
+    announce += "targets.announce_watch(Path(sys.argv[1]), '127.0.0.1:9095', '03-broadcast'); print('.', flush=True); "
+    command = [sys.executable, "-P", "-c", f"{announce}time.sleep(600)", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as watch:
+        assert watch.stdout is not None
+        try:
+            assert watch.stdout.readline() == b".\n"
+            assert not targets.forget_dead_watch(tmp_path)  # it lives
+            assert scraped(tmp_path) == {"audit.json": ["127.0.0.1:9095"]}
+        finally:
+            watch.kill()
+    assert targets.forget_dead_watch(tmp_path)
+    assert scraped(tmp_path) == {}
+    assert not targets.forget_dead_watch(tmp_path)  # and there is none
+    # Another process has its number now.
+    targets.announce_watch(tmp_path, "127.0.0.1:9095", "03-broadcast")
+    path = targets.folder(tmp_path) / "audit.process"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"started": "another"}), encoding="utf-8")
+    assert targets.forget_dead_watch(tmp_path)

@@ -49,6 +49,11 @@ class Program:
         return "CONSOLE_NAME" in self.variables
 
     @property
+    def is_audit(self) -> bool:
+        """Whether it is the audit of the lab."""
+        return "AUDIT_PORT" in self.variables
+
+    @property
     def cluster_address(self) -> str:
         """The bootstrap address of a producer or a consumer; empty for any other program."""
         return self.variables.get("KAFKA_BOOTSTRAP_SERVERS", "") if {"producer", "consumers"} & {*self.command} else ""

@@ -17,7 +17,7 @@ from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.secret_store import read_secret
-from loosehanger.platforms.web_consoles import web_console
+from loosehanger.platforms.web_consoles import audit, web_console
 
 
 def record(region: LocalRegion, documents: Sequence[Document], topology: Topology) -> bool:
@@ -68,6 +68,7 @@ def record(region: LocalRegion, documents: Sequence[Document], topology: Topolog
         },
         ledgers={name: str(region.volumes / claim) for (_, name), claim in ledgers(Topology(documents)).items()},
         consoles=[console for deployment in region.resources("Deployment") if (console := web_console(deployment))],
+        audits=[found for deployment in region.resources("Deployment") if (found := audit(deployment))],
         exporters=[
             *(
                 exporter

@@ -13,6 +13,7 @@ from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.loader import check_document
 from loosehanger.lab.manifests.resources import KafkaMirrorMaker2
 from loosehanger.lab.plan import Plan
+from loosehanger.lab.programs import is_audit
 from loosehanger.lab.record import recorded_documents
 from loosehanger.lab.topology import SecretCopy
 from loosehanger.platforms import base
@@ -62,7 +63,10 @@ class LocalPlatform(base.Platform):
         with_cluster = sum(bool(plan.topology.clusters(name)) for name in self.plans)
         memory_mb, disk_mb = self.parameters["memory_mb"], self.parameters["disk_mb"]
         manifests = [check_document(document) for document in plan.changes]
-        check_machine(self.region, regions=with_cluster, memory_mb=memory_mb, disk_mb=disk_mb)
+        audits = sum(
+            is_audit(one) and one.kind == "Deployment" for found in self.plans.values() for one in found.changes
+        )
+        check_machine(self.region, regions=with_cluster, memory_mb=memory_mb, disk_mb=disk_mb, audits=audits)
         check_ports(self.region, manifests)
         check_rules(self.region, manifests)
         for manifest in manifests:

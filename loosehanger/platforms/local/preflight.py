@@ -17,8 +17,11 @@ from loosehanger.platforms.local.processes import marked_processes
 from loosehanger.platforms.local.region import FIRST_WORKER_PORT, PORTS_OF_A_REGION, LocalRegion
 from loosehanger.ports import is_taken
 
+AUDIT_MB = 620
+"""The memory of the audit, where the lab has one."""
 
-def check_machine(region: LocalRegion, *, regions: int, memory_mb: int, disk_mb: int) -> None:
+
+def check_machine(region: LocalRegion, *, regions: int, memory_mb: int, disk_mb: int, audits: int = 0) -> None:
     """Checks that memory and disk suffice for the regions that are not running yet.
 
     Args:
@@ -26,6 +29,7 @@ def check_machine(region: LocalRegion, *, regions: int, memory_mb: int, disk_mb:
         regions: how many there are.
         memory_mb: the memory of one region, in MiB.
         disk_mb: the free disk space that is required, in MiB.
+        audits: how many audits run in all regions.
 
     Raises:
         WrongUseError: they do not suffice.
@@ -33,10 +37,12 @@ def check_machine(region: LocalRegion, *, regions: int, memory_mb: int, disk_mb:
     if marked_processes(region):
         return
     available = psutil.virtual_memory().available // 2**20
-    if available < memory_mb * regions:
+    needed = memory_mb * regions + (AUDIT_MB * audits if memory_mb else 0)
+    if available < needed:
+        audit = f", and the audit takes {AUDIT_MB}" if audits else ""
         raise WrongUseError(
-            f"this machine has {available} MB of memory available; {regions} regions need {memory_mb * regions} MB "
-            f"(platform_local_memory_mb is {memory_mb} for each): end other programs, or set it lower"
+            f"this machine has {available} MB of memory available; {regions} regions need {needed} MB "
+            f"(platform_local_memory_mb is {memory_mb} for each{audit}): end other programs, or set it lower"
         )
     existing = next(folder for folder in (region.home, *region.home.parents) if folder.exists())
     free = shutil.disk_usage(existing).free // 2**20

@@ -17,8 +17,8 @@ MAX_LISTENERS = 6
 PORTS_OF_A_NODE = 8
 FIRST_WORKER_PORT = 50
 MAX_WORKERS = 20
-RELAY_PORTS: tuple[int, ...] = (*range(72, 100), *range(40, 50))
-"""Offsets of the ports at which relays listen for clients of other regions."""
+RELAY_PORTS: tuple[int, ...] = (*range(72, 100), *range(40, 49))
+"""Offsets of the ports at which relays listen for clients of other regions; 49 is the audit's."""
 PORTS_OF_A_REGION = 100
 
 
