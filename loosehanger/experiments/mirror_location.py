@@ -22,6 +22,8 @@ from loosehanger.waiting import wait_for
 
 TARGET, SOURCE = "beside its target", "beside its source"
 KIT, DEFAULTS = "the kit's settings", "MM2's defaults"
+_MIRRORS = tuple((place, settings) for place in (TARGET, SOURCE) for settings in (KIT, DEFAULTS))
+_HEAD = ("delay", "the mirror runs", "settings", "records/s", "p50", "p99")
 ONE_MORE = {
     "exactly once": MirrorSettings(
         {"exactly.once.support": "required", "source.consumer.isolation.level": "read_committed"},
@@ -49,10 +51,9 @@ Step = tuple[int, str, str, float]
 
 def sweep(rounds: int, *, quick: bool) -> list[Step]:
     """Every step; the steps of one mirror follow each other."""
-    mirrors = [(place, settings) for place in (TARGET, SOURCE) for settings in (KIT, DEFAULTS)]
     found = []
     for number in range(rounds):
-        found += [(number, *mirror, delay) for mirror in mirrors for delay in (QUICK_DELAYS if quick else DELAYS)]
+        found += [(number, *mirror, delay) for mirror in _MIRRORS for delay in (QUICK_DELAYS if quick else DELAYS)]
         if not quick:
             found += [(number, place, settings, FAR) for place in (TARGET, SOURCE) for settings in ONE_MORE]
     return found
@@ -145,80 +146,12 @@ def _measure(site: Site, mirror: DedicatedMirror, payload: Path, step: Step) -> 
 def result(found: Sequence[MirrorStep], source: str, target: str) -> dict[str, Any]:
     """The finding in a sentence, tables and charts, and every step."""
     delays = sorted({one.delay for one in found if one.settings in (KIT, DEFAULTS)})
-    near, far = delays[0], delays[-1]
-    mirrors = [(place, settings) for place in (TARGET, SOURCE) for settings in (KIT, DEFAULTS)]
-
-    def spread(value: Callable[[MirrorStep], float], place: str, settings: str, delay: float) -> Spread:
-        return Spread.of(
-            value(one) for one in found if (one.place, one.settings, one.delay) == (place, settings, delay)
-        )
-
-    def speed(one: MirrorStep) -> float:
-        return one.records_per_s
-
-    def row(place: str, settings: str, delay: float) -> list[str]:
-        latencies: tuple[Callable[[MirrorStep], float], ...] = (lambda one: one.p50_ms, lambda one: one.p99_ms)
-        return [
-            time_text(delay),
-            place,
-            settings,
-            spread(speed, place, settings, delay).text(_rate),
-            *(spread(value, place, settings, delay).text(milliseconds) for value in latencies),
-        ]
-
-    head = ["delay", "the mirror runs", "settings", "records/s", "p50", "p99"]
-    tables = [
-        {
-            "title": f"A mirror from {source} to {target}",
-            "head": head,
-            "rows": [row(*mirror, delay) for delay in delays for mirror in mirrors],
-        }
-    ]
-    finding = (
-        f"At {time_text(far)} a mirror with the kit's settings copies "
-        f"{spread(speed, TARGET, KIT, far).text(_rate)} records/s from {source} to {target} when it runs beside its "
-        f"target, and {spread(speed, SOURCE, KIT, far).text(_rate)} beside its source; with MM2's defaults "
-        f"{spread(speed, TARGET, DEFAULTS, far).text(_rate)} and {spread(speed, SOURCE, DEFAULTS, far).text(_rate)}; "
-        f"at {time_text(near)} the kit's gives {spread(speed, TARGET, KIT, near).text(_rate)} and "
-        f"{spread(speed, SOURCE, KIT, near).text(_rate)}"
-    )
-    charts = [
-        {
-            "title": "Records a second, by delay",
-            "unit": "records a second",
-            "series": [f"{place}, {settings}" for place, settings in mirrors],
-            "groups": {
-                time_text(delay): [round(spread(speed, *mirror, delay).median) for mirror in mirrors]
-                for delay in delays
-            },
-        }
-    ]
+    finding, tables, charts = _by_delay(found, delays, source, target)
     if any(one.settings in ONE_MORE for one in found):
-        kinds = (DEFAULTS, *ONE_MORE)
-        tables.append(
-            {
-                "title": f"MM2's defaults, and one change of them at a time, at {time_text(FAR)}",
-                "head": head,
-                "rows": [row(place, settings, FAR) for place in (TARGET, SOURCE) for settings in kinds],
-            }
-        )
-        best = max(ONE_MORE, key=lambda settings: spread(speed, TARGET, settings, FAR).median)
-        ratio = spread(speed, TARGET, best, FAR).median / spread(speed, TARGET, DEFAULTS, FAR).median
-        finding += (
-            f"; of single changes at {time_text(FAR)}, beside the target, '{best}' gives most: "
-            f"{times(ratio)} times the defaults"
-        )
-        charts.append(
-            {
-                "title": f"Records a second with one change of the defaults, at {time_text(FAR)}",
-                "unit": "records a second",
-                "series": [TARGET, SOURCE],
-                "groups": {
-                    settings: [round(spread(speed, place, settings, FAR).median) for place in (TARGET, SOURCE)]
-                    for settings in kinds
-                },
-            }
-        )
+        clause, table, chart = _single_changes(found)
+        finding += clause
+        tables.append(table)
+        charts.append(chart)
     return {
         "finding": f"{finding}.",
         "tables": tables,
@@ -234,6 +167,85 @@ def result(found: Sequence[MirrorStep], source: str, target: str) -> dict[str, A
         ],
         "steps": [asdict(one) for one in found],
     }
+
+
+def _by_delay(
+    found: Sequence[MirrorStep], delays: Sequence[float], source: str, target: str
+) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]]]:
+    """The sentence, the tables and the charts that compare both places, by delay."""
+    near, far = delays[0], delays[-1]
+
+    def rate(*step: Any) -> str:
+        return _speed(found, *step).text(_rate)
+
+    finding = (
+        f"At {time_text(far)} a mirror with the kit's settings copies "
+        f"{rate(TARGET, KIT, far)} records/s from {source} to {target} when it runs beside its "
+        f"target, and {rate(SOURCE, KIT, far)} beside its source; with MM2's defaults "
+        f"{rate(TARGET, DEFAULTS, far)} and {rate(SOURCE, DEFAULTS, far)}; "
+        f"at {time_text(near)} the kit's gives {rate(TARGET, KIT, near)} and {rate(SOURCE, KIT, near)}"
+    )
+    table = {
+        "title": f"A mirror from {source} to {target}",
+        "head": list(_HEAD),
+        "rows": [_row(found, *mirror, delay) for delay in delays for mirror in _MIRRORS],
+    }
+    chart = {
+        "title": "Records a second, by delay",
+        "unit": "records a second",
+        "series": [f"{place}, {settings}" for place, settings in _MIRRORS],
+        "groups": {
+            time_text(delay): [round(_speed(found, *mirror, delay).median) for mirror in _MIRRORS] for delay in delays
+        },
+    }
+    return finding, [table], [chart]
+
+
+def _single_changes(found: Sequence[MirrorStep]) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The clause, the table and the chart of single changes of the defaults."""
+    kinds = (DEFAULTS, *ONE_MORE)
+    table = {
+        "title": f"MM2's defaults, and one change of them at a time, at {time_text(FAR)}",
+        "head": list(_HEAD),
+        "rows": [_row(found, place, settings, FAR) for place in (TARGET, SOURCE) for settings in kinds],
+    }
+    chart = {
+        "title": f"Records a second with one change of the defaults, at {time_text(FAR)}",
+        "unit": "records a second",
+        "series": [TARGET, SOURCE],
+        "groups": {
+            settings: [round(_speed(found, place, settings, FAR).median) for place in (TARGET, SOURCE)]
+            for settings in kinds
+        },
+    }
+    best = max(ONE_MORE, key=lambda settings: _speed(found, TARGET, settings, FAR).median)
+    ratio = _speed(found, TARGET, best, FAR).median / _speed(found, TARGET, DEFAULTS, FAR).median
+    clause = (
+        f"; of single changes at {time_text(FAR)}, beside the target, '{best}' gives most: "
+        f"{times(ratio)} times the defaults"
+    )
+    return clause, table, chart
+
+
+def _row(found: Sequence[MirrorStep], place: str, settings: str, delay: float) -> list[str]:
+    latencies: tuple[Callable[[MirrorStep], float], ...] = (lambda one: one.p50_ms, lambda one: one.p99_ms)
+    return [
+        time_text(delay),
+        place,
+        settings,
+        _speed(found, place, settings, delay).text(_rate),
+        *(_spread(found, value, place, settings, delay).text(milliseconds) for value in latencies),
+    ]
+
+
+def _speed(found: Sequence[MirrorStep], place: str, settings: str, delay: float) -> Spread:
+    return _spread(found, lambda one: one.records_per_s, place, settings, delay)
+
+
+def _spread(
+    found: Sequence[MirrorStep], value: Callable[[MirrorStep], float], place: str, settings: str, delay: float
+) -> Spread:
+    return Spread.of(value(one) for one in found if (one.place, one.settings, one.delay) == (place, settings, delay))
 
 
 def _rate(value: float) -> str:

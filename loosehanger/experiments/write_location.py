@@ -16,6 +16,7 @@ from loosehanger.experiments.site import Site
 from loosehanger.lab.link_settings import time_text
 
 HOME, ABROAD = "at home", "across"
+_SERIES = {"unit": "milliseconds", "series": [HOME, ABROAD]}
 RATE, SIZE, SECONDS = 50, 1000, 4
 """Records a second, bytes of a record, and seconds of a step."""
 BEFORE_CUT_S, AFTER_CUT_S, CUT_DELAY = 3, 4, 0.04
@@ -141,74 +142,13 @@ def judged(
 
 def result(writings: Sequence[WriteStep], source: str, target: str) -> dict[str, Any]:
     """The finding in a sentence, tables and charts, and every step."""
-    delays = sorted({writing.delay for writing in writings if not writing.cut})
     (cut,) = {writing.cut for writing in writings if writing.cut}
-
-    def spread(value: Callable[[WriteStep], float], mode: str, delay: float) -> Spread:
-        return Spread.of(value(w) for w in writings if (w.mode, w.delay, w.cut) == (mode, delay, 0))
-
-    def when_silent(value: Callable[[WriteStep], float], mode: str) -> Spread:
-        return Spread.of(value(w) for w in writings if w.mode == mode and w.cut)
-
-    def p50(writing: WriteStep) -> float:
-        return writing.p50_ms
-
-    def p99(writing: WriteStep) -> float:
-        return writing.p99_ms
-
-    def most(writing: WriteStep) -> float:
-        return writing.most_ms
-
-    rows = [
-        [
-            time_text(delay),
-            mode,
-            spread(p50, mode, delay).text(milliseconds),
-            spread(p99, mode, delay).text(milliseconds),
-        ]
-        for delay in delays
-        for mode in (HOME, ABROAD)
-    ]
-    copied = Spread.of(w.copy_ms for w in writings if w.cut and w.copy_ms is not None)
-    silent = [
-        [
-            mode,
-            when_silent(p50, mode).text(milliseconds),
-            when_silent(most, mode).text(milliseconds),
-            when_silent(lambda w: w.unacknowledged, mode).text(lambda n: f"{n:.0f}"),
-            when_silent(lambda w: w.late_s, mode).text(lambda s: f"{s:.1f} s"),
-            copied.text(milliseconds) if mode == HOME else "–",
-        ]
-        for mode in (HOME, ABROAD)
-    ]
-    near, far = delays[0], delays[-1]
-    finding = (
-        f"A producer that writes at home in {source} has half of its acknowledgements within "
-        f"{spread(p50, HOME, far).text(milliseconds)} at {time_text(far)}, one that writes there from {target} within "
-        f"{spread(p50, ABROAD, far).text(milliseconds)}, and at {time_text(near)} within "
-        f"{spread(p50, ABROAD, near).text(milliseconds)}; while the link was silent for {cut:.0f} s the first waited "
-        f"{when_silent(most, HOME).text(milliseconds)} at most and its copies came up to {copied.text(milliseconds)} "
-        f"late, the other waited up to {when_silent(most, ABROAD).text(milliseconds)}."
-    )
-    groups = {
-        time_text(delay): [round(spread(p50, mode, delay).median, 1) for mode in (HOME, ABROAD)] for delay in delays
-    }
-    waits = {f"silent for {cut:.0f} s": [round(when_silent(most, mode).median, 1) for mode in (HOME, ABROAD)]}
-    unit, series = "milliseconds", [HOME, ABROAD]
+    finding, table, chart = _open_link(writings, source, target)
+    clause, table_of_cut, chart_of_cut = _silent_link(writings, cut)
     return {
-        "finding": finding,
-        "tables": [
-            {"title": "From sending to the acknowledgement", "head": ["delay", "writes", "p50", "p99"], "rows": rows},
-            {
-                "title": f"What is sent while the link is silent for {cut:.0f} s, at {time_text(CUT_DELAY)}",
-                "head": ["writes", "p50", "longest wait", "never acknowledged", "last, after healing", "oldest copy"],
-                "rows": silent,
-            },
-        ],
-        "charts": [
-            {"title": "Acknowledgement (p50), by delay", "unit": unit, "series": series, "groups": groups},
-            {"title": "Longest wait for an acknowledgement", "unit": unit, "series": series, "groups": waits},
-        ],
+        "finding": f"{finding}; {clause}.",
+        "tables": [table, table_of_cut],
+        "charts": [chart, chart_of_cut],
         "notes": [
             f"Each step: {RATE} records a second of {SIZE:,} bytes from each producer, acknowledged by all replicas; "
             "both write at the same time, from a process of their own.",
@@ -218,3 +158,76 @@ def result(writings: Sequence[WriteStep], source: str, target: str) -> dict[str,
         ],
         "steps": [asdict(writing) for writing in writings],
     }
+
+
+def _open_link(writings: Sequence[WriteStep], source: str, target: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The sentence, the table and the chart of the steps without silence, by delay."""
+    delays = sorted({writing.delay for writing in writings if not writing.cut})
+
+    def spread(value: Callable[[WriteStep], float], mode: str, delay: float) -> Spread:
+        return Spread.of(value(w) for w in writings if (w.mode, w.delay, w.cut) == (mode, delay, 0))
+
+    def p50(mode: str, delay: float) -> Spread:
+        return spread(lambda w: w.p50_ms, mode, delay)
+
+    near, far = delays[0], delays[-1]
+    finding = (
+        f"A producer that writes at home in {source} has half of its acknowledgements within "
+        f"{p50(HOME, far).text(milliseconds)} at {time_text(far)}, one that writes there from {target} within "
+        f"{p50(ABROAD, far).text(milliseconds)}, and at {time_text(near)} within "
+        f"{p50(ABROAD, near).text(milliseconds)}"
+    )
+    rows = [
+        [
+            time_text(delay),
+            mode,
+            p50(mode, delay).text(milliseconds),
+            spread(lambda w: w.p99_ms, mode, delay).text(milliseconds),
+        ]
+        for delay in delays
+        for mode in (HOME, ABROAD)
+    ]
+    groups = {time_text(delay): [round(p50(mode, delay).median, 1) for mode in (HOME, ABROAD)] for delay in delays}
+    return (
+        finding,
+        {"title": "From sending to the acknowledgement", "head": ["delay", "writes", "p50", "p99"], "rows": rows},
+        {"title": "Acknowledgement (p50), by delay", **_SERIES, "groups": groups},
+    )
+
+
+def _silent_link(writings: Sequence[WriteStep], cut: float) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The clause, the table and the chart of the steps in which the link was silent."""
+
+    def spread(value: Callable[[WriteStep], float], mode: str) -> Spread:
+        return Spread.of(value(w) for w in writings if w.mode == mode and w.cut)
+
+    def most(mode: str) -> Spread:
+        return spread(lambda w: w.most_ms, mode)
+
+    copied = Spread.of(w.copy_ms for w in writings if w.cut and w.copy_ms is not None)
+    clause = (
+        f"while the link was silent for {cut:.0f} s the first waited "
+        f"{most(HOME).text(milliseconds)} at most and its copies came up to {copied.text(milliseconds)} "
+        f"late, the other waited up to {most(ABROAD).text(milliseconds)}"
+    )
+    rows = [
+        [
+            mode,
+            spread(lambda w: w.p50_ms, mode).text(milliseconds),
+            most(mode).text(milliseconds),
+            spread(lambda w: w.unacknowledged, mode).text(lambda n: f"{n:.0f}"),
+            spread(lambda w: w.late_s, mode).text(lambda s: f"{s:.1f} s"),
+            copied.text(milliseconds) if mode == HOME else "–",
+        ]
+        for mode in (HOME, ABROAD)
+    ]
+    waits = {f"silent for {cut:.0f} s": [round(most(mode).median, 1) for mode in (HOME, ABROAD)]}
+    return (
+        clause,
+        {
+            "title": f"What is sent while the link is silent for {cut:.0f} s, at {time_text(CUT_DELAY)}",
+            "head": ["writes", "p50", "longest wait", "never acknowledged", "last, after healing", "oldest copy"],
+            "rows": rows,
+        },
+        {"title": "Longest wait for an acknowledgement", **_SERIES, "groups": waits},
+    )
