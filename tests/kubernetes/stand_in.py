@@ -18,7 +18,8 @@ from scripts.apiserver.server import ApiServer, RefusedError
 
 Document = dict[str, Any]
 STRIMZI = "kafka.strimzi.io/v1"
-PAUSE_SECONDS = 0.1
+PAUSE_SECONDS = 0.4
+"""Between two looks, each of which asks for some twenty lists: more looks take time from the commands."""
 
 
 class StandIn:
