@@ -8,15 +8,26 @@ import pytest
 
 from scripts.sandbox import Kit, copy_kit
 
+_SHARED = pytest.StashKey[Kit]()
+
 
 @pytest.fixture(scope="session")
-def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
-    """The lab, set up; cleaned up when all tests are done."""
-    kit = copy_kit(tmp_path_factory.mktemp("lab"), port_base=27000)
+def kit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
+    """The lab, set up; cleaned up when all tests that share it are done."""
+    kit = request.session.stash[_SHARED] = copy_kit(tmp_path_factory.mktemp("lab"), port_base=27000)
     try:
         done = kit.setup()
         assert done.returncode == 0, done.stdout + done.stderr
         yield kit
     finally:
-        done = kit.run("cleanup")
-        assert done.returncode == 0, done.stdout + done.stderr
+        end_shared_lab(request.session)
+
+
+def end_shared_lab(session: pytest.Session) -> None:
+    """Cleans the lab up, if it is there: no test of this session needs it any more."""
+    kit = session.stash.get(_SHARED, None)
+    if kit is None:
+        return
+    del session.stash[_SHARED]
+    done = kit.run("cleanup")
+    assert done.returncode == 0, done.stdout + done.stderr
