@@ -20,7 +20,8 @@ def text(*, fenced: tuple[str, ...] = (), **changes: Any) -> str:
     region = {"cluster": "europe", "mirrors": [], "place": []}
     lab = {"scenario": "03-broadcast", "control_room": "europe", "topics": ["LH.", "europe.LH."], "fenced": fenced,
            "routes": "", "regions": {"europe": region, "north-america": region}}  # fmt: skip
-    given = {**DEFAULTS, "console_control_room_port": 8081, "console_lab_home": "/lab", **changes}
+    hosts = {"europe": {"console_port": 8080}, "north-america": {"console_port": 8090}}
+    given = {**DEFAULTS, "hostvars": hosts, "console_control_room_port": 8081, "console_lab_home": "/lab", **changes}
     template = (ROOT / "roles/console/templates/console.yaml.j2").read_text(encoding="utf-8")
     return environment.from_string(template).render(inventory_hostname="europe", lab=lab, **given)
 

@@ -56,15 +56,16 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS) or "; ./lab lists them"
         raise WrongUseError(f"there is no command '{name}'{hint}")
-    # The commands of 'topic' and Kafka's own tools have help of their own.
-    if wants_help(rest[:1] if name == "kafka" else rest) and name != "topic":
+    # The commands of 'topic' and 'fault', and Kafka's own tools, have help of their own.
+    if wants_help(rest[:1] if name == "kafka" else rest) and name not in ("topic", "fault"):
         _help(COMMANDS[name])
         return ExitCode.DONE
     code = _run(COMMANDS[name], rest, installed=installed)
     if code is not None:
         return code
-    # A proof between two clusters of the user's own needs no lab.
-    if COMMANDS[name].needs_lab and not any(word.startswith("--source-config") for word in rest):
+    # A proof between two clusters of the user's own needs no lab; the list of faults only marks what a lab can have.
+    needs_none = any(word.startswith("--source-config") for word in rest) or (name, *rest[:1]) == ("fault", "list")
+    if COMMANDS[name].needs_lab and not needs_none:
         check_port_base(required_progress())
     elif name == "setup":
         check_port_base(read_progress())

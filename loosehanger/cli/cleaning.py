@@ -23,7 +23,10 @@ Checked = Callable[[list[str], str, Progress | None], list[str]]
 INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "molecule-ansible")
 FOUND = ("experiments",)
 """Results of experiments, which a clean-up of the lab keeps."""
-MADE = ("regions", "access", "artifacts", "logs", "ansible", "monitoring", "spark", "watch", "rescued", "playbook.lock")
+MADE = (
+    "regions", "access", "artifacts", "logs", "ansible", "monitoring", "spark", "watch", "rescued", "faults",
+    "playbook.lock",
+)  # fmt: skip
 
 
 def is_anything_to_delete(arguments: Sequence[str]) -> bool:

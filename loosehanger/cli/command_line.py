@@ -238,6 +238,44 @@ def _check_experiment(options: argparse.Namespace) -> None:
         raise WrongUseError(f"{options.source} cannot be both source and target; name two regions")
 
 
+def _fault(parser: Parser) -> None:
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    listing = commands.add_parser("list", help="the faults of the catalogue, and which the lab can have")
+    inject = commands.add_parser("inject", help="break one thing, as it breaks in the field")
+    inject.add_argument("name", nargs="?", metavar="NAME", help="which fault")
+    inject.add_argument(
+        "--surprise", nargs="?", const=0, type=_level, metavar="LEVEL",
+        help="one that is not named, of a level from 1 (a tool names it) to 3 (nothing plain shows it)",
+    )  # fmt: skip
+    inject.add_argument("--mirror", metavar="REGION/NAME", help="the mirror (the first that runs and fits)")
+    inject.add_argument("--source", metavar="REGION", help="the mirror's source")
+    inject.add_argument("--target", metavar="REGION", help="the mirror's target")
+    inject.add_argument("--topic", help="a topic that the mirror copies (the first with records)")
+    guess = commands.add_parser("guess", help="was that the surprise? and how others would have found it")
+    guess.add_argument("name", metavar="NAME")
+    heal = commands.add_parser("heal", help="undo a fault, or all of them, the last one first")
+    heal.add_argument("name", nargs="?", metavar="NAME", help="which fault (all)")
+    status = commands.add_parser("status", help="what is injected; a surprise is not named before it is found")
+    for command in (listing, inject, guess, heal, status):
+        command.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def _level(text: str) -> int:
+    if text not in ("1", "2", "3"):
+        raise WrongUseError(f"'{text}' is not a level from 1 to 3; a surprise has no name")
+    return int(text)
+
+
+def _check_fault(options: argparse.Namespace) -> None:
+    if options.command == "inject":
+        if options.name is None and options.surprise is None:
+            raise WrongUseError("name a fault, or ask for one with --surprise; ./lab fault list shows them")
+        if options.name is not None and options.surprise is not None:
+            raise WrongUseError(f"name a fault or ask for a surprise, not both; leave out {options.name} or --surprise")
+        if options.source and options.source == options.target:
+            raise WrongUseError(f"{options.source} cannot be both source and target; name two regions")
+
+
 def _cleanup(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="also remove the installation in .lab")
     parser.add_argument(
@@ -538,6 +576,22 @@ GROUPS = {
         ),
     ),
     "Learn with it": (
+        Command(
+            name="fault",
+            arguments="",
+            summary="break one thing as it breaks in the field, find it, and mend it",
+            description="Injects faults of a catalogue into the lab that is set up, and heals them. Each can be "
+            "undone, and a clean-up needs no healing. docs/faults.md shows what each tool says of each fault.",
+            exit_codes="0 done, 1 it failed, or a guess was wrong",
+            more="for example:\n"
+            "  ./lab fault list\n"
+            "  ./lab fault inject connector-paused\n"
+            "  ./lab fault inject --surprise 1\n"
+            "  ./lab fault guess connector-paused\n"
+            "  ./lab fault heal",
+            options=_fault,
+            check=_check_fault,
+        ),
         Command(
             name="exercise",
             arguments="undo",

@@ -16,7 +16,7 @@ from loosehanger.cli.cleaning import cleanup
 from loosehanger.cli.command_line import COMMANDS, KAFKA_TOOLS, wants_help
 from loosehanger.cli.credentials import connection_of, show_credentials
 from loosehanger.cli.durations import Durations
-from loosehanger.cli.inventories import DEFAULT_INVENTORY, check_same_inventory, given_inventories, with_inventory
+from loosehanger.cli.inventories import check_same_inventory, given_inventories, with_inventory
 from loosehanger.cli.next_steps import next_steps
 from loosehanger.cli.playbook import run_playbook
 from loosehanger.cli.remembered import remembered_after, shown, with_remembered
@@ -78,7 +78,7 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
     variables = remembered_after(progress, given)
     if variables:
         print(f"With {shown(variables)}.", file=sys.stderr, flush=True)
-    _keep_password(password, arguments, found)
+    _keep_password(password, arguments)
     known = _web_consoles(load_lab()) if progress else set()
     # A stage that was reached before has less to do.
     estimated = not _CHANGES_NOTHING & set(arguments) and (progress is None or name not in (progress.stage, SETUP))
@@ -129,21 +129,15 @@ def _kept_for_exercises(scenario: Scenario, *, changes: bool) -> Iterator[None]:
             exercise.keep(files, lab_home())
 
 
-def _keep_password(password: str, arguments: Sequence[str], found: Sequence[str]) -> None:
+def _keep_password(password: str, arguments: Sequence[str]) -> None:
     """Keeps the password for the consoles, if one was given.
 
     Raises:
-        WrongUseError: it cannot be used, or operators on Kubernetes generate the passwords.
+        WrongUseError: it cannot be used.
     """
     if not password:
         return
     console_password.check_password(password)
-    kept, local = ROOT / "inventories", ROOT / DEFAULT_INVENTORY
-    for name in given_inventories(found):
-        path = (ROOT / name).resolve()
-        if path.is_relative_to(kept) and not path.is_relative_to(local):
-            reason = f"with -i {name} the operators generate all passwords; leave it unset"
-            raise WrongUseError(f"{console_password.ENVIRONMENT}: {reason}")
     if not _CHANGES_NOTHING & set(arguments):
         console_password.keep_password(lab_home(), password)
 
@@ -304,6 +298,13 @@ def experiment(arguments: Sequence[str]) -> int:
     return experiments.run(load_lab(), COMMANDS["experiment"].parse(arguments))
 
 
+def fault(arguments: Sequence[str]) -> int:
+    """Injects faults and heals them: see ``fault --help``."""
+    from loosehanger.cli import faults  # slow to import
+
+    return faults.run(COMMANDS["fault"].parse(arguments))
+
+
 def consume(arguments: Sequence[str]) -> int:
     """Shows the events of a region: ``consume REGION [OPTION …]``."""
     from loosehanger.events.consume import main as show_events  # slow to import
@@ -431,6 +432,7 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "topic": topic,
     "link": link,
     "experiment": experiment,
+    "fault": fault,
     "prove": prove,
     "exercise": lambda _: exercise.undo(required_progress()),
     "cleanup": lambda arguments: cleanup(arguments, _checked),

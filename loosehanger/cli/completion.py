@@ -10,6 +10,7 @@ from pathlib import Path
 from loosehanger.cli.command_line import ANSIBLE, COMMANDS, KAFKA_TOOLS, SHELLS, consume_parser
 from loosehanger.errors import LabError
 from loosehanger.experiments.catalogue import EXPERIMENTS
+from loosehanger.faults.names import fault_titles
 from loosehanger.lab.progress import read_progress, recorded_consoles, recorded_names, recorded_regions
 from loosehanger.lab.scenario_index import read_outline, scenario_names
 from loosehanger.paths import ROOT
@@ -84,6 +85,16 @@ def _positional(name: str, given: Sequence[str]) -> Iterable[Candidate]:
             return [(experiment.name, experiment.shows) for experiment in EXPERIMENTS.values()]
         case "experiment", [*_, "--source" | "--target"]:
             return [(region, "") for region in recorded_regions() if region not in given]
+        case "fault", []:
+            return [(command, "") for command in ("list", "inject", "guess", "heal", "status")]
+        case "fault", [*_, "--source" | "--target"]:
+            return [(region, "") for region in recorded_regions() if region not in given]
+        case "fault", [*_, "--mirror"]:
+            return [
+                (f"{region}/{name}", "") for region in recorded_regions() for name in recorded_names("mirror", region)
+            ]
+        case "fault", ["inject" | "guess" | "heal"]:
+            return list(fault_titles().items())
         case "topic", []:
             return [("show", ""), ("set", ""), ("unset", "")]
         case "completion", []:

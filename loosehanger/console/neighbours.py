@@ -18,10 +18,10 @@ ONE_TIME = "/sign-in/once"
 
 
 class Neighbours:
-    """The consoles that the lab's record names.
+    """The consoles that the lab's record names, or this console's settings where the record is on another machine.
 
     Args:
-        settings: this console's. Without the lab's home it knows no other console.
+        settings: this console's. Without the lab's home it needs the password that all consoles share.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -32,7 +32,7 @@ class Neighbours:
 
     def names(self) -> list[str]:
         """The names of the other consoles, in the record's order; none where this console cannot sign in to them."""
-        return list(self._addresses()) if self.key() is not None else []
+        return [name for name in self._addresses() if self.key_of(name) is not None]
 
     def address(self, name: str, host: str) -> str | None:
         """The address at which a browser reaches another console; None where the record does not name it.
@@ -51,8 +51,18 @@ class Neighbours:
         other = f"{name}.localhost" if host == self._settings.own_host else f"[{host}]" if ":" in host else host
         return f"{parts.scheme}://{other}:{parts.port}"
 
-    def key(self) -> bytes | None:
-        """The lab's key; None where there is none that is safe to use."""
+    def key_of(self, name: str) -> bytes | None:
+        """The key of the tokens that another console accepts from here; None where there is none that is safe to use.
+
+        Consoles with the lab's home have its key. Elsewhere, the key that follows from a console's password will do if
+        all have the same: who knows that password may sign in to each of them anyway.
+        """
+        if self._settings.lab_home is None and self._settings.shared_password:
+            return password_key(name, self._settings.password)
+        return self._key()
+
+    def _key(self) -> bytes | None:
+        """The lab's key."""
         if self._settings.lab_home is None:
             return None
         try:
@@ -66,12 +76,12 @@ class Neighbours:
     def keys(self) -> Sequence[bytes]:
         """The keys of the tokens that this console accepts: its own, and the lab's."""
         own = password_key(self._settings.name, self._settings.password)
-        return [own, *([key] if (key := self.key()) is not None else [])]
+        return [own, *([key] if (key := self._key()) is not None else [])]
 
     def _addresses(self) -> dict[str, str]:
         home = self._settings.lab_home
         if home is None:
-            return {}
+            return dict(self._settings.neighbours)
         changed = _changed(home)
         if changed != self._changed:
             self._changed = changed

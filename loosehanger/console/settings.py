@@ -66,6 +66,10 @@ class Settings:
     lab_home: Path | None = None
     """The lab's home, with its record and its links, where the control room can run the proof; None where it is on
     another machine."""
+    shared_password: bool = False
+    """Whether all consoles of the lab have this password: then each can sign a browser in to the others."""
+    neighbours: Mapping[str, str] = field(default_factory=dict)
+    """The addresses of the lab's other consoles by name, where no record of the lab names them."""
     metrics_token: str = field(default="", repr=False)
     """What Prometheus must send to read ``/metrics``; empty for none, and no metrics."""
     mirrors_folder: Path | None = None
@@ -139,6 +143,8 @@ class Settings:
             session_minutes=_number(environment, "CONSOLE_SESSION_MINUTES", 480, 7 * 24 * 60),
             scenario=environment.get("CONSOLE_SCENARIO", ""),
             lab_home=Path(environment["CONSOLE_LAB_HOME"]) if environment.get("CONSOLE_LAB_HOME") else None,
+            shared_password=_flag(environment, "CONSOLE_SHARED_PASSWORD"),
+            neighbours=_neighbours(environment, "CONSOLE_NEIGHBOURS"),
             metrics_token=(
                 _secret(environment, "CONSOLE_METRICS_TOKEN_FILE")
                 if environment.get("CONSOLE_METRICS_TOKEN_FILE")
@@ -146,6 +152,14 @@ class Settings:
             ),
             mirrors_folder=Path(folder) if (folder := environment.get("CONSOLE_MIRRORS_FOLDER")) else None,
         )
+
+
+def _neighbours(environment: Mapping[str, str], name: str) -> dict[str, str]:
+    found = dict(word.partition("=")[::2] for word in _list(environment, name))
+    for console, url in found.items():
+        if not _NAME.fullmatch(console) or not url.startswith(("http://", "https://")) or not _has_host(url):
+            raise WrongUseError(f"{name}: '{console}={url}' is not a console such as west=http://127.0.0.1:8080")
+    return found
 
 
 def _region(environment: Mapping[str, str], name: str) -> RegionSettings:

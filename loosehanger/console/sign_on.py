@@ -47,7 +47,7 @@ async def sign_in_once(context: ContextOf, token: Annotated[str, Form()] = "") -
 @router.post("/consoles/{name}", dependencies=[WithToken])
 async def go(request: Request, context: ContextOf, name: Annotated[str, Path(pattern=NAME)]) -> Response:
     """Signs in to another console of the lab: the answer is a page that posts a one-time token there."""
-    key = context.neighbours.key()
+    key = context.neighbours.key_of(name)
     address = context.neighbours.address(name, urlsplit(f"//{request.headers['host']}").hostname or "")
     if key is None or address is None:
         raise UnknownError(f"This lab has no other console '{name}' that this one can sign in to")

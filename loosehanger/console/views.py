@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import time
@@ -168,7 +169,9 @@ class Views:
         return {"answer": await self._service.brokers()}
 
     async def _mirrors(self, _: str) -> Data:
-        return {"answer": await self._service.mirrors()}
+        answer, links = await asyncio.gather(self._service.mirrors(), self._links.all())
+        ends = {(one.reads, one.writes) for mirror in answer.mirrors for one in mirror.connectors}
+        return {"answer": answer, "links": {pair: link_note(links, *pair) for pair in ends}}
 
     def _setting(self) -> Data:
         """The scenario that is set up, its stage and the platform; empty where that is not known."""

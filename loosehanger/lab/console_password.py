@@ -42,7 +42,13 @@ def keep_password(home: Path, text: str) -> None:
         WrongUseError: it cannot be used.
     """
     check_password(text)
-    write_file(home / CHOSEN_PASSWORD, text)
+    if console_password(home) != text:
+        write_file(home / CHOSEN_PASSWORD, text)
+
+
+def chosen_at(home: Path) -> int:
+    """When the password was chosen, in nanoseconds since the epoch; the same password again is no new choice."""
+    return (home / CHOSEN_PASSWORD).stat().st_mtime_ns
 
 
 def console_password(home: Path) -> str | None:

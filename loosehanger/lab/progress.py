@@ -124,8 +124,8 @@ def recorded_names(what: str, region: str, home: Path | None = None) -> list[str
     """Returns names from a region's record, in alphabetical order: the record is read as plain JSON.
 
     Args:
-        what: ``topic`` for the topics of its manifests, ``user`` for users with a client configuration, ``log`` for
-            programs and mirrors, each of which has a log.
+        what: ``topic`` for the topics of its manifests, ``user`` for users with a client configuration, ``mirror`` for
+            mirrors, ``log`` for programs and mirrors, each of which has a log.
         region: the region's name.
         home: the lab's home; None for the usual one.
 
@@ -140,7 +140,8 @@ def recorded_names(what: str, region: str, home: Path | None = None) -> list[str
             kind: {r["spec"].get("topicName") or r["metadata"]["name"] for r in resources if r["kind"] == kind}
             for kind in ("KafkaTopic", "KafkaMirrorMaker2")
         }
-        names = {"topic": named["KafkaTopic"], "user": found["clients"]}.get(what)
+        kinds = {"topic": named["KafkaTopic"], "user": found["clients"], "mirror": named["KafkaMirrorMaker2"]}
+        names = kinds.get(what)
         return sorted(named["KafkaMirrorMaker2"] | set(found["logs"]) if names is None else names)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise unreadable(path, error) from error

@@ -145,6 +145,81 @@ def test_a_range_is_shown_and_its_stream_keeps_it(
     page.context.close()
 
 
+def drag(page: Page, plot: str, begin: float, end: float) -> None:
+    """Drags over a plot, from one share of its width to another."""
+    over = page.locator(f"#{plot} .u-over")
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    assert box
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + begin * box["width"], y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + end * box["width"], y, steps=4)
+    page.mouse.up()
+
+
+def first_time(page: Page, plot: str) -> str:
+    """The time of a plot's first point in sight, as its tip shows it."""
+    page.locator(f"#{plot} .u-over").hover(position={"x": 1, "y": 20})
+    return page.locator(f"#{plot} .tip").inner_text().splitlines()[0]
+
+
+def test_what_is_dragged_over_is_shown_by_all_charts_and_stays_while_samples_arrive(browser: Browser) -> None:
+    with running(settings(*REGIONS)) as lab:
+        fill(lab.app.state.context.last_hour, 1)
+        reader = person(browser, lab.url, "operator", PASSWORD, viewport={"width": 1280, "height": 900})
+        reader.open("/charts?range=15m")
+        page = reader.page
+        expect(page.locator(".plot canvas")).to_have_count(len(MEASURES))
+        whole, zoomed = first_time(page, "plot-lag-s"), page.locator("#zoomed")
+        drag(page, "plot-lag", 0, 0.1)
+        expect(zoomed).to_contain_text("the tables cover the whole range")
+        shown = zoomed.inner_text()
+        drag(page, "plot-lag", 0.25, 0.75)
+        expect(zoomed).not_to_have_text(shown)
+        shown = zoomed.inner_text()
+        began = first_time(page, "plot-lag-s")
+        assert began != whole, "a chart that was not dragged over shows the same part"
+        # The range of a quarter of an hour leaves this part behind.
+        lab.app.state.context.last_hour.add(time.time() + 600, {subjects(1)[0]: {"lag": 123456.0}})
+        expect(page.locator("#past-lag tbody tr").first).to_contain_text("123,456")
+        assert zoomed.inner_text() == shown
+        assert first_time(page, "plot-lag-s") == began
+        assert first_time(page, "plot-lag") == began
+        page.locator("#plot-lag .u-over").dblclick()
+        expect(zoomed).to_contain_text("Drag over a chart")
+        assert first_time(page, "plot-lag") not in (whole, began)
+        assert reader.said == []
+        page.context.close()
+
+
+@pytest.mark.parametrize("width", [1400, 390], ids=["desk", "phone"])
+def test_the_keyboard_zooms_and_goes_back(labs: dict[int, Running], browser: Browser, width: int) -> None:
+    reader = person(browser, labs[1].url, "operator", PASSWORD, viewport={"width": width, "height": 900})
+    reader.open("/charts")
+    page = reader.page
+    zoomed, buttons = page.locator("#zoomed"), page.get_by_role("group", name="Zoom")
+    seen = [zoomed.inner_text()]
+    for name in ("Whole range", "Zoom in", "Zoom in", "Earlier", "Later", "Zoom out"):
+        buttons.get_by_role("button", name=name).focus()
+        page.keyboard.press("Enter")
+        seen.append(zoomed.inner_text())
+    hint, still, half, quarter, earlier, later, out = seen
+    assert still == hint, "nothing is zoomed yet"
+    assert len({hint, half, quarter, earlier}) == 4
+    assert (later, out) == (quarter, half)
+    answer = Axe().run(page)
+    assert answer.response["violations"] == [], answer.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    back = buttons.get_by_role("button", name="Whole range")
+    back.focus()
+    page.keyboard.press("Enter")
+    expect(zoomed).to_have_text(hint)
+    expect(back).to_be_focused()
+    assert reader.said == []
+    page.context.close()
+
+
 def test_an_empty_lab_says_so(labs: dict[int, Running], browser: Browser) -> None:
     reader = person(browser, labs[0].url, "operator", PASSWORD)
     reader.open("/charts")

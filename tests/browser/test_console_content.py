@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from loosehanger.console.jobs import PAST
 from loosehanger.files import write_file
@@ -26,7 +26,7 @@ RECORDS = tuple(
 )
 PAGES = ("/", "/charts", "/topics", "/topics/LH.ORDERS", "/messages", "/search?topic=LH.ORDERS",
          "/record?region=europe&topic=LH.ORDERS&partition=0&offset=3", "/produce", "/mirrors", "/groups",
-         "/brokers", "/scripts", "/proof", "/aggregates",
+         "/users", "/changes", "/brokers", "/scripts", "/proof", "/aggregates",
          "/scenario?exercise=2&file=mm2-na.yaml", "/nothing")  # fmt: skip
 
 
@@ -199,6 +199,22 @@ def test_everybody_can_read_every_page(control_room: Running, browser: Browser, 
     reader.page.context.close()
 
 
+def come_again(page: Page, path: str) -> None:
+    """Puts a page's view in place of what is shown, as its stream does."""
+    page.evaluate(
+        """async (path) => {
+            const { arrange } = await import("/static/tables.js");
+            const { morph } = await import("/static/morph.js");
+            const wanted = document.createElement("template"), live = document.getElementById("live");
+            wanted.innerHTML = await (await fetch(path)).text();
+            wanted.innerHTML = wanted.content.getElementById("live").innerHTML;
+            arrange(wanted.content);
+            morph(live, wanted.innerHTML);
+        }""",
+        path,
+    )
+
+
 @pytest.mark.parametrize("width", [1400, 390], ids=["desk", "phone"])
 def test_a_table_is_sorted_filtered_and_narrowed_and_stays_so(
     control_room: Running, browser: Browser, width: int
@@ -221,17 +237,7 @@ def test_a_table_is_sorted_filtered_and_narrowed_and_stays_so(
     page.get_by_text("Columns", exact=True).click()
     page.get_by_label("Overrides").uncheck()
     expect(page.locator("#table-topics th", has_text="Overrides")).to_be_hidden()
-    page.evaluate(
-        """async () => {
-            const { arrange } = await import("/static/tables.js");
-            const { morph } = await import("/static/morph.js");
-            const wanted = document.createElement("template"), live = document.getElementById("live");
-            wanted.innerHTML = await (await fetch("/topics")).text();
-            wanted.innerHTML = wanted.content.getElementById("live").innerHTML;
-            arrange(wanted.content);
-            morph(live, wanted.innerHTML);
-        }"""
-    )
+    come_again(page, "/topics")
     assert regions.all_inner_texts()[0] in ("", "south-america"), "what the stream brings is in the reader's order"
     expect(page.locator("#table-topics tbody tr:visible")).to_have_count(1)
     answer = Axe().run(page)
@@ -244,3 +250,81 @@ def test_a_table_is_sorted_filtered_and_narrowed_and_stays_so(
     assert bar["height"] < 120, "the pages take one row"
     assert reader.said == []
     page.context.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "table", "column", "hides"),
+    [("/groups", "groups", "Region", "Kind"), ("/mirrors", "mirrors", "Runs in", "Tasks")],
+)
+def test_a_list_sorts_filters_and_hides_what_belongs_to_its_rows(
+    control_room: Running, browser: Browser, path: str, table: str, column: str, hides: str
+) -> None:
+    reader = person(browser, control_room.url, "operator", PASSWORD)
+    reader.open(path)
+    page = reader.page
+    rows, sections = page.locator(f"#table-{table} tbody tr"), page.locator("#live > section")
+    assert rows.count() == sections.count() >= 2
+    header = page.locator(f"#table-{table} thead th", has_text=column)
+    header.get_by_role("button").click()
+    header.get_by_role("button").click()
+    regions = rows.locator("td:nth-child(2)").all_inner_texts()
+    assert regions == sorted(regions, reverse=True)
+    page.get_by_label("Filter rows").fill("north-america")
+    expect(rows.locator("visible=true")).to_have_count(1)
+    expect(sections.locator("visible=true")).to_have_count(1)
+    expect(sections.locator("visible=true")).to_contain_text("north-america")
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_label(hides).uncheck()
+    expect(page.locator(f"#table-{table} th", has_text=hides)).to_be_hidden()
+    come_again(page, path)
+    assert sections.locator("visible=true").count() == 1, "what the stream brings is filtered"
+    page.get_by_label("Filter rows").fill("")
+    expect(sections.locator("visible=true")).to_have_count(sections.count())
+    assert reader.said == []
+    page.context.close()
+
+
+def test_live_messages_and_flows_are_sorted(control_room: Running, browser: Browser) -> None:
+    reader = person(browser, control_room.url, "operator", PASSWORD)
+    page = reader.page
+    reader.open("/messages")
+    live = control_room.service.regions["europe"].live
+    page.wait_for_function("document.getElementById('counts').textContent !== ''")
+    live.feed(*(Record(value=b"{}", key=key, offset=offset) for offset, key in enumerate((b"b", b"c", b"a"))))
+    expect(page.locator("#messages")).to_contain_text("0/2")
+    page.locator("#table-messages thead").get_by_role("button", name="Key").click()
+    live.feed(Record(value=b"{}", key=b"bb", offset=3))
+    expect(page.locator("#messages")).to_contain_text("0/3")
+    keys = [key for key in page.locator("#messages td.key").all_inner_texts() if key in ("a", "b", "bb", "c")]
+    assert keys == ["a", "b", "bb", "c"], "a message that arrives takes its place"
+    reader.open("/")
+    header = page.locator("#table-flows thead th", has_text="Flow")
+    flows = page.locator("#table-flows tbody th")
+    before = flows.all_inner_texts()
+    header.get_by_role("button").click()
+    header.get_by_role("button").click()
+    assert flows.all_inner_texts() == sorted(before, reverse=True) != sorted(before)
+    assert reader.said == []
+    page.context.close()
+
+
+def test_rows_that_share_a_cell_stay_together(control_room: Running, browser: Browser) -> None:
+    reader = person(browser, control_room.url, "operator", PASSWORD)
+    reader.open("/")
+    sorted_rows = reader.page.evaluate(
+        """async () => {
+            const { arrange } = await import("/static/tables.js");
+            const live = document.getElementById("live");
+            live.innerHTML = `<table id="table-pairs" data-sort><thead><tr><th>Way<th data-sort="none">Both</tr></thead>
+                <tbody><tr><th>a to b<td rowspan="2">ab</tr><tr><th>b to a</tr>
+                <tr><th>c to d<td rowspan="2">cd</tr><tr><th>d to c</tr></tbody></table>`;
+            arrange(document);
+            const heads = [...live.querySelectorAll("thead th")];
+            heads[0].querySelector("button").click();
+            heads[0].querySelector("button").click();
+            return [heads[1].querySelector("button") === null,
+                    ...[...live.querySelectorAll("tbody th")].map((cell) => cell.textContent)];
+        }"""
+    )
+    assert sorted_rows == [True, "c to d", "d to c", "a to b", "b to a"]
+    reader.page.context.close()

@@ -76,9 +76,20 @@ class StandIn:
                 status = paused(resource) or says(resource)
                 if status is None or resource.get("status") == status:
                     continue
-                for secret in secrets(resource):
+                for secret in secrets(resource, self._given(resource)):
                     self._server.apply(secret, manager="operator")
                 self._server.set_status(resource, status)
+
+    def _given(self, resource: Mapping[str, Any]) -> str:
+        """The password that a user's resource refers to; empty for one that the operator generates."""
+        reference = (resource["spec"].get("authentication") or {}).get("password") if resource["spec"] else None
+        if resource["kind"] != "KafkaUser" or not reference:
+            return ""
+        wanted = reference["valueFrom"]["secretKeyRef"]
+        metadata = {"name": wanted["name"], "namespace": resource["metadata"]["namespace"]}
+        found = self._server.get({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+        assert found is not None, f"{metadata}: the operator does not find the password"
+        return base64.b64decode(found["data"][wanted["key"]]).decode()
 
     def _answer_questions(self, namespace: str) -> None:
         """Says of the Jobs that ask Connect that their pods have ended, and who answered them."""
@@ -162,13 +173,13 @@ def deployment_status(deployment: Mapping[str, Any]) -> Document:
     return {"observedGeneration": deployment["metadata"]["generation"], **{k: v for k, v in counts.items() if v}}
 
 
-def secrets(resource: Mapping[str, Any]) -> list[Document]:
-    """The secrets that the operators make of a resource."""
+def secrets(resource: Mapping[str, Any], given: str = "") -> list[Document]:
+    """The secrets that the operators make of a resource; a user's with the password that is given to it."""
     name, namespace = resource["metadata"]["name"], resource["metadata"]["namespace"]
     if resource["kind"] == "Kafka":
         return [_secret(resource, f"{name}-cluster-ca-cert", {"ca.crt": f"certificate of {name}"})]
     if resource["kind"] == "KafkaUser":
-        password = f"password-of-{name}-in-{namespace}"
+        password = given or f"password-of-{name}-in-{namespace}"
         module = "org.apache.kafka.common.security.scram.ScramLoginModule"
         jaas = f'{module} required username="{name}" password="{password}";'
         return [_secret(resource, name, {"password": password, "sasl.jaas.config": jaas})]

@@ -21,6 +21,9 @@ from .stand_in import STRIMZI, StandIn
 
 pytestmark = pytest.mark.kubernetes
 
+OWN = "correct-horse-battery"
+"""The password of all web consoles."""
+
 
 @pytest.fixture(scope="module")
 def broadcast(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
@@ -31,7 +34,10 @@ def broadcast(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("broadcast")
     kit = copy_kit_for(api_server.administrator().write_kubeconfig(folder / "kubeconfig"), folder)
     with StandIn(api_server, REGIONS):
+        inherited = kit.environment
+        kit.environment = {**inherited, "LAB_PASSWORD": OWN}
         done = setup(kit)
+        kit.environment = inherited
         assert done.returncode == 0, done.stdout + done.stderr
         yield kit
         delete_namespaces(api_server, *REGIONS)
@@ -58,6 +64,38 @@ def test_a_second_run_changes_nothing_and_shows_no_password(broadcast: Kit) -> N
     assert done.returncode == 0
     assert recap(done.stdout) == {}
     assert "password-of" not in done.stdout + done.stderr
+    assert OWN not in done.stdout + done.stderr
+
+
+def environment(server: ApiServer, deployment: str, region: str) -> dict[str, str]:
+    """The environment of a program."""
+    found = present(server, "apps/v1", "Deployment", deployment, region)
+    (container,) = found["spec"]["template"]["spec"]["containers"]
+    return {entry["name"]: entry.get("value", "") for entry in container["env"]}
+
+
+def test_a_chosen_password_opens_every_console_and_each_leads_to_the_others(
+    broadcast: Kit, api_server: ApiServer
+) -> None:
+    consoles = {"europe": "8080", "control-room": "8081", "north-america": "8090", "south-america": "8100"}
+    for name in consoles:
+        region = "europe" if name == "control-room" else name
+        user = "control-room" if name == "control-room" else "operator"
+        secret = present(api_server, "v1", "Secret", user, region)
+        assert base64.b64decode(secret["data"]["password"]).decode() == OWN
+        variables = environment(api_server, name if name == "control-room" else f"console-{name}", region)
+        assert variables["CONSOLE_USERNAME"] == "operator"
+        assert variables["CONSOLE_PORT"] == consoles[name]
+        assert variables["CONSOLE_SHARED_PASSWORD"] == "true"
+        neighbours = dict(one.split("=") for one in variables["CONSOLE_NEIGHBOURS"].split(","))
+        assert neighbours == {other: f"http://127.0.0.1:{port}" for other, port in consoles.items() if other != name}
+    kept = present(api_server, "v1", "Secret", "loosehanger-lab-sign-in", "europe")
+    assert labels(kept).items() >= KIT.items()
+    producer = present(api_server, "v1", "Secret", "producer", "europe")
+    assert base64.b64decode(producer["data"]["password"]).decode() == "password-of-producer-in-europe"
+    shown = broadcast.run("status", "--credentials")
+    assert shown.stdout.count("as in LAB_PASSWORD") == len(consoles)
+    assert OWN not in shown.stdout
 
 
 def test_status_tells_what_the_operators_report(broadcast: Kit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,8 @@ from loosehanger.lab.console_password import SIGNS_IN, check_password, console_p
 from loosehanger.lab.manifests.resources import KafkaUser
 from loosehanger.lab.record import WebConsole
 from loosehanger.paths import ROOT
+from loosehanger.platforms.kubernetes.console_password import with_password
+from loosehanger.platforms.kubernetes.resources import ManifestEntry
 from loosehanger.platforms.local.kafka_entities import _password
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.secret_store import write_secret
@@ -112,31 +115,70 @@ def test_the_role_gives_every_console_one_user_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "found", "kept"),
+    ("arguments", "kept"),
     [
-        ([], ["-i", "inventories/local"], OWN),
-        ([], ["-i", "/elsewhere/inventory"], OWN),
-        (["--check"], ["-i", "inventories/local"], None),
+        ([], OWN),
+        (["-i", "inventories/strimzi"], OWN),
+        (["--check"], None),
     ],
 )
 def test_the_set_up_keeps_it(
-    arguments: list[str], found: list[str], kept: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], kept: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
-    commands._keep_password(OWN, arguments, found)
+    commands._keep_password(OWN, arguments)
     assert console_password(tmp_path) == kept
-    commands._keep_password("", [], found)
+    commands._keep_password("", [])
     assert console_password(tmp_path) == kept, "without one, the one before stays"
 
 
-@pytest.mark.parametrize("inventory", ["inventories/strimzi", "inventories/strimzi/regions.yaml"])
-def test_operators_generate_passwords_of_their_own(
-    inventory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LAB_HOME", str(tmp_path))
-    with pytest.raises(WrongUseError, match=f"LAB_PASSWORD: with -i {inventory} the operators generate"):
-        commands._keep_password(OWN, [], ["-i", inventory])
-    assert console_password(tmp_path) is None
+def entry(document: dict[str, Any]) -> ManifestEntry:
+    """A resource as the platform gets it."""
+    return ManifestEntry("console.yaml", document)
+
+
+def kafka_user(name: str, **labels: str) -> dict[str, Any]:
+    """A user's manifest."""
+    return user(name, **labels).model_dump(by_alias=True, exclude_none=True, mode="json")
+
+
+def test_on_kubernetes_users_who_sign_in_refer_to_a_secret_with_it(tmp_path: Path) -> None:
+    console = deployment(secret="operator")
+    console["metadata"] = {"name": "console-europe", "namespace": "europe"}
+    console["spec"]["template"]["spec"]["containers"][0]["command"] = ["python", "-P", "-m", "loosehanger.console"]
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "europe"}}
+    users = [kafka_user("operator", **{SIGNS_IN: "true"}), kafka_user("producer")]
+    given = [entry(namespace), *map(entry, users), entry(console)]
+    assert with_password("europe", tmp_path, given) == given, "the operator generates passwords"
+    keep_password(tmp_path, OWN)
+    first, secret, operator, producer, changed = (one.document for one in with_password("europe", tmp_path, given))
+    assert first == namespace, "the Secret is created in it"
+    assert secret["metadata"]["namespace"] == "europe"
+    reference = operator["spec"]["authentication"]["password"]["valueFrom"]["secretKeyRef"]
+    assert reference["name"] == secret["metadata"]["name"]
+    assert base64.b64decode(secret["data"][reference["key"]]).decode() == OWN
+    assert producer == users[1]
+    env = changed["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert env[-1] == {"name": "CONSOLE_SHARED_PASSWORD", "value": "true"}
+    assert "password" not in users[0]["spec"]["authentication"], "what is recorded has no reference"
+    only_console = with_password("europe", tmp_path, given[2:])
+    assert [one.document["kind"] for one in only_console] == ["KafkaUser", "Deployment"]
+
+
+def test_another_password_changes_the_users_and_the_same_one_does_not(tmp_path: Path) -> None:
+    given = [entry(kafka_user("operator", **{SIGNS_IN: "true"}))]
+
+    def reference() -> str:
+        _, operator = with_password("europe", tmp_path, given)
+        key: str = operator.document["spec"]["authentication"]["password"]["valueFrom"]["secretKeyRef"]["key"]
+        return key
+
+    keep_password(tmp_path, OWN)
+    first = reference()
+    keep_password(tmp_path, OWN)
+    assert reference() == first
+    keep_password(tmp_path, f"{OWN}-2")
+    assert reference() != first, "else its operator would not know of it"
 
 
 def test_the_credentials_do_not_show_it(

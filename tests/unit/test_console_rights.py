@@ -42,3 +42,13 @@ def test_a_fence_holds_for_the_console_as_well() -> None:
     assert "Write" not in rights["topic", "LH."]
     rights, _ = described(console_operator=True, fenced=("north-america",))
     assert "Write" in rights["topic", "LH."]
+
+
+def test_where_each_console_has_a_port_they_know_of_each_other() -> None:
+    _, variables = described(console_lab_home="")
+    assert variables["CONSOLE_NEIGHBOURS"] == "europe=http://127.0.0.1:8080,north-america=http://127.0.0.1:8090"
+    _, variables = described(console_lab_home="", console_certificate_secret="tls")
+    assert variables["CONSOLE_NEIGHBOURS"].startswith("europe=https://")
+    for elsewhere in ({"console_lab_home": "/lab"}, {"console_lab_home": "", "console_hosts": ["room.example.org"]}):
+        _, variables = described(**elsewhere)
+        assert "CONSOLE_NEIGHBOURS" not in variables

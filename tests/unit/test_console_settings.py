@@ -145,6 +145,18 @@ def test_connect_without_tls_needs_no_user(environment: dict[str, str]) -> None:
     assert settings.regions[0].mirrors[0].urls == ("http://mm2-na:8083",)
 
 
+def test_the_neighbours_are_read_or_refused(environment: dict[str, str]) -> None:
+    found = Settings.from_environment(
+        environment | {"CONSOLE_NEIGHBOURS": "west=http://127.0.0.1:8090,room=http://127.0.0.1:8081",
+                       "CONSOLE_SHARED_PASSWORD": "true"}
+    )  # fmt: skip
+    assert found.neighbours == {"west": "http://127.0.0.1:8090", "room": "http://127.0.0.1:8081"}
+    assert found.shared_password
+    for wrong in ("west", "West=http://127.0.0.1:1", "west=ftp://127.0.0.1:1", "west=http://"):
+        with pytest.raises(WrongUseError, match=r"CONSOLE_NEIGHBOURS: .* is not a console such as"):
+            Settings.from_environment(environment | {"CONSOLE_NEIGHBOURS": wrong})
+
+
 def test_a_port_that_is_in_use_is_named() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -222,3 +223,29 @@ def _form(page: str) -> tuple[str, str]:
     assert action
     assert token
     return action[1], token[1]
+
+
+def test_in_pods_consoles_with_one_password_sign_in_to_each_other() -> None:
+    room = settings("europe", "north-america", shared_password=True)
+    with running(settings("europe", shared_password=True)) as europe:
+        neighbours = {"europe": europe.url, "asia": europe.url}
+        with running(replace(room, neighbours=neighbours)) as control_room:
+            browser = control_room.browser()
+            assert ">europe</button>" in browser.get("/topics").text
+            answer = browser.post("/consoles/europe", data={"csrf": browser.token()})
+            assert answer.status_code == 200
+            found = re.search(r'action="([^"]+)"[^>]*>.*?name="token" value="([^"]+)"', answer.text, re.DOTALL)
+            assert found
+            assert found[1] == europe.url + ONCE
+            there = europe.browser(signed_in=False)
+            assert there.post(ONCE, data={"token": found[2]}, headers=FROM_A_FILE).status_code == 200
+            assert there.get("/api/topics").status_code == 200
+            assert there.post(ONCE, data={"token": found[2]}, headers=FROM_A_FILE).status_code == 403, "once"
+
+
+def test_in_pods_consoles_with_passwords_of_their_own_do_not_lead_to_each_other() -> None:
+    alone = replace(settings("europe"), neighbours={"control-room": "http://127.0.0.1:8081"})
+    with running(alone) as europe:
+        browser = europe.browser()
+        assert "Consoles" not in browser.get("/topics").text
+        assert browser.post("/consoles/control-room", data={"csrf": browser.token()}).status_code == 404

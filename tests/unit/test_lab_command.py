@@ -254,7 +254,7 @@ def test_the_list_of_commands_needs_no_installation_and_leaves_no_trace(bare: Ch
     assert not list(bare.root.rglob("__pycache__"))
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "topic set"])
+@pytest.mark.parametrize("command", [*COMMANDS, "topic set", "fault inject"])
 def test_a_commands_help_needs_no_installation(bare: Checkout, command: str) -> None:
     done = bare.lab(*command.split(), "--help")
     assert done.returncode == 0, done.stderr
@@ -334,6 +334,7 @@ def test_nothing_set_up_is_exit_code_3_before_anything_is_installed(bare: Checko
         "kafka": "asia",
         "produce": "asia --topic LH.ORDERS --value x",
         "exercise": "undo",
+        "fault": "status",
     }
     done = bare.lab(command, *of_some.get(command, "").split())
     assert done.returncode == 3
@@ -362,6 +363,11 @@ def test_nothing_set_up_is_exit_code_3_before_anything_is_installed(bare: Checko
         (["topic", "set", "asia"], "; ./lab topic set --help explains"),
         (["scenarios", "x"], "unrecognized arguments: x; ./lab scenarios --help explains"),
         (["completion", "tcsh"], "invalid choice: 'tcsh'"),
+        (["fault"], "the following arguments are required: COMMAND; ./lab fault --help explains"),
+        (["fault", "inject"], "name a fault, or ask for one with --surprise; ./lab fault list shows them"),
+        (["fault", "inject", "--surprise", "connector-paused"], "'connector-paused' is not a level from 1 to 3"),
+        (["fault", "inject", "x", "--surprise"], "name a fault or ask for a surprise, not both"),
+        (["fault", "inject", "x", "--source", "asia", "--target", "asia"], "asia cannot be both source and target"),
         (
             ["prove", "--timeout", "-1"],
             "argument --timeout: '-1' is not a number of seconds from 0 on; ./lab prove --help explains",

@@ -36,9 +36,21 @@ USES: dict[str, tuple[str, ...]] = {
     "audit": ("proof", "sales", "lab", "kafka"),
     "jobs": ("audit", "redaction", "sales", "proof", "lab", "kafka"),
     "console": ("proof", "audit", "events", "signing", "lab", "kafka"),
+    "faults": ("platforms", "platforms.registry", "lab", "kafka"),
     "experiments": ("platforms", "platforms.registry", "lab", "kafka"),
     "ansible": ("stages", "platforms", "platforms.registry", "lab", "kafka"),
-    "cli": ("stages", "experiments", "proof", "platforms", "platforms.registry", "events", "signing", "lab", "kafka"),
+    "cli": (
+        "stages",
+        "experiments",
+        "faults",
+        "proof",
+        "platforms",
+        "platforms.registry",
+        "events",
+        "signing",
+        "lab",
+        "kafka",
+    ),
 }
 """What each part may import, beside itself and the base. Every line names only what stands above it."""
 PROGRAMS = {"producer": ("kafka",), "consumers": ("events", "kafka"), "spark-jobs": ("jobs",)}

@@ -1,5 +1,6 @@
 import uPlot from "./vendor/uplot.js";
 import { minuteOf, secondOf } from "./times.js";
+import { choose, cover, whenZoomed, zoom } from "./zoom.js";
 
 // The charts of the last hour. The tables beside them have the same numbers without scripts.
 const live = document.getElementById("live");
@@ -101,13 +102,16 @@ function made(element) {
     width: element.clientWidth,
     height: element.clientHeight,
     legend: { show: false },
-    cursor: { drag: { x: false, y: false }, sync: { key: "past" } },
+    cursor: {
+      drag: { x: true, y: false, setScale: false, dist: 4 },
+      sync: { key: "past", filters: { pub: isMove, sub: isMove } },
+    },
     scales: {
-      x: { range: (_, least, most) => [element.dataset.seconds ? most - element.dataset.seconds : least, most] },
-      y: { range: (_, least, most) => [0, Number(element.dataset.end) || (most > 0 ? most * 1.1 : 1)] },
+      x: { range: (_, least, most) => zoom() ?? wholeRange(element, least, most) },
+      y: { range: (_, least, most) => [0, height(Number(element.dataset.end), most)] },
     },
     axes: [
-      { ...axis, values: (_, seconds) => seconds.map(minuteOf) },
+      { ...axis, values: (_, seconds, _place, _space, step) => seconds.map(step < 60 ? secondOf : minuteOf) },
       { ...axis, size: 72, values: (_, values) => values.map(units[unit][1]) },
     ],
     series: [
@@ -120,15 +124,46 @@ function made(element) {
     ],
     hooks: {
       draw: [(self) => drawMarks(self, element, colour)],
+      setSelect: [(self) => {
+        const { left, width } = self.select;
+        if (width <= 0) return;
+        self.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        choose(self.posToVal(left, "x"), self.posToVal(left + width, "x"));
+      }],
       setCursor: [(self) => {
         const place = self.cursor.idx;
         tip.hidden = place == null;
         if (!tip.hidden) fill(tip, element, self, place, colour);
       }],
     },
-  }, JSON.parse(element.dataset.points), element);
+  }, pointsOf(element), element);
   element.append(tip);
   return { plot, colours, shown: shownBy(element) };
+}
+
+// Only the line that follows the pointer is the same in all charts; what is dragged over reaches them by the zoom.
+const isMove = (type) => type === "mousemove" || type === "mouseleave";
+
+function wholeRange({ dataset }, least, most) {
+  return [dataset.seconds ? most - dataset.seconds : least, most];
+}
+
+function height(end, most) {
+  const own = most > 0 ? most * 1.1 : 1;
+  if (!end) return own;
+  return zoom() ? Math.min(end, own) : end;
+}
+
+// The newest points, with those before them that a zoom still shows: a range leaves them behind.
+function pointsOf(element, before) {
+  const newest = JSON.parse(element.dataset.points);
+  const shown = zoom();
+  if (!shown || before?.length !== newest.length) return newest;
+  const until = before[0].findIndex((at) => at >= newest[0][0]);
+  const end = until < 0 ? before[0].length : until;
+  const after = before[0].findIndex((at) => at >= shown[0]);
+  const start = Math.max(0, after - 1);
+  return after < 0 || start >= end ? newest : newest.map((line, index) => [...before[index].slice(start, end), ...line]);
 }
 
 const shownBy = ({ dataset }) => [dataset.points, dataset.marks, dataset.end].join();
@@ -149,10 +184,17 @@ function draw() {
       sizes.observe(element);
     } else if (known.shown !== shownBy(element)) {
       known.shown = shownBy(element);
-      known.plot.setData(JSON.parse(element.dataset.points));
+      known.plot.setData(pointsOf(element, known.plot.data));
     }
   }
+  const plot = live.querySelector(".plot");
+  const times = plot && JSON.parse(plot.dataset.points)[0];
+  cover(times?.length > 1 ? wholeRange(plot, times[0], times.at(-1)) : null);
 }
+
+whenZoomed(() => {
+  for (const [element, { plot }] of drawn) plot.setData(pointsOf(element, plot.data));
+});
 
 const sizes = new ResizeObserver((changes) => {
   for (const { target } of changes) {
@@ -161,6 +203,7 @@ const sizes = new ResizeObserver((changes) => {
 });
 
 live.addEventListener("changed", draw);
+live.addEventListener("dblclick", ({ target }) => { if (target.closest(".plot")) choose(null, null); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const element of [...drawn.keys()]) remove(element);
   draw();

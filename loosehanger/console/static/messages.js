@@ -1,5 +1,6 @@
 import { reading, whenChanged } from "./record.js";
 import { follow, say } from "./stream.js";
+import { arrange } from "./tables.js";
 import { clockTime } from "./times.js";
 
 const MOST_ROWS = 200;
@@ -15,6 +16,8 @@ let dropped = 0;
 let held = [];
 // Set by a stream that restarted while paused: its messages replace the rows when they are shown.
 let anew = false;
+// As they arrived, the latest first, however the table is sorted.
+let arrived = [];
 
 // Every part of a record is inserted as text.
 function cell(content, className = "") {
@@ -55,11 +58,18 @@ function row(message) {
 }
 
 function show(messages) {
-  if (anew) rows.replaceChildren();
+  if (anew) empty();
   anew = false;
-  const newest = messages.slice(-MOST_ROWS).reverse();
-  rows.prepend(...newest.map(row));
-  while (rows.childElementCount > MOST_ROWS) rows.lastElementChild.remove();
+  const newest = messages.slice(-MOST_ROWS).reverse().map(row);
+  rows.prepend(...newest);
+  arrived.unshift(...newest);
+  for (const old of arrived.splice(MOST_ROWS)) old.remove();
+  arrange(document);
+}
+
+function empty() {
+  rows.replaceChildren();
+  arrived = [];
 }
 
 function count() {
@@ -97,7 +107,7 @@ filter.addEventListener("submit", (event) => {
   history.replaceState(null, "", wanted ? `?${wanted}` : location.pathname);
   existing.href = `/search?${wanted ? `${wanted}&` : ""}order=newest`;
   seen = dropped = 0;
-  rows.replaceChildren();
+  empty();
   counts.textContent = "Waiting for messages that fit …";
   restart();
 });

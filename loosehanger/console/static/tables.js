@@ -1,5 +1,6 @@
-// Sorts a table by the header that is chosen, filters its rows, and hides columns. The server's HTML is arranged before
-// it replaces what is shown, so that focus stays. Hidden columns are kept in this browser.
+// Sorts a table by the header that is chosen, filters its rows, and hides columns. A row may name the section with its
+// details, which is hidden with it. The server's HTML is arranged before it replaces what is shown, so that focus stays.
+// Hidden columns are kept in this browser.
 const states = new Map();
 const sizes = { B: 1, kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, ms: 1, s: 1e3, min: 6e4, h: 3.6e6, d: 8.64e7 };
 const texts = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
@@ -28,26 +29,49 @@ function numberOf(text) {
   return found ? Number(found[1].replaceAll(",", "")) * (sizes[found[2]] ?? 1) : null;
 }
 
-function sorted(rows, column, order, numeric) {
+const widthOf = (row) => [...row.cells].reduce((sum, cell) => sum + cell.colSpan, 0);
+
+// The rows of a body, each with those below it that share a cell of it.
+function groupsOf(body, columns) {
+  const groups = [];
+  for (const row of body.rows) {
+    if (widthOf(row) === columns || !groups.length) groups.push([row]);
+    else groups.at(-1).push(row);
+  }
+  return groups;
+}
+
+function valueOf(cell, numeric) {
+  if (!cell) return null;
+  const text = cell.querySelector("time")?.dateTime ?? cell.textContent.trim();
+  return numeric ? numberOf(text) : text;
+}
+
+function sorted(groups, column, order, numeric) {
   const sign = order === "ascending" ? 1 : -1;
-  const keyed = rows.map((row) => {
-    const cell = row.cells[column];
-    const text = cell.querySelector("time")?.dateTime ?? cell.textContent.trim();
-    return { row, value: numeric ? numberOf(text) : text };
-  });
+  const keyed = groups.map((group) => ({ group, value: valueOf(group[0].cells[column], numeric) }));
   keyed.sort((one, other) => {
     // What is not known comes last in both orders.
     if (one.value === null || other.value === null) return (one.value === null) - (other.value === null);
     return sign * (numeric ? one.value - other.value : texts.compare(one.value, other.value));
   });
-  return keyed.map(({ row }) => row);
+  return keyed.flatMap(({ group }) => group);
 }
 
-function arrangeOne(table) {
+// The sections with the rows' details: one is hidden when all rows that name it are.
+function showDetails(root, rows) {
+  const shown = new Set(rows.filter((row) => !row.hidden).map((row) => row.dataset.details));
+  for (const row of rows) {
+    const section = row.dataset.details && root.getElementById(row.dataset.details);
+    if (section) section.hidden = !shown.has(row.dataset.details);
+  }
+}
+
+function arrangeOne(root, table) {
   const state = stateOf(table.id);
   const heads = headsOf(table);
   heads.forEach((head, index) => {
-    if (!head.querySelector("button")) {
+    if (!head.querySelector("button") && head.dataset.sort !== "none") {
       const button = document.createElement("button");
       button.type = "button";
       button.className = "sort";
@@ -61,10 +85,11 @@ function arrangeOne(table) {
   const rows = [...body.rows].filter((row) => row.cells.length === heads.length);
   if (state.column !== null) {
     const numeric = heads[state.column].classList.contains("number");
-    body.append(...sorted(rows, state.column, state.order, numeric));
+    body.append(...sorted(groupsOf(body, heads.length), state.column, state.order, numeric));
   }
   const wanted = state.text.toLowerCase();
   for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+  showDetails(root, rows);
   // The first column names the row.
   const hidden = heads.map((head, index) => index > 0 && state.hidden.has(nameOf(head)));
   for (const row of [table.tHead.rows[0], ...rows]) {
@@ -75,7 +100,7 @@ function arrangeOne(table) {
 
 export function arrange(root) {
   for (const table of root.querySelectorAll("table[data-sort]")) {
-    const count = arrangeOne(table);
+    const count = arrangeOne(root, table);
     const said = document.getElementById(`${table.id}-count`);
     if (said && said.textContent !== count) said.textContent = stateOf(table.id).text ? count : "";
   }
@@ -124,6 +149,10 @@ function equip(table) {
 }
 
 export function furnish() {
+  // A list that became short has lost its table.
+  for (const tools of document.querySelectorAll(".tools")) {
+    if (!document.getElementById(tools.id.replace(/-tools$/, ""))) tools.remove();
+  }
   for (const table of document.querySelectorAll("table[data-tools]")) {
     if (!document.getElementById(`${table.id}-tools`)) equip(table);
   }

@@ -19,6 +19,7 @@ from loosehanger.platforms import base
 from loosehanger.platforms.kubernetes import access, apply, copied_secrets, preflight, region_failure
 from loosehanger.platforms.kubernetes.bundle import collect, take_secrets_out
 from loosehanger.platforms.kubernetes.console_facts import with_facts
+from loosehanger.platforms.kubernetes.console_password import with_password
 from loosehanger.platforms.kubernetes.event_streams import EventStreams
 from loosehanger.platforms.kubernetes.resources import ManifestEntry, check_documents
 from loosehanger.platforms.kubernetes.rights import may_read
@@ -132,6 +133,7 @@ class KubernetesPlatform(base.Platform):
     def apply(self, documents: Sequence[Document]) -> Outcome:
         """Applies manifests, and waits for the operators."""
         manifests = region_failure.revived(self.region, self._manifests(documents))
+        manifests = with_password(self.name, self.home, manifests)
         manifests = with_facts(self.region, self.home, manifests, dry_run=self.check_mode)
         ready_seconds = self.parameters["ready_seconds"]
         return apply.apply(self.region, manifests, ready_seconds=ready_seconds, dry_run=self.check_mode)

@@ -1,0 +1,269 @@
+"""``./lab fault``: injects faults of the catalogue, heals them, and judges guesses."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from loosehanger.cli.playbook import only_one
+from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
+from loosehanger.faults.choosing import WantedSite, fitting_mirrors
+from loosehanger.faults.fault import Fault, read_fault
+from loosehanger.faults.injecting import Healed, check_free, heal, inject
+from loosehanger.faults.journal import Injection, Journal, age
+from loosehanger.faults.names import fault_names
+from loosehanger.lab.record import Lab, load_lab
+from loosehanger.paths import lab_home
+from loosehanger.suggestions import did_you_mean
+from loosehanger.times import span
+
+_LEVELS = {1: "a tool names it", 2: "one must compare", 3: "nothing plain shows it"}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the command that the command line names.
+
+    Raises:
+        WrongUseError: it is not possible; nothing was changed.
+        LabError: it failed.
+    """
+    commands = {"list": _list, "inject": _inject, "guess": _guess, "heal": _heal, "status": _status}
+    return commands[options.command](options)
+
+
+def _list(options: argparse.Namespace) -> int:
+    try:
+        lab: Lab | None = load_lab()
+    except NothingSetUpError:
+        lab = None
+    faults = [read_fault(name) for name in fault_names()]
+    refusals = {fault.name: _refusal(lab, fault) if lab else "" for fault in faults}
+    if options.json:
+        found = [
+            {"name": fault.name, "title": fault.title, "level": fault.level, "refused": refusals[fault.name] or None}
+            for fault in faults
+        ]
+        print(json.dumps({"faults": found}, indent=1, ensure_ascii=False))
+        return ExitCode.DONE
+    width = max(map(len, refusals)) + 2
+    for level, about in _LEVELS.items():
+        print(f"Level {level}: {about}")
+        for fault in faults:
+            if fault.level == level:
+                print(f"  {fault.name:<{width}}{fault.title}")
+                if refusals[fault.name]:
+                    print(f"  {'':<{width}}(not here: {refusals[fault.name]})")
+        print()
+    print("./lab fault inject NAME breaks the lab so, ./lab fault heal mends it; docs/faults.md has each one in full.")
+    return ExitCode.DONE
+
+
+def _refusal(lab: Lab, fault: Fault) -> str:
+    try:
+        fitting_mirrors(lab, fault)
+    except WrongUseError as error:
+        return str(error)
+    return ""
+
+
+def _inject(options: argparse.Namespace) -> int:
+    began = time.monotonic()
+    lab = load_lab()
+    wanted = WantedSite(options.mirror or "", options.source or "", options.target or "", options.topic or "")
+    with _alone():
+        if options.surprise is None:
+            fault = read_fault(options.name)
+            injection = _injected(lab, fault, wanted)
+        else:
+            injection = _surprise(lab, options.surprise, wanted)
+    seconds = time.monotonic() - began
+    if options.json:
+        print(json.dumps({**_shown(lab, injection), "seconds": round(seconds, 1)}, indent=1, ensure_ascii=False))
+    elif injection.hidden:
+        print(
+            "Something was broken. Find it with ./lab status, ./lab watch, ./lab prove and the consoles;\n"
+            "./lab fault guess NAME says whether that was it, and ./lab fault heal mends it."
+        )
+    else:
+        print(f"{fault.title}.\n{injection.fault} is injected: {_place(lab, injection)}, in {seconds:.1f} s.")
+        print(f"./lab fault heal {injection.fault} undoes it.")
+    return ExitCode.DONE
+
+
+def _injected(lab: Lab, fault: Fault, wanted: WantedSite) -> Injection:
+    try:
+        return inject(lab, lab_home(), fault, wanted)
+    except (LabError, KeyboardInterrupt) as error:
+        if any(found.fault == fault.name for found in Journal(lab_home()).read()) and not _is_refusal(error):
+            print(f"{fault.name} may be injected in part; ./lab fault heal {fault.name} undoes it", file=sys.stderr)
+        raise
+
+
+def _is_refusal(error: BaseException) -> bool:
+    return isinstance(error, LabError) and error.exit_code == ExitCode.WRONG_USE
+
+
+def _surprise(lab: Lab, level: int, wanted: WantedSite) -> Injection:
+    """Injects a fault that the lab can have, and undoes those that fail.
+
+    Raises:
+        WrongUseError: the lab can have none.
+    """
+    journal = Journal(lab_home())
+    check_free(journal.read())
+    names = fault_names()
+    random.SystemRandom().shuffle(names)
+    known = {injection.fault for injection in journal.read()}
+    for fault in map(read_fault, names):
+        if fault.name in known or fault.noticed.nothing or level not in (0, fault.level):
+            continue
+        try:
+            fitting_mirrors(lab, fault, wanted)
+            return inject(lab, lab_home(), fault, wanted, surprise=True)
+        except LabError as error:
+            # Its message would name it.
+            for injection in journal.read():
+                if injection.hidden:
+                    heal(lab, lab_home(), injection)
+            if lab.unfinished:
+                raise WrongUseError("a stage was begun and not finished; run it again first") from error
+    which = f" of level {level}" if level else ""
+    raise WrongUseError(f"{lab.scenario} can have no further fault{which} now; ./lab fault list shows why")
+
+
+def _guess(options: argparse.Namespace) -> int:
+    read_fault(options.name)
+    lab, journal = load_lab(), Journal(lab_home())
+    with journal.locked():
+        injection = next((found for found in journal.read() if found.hidden), None)
+        if injection is None:
+            raise WrongUseError("no surprise is to be found; ./lab fault inject --surprise breaks something")
+        right = injection.fault == options.name
+        injection = replace(injection, found=right, guesses=injection.guesses + (not right))
+        journal.write(injection)
+    if options.json:
+        print(json.dumps({"right": right, **_shown(lab, injection)}, indent=1, ensure_ascii=False))
+    elif right:
+        print("\n".join(_explained(lab, injection)))
+    else:
+        print(f"{options.name} was not it. Wrong guesses: {injection.guesses}. ./lab fault list shows what it may be.")
+    return ExitCode.DONE if right else ExitCode.FAILED
+
+
+def _explained(lab: Lab, injection: Injection) -> Iterator[str]:
+    """Yields the lines that explain a surprise that was found."""
+    fault = read_fault(injection.fault)
+    noticed, plain = fault.noticed, fault.plain
+    yield f"Right: {fault.title}. It was there for {span(age(injection))}: {_place(lab, injection)}."
+    yield f"\n{fault.field}\n\nHow it is found:"
+    for what, notice in (("./lab status", noticed.status), ("./lab watch", noticed.watch), ("an alert", noticed.alert)):
+        if notice:
+            yield f"  {what}: '{notice.says}' within {notice.within} s"
+    if noticed.proof:
+        says = f": '{noticed.proof.says}'" if noticed.proof.says else ""
+        yield f"  ./lab prove: {noticed.proof.verdict}{says}"
+    yield f"  the resource's status: {plain.resource}\n  Connect's REST interface: {plain.connect}"
+    yield f"  JMX metrics: {plain.metrics}\n\nWhat to do: {fault.remedy}"
+    yield f"\n./lab fault heal {fault.name} mends it."
+
+
+def _heal(options: argparse.Namespace) -> int:
+    lab, journal = load_lab(), Journal(lab_home())
+    with _alone():
+        injected = journal.read()
+        chosen = [found for found in injected if options.name is None or _is_named(found, options.name)]
+        if options.name is not None and not chosen:
+            hint = did_you_mean(options.name, [found.fault for found in injected if not found.hidden])
+            raise WrongUseError(f"'{options.name}' is not injected{hint or '; ./lab fault status shows what is'}")
+        healed = []
+        for injection in reversed(chosen):
+            healed.append(heal(lab, lab_home(), injection))
+            if not options.json:
+                print(_healed(lab, healed[-1]), flush=True)
+    if options.json:
+        found = [
+            {
+                **_shown(lab, replace(one.injection, found=True)),
+                "healed_seconds": round(one.seconds, 1),
+                "mirror_gone": one.gone,
+            }
+            for one in healed
+        ]
+        print(json.dumps({"healed": found}, indent=1, ensure_ascii=False))
+    elif not healed:
+        print("No fault is injected.")
+    return ExitCode.DONE
+
+
+def _is_named(injection: Injection, name: str) -> bool:
+    return not injection.hidden and injection.fault == name
+
+
+def _healed(lab: Lab, healed: Healed) -> str:
+    injection = healed.injection
+    title = read_fault(injection.fault).title
+    if healed.gone:
+        return f"{injection.fault} ({title}): its mirror is not in the lab any more; nothing is left to undo."
+    was = "The surprise was " if injection.hidden else ""
+    return (
+        f"{was}{injection.fault} ({title}): healed in {healed.seconds:.1f} s, after {span(healed.after)}; "
+        f"{_place(lab, injection)}."
+    )
+
+
+def _status(options: argparse.Namespace) -> int:
+    lab, injected = load_lab(), Journal(lab_home()).read()
+    if options.json:
+        print(json.dumps({"faults": [_shown(lab, one) for one in injected]}, indent=1, ensure_ascii=False))
+        return ExitCode.DONE
+    for injection in injected:
+        part = "" if injection.complete else ", and was interrupted; ./lab fault heal undoes it"
+        if injection.hidden:
+            print(f"A surprise has been there for {span(age(injection))}; wrong guesses: {injection.guesses}{part}.")
+        else:
+            there = f"has been there for {span(age(injection))}"
+            print(f"{injection.fault} {there}: {_place(lab, injection)}{part}.")
+    if not injected:
+        print("No fault is injected.")
+    return ExitCode.DONE
+
+
+def _shown(lab: Lab, injection: Injection) -> dict[str, Any]:
+    """Returns what may be shown of an injected fault, for JSON."""
+    mirror = None if injection.hidden else next((one for one in lab.mirrors if one.id == injection.mirror), None)
+    return {
+        "fault": None if injection.hidden else injection.fault,
+        "surprise": injection.surprise,
+        "guesses": injection.guesses,
+        "complete": injection.complete,
+        "age_seconds": round(age(injection), 1),
+        "mirror": f"{mirror.region}/{mirror.name}" if mirror else None,
+        "source": mirror.source if mirror else None,
+        "target": mirror.target if mirror else None,
+        "topic": None if injection.hidden else injection.topic,
+    }
+
+
+def _place(lab: Lab, injection: Injection) -> str:
+    mirror = next((one for one in lab.mirrors if one.id == injection.mirror), None)
+    if mirror is None:
+        return f"the mirror {injection.mirror}, which is not in the lab any more"
+    return f"the mirror {mirror.region}/{mirror.name} from {mirror.source} to {mirror.target}, topic {injection.topic}"
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Keeps set-ups, clean-ups and other injections out.
+
+    Raises:
+        LabError: one is running.
+    """
+    with only_one(lab_home(), shared=True), Journal(lab_home()).locked():
+        yield

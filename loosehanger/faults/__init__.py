@@ -1,0 +1,1 @@
+"""Faults that break mirrors on purpose: a catalogue as data, and the changes that it is made of."""

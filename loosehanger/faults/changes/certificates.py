@@ -1,0 +1,129 @@
+"""Changes to the certificate that a cluster shows to a mirror that runs in another region."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.faults.changes.change import Change, Undo
+from loosehanger.faults.site import FaultSite
+from loosehanger.files import write_file
+from loosehanger.kafka.properties import read_properties
+
+_DAY = datetime.timedelta(days=1)
+_KEY_STORE = "fault-keystore.pem"
+"""The key store of the fault, beside a node's own properties."""
+
+
+class ReplaceCertificate(Change):
+    """Replaces the certificate of the listener by which another region's mirror reaches a cluster, without a restart.
+
+    Names and subject stay. Connections that are open go on: add ``reset_connections``, or wait until they close.
+    """
+
+    defect: Literal["expired", "unknown_authority"]
+    """``unknown_authority``: a renewed authority with another key, which the mirror was not given."""
+
+    def prepare(self, site: FaultSite) -> Undo:
+        """Returns the nodes' listener; refuses a mirror both of whose ends are in its own region."""
+        mirror = site.mirror
+        region = next((end for end in (mirror.source, mirror.target) if end != mirror.region), None)
+        cluster = site.lab.region(region).cluster if region else ""
+        folder = site.home / "regions" / str(region) / "kafka" / cluster
+        nodes = sorted(path.parent for path in folder.glob("*/server.properties")) if cluster else []
+        setting = f"listener.name.link-{mirror.region}.ssl.keystore.location"
+        if not nodes or any(setting not in read_properties(node / "server.properties") for node in nodes):
+            raise WrongUseError(f"{mirror.id}: no other region's cluster on this machine has a listener for it")
+        return {"region": region, "setting": setting, "nodes": {node.name: str(node) for node in nodes}}
+
+    def inject(self, site: FaultSite, undo: Undo) -> None:
+        """Writes a key store for each node, and has the node load it."""
+        authority = site.home / "regions" / undo["region"] / "secrets" / f"{_cluster(site, undo)}-cluster-ca" / "ca.key"
+        wanted = {}
+        for node, folder in undo["nodes"].items():
+            own = Path(read_properties(Path(folder, "server.properties"))[undo["setting"]]).read_bytes()
+            store = Path(folder, _KEY_STORE)
+            write_file(store, defective(own, authority.read_bytes() if self.defect == "expired" else None))
+            wanted[node] = str(store)
+        _load(site, undo, wanted)
+
+    def heal(self, site: FaultSite, undo: Undo) -> None:
+        """Has each node load its own key store again, and deletes the fault's."""
+        _load(site, undo, dict.fromkeys(undo["nodes"]))
+        for folder in undo["nodes"].values():
+            Path(folder, _KEY_STORE).unlink(missing_ok=True)
+
+
+def defective(store: bytes, authority_key: bytes | None) -> bytes:
+    """Returns a key store for the same names, whose certificate clients refuse.
+
+    Args:
+        store: the PEM key store: key, certificate, and the authority's certificate.
+        authority_key: the authority's key, for a certificate that expired yesterday; None for a certificate of an
+            authority that has the same name and another key.
+    """
+    key = serialization.load_pem_private_key(store, password=None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    own, authority = x509.load_pem_x509_certificates(store)
+    now = datetime.datetime.now(datetime.UTC)
+    if authority_key is None:
+        signer = ec.generate_private_key(ec.SECP256R1())
+        authority = _signed(authority, signer, signer.public_key(), now + 365 * _DAY)
+        end = now + 365 * _DAY
+    else:
+        loaded = serialization.load_pem_private_key(authority_key, password=None)
+        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+        signer, end = loaded, now - _DAY
+    certificate = _signed(own, signer, key.public_key(), end)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return private + b"".join(one.public_bytes(serialization.Encoding.PEM) for one in (certificate, authority))
+
+
+def _signed(
+    like: x509.Certificate,
+    signer: ec.EllipticCurvePrivateKey,
+    public: ec.EllipticCurvePublicKey,
+    end: datetime.datetime,
+) -> x509.Certificate:
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(like.subject)
+        .issuer_name(like.issuer)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(end - 400 * _DAY)
+        .not_valid_after(end)
+    )
+    for extension in like.extensions:
+        value = extension.value
+        if isinstance(value, x509.SubjectKeyIdentifier):
+            value = x509.SubjectKeyIdentifier.from_public_key(public)
+        elif isinstance(value, x509.AuthorityKeyIdentifier):
+            value = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+        builder = builder.add_extension(value, extension.critical)
+    return builder.sign(signer, hashes.SHA256())
+
+
+def _cluster(site: FaultSite, undo: Undo) -> str:
+    return site.lab.region(undo["region"]).cluster
+
+
+def _load(site: FaultSite, undo: Undo, stores: Mapping[str, str | None]) -> None:
+    """Has nodes load key stores by a dynamic setting; None removes the setting, so that the static one holds."""
+    with site.admin(undo["region"]) as admin:
+        for node, store in stores.items():
+            change = (AlterConfigOp.DELETE, None) if store is None else (AlterConfigOp.SET, store)
+            resource = ConfigResource(ConfigResourceType.BROKER, node, {undo["setting"]: change})
+            result = admin.alter_configs([resource], raise_on_unknown=False)["broker"][node]
+            if result != "OK":
+                raise LabError(f"{undo['region']}: node {node} does not load the certificate: {result}")

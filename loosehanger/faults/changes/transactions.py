@@ -1,0 +1,57 @@
+"""Transactions that stay open, as a producer leaves them that dies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka import KafkaProducer
+
+from loosehanger.faults.changes.change import Change, Undo
+from loosehanger.faults.changes.topics import TOPIC_S, copied, write
+from loosehanger.faults.site import FaultSite
+
+TIMEOUT_S = 900
+"""How long the coordinator waits for a transaction's end; the brokers' own limit."""
+
+
+class OpenTransaction(Change):
+    """Begins a transaction at the source, writes into it, and does not end it. Other records follow it.
+
+    Kafka aborts it after a quarter of an hour.
+    """
+
+    topic: str
+    records: int = 5
+    behind: int = 100
+    """Records outside the transaction, which no consumer of committed records sees while it is open."""
+
+    def prepare(self, site: FaultSite) -> Undo:
+        """Returns the transaction's id; refuses a topic that the mirror does not copy."""
+        return {**copied(site, self.topic), "transactional_id": f"{self.topic}-open"}
+
+    def inject(self, site: FaultSite, undo: Undo) -> None:
+        """Writes into the transaction, leaves it, and writes the others."""
+        producer = _producer(site, undo)
+        producer.init_transactions()
+        producer.begin_transaction()
+        for number in range(self.records):
+            producer.send(self.topic, f"open {number}".encode(), b"fault", partition=0)
+        producer.flush(TOPIC_S)
+        producer.close(0)
+        write(site, site.mirror.source, self.topic, self.behind, what="behind")
+
+    def heal(self, site: FaultSite, undo: Undo) -> None:
+        """Begins anew with the same id, at which the coordinator aborts what is open."""
+        producer = _producer(site, undo)
+        try:
+            producer.init_transactions()
+        finally:
+            producer.close(TOPIC_S)
+
+
+def _producer(site: FaultSite, undo: Undo) -> Any:
+    return KafkaProducer(
+        **site.connection(site.mirror.source).kafka_python(),
+        transactional_id=undo["transactional_id"],
+        transaction_timeout_ms=TIMEOUT_S * 1000,
+    )
