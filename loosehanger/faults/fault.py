@@ -11,10 +11,16 @@ from pydantic import BeforeValidator, Field, InstanceOf
 from loosehanger.errors import WrongUseError
 from loosehanger.faults.changes.certificates import ReplaceCertificate
 from loosehanger.faults.changes.change import Change
-from loosehanger.faults.changes.connectors import PauseConnector
+from loosehanger.faults.changes.connectors import (
+    ConfigureConnector,
+    DeleteConnector,
+    MistypePattern,
+    PauseConnector,
+)
 from loosehanger.faults.changes.credentials import ChangePassword
 from loosehanger.faults.changes.groups import CommitOffsets, JoinGroup
 from loosehanger.faults.changes.links import DisturbLink, ResetConnections
+from loosehanger.faults.changes.processes import FreezeProcess, KillProcess, StopProcess
 from loosehanger.faults.changes.records import DeleteRecords, OutrunMirror, WriteRecords
 from loosehanger.faults.changes.rights import RevokeRight
 from loosehanger.faults.changes.topics import (
@@ -37,12 +43,17 @@ CHANGES: Mapping[str, type[Change]] = {
     "alter_copy": AlterCopy,
     "change_password": ChangePassword,
     "commit_offsets": CommitOffsets,
+    "configure_connector": ConfigureConnector,
+    "delete_connector": DeleteConnector,
     "delete_copy": DeleteCopy,
     "delete_internal_topic": DeleteInternalTopic,
     "delete_records": DeleteRecords,
     "disturb_link": DisturbLink,
+    "freeze_process": FreezeProcess,
     "join_group": JoinGroup,
     "keep_partitions": KeepPartitions,
+    "kill_process": KillProcess,
+    "mistype_pattern": MistypePattern,
     "open_transaction": OpenTransaction,
     "outrun_mirror": OutrunMirror,
     "own_topic": OwnTopic,
@@ -51,6 +62,7 @@ CHANGES: Mapping[str, type[Change]] = {
     "replace_certificate": ReplaceCertificate,
     "reset_connections": ResetConnections,
     "revoke_right": RevokeRight,
+    "stop_process": StopProcess,
     "write_records": WriteRecords,
 }
 """The changes that a fault may name."""

@@ -14,6 +14,7 @@ from typing import Any
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.record import Lab, Pod, Region
+from loosehanger.paths import ROOT
 from loosehanger.platforms.pod_files import ANSWER, STEP, STEP_FILE
 
 
@@ -97,6 +98,38 @@ def addresses_from(home: Path, cluster: str, servers: Sequence[str], seen_from: 
         if name.split(":")[0].endswith(f".{cluster}.svc") and service.here == list(servers):
             return service.addresses(seen_from)
     return None
+
+
+def local_programs(home: Path, region: str) -> dict[str, int]:
+    """Returns the process id of each program of a region on this machine; 0 for one that does not run."""
+    from loosehanger.platforms.local import processes
+    from loosehanger.platforms.local.region import LocalRegion
+
+    return {state.group: state.pid for state in processes.states(LocalRegion(home, ROOT, region, 0))}
+
+
+def signal_local_program(home: Path, region: str, program: str, number: int) -> int:
+    """Sends a signal to a program of a region on this machine, and to no process that is not the lab's.
+
+    Returns:
+        The number of its processes that got it.
+    """
+    from loosehanger.platforms.local import processes
+    from loosehanger.platforms.local.region import LocalRegion
+
+    return processes.send_signal(LocalRegion(home, ROOT, region, 0), program, number)
+
+
+def halt_local_program(home: Path, region: str, program: str, *, halted: bool) -> None:
+    """Stops a program of a region on this machine and keeps it stopped, or starts it again.
+
+    Raises:
+        LabError: it does not stop, or nothing of the region is running.
+    """
+    from loosehanger.platforms.local import processes
+    from loosehanger.platforms.local.region import LocalRegion
+
+    (processes.halt if halted else processes.resume)(LocalRegion(home, ROOT, region, 0), program)
 
 
 def local_status(home: Path, checkout: Path, port_bases: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:

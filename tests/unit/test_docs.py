@@ -10,6 +10,7 @@ import pytest
 
 from loosehanger.cli.command_line import COMMANDS
 from loosehanger.paths import ROOT
+from scripts import fault_page
 from tests.e2e.documents import SLOW
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -140,3 +141,8 @@ def _neutral(path: Path, code: str) -> str:
     for word in (f"{region}-america", f"{region}america", f"{region.title()} America", f"mm2-{code}", f"__mm2_{code}_"):
         text = text.replace(word, "@")
     return text
+
+
+def test_the_page_of_faults_is_made_from_the_catalogue() -> None:
+    text = fault_page.PAGE.read_text(encoding="utf-8")
+    assert text == fault_page.page(text), "docs/faults.md is stale: run python -m scripts.fault_page, and commit it"

@@ -245,6 +245,44 @@ def kill_everything(region: LocalRegion) -> Killed | None:
     return Killed(at_ms, len(ours))
 
 
+def send_signal(region: LocalRegion, program: str, number: int) -> int:
+    """Sends a signal to a program of the region, and to no process without the region's mark.
+
+    Returns:
+        The number of its processes that got it.
+    """
+    pids = {state.pid for state in states(region) if state.group == program and state.pid}
+    ours = [process for process in marked_processes(region) if process.pid in pids]
+    for process in ours:
+        _signal(process, number)
+    return len(ours)
+
+
+def halt(region: LocalRegion, program: str) -> None:
+    """Stops a program, and keeps its definition; it stays stopped until ``resume`` or until it is applied again.
+
+    Raises:
+        LabError: it does not stop in time.
+    """
+    if not is_supervised(region):
+        return
+    with _supervisor(region) as supervisor:
+        _ignoring_faults(supervisor.stopProcessGroup, program, False)
+        wait_for(lambda: _stopping(supervisor, [program]), 60, f"{region.name}: stopping {program}")
+
+
+def resume(region: LocalRegion, program: str) -> None:
+    """Starts a program that was halted; a program that runs or is not defined stays as it is.
+
+    Raises:
+        LabError: the region has no process manager.
+    """
+    if not is_supervised(region):
+        raise LabError(f"{region.name}: nothing is running; run the set-up again")
+    with _supervisor(region) as supervisor:
+        _ignoring_faults(supervisor.startProcessGroup, program, False)
+
+
 def _is_relay(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
         return RELAY_MODULE in process.cmdline()
