@@ -100,7 +100,7 @@ class Notice(Entry):
     """What a tool must say of the fault, and how soon."""
 
     says: str
-    """A part of its text."""
+    """A part of its text, in upper or lower case."""
     within: int
     """Seconds after the injection."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
-from urllib.parse import quote
 
 from loosehanger.errors import WrongUseError
 from loosehanger.faults.changes.change import Change, Undo
@@ -144,16 +143,13 @@ def _running(site: FaultSite, kind: Kind) -> str:
 
 
 def _configuration(site: FaultSite, connector: str) -> dict[str, str]:
-    found: dict[str, str] = site.connect().call("GET", f"/connectors/{quote(connector, safe='')}/config")
+    found: dict[str, str] = site.connect().connectors()[connector]["info"]["config"]
     return found
 
 
 def _configure(site: FaultSite, connector: str, configuration: Mapping[str, Any]) -> None:
     """Configures a connector, restarts what failed, and waits until it runs."""
-    rest = site.connect()
-    rest.configure(connector, configuration)
-    if any(part.state == "FAILED" for part in parts(connector, rest.status(connector) or {"connector": {"state": ""}})):
-        rest.restart_failed(connector)
+    site.connect().configure(connector, configuration)
     _await_running(site, connector)
 
 

@@ -1,0 +1,141 @@
+"""Faults of the catalogue on a real lab: seen as their files say, healed, and proved.
+
+A fault is tried in the first scenario that can have it. Those of one scenario share a lab; a fault that leaves a loss
+behind gets a new one for what follows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from loosehanger.errors import WrongUseError
+from loosehanger.faults.choosing import fitting_mirrors
+from loosehanger.faults.fault import Fault, read_fault
+from loosehanger.faults.names import fault_names
+from loosehanger.lab.record import Lab, Region
+from scripts.sandbox import Kit, copy_kit, forget_bytecode
+from tests.unit.test_scenario_rights import topology
+
+from .conftest import PATIENCE_S
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+SCENARIOS = ("03-broadcast", "05-active-passive", "01-aggregate-central", "04-shared-aggregate")
+SLACK = 3
+"""What beside other tests takes so many times as long as on a machine of its own."""
+CODES = {"proved": 0, "disproved": 1, "inconclusive": 4}
+
+
+def described(scenario: str) -> Lab:
+    """A scenario's lab as its manifests describe it."""
+    found = topology(scenario)
+    regions = {
+        name: Region(name, name, {}, {}, tuple(mirror for mirror in found.mirrors if mirror.region == name))
+        for name in found.regions
+    }
+    return Lab(scenario, "local", "", regions, topology=found)
+
+
+def place(fault: Fault) -> str:
+    """The first scenario that can have a fault."""
+    for scenario in SCENARIOS:
+        try:
+            fitting_mirrors(described(scenario), fault)
+        except WrongUseError:
+            continue
+        return scenario
+    raise AssertionError(f"no scenario can have {fault.name}")
+
+
+def tried() -> Iterator[Any]:
+    """Every fault with its scenario; those of one scenario together, and those that leave a loss behind last."""
+    faults = [(place(fault), fault.after == "disproved", fault) for fault in map(read_fault, fault_names())]
+    for scenario, _, fault in sorted(faults, key=lambda entry: (SCENARIOS.index(entry[0]), entry[1], entry[2].name)):
+        yield pytest.param(scenario, fault.name, id=fault.name)
+
+
+@pytest.fixture(scope="module")
+def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Kit]]:
+    """A kit in which a scenario is set up; the one before is cleaned up."""
+    folder = tmp_path_factory.mktemp("faults")
+    kit = copy_kit(folder, port_base=26000)
+
+    def set_up(scenario: str) -> Kit:
+        done = kit.run("status", "--json")
+        if done.stdout and json.loads(done.stdout)["scenario"] != scenario:
+            clean(kit)
+        done = kit.run("setup", scenario)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return kit
+
+    try:
+        yield set_up
+    finally:
+        clean(kit)
+        forget_bytecode(folder)
+
+
+def clean(kit: Kit) -> None:
+    """Cleans up."""
+    done = kit.run("cleanup")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def seconds_until(condition: Callable[[], str | None], bound: float, what: str) -> float:
+    """Waits until a condition returns None; returns how long that took."""
+    began = time.monotonic()
+    while missing := condition():
+        assert time.monotonic() - began < max(bound, PATIENCE_S), f"{what}: {missing}"
+        time.sleep(0.5)
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(("scenario", "name"), list(tried()))
+def test_a_fault_is_noticed_healed_and_proved(labs: Callable[[str], Kit], scenario: str, name: str) -> None:
+    kit, fault = labs(scenario), read_fault(name)
+    noticed = fault.noticed
+
+    def unhealthy() -> str | None:
+        done = kit.run("status")
+        return None if done.returncode == 0 else done.stdout + done.stderr
+
+    def unseen() -> str | None:
+        assert noticed.status
+        text = kit.run("status").stdout
+        return None if noticed.status.says.lower() in text.lower() else f"'{noticed.status.says}' is not in:\n{text}"
+
+    seconds_until(unhealthy, PATIENCE_S, "the lab is not healthy")
+    done = kit.run("fault", "inject", name, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    if noticed.status:
+        took = seconds_until(unseen, noticed.status.within, name)
+        print(f"{name}: status after {took:.1f} s")
+        assert took <= noticed.status.within * SLACK
+    if noticed.proof:
+        done = kit.run("prove", "--timeout", "30")
+        assert done.returncode == CODES[noticed.proof.verdict], done.stdout + done.stderr
+        assert noticed.proof.says in done.stdout + done.stderr
+    if fault.heals_itself:
+        seconds_until(unhealthy, PATIENCE_S, "it has not healed by itself")
+    done = kit.run("fault", "heal", name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{name} ({fault.title}): healed in " in done.stdout
+    if fault.after == "proved":
+        seconds_until(unhealthy, PATIENCE_S, "it is not healthy after healing")
+    done = kit.run("prove")
+    assert done.returncode == CODES[fault.after], done.stdout + done.stderr
+    if fault.after == "disproved":
+        clean(kit)
+
+
+def test_a_lab_that_was_torn_down_with_a_frozen_worker_leaves_nothing(labs: Callable[[str], Kit]) -> None:
+    kit = labs("03-broadcast")
+    assert kit.run("fault", "inject", "worker-frozen").returncode == 0
+    clean(kit)
+    assert not (kit.home / "faults").exists()
+    assert kit.run("fault", "status").returncode == 3
