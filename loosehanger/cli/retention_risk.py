@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -75,25 +75,25 @@ class MirrorRisk:
         return any(danger.endangered or (danger.gone and danger.behind) for danger in self.topics.values())
 
 
-def standings(lab: Lab, resting: Collection[tuple[str, str]] = ()) -> list[MirrorRisk]:
+def standings(lab: Lab, resting: Callable[[], Collection[tuple[str, str]]] = tuple) -> list[MirrorRisk]:
     """The state of every mirror that has workers and two living clusters.
 
     Args:
         lab: what is set up.
-        resting: region and name of the mirrors that are paused or stopped as intended: their workers may be gone, and a
-            failed measurement is not a problem.
+        resting: returns region and name of the mirrors that are paused or stopped as intended: their workers may be
+            gone, and a failed measurement is not a problem. It is called after a failed measurement, and may wait.
     """
     alive = [
         mirror for mirror in lab.mirrors if mirror.connect and {mirror.source, mirror.target} <= lab.clusters.keys()
     ]
     with ThreadPoolExecutor(max_workers=max(len(alive), 1)) as threads:
         return list(
-            threads.map(lambda one: _standing(lab, one, rests=(one.region, one.name) in resting), alive),
+            threads.map(lambda one: _standing(lab, one, lambda: (one.region, one.name) in resting()), alive),
         )
 
 
-def _standing(lab: Lab, mirror: Mirror, *, rests: bool) -> MirrorRisk:
-    look = _Looks(lab, mirror, rests=rests)
+def _standing(lab: Lab, mirror: Mirror, rests: Callable[[], bool]) -> MirrorRisk:
+    look = _Looks(lab, mirror, rests)
     try:
         while look.wants_more():
             time.sleep(_PAUSE_S if look.number > 1 else 0)  # the second measurement gives the mirror's pace
@@ -141,7 +141,7 @@ def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
 class _Looks:
     """Measures a mirror until its state is known."""
 
-    def __init__(self, lab: Lab, mirror: Mirror, *, rests: bool) -> None:
+    def __init__(self, lab: Lab, mirror: Mirror, rests: Callable[[], bool]) -> None:
         self.standing = MirrorRisk(mirror)
         self._rests = rests
         self.number = 0
@@ -164,7 +164,7 @@ class _Looks:
         except KeyError as error:
             # Kafka omits topics that were deleted in the meantime.
             reason = f"{error.args[0]} no longer exists"
-        if self._rests:
+        if self._rests():
             return False
         self.standing = replace(self.standing, problem=reason)
         return self._may_try_again

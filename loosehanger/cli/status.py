@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import tempfile
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,23 +21,31 @@ from rich.markup import escape
 from loosehanger.cli.command_line import COMMANDS
 from loosehanger.cli.plain_inventory import port_bases
 from loosehanger.cli.playbook import only_one, run_playbook
+from loosehanger.cli.problems import apply_again, as_json, as_lines, find_problems
 from loosehanger.errors import ExitCode
 from loosehanger.lab import targets
 from loosehanger.lab.progress import required_progress
 from loosehanger.lab.record import Lab, load_lab
 from loosehanger.lab.scenario import MIRROR
-from loosehanger.lab.scenario_index import SETUP
 from loosehanger.paths import ROOT, caller_path, lab_home
 from loosehanger.platforms import registry
+from loosehanger.problems import Problem, in_order
+
+if TYPE_CHECKING:
+    from loosehanger.cli.retention_risk import MirrorRisk
 
 _STATUS_WIDTH = 51
 """Width of a line of the status without its detail."""
 _INDENT = " " * 12
+_WIDE = 10_000
+"""Not a terminal: do not wrap."""
 _HEALTHY = ("Kafka", MIRROR, "Deployment")
 """The kinds whose health each platform reports."""
 _RUNNING = "Running"
 _UNKNOWN = "Unknown"
 """The state of a running mirror whose lag cannot be measured."""
+_OF_PROBLEMS = ("problems", "topics")
+"""What a platform adds to the health of a resource, and this command does not show there."""
 Regions = dict[str, list[dict[str, Any]]]
 """The health of every resource, by region: kind, name, healthy, state, detail."""
 
@@ -54,12 +63,13 @@ def run(arguments: Sequence[str]) -> int:
 
         return bundle.write(lab, caller_path(options.bundle))
     targets.forget_dead_watch(lab_home())
-    regions = {name: found for name, found in _ask(lab).items() if found or name in lab.regions}
-    for name in lab.lost:
-        # Of a region that was deleted, only the record knows the resources.
-        had = [{"kind": kind, "name": found.name} for kind in _HEALTHY for found in lab.topology.of_kind(kind, name)]
-        regions[name] = [{**resource, **_lost_as_intended(lab)} for resource in regions.get(name) or had]
-    behind = _losses(lab, regions)
+    regions, measured = _ask(lab)
+    behind, rights = _losses(lab, regions, measured)
+    problems = _problems(lab, regions, measured, rights)
+    regions = {
+        name: [{key: value for key, value in one.items() if key not in _OF_PROBLEMS} for one in resources]
+        for name, resources in regions.items()
+    }
     healthy = all(resources and all(resource["healthy"] for resource in resources) for resources in regions.values())
     if options.json:
         document = {
@@ -68,31 +78,83 @@ def run(arguments: Sequence[str]) -> int:
             "stage": lab.stage,
             "unfinished": lab.unfinished,
             "healthy": healthy,
+            "problems": [as_json(problem, apply_again(lab)) for problem in problems],
             "regions": regions,
             "flows": behind,
             "variables": list(required_progress().variables),
         }
         print(json.dumps(document, indent=1, ensure_ascii=False))
     else:
-        show(lab, regions)
+        show(lab, regions, problems)
     return ExitCode.DONE if healthy else exit_code(regions)
 
 
-def _ask(lab: Lab) -> Regions:
-    """Asks every region of the inventory, in its order.
+def _ask(lab: Lab) -> tuple[Regions, list[MirrorRisk]]:
+    """Asks every region of the inventory, in its order, and measures the mirrors, at the same time where it can.
 
     Raises:
         LabError: a region's health cannot be determined, or a set-up or clean-up is running.
     """
     bases = port_bases(required_progress())
-    if bases is not None:
+    if bases is None:
+        regions = _complete(lab, _ask_by_ansible(lab))
+        return regions, _measure(lab, lambda: _resting(regions))
+    health: Future[Regions] = Future()
+
+    def resting() -> Collection[tuple[str, str]]:
+        try:
+            return _resting(health.result())
+        except CancelledError:
+            # The health is not known, so that the measurement is not needed.
+            return [(mirror.region, mirror.name) for mirror in lab.mirrors]
+
+    with ThreadPoolExecutor(max_workers=1) as beside:
         with only_one(lab_home(), shared=True):
-            return registry.local_status(lab_home(), ROOT, bases)
+            measured = beside.submit(_measure, lab, resting)
+            try:
+                regions = _complete(lab, registry.local_status(lab_home(), ROOT, bases))
+            except BaseException:
+                health.cancel()
+                raise
+        health.set_result(regions)
+        return regions, measured.result()
+
+
+def _ask_by_ansible(lab: Lab) -> Regions:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "status.json"
         run_playbook("playbooks/status.yaml", ["-i", lab.inventory], quiet=True, paths={"status_file": file})
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return {name: answer["resources"] for name, answer in found.items()}
+
+
+def _complete(lab: Lab, found: Mapping[str, list[dict[str, Any]]]) -> Regions:
+    """The regions of the lab, and those that were lost as intended."""
+    regions = {name: resources for name, resources in found.items() if resources or name in lab.regions}
+    for name in lab.lost:
+        # Of a region that was deleted, only the record knows the resources.
+        had = [{"kind": kind, "name": one.name} for kind in _HEALTHY for one in lab.topology.of_kind(kind, name)]
+        regions[name] = [{**resource, **_lost_as_intended(lab)} for resource in regions.get(name) or had]
+    return regions
+
+
+def _resting(regions: Mapping[str, list[dict[str, Any]]]) -> set[tuple[str, str]]:
+    """Region and name of the mirrors that are paused or stopped as intended."""
+    return {
+        (region, resource["name"])
+        for region, resources in regions.items()
+        for resource in resources
+        if resource["kind"] == MIRROR and resource["healthy"] and resource["state"] != _RUNNING
+    }
+
+
+def _measure(lab: Lab, resting: Callable[[], Collection[tuple[str, str]]]) -> list[MirrorRisk]:
+    """Each mirror's lag and retention risk; none where the clusters cannot be reached from outside Kubernetes."""
+    if lab.pod is not None:
+        return []
+    from loosehanger.cli import retention_risk  # slow to import
+
+    return retention_risk.standings(lab, resting)
 
 
 def exit_code(regions: Mapping[str, list[dict[str, Any]]]) -> ExitCode:
@@ -102,22 +164,20 @@ def exit_code(regions: Mapping[str, list[dict[str, Any]]]) -> ExitCode:
     return ExitCode.INCONCLUSIVE if unknown else ExitCode.FAILED
 
 
-def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Each mirror's lag and retention risk; marks a mirror that may lose records as not healthy."""
-    if lab.pod is not None:
-        return []  # The clusters cannot be reached from outside Kubernetes.
-    from loosehanger.cli import retention_risk  # slow to import
+def _losses(
+    lab: Lab, regions: Mapping[str, list[dict[str, Any]]], measured: Sequence[MirrorRisk]
+) -> tuple[list[dict[str, Any]], dict[tuple[str, str], list[str]]]:
+    """Marks a mirror that may lose records as not healthy.
+
+    Returns:
+        Each mirror's lag and retention risk, and by region and mirror the rights that users of a failing mirror lack.
+    """
+    from loosehanger.cli.retention_risk import lacking_rights  # slow to import
 
     behind = []
-    # A mirror without a claim in this stage, such as one that was paused for a switch, may stay behind.
-    claimed = {mirror for claim in lab.claims if claim.window is None for mirror in claim.mirrors}
-    resting = {
-        (region, resource["name"])
-        for region, resources in regions.items()
-        for resource in resources
-        if resource["kind"] == MIRROR and resource["healthy"] and resource["state"] != _RUNNING
-    }
-    for standing in retention_risk.standings(lab, resting):
+    rights: dict[tuple[str, str], list[str]] = {}
+    claimed = _claimed(lab)
+    for standing in measured:
         mirror = standing.mirror
         if mirror.id not in claimed:
             continue
@@ -126,22 +186,49 @@ def _losses(lab: Lab, regions: Mapping[str, list[dict[str, Any]]]) -> list[dict[
                 continue
             if (state := standing.state) and (resource["healthy"] or resource["state"] == _UNKNOWN):
                 resource |= {"healthy": False, "state": state}
-            lacking = [] if resource["healthy"] else retention_risk.lacking_rights(lab, mirror)
+            lacking = [] if resource["healthy"] else lacking_rights(lab, mirror)
+            if lacking:
+                rights.setdefault((mirror.region, mirror.name), []).extend(lacking)
             resource["detail"] = "; ".join([resource["detail"], *lacking, *standing.warnings])
         behind += [
             {"source": mirror.source, "target": mirror.target, "mirror": mirror.name, **asdict(danger)}
             for danger in standing.topics.values()
         ]
-    return behind
+    return behind, rights
+
+
+def _problems(
+    lab: Lab,
+    regions: Mapping[str, list[dict[str, Any]]],
+    measured: Sequence[MirrorRisk],
+    rights: Mapping[tuple[str, str], Sequence[str]],
+) -> list[Problem]:
+    """The problems of the lab, causes first."""
+    rows = [one for resources in regions.values() for one in resources]
+    known, hints = (
+        [Problem(**problem) for one in rows if one["healthy"] == healthy for problem in one.get("problems", ())]
+        for healthy in (False, True)
+    )
+    topics = {region: one["topics"] for region, resources in regions.items() for one in resources if one.get("topics")}
+    claimed = _claimed(lab)
+    judged = [standing for standing in measured if standing.mirror.id in claimed]
+    found = find_problems(lab, regions, known, judged, topics, rights)
+    # What may be a cause, such as a slow link, is named where something else is wrong.
+    return in_order([*found, *hints]) if found else []
+
+
+def _claimed(lab: Lab) -> set[str]:
+    """The mirrors with a claim in this stage: one without, such as one paused for a switch, may stay behind."""
+    return {mirror for claim in lab.claims if claim.window is None for mirror in claim.mirrors}
 
 
 def _lost_as_intended(lab: Lab) -> dict[str, Any]:
     detail = f"as intended: lost since the stage '{lab.unfinished or lab.stage}'"
-    return {"healthy": True, "state": "Lost", "detail": detail}
+    return {"healthy": True, "state": "Lost", "detail": detail, "problems": ()}
 
 
-def show(lab: Lab, regions: dict[str, list[dict[str, Any]]]) -> None:
-    """Shows the health of every resource, by region, as text."""
+def show(lab: Lab, regions: dict[str, list[dict[str, Any]]], problems: Sequence[Problem] = ()) -> None:
+    """Shows what is wrong, the cause first, and the health of every resource, by region, as text."""
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"{lab.scenario} on {lab.platform}{f', stage: {lab.stage}' if lab.stage else ''}")
     if variables := required_progress().variables:
@@ -149,8 +236,14 @@ def show(lab: Lab, regions: dict[str, list[dict[str, Any]]]) -> None:
 
         console.print(f"with {escape(shown(variables))}")
     if lab.unfinished:
-        again = f"./lab setup {lab.scenario}" if lab.unfinished == SETUP else f"./lab stage {lab.unfinished}"
+        again = apply_again(lab)
         console.print(f"[bold red]the stage '{lab.unfinished}' was begun and not finished[/]; run {again} again")
+    for number, problem in enumerate(problems, start=1):
+        room = max(console.width - 4, 40) if console.is_terminal else _WIDE
+        first, *rest = as_lines(problem, apply_again(lab), room)
+        console.print(f"\n[bold red]{number:>2}.[/] [bold]{escape(first)}[/]")
+        for line in rest:
+            console.print(f"    {escape(line)}")
     for region, resources in regions.items():
         console.print(f"\n[bold]{region}[/]")
         for resource in resources:
@@ -169,6 +262,4 @@ def show(lab: Lab, regions: dict[str, list[dict[str, Any]]]) -> None:
     # A lost region is down as intended.
     there = [one for region, resources in regions.items() if region not in lab.lost for one in resources]
     if any(not one["healthy"] for one in there) and {one["state"] for one in there} <= {"Down", "Stopped"}:
-        stage = lab.unfinished or lab.stage
-        again = f"./lab setup {lab.scenario}" if stage in ("", SETUP) else f"./lab stage {stage}"
-        console.print(f"\n[bold red]Nothing of the lab is running[/]; start it with {again}")
+        console.print(f"\n[bold red]Nothing of the lab is running[/]; start it with {apply_again(lab)}")

@@ -26,7 +26,7 @@ WARN_S = 30.0
 """Age of an open transaction from which it is worth a warning."""
 _PROBE = "loosehanger-no-such-transaction"
 """A transactional id that no producer has: what the coordinator answers shows whether the user has the right."""
-_HANGS = "its coordinator does not know this transaction, so it never ends; abort it with kafka-transactions.sh abort"
+HANGS = "its coordinator does not know this transaction, so it never ends; abort it with kafka-transactions.sh abort"
 _TOO_OLD = "the brokers are too old to name the transaction"
 
 
@@ -206,7 +206,7 @@ def _why_unlisted(client: Any, user: str | None) -> tuple[str, bool]:
     except TransactionalIdAuthorizationFailedError:
         return _lacks(user, "Describe on transactional ids"), False
     except TransactionalIdNotFoundError:
-        return _HANGS, True
+        return HANGS, True
     except (KafkaError, OSError) as error:
         return _unnamed(error), False
     return "", False

@@ -170,7 +170,7 @@ def standing(*, rests: bool = False) -> MirrorRisk:
     """How the mirror stands, to somebody who begins to look now."""
     mirror = replace(MIRROR, region="na", connect={"url": "x"})
     lab: Any = SimpleNamespace(mirrors=[mirror], clusters={"europe": 1, "na": 1}, region=lambda _: SimpleNamespace())
-    (found,) = retention_risk.standings(lab, {("na", mirror.name)} if rests else ())
+    (found,) = retention_risk.standings(lab, lambda: {("na", mirror.name)} if rests else ())
     return found
 
 

@@ -27,7 +27,7 @@ from loosehanger.lab.manifests.resources import (
 )
 from loosehanger.lab.record import Exporter
 from loosehanger.platforms.java import Java
-from loosehanger.platforms.local import certificates, processes, services
+from loosehanger.platforms.local import processes, services
 from loosehanger.platforms.local.jmx_exporter import agent as jmx_agent
 from loosehanger.platforms.local.jmx_exporter import exporter
 from loosehanger.platforms.local.processes import Process
@@ -183,6 +183,8 @@ class LocalCluster:
         return next(candidate for candidate in candidates if not candidate.startswith("-"))
 
     def _certificates(self) -> bool:
+        from loosehanger.platforms.local import certificates  # slow to import
+
         authority = self.kafka.spec.cluster_ca
         days = authority.validity_days, authority.renewal_days
         generate = authority.generate_certificate_authority
@@ -272,6 +274,8 @@ class LocalCluster:
         ]
         listeners |= {_hidden_identifier(client): index for client, index in self._hidden.items()}
         voters = ",".join(f"{id_}@{LOOPBACK}:{self.region.node_port(id_, 0)}" for id_ in self.nodes)
+        from loosehanger.platforms.local import certificates  # slow to import
+
         node_principal = certificates.principal(f"{self.name}-kafka")
         super_users = [node_principal, certificates.principal(OPERATOR)]
         super_users += [f"User:{name}" for name in spec.authorization.super_users]

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loosehanger.files import remove_folder, write_file
 from loosehanger.kafka.links import ROUTES, ask
@@ -21,8 +22,10 @@ from loosehanger.lab.topology import Topology
 from loosehanger.platforms.local import processes
 from loosehanger.platforms.local.processes import Process, tail
 from loosehanger.platforms.local.region import LocalRegion
-from loosehanger.platforms.local.relay import Route
 from loosehanger.waiting import wait_for
+
+if TYPE_CHECKING:
+    from loosehanger.platforms.local.relay import Route
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,8 @@ def apply_links(
 
 def routes(server: LocalRegion, client: LocalRegion, topology: Topology) -> Iterator[Route]:
     """Yields the ports at which one region's clients reach another one's services, and their destinations."""
+    from loosehanger.platforms.local.relay import Route  # slow to import
+
     nodes = sum(int(pool.content["spec"].get("replicas", 1)) for pool in topology.of_kind("KafkaNodePool", server.name))
     for node in range(nodes):
         port, target = server.relay_port(node, client.name), server.hidden_port(node, client.name)

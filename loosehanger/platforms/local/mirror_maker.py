@@ -23,7 +23,7 @@ from loosehanger.lab.manifests.resources import ConfigMapKey, KafkaMirrorMaker2,
 from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.lab.record import Exporter
 from loosehanger.platforms.java import Java
-from loosehanger.platforms.local import certificates, processes, services
+from loosehanger.platforms.local import processes, services
 from loosehanger.platforms.local.jmx_exporter import agent as jmx_agent
 from loosehanger.platforms.local.jmx_exporter import exporter
 from loosehanger.platforms.local.mirror_maker_settings import BASIC_AUTH, MirrorMakerSettings
@@ -320,6 +320,8 @@ class LocalMirrorMaker:
         wait_for(answer, READY_SECONDS, f"{self.region.name}: {self.resource.reference}: Connect's REST interface")
 
     def _rest_credentials(self) -> bool:
+        from loosehanger.platforms.local import certificates  # slow to import
+
         secret = self.settings.rest_secret
         days = 365
         changed = certificates.ensure_authority(self.region, secret, days)

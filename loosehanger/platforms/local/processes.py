@@ -161,6 +161,17 @@ class ProcessState:
     seconds: int
     """Seconds it has been running."""
     log: Path
+    ended: int = 0
+    """When it last ended, in seconds since the epoch; 0 while it runs, or if it never ended."""
+
+    @property
+    def frozen(self) -> bool:
+        """Whether a signal such as SIGSTOP holds it, so that it runs and does nothing."""
+        try:
+            state = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            return False
+        return state in ("T", "t")
 
 
 def states(region: LocalRegion) -> list[ProcessState]:
@@ -176,6 +187,7 @@ def states(region: LocalRegion) -> list[ProcessState]:
                 info["pid"],
                 max(0, info["now"] - info["start"]) if info["pid"] else 0,
                 Path(info["stdout_logfile"]),
+                0 if info["pid"] else info["stop"],
             )
             for info in supervisor.getAllProcessInfo()
         ]

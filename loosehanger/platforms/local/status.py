@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from kafka.errors import KafkaError
 from loosehanger.errors import LabError
 from loosehanger.kafka.connect import SlowError
 from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.connector_causes import WorkerLogs, connector_causes
 from loosehanger.kafka.connector_states import connector_problems, held, judge
 from loosehanger.kafka.groups import Group, look
-from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders
-from loosehanger.lab.link_settings import size_text
+from loosehanger.kafka.links import OPEN, SETTINGS, ask, link_state, relay_folders
+from loosehanger.kafka.stalled import worker_logs
+from loosehanger.lab.link_settings import OneWay, rate_text, size_text, time_text
 from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
 from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.platforms.local.deployment import LocalProgram
@@ -25,6 +28,7 @@ from loosehanger.platforms.local.links import process_name
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.processes import ProcessState, states, tail
 from loosehanger.platforms.local.region import LocalRegion
+from loosehanger.problems import Problem, Rank
 from loosehanger.waiting import wait_for
 
 LOOK_SECONDS = 5
@@ -45,12 +49,38 @@ class Health:
     """Running, Waiting, Paused, Stopped, Failed, Restarting, Busy, Degraded or Down."""
     detail: str
     """One sentence: numbers when healthy, the reason when not."""
+    problems: tuple[Problem, ...] = ()
+    """The causes, where it is not healthy."""
+    topics: Mapping[str, int] = field(default_factory=dict)
+    """The number of partitions of each topic, for a cluster that answers."""
 
 
 def status(region: LocalRegion) -> list[dict[str, Any]]:
-    """Returns the health of every cluster, mirror and program of a region."""
+    """Returns the health of every cluster, mirror and program of a region, each with its problems."""
     processes = states(region)
-    return [asdict(health) for health in _all(region, processes)]
+    found = list(_all(region, processes))
+    if not processes and not all(health.healthy for health in found):
+        # One cause for everything: the process manager starts every other process.
+        down = _region_down(region)
+        found = [health if health.healthy else replace(health, problems=(down,)) for health in found]
+    return [asdict(health) for health in found]
+
+
+def _region_down(region: LocalRegion) -> Problem:
+    """The problem of a region whose process manager does not run, as after a restart of the machine."""
+    return Problem(
+        Rank.LAB,
+        f"nothing of {region.name} is running: its process manager is down, as after a restart of the machine",
+        region.name,
+        _changed_at(region.logs / "supervisor.log"),
+    )
+
+
+def _changed_at(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
 
 
 def _all(region: LocalRegion, processes: list[ProcessState]) -> Iterator[Health]:
@@ -66,12 +96,14 @@ def _all(region: LocalRegion, processes: list[ProcessState]) -> Iterator[Health]
 
 
 def _cluster(cluster: LocalCluster, processes: list[ProcessState]) -> Health:
-    down = _not_running(processes, cluster.process_names())
+    region, names = cluster.region.name, cluster.process_names()
+    down, causes = _not_running(processes, names), tuple(_process_causes(processes, names, region))
     try:
         with admin_client(cluster, LOOK_SECONDS) as admin:
             topics = admin.describe_topics()
     except (LabError, KafkaError) as error:
-        return Health("Kafka", cluster.name, False, "Down", "; ".join(down) or str(error))
+        silent = Problem(Rank.CLUSTER, f"the cluster does not answer: {error}", region, next=f"./lab logs {region}")
+        return Health("Kafka", cluster.name, False, "Down", "; ".join(down) or str(error), causes or (silent,))
     partitions = [partition for topic in topics for partition in topic["partitions"]]
     behind = sum(len(p["isr_nodes"]) < len(p["replica_nodes"]) for p in partitions)
     leaderless = sum(p["leader_id"] < 0 for p in partitions)
@@ -85,9 +117,12 @@ def _cluster(cluster: LocalCluster, processes: list[ProcessState]) -> Health:
     problems = [*down]
     problems += [f"{behind} partitions are under-replicated"] if behind else []
     problems += [f"{leaderless} partitions have no leader"] if leaderless else []
+    numbers = {topic["name"]: len(topic["partitions"]) for topic in topics}
     if problems:
-        return Health("Kafka", cluster.name, False, "Degraded", "; ".join(problems))
-    return Health("Kafka", cluster.name, True, "Running", detail)
+        describe = f"./lab kafka {region} topics --describe --unavailable-partitions"
+        of_partitions = [Problem(Rank.CLUSTER, text, region, next=describe) for text in problems[len(down) :]]
+        return Health("Kafka", cluster.name, False, "Degraded", "; ".join(problems), (*causes, *of_partitions), numbers)
+    return Health("Kafka", cluster.name, True, "Running", detail, topics=numbers)
 
 
 def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
@@ -95,15 +130,27 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
     if not spec.replicas:
         return Health(MIRROR, mirror.name, True, "Stopped", "as it should be: spec.replicas is 0")
     wanted = mirror.process_names()
-    down = _not_running(processes, [name for name in wanted if any(p.group == name for p in processes)])
+    known = [name for name in wanted if any(p.group == name for p in processes)]
+    down, region = _not_running(processes, known), mirror.region.name
+    causes = tuple(_process_causes(processes, known, region))
+    where = f"{region}, {MIRROR}/{mirror.name}"
     try:
         present = mirror.statuses()
     except SlowError as error:
         slow = f"its worker did not answer within {mirror.rest.timeout_s:.0f} s: it is busy or it hangs ({error})"
-        return Health(MIRROR, mirror.name, False, "Down" if down else "Busy", "; ".join([*down, slow]))
+        state = "Down" if down else "Busy"
+        hangs = Problem(Rank.CONNECTOR, slow, where, next=f"./lab logs {region}/{mirror.name}")
+        return Health(MIRROR, mirror.name, False, state, "; ".join([*down, slow]), causes or (hangs,))
     except LabError as error:
-        return Health(MIRROR, mirror.name, False, "Down", "; ".join(down) or str(error))
-    return mirror_health(mirror.resource, mirror.states(), present, mirror.failures(), down)
+        silent = Problem(Rank.CONNECTOR, str(error), where, next=f"./lab logs {region}/{mirror.name}")
+        return Health(MIRROR, mirror.name, False, "Down", "; ".join(down) or str(error), causes or (silent,))
+    states_, failures = mirror.states(), mirror.failures()
+    health = mirror_health(mirror.resource, states_, present, failures, down)
+    if health.healthy:
+        return health
+    logs = WorkerLogs(lambda: worker_logs(mirror.region.home, region, mirror.name))
+    of_connectors = connector_causes(states_, present, failures, logs, where=where, target=region)
+    return replace(health, problems=(*causes, *of_connectors))
 
 
 def mirror_health(
@@ -167,30 +214,61 @@ def _program(program: LocalProgram, processes: list[ProcessState]) -> Health:
     if not copies:
         return Health("Deployment", program.name, True, "Stopped", "as it should be: spec.replicas is 0")
     own = [process for process in processes if process.group == program.name]
-    running = [process for process in own if process.state == "RUNNING"]
+    running = [process for process in own if process.state == "RUNNING" and not process.frozen]
     if len(running) == copies:
         detail = f"{copies} running for {min(process.seconds for process in running)} s"
         return _reading(program, detail) or Health("Deployment", program.name, True, "Running", detail)
     problems = _not_running(processes, [program.name])
-    return Health("Deployment", program.name, False, "Down", "; ".join(problems))
+    causes = tuple(_process_causes(processes, [program.name], program.region.name))
+    return Health("Deployment", program.name, False, "Down", "; ".join(problems), causes)
 
 
 def _link(name: str, folder: Path, processes: list[ProcessState]) -> Health:
     try:
         report = ask(folder)
     except (LabError, OSError) as error:
-        down = _not_running(processes, [process_name(folder.name)])
-        return Health("Link", name, False, "Down", "; ".join(down) or f"it does not answer: {error}")
+        region, own = folder.parents[1].name, [process_name(folder.name)]
+        down, silent = _not_running(processes, own), f"it does not answer: {error}"
+        causes = tuple(_process_causes(processes, own, region))
+        unknown = Problem(Rank.LINK, f"the link's relay does not answer: {error}", name, next=f"./lab logs {region}")
+        return Health("Link", name, False, "Down", "; ".join(down) or silent, causes or (unknown,))
     carried = ", ".join(f"{size_text(way['bytes'])} to {way['to']}" for way in report["directions"])
+    one, other = report["between"]
+    since, heal = _changed_at(folder / SETTINGS), f"./lab link {one} {other} --heal"
     if (state := link_state(report)) != OPEN:
-        return Health(
-            "Link",
-            name,
-            False,
-            state.capitalize(),
-            f"{carried}; ./lab link {' '.join(report['between'])} --heal ends it",
-        )
+        closed = Problem(Rank.LINK, f"the link between {one} and {other} is {state}", f"{one}, {other}", since, heal)
+        return Health("Link", name, False, state.capitalize(), f"{carried}; {heal} ends it", (closed,))
+    if changed := _changed_settings(report, folder):
+        # It is not a problem by itself, and may be the cause of others.
+        return Health("Link", name, True, "Running", carried, (replace(changed, since=since),))
     return Health("Link", name, True, "Running", carried)
+
+
+def _changed_settings(report: Mapping[str, Any], folder: Path) -> Problem | None:
+    """The problem of a link whose delay or rate was changed after it was made; None for an unchanged link."""
+    try:
+        start = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))["start"]
+    except (OSError, ValueError, KeyError):
+        return None
+    one, other = report["between"]
+    changed, begun = [], OneWay()
+    for way in report["directions"]:
+        first = OneWay(**start.get(f"{way['from']}>{way['to']}", {}))
+        now = OneWay(**{name: way[name] for name in first.as_json()})
+        if now != first:
+            changed.append(f"to {way['to']} {_shape(now)}, which was {_shape(first)}")
+            begun = first
+    if not changed:
+        return None
+    shape = {"delay": time_text(begun.delay), "jitter": time_text(begun.jitter), "rate": rate_text(begun.rate)}
+    settings = " ".join(f"--{name} {value.replace(' ', '')}" for name, value in shape.items())
+    back = f"./lab link {one} {other} {settings}"
+    cause = f"the link between {one} and {other} was changed by hand: {'; '.join(changed)}"
+    return Problem(Rank.LINK, cause, f"{one}, {other}", next=back)
+
+
+def _shape(way: OneWay) -> str:
+    return f"{time_text(way.delay)} of delay, {rate_text(way.rate)}"
 
 
 def _reading(program: LocalProgram, detail: str) -> Health | None:
@@ -201,7 +279,11 @@ def _reading(program: LocalProgram, detail: str) -> Health | None:
             return None
         group = _settled(environment, program.deployment.spec.replicas)
     except LabError as error:
-        return Health("Deployment", program.name, False, "Degraded", f"{detail}, but {error}")
+        region = program.region.name
+        unread = Problem(
+            Rank.PROGRAM, str(error), f"{region}, Deployment/{program.name}", next=f"./lab logs {region}/{program.name}"
+        )
+        return Health("Deployment", program.name, False, "Degraded", f"{detail}, but {error}", (unread,))
     if not group.partitions:
         waiting = f"{detail}; no topic matches {group.pattern} as yet"
         return Health("Deployment", program.name, True, "Waiting", waiting)
@@ -244,4 +326,26 @@ def _not_running(processes: list[ProcessState], groups: list[str]) -> list[str]:
             for process in own
             if process.state != "RUNNING"
         ]
+        problems += [f"{_frozen(process)}; kill -CONT {process.pid} resumes it" for process in own if process.frozen]
     return problems
+
+
+def _process_causes(processes: list[ProcessState], groups: list[str], region: str) -> Iterator[Problem]:
+    """The problems that ``_not_running`` describes."""
+    for group in groups:
+        where = f"{region}, process {group}"
+        own = [process for process in processes if process.group == group]
+        if not own:
+            yield Problem(Rank.PROCESS, f"process {group} is not there", where)
+        for process in own:
+            if process.frozen:
+                yield Problem(Rank.PROCESS, _frozen(process), where, next=f"kill -CONT {process.pid}")
+            elif process.state != "RUNNING":
+                said = f": {end}" if (end := tail(process.log)) else ""
+                logs = f"./lab logs {region}/{group}"
+                cause = f"process {process.name} does not run ({process.state}){said}"
+                yield Problem(Rank.PROCESS, cause, where, process.ended or None, logs)
+
+
+def _frozen(process: ProcessState) -> str:
+    return f"process {process.name} is frozen: a signal (SIGSTOP) stopped it, and it answers nothing"

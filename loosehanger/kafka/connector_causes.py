@@ -1,0 +1,151 @@
+"""Why a mirror's connectors are not as its manifest wants them, and since when, by its workers' logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from loosehanger.kafka.connect import ConnectorPart
+from loosehanger.kafka.connector_states import Wanted, judge
+from loosehanger.kafka.failure_causes import explain
+from loosehanger.problems import Problem, Rank
+
+_TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[.,](\d{3})")
+_HELD = {"PAUSED": "paused", "STOPPED": "stopped"}
+RESTARTS = 2
+"""Restarts from which a connector fails again and again."""
+
+
+class WorkerLogs:
+    """The ends of the logs of a mirror's workers, read when they are first needed.
+
+    Args:
+        read: reads them, the one written last first.
+    """
+
+    def __init__(self, read: Callable[[], Iterable[str]]) -> None:
+        self._read = read
+
+    @cached_property
+    def _logs(self) -> list[str]:
+        return list(self._read())
+
+    def held_at(self, connector: str, state: str) -> float | None:
+        """Returns when a connector was last set to a state, in seconds since the epoch; None if no log has it."""
+        return self._last(f"Setting connector {connector} state to {state}")
+
+    def failed_at(self, task: str) -> float | None:
+        """Returns when a task such as ``a->b.MirrorSourceConnector-0`` last failed; None if no log has it."""
+        return self._last(f"{{id={task}}} Task threw an uncaught")
+
+    def _last(self, text: str) -> float | None:
+        return max(filter(None, (_last_time(log, text) for log in self._logs)), default=None)
+
+
+def connector_causes(
+    wanted: Wanted,
+    present: Mapping[str, Mapping[str, Any]],
+    failures: Mapping[str, Mapping[str, Any]],
+    logs: WorkerLogs,
+    *,
+    where: str,
+    target: str,
+) -> Iterator[Problem]:
+    """The problems of a mirror whose workers answer.
+
+    Args:
+        wanted: the state of each connector in its manifest.
+        present: Connect's status of each, with the topics of failed tasks (see ``failed_topics``).
+        failures: by connector the ``restarts``, the ``reason`` of the last, and the ``running_seconds`` since.
+        logs: the logs of its workers.
+        where: the region and the mirror, for the user.
+        target: the region that it writes to.
+    """
+    judged = judge(wanted, present)
+    of_connector = {part.name for part, _ in judged.wrong if part.task is None}
+    failed: dict[str, list[ConnectorPart]] = {}
+    for part, want in judged.wrong:
+        if part.state == "FAILED":
+            failed.setdefault(part.cause, []).append(part)
+        elif part.task is None or part.name not in of_connector:
+            yield _other_state(part, want, failures.get(part.name, {}), logs, where=where, target=target)
+    for cause, parts in failed.items():
+        yield _failed(cause, parts, failures, logs, where=where, target=target)
+    for name in judged.absent:
+        yield Problem(Rank.CONNECTOR, f"connector {name} does not exist", where)
+    for name in judged.idle:
+        yield Problem(
+            Rank.CONNECTOR,
+            f"connector {name} has no task: no topic matches its pattern, or it may not see them at its source",
+            where,
+            next=f"./lab kafka {target} acls --list",
+        )
+    shown = {part.name for part, _ in judged.wrong}
+    for name, failure in failures.items():
+        if name in present and name not in shown and failure["restarts"] >= RESTARTS:
+            yield _repeated(name, failure, where=where, target=target)
+
+
+def _other_state(
+    part: ConnectorPart, want: str, failure: Mapping[str, Any], logs: WorkerLogs, *, where: str, target: str
+) -> Problem:
+    what = part.label if part.task is not None else f"connector {part.name}"
+    if part.state in _HELD:
+        done = f"{what} was {_HELD[part.state]} by hand" + (f" and should be {want}" if want != "RUNNING" else "")
+        return Problem(Rank.CONNECTOR, done, where, logs.held_at(part.name, part.state))
+    if part.state == "RUNNING":
+        return Problem(Rank.CONNECTOR, f"{what} runs, and its manifest wants it {_HELD[want]}", where)
+    if failure.get("restarts"):
+        return _repeated(part.name, failure, where=where, target=target)
+    return Problem(Rank.CONNECTOR, f"{what} is {part.state}", where, next=_logs_of(where))
+
+
+def _failed(
+    reason: str,
+    parts: list[ConnectorPart],
+    failures: Mapping[str, Mapping[str, Any]],
+    logs: WorkerLogs,
+    *,
+    where: str,
+    target: str,
+) -> Problem:
+    found = explain(reason, target)
+    times = [logs.failed_at(f"{part.name}-{part.task}") for part in parts if part.task is not None]
+    begun = min(filter(None, times), default=None)
+    restarts = max((failures.get(part.name, {}).get("restarts", 0) for part in parts), default=0)
+    again = f" and restarted {restarts} times" if restarts >= RESTARTS else ""
+    labels = ", ".join(part.label for part in parts)
+    cause = found.cause if found else reason or "it left no trace"
+    rank = Rank.RIGHTS if found and found.rights else Rank.CONNECTOR
+    return Problem(rank, f"{cause}; {labels} failed{again}", where, begun, found.remedy if found else _logs_of(where))
+
+
+def _repeated(name: str, failure: Mapping[str, Any], *, where: str, target: str) -> Problem:
+    reason = str(failure["reason"])
+    part, _, exception = reason.partition(" failed: ")
+    found = explain(exception, target) if exception else None
+    return Problem(
+        Rank.RIGHTS if found and found.rights else Rank.CONNECTOR,
+        f"{found.cause if found else exception or reason}; {part or 'a part'} of {name} fails again and again: "
+        f"restarted {failure['restarts']} times",
+        where,
+        next=found.remedy if found else _logs_of(where),
+    )
+
+
+def _logs_of(where: str) -> str:
+    """The command that shows the log of what stands in ``REGION, KIND/NAME``."""
+    region, _, resource = where.partition(", ")
+    return f"./lab logs {region}/{resource.rpartition('/')[2]}" if resource else f"./lab logs {region}"
+
+
+def _last_time(log: str, text: str) -> float | None:
+    """The time of the last line of a log that has a text; Log4j writes local time."""
+    end = log.rfind(text)
+    if end < 0:
+        return None
+    found = _TIME.match(log, log.rfind("\n", 0, end) + 1)
+    return datetime.fromisoformat(f"{found[1]}.{found[2]}").astimezone().timestamp() if found else None

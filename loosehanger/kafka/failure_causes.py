@@ -1,0 +1,131 @@
+"""The cause of a failed connector or task in words, from the last exception of its trace, and its remedy.
+
+Connect's interface has only the trace. Kafka's exceptions name neither the setting to change nor the cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_REASON = re.compile(
+    r"(?:[\w.$]*[.$])?(?P<name>[A-Z]\w*)(?:: (?P<message>.*?))??(?: \(topic (?P<topic>[\w.-]+)\))?$", re.DOTALL
+)
+"""An exception as the first line of a trace has it, with the topic that ``failed_topics`` adds."""
+_SIZE = re.compile(r"The message is (\d+) bytes")
+_LIMIT = re.compile(r"larger than (\d+)")
+_TOPICS = re.compile(r"access topics: \[([^\]]*)\]")
+_NAMED = re.compile(r"access (?:group|transactionalId): (\S+)")
+_ENDED = re.compile(r"NotAfter: (.+)")
+_SET = "./lab topic set {target} {topic} {setting}"
+
+
+class FailureCause(NamedTuple):
+    """Why a connector or task failed, and what to do."""
+
+    cause: str
+    remedy: str
+    """A command or an imperative; empty to apply the stage's manifests again."""
+    rights: bool = False
+    """Whether a right is missing."""
+
+
+def explain(reason: str, target: str) -> FailureCause | None:
+    """Returns the cause of a failure; None for an exception that has no better words than its own.
+
+    Args:
+        reason: the innermost cause of a trace, with the topic if that is known.
+        target: the region that the mirror writes to.
+    """
+    found = _REASON.search(reason.strip())
+    if found is None:
+        return None
+    name, message, topic = found["name"], found["message"] or "", found["topic"] or ""
+    about = topic or "TOPIC"
+    if name == "RecordTooLargeException":
+        return _too_large(message, topic, target)
+    if name in _RIGHTS:
+        return FailureCause(f"a user of the mirror lacks a right on {_lacking(name, message, topic)}", "", rights=True)
+    if name == "InvalidTimestampException":
+        setting = _SET.format(target=target, topic=about, setting="message.timestamp.before.max.ms=9223372036854775807")
+        return FailureCause(
+            f"{target} refuses the timestamps of {_records_of(topic)}: they are older or newer than "
+            "message.timestamp.before.max.ms and message.timestamp.after.max.ms allow",
+            setting,
+        )
+    if name == "CertificateExpiredException":
+        ended = _ENDED.search(message)
+        return FailureCause(f"a certificate has expired{f' on {ended[1]}' if ended else ''}", "")
+    if name in ("SunCertPathBuilderException", "ValidatorException") and "valid certification path" in message:
+        return FailureCause("a certificate was issued by an authority that the other side does not trust", "")
+    if name == "SaslAuthenticationException":
+        return FailureCause(f"a user name or a password of the mirror is refused: {message}", "")
+    if name == "IOException" and "No space left on device" in message:
+        return FailureCause("the disk is full", "df -h")
+    if name in _PLAIN:
+        words = {"records": _records_of(topic), "topic": about, "target": target}
+        cause, remedy = _PLAIN[name]
+        return FailureCause(cause.format(**words), remedy.format(**words))
+    return None
+
+
+def _records_of(topic: str) -> str:
+    return f"records of topic {topic}" if topic else "records"
+
+
+def _too_large(message: str, topic: str, target: str) -> FailureCause:
+    size, limit = _SIZE.search(message), _LIMIT.search(message)
+    record = f"a record of topic {topic}" if topic else "a record"
+    if size and limit:
+        return FailureCause(
+            f"{record} has {int(size[1]):,} bytes, more than the mirror's producer may send "
+            f"(max.request.size is {int(limit[1]):,})",
+            f"set producer.override.max.request.size above {size[1]} in the mirror's manifest, "
+            f"and max.message.bytes of the topic in {target}",
+        )
+    return FailureCause(
+        f"{record} is larger than {target} accepts (max.message.bytes of the topic)",
+        _SET.format(target=target, topic=topic or "TOPIC", setting="max.message.bytes=BYTES"),
+    )
+
+
+def _lacking(name: str, message: str, topic: str) -> str:
+    """What the mirror's user may not use."""
+    if name == "TopicAuthorizationException":
+        listed = _TOPICS.search(message)
+        return f"topic {found}" if (found := topic or (listed[1] if listed else "")) else "a topic"
+    named = _NAMED.search(message)
+    return f"{_RIGHTS[name]} {named[1]}" if named else f"a {_RIGHTS[name]}"
+
+
+_RIGHTS = {
+    "TopicAuthorizationException": "topic",
+    "GroupAuthorizationException": "group",
+    "TransactionalIdAuthorizationException": "transactional id",
+    "ClusterAuthorizationException": "cluster",
+}
+"""By exception: the kind of resource that a right is missing for."""
+_PLAIN: Mapping[str, tuple[str, str]] = {
+    "UnknownTopicOrPartitionException": (
+        "a topic or partition that the mirror needs does not exist in {target}: {topic}",
+        "./lab kafka {target} topics --describe --topic {topic}",
+    ),
+    "NotEnoughReplicasException": (
+        "{target} has fewer in-sync replicas than min.insync.replicas, so it accepts no {records}",
+        "./lab kafka {target} topics --describe --under-min-isr-partitions",
+    ),
+    "UnsupportedCompressionTypeException": (
+        "{records} are compressed in a way that one of the clusters does not support",
+        "./lab kafka {target} topics --describe --topic {topic}",
+    ),
+    "ProducerFencedException": (
+        "another producer uses the mirror's transactional id: a second copy of the mirror runs",
+        "./lab kafka {target} transactions list",
+    ),
+    "UnsupportedVersionException": (
+        "a cluster is too old for a request of the mirror",
+        "./lab kafka {target} broker-api-versions",
+    ),
+}
+"""By exception: the cause, and the command."""

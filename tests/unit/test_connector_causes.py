@@ -1,0 +1,107 @@
+"""Why connectors are not as their manifest wants them, and since when."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from loosehanger.kafka.connector_causes import WorkerLogs, connector_causes
+from loosehanger.problems import Problem, Rank
+
+SOURCE, CHECKPOINT = "east->west.MirrorSourceConnector", "east->west.MirrorCheckpointConnector"
+WHERE = "west, KafkaMirrorMaker2/mm2"
+WORKER = "[Worker clientId=connect-1, groupId=mm2]"
+LOG = f"""\
+2026-11-27 07:10:02,412 INFO {WORKER} Setting connector {SOURCE} state to PAUSED (Worker)
+2026-11-27 07:10:03,000 INFO {WORKER} Setting connector {SOURCE} state to STARTED (Worker)
+2026-11-27 07:11:02,412 INFO {WORKER} Setting connector {SOURCE} state to PAUSED (Worker)
+2026-11-27 07:12:00,500 ERROR [{SOURCE}|task-1] ExactlyOnceWorkerSourceTask{{id={SOURCE}-1}} Task threw an \
+uncaught and unrecoverable exception. Task is being killed and will not recover until manually restarted (WorkerTask)
+org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback
+"""
+DENIED = (
+    "org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback\n"
+    "\tat org.apache.kafka.connect.runtime.WorkerSourceTask.maybeThrowProducerSendException(WorkerSourceTask.java:1)\n"
+    "Caused by: org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [LH.A]\n"
+)
+
+
+def at(text: str) -> float:
+    """A time of the log, which is local."""
+    return datetime.fromisoformat(text).astimezone().timestamp()
+
+
+def causes(
+    source: str, *tasks: str, want: str = "RUNNING", trace: str = DENIED, failures: dict[str, Any] | None = None
+) -> list[Problem]:
+    """The causes of a mirror with one source connector whose tasks are in these states."""
+    listed = [
+        {"id": number, "state": state, **({"trace": trace} if state == "FAILED" else {})}
+        for number, state in enumerate(tasks)
+    ]
+    present = {SOURCE: {"connector": {"state": source}, "tasks": listed}}
+    logs = WorkerLogs(lambda: [LOG])
+    return list(connector_causes({SOURCE: want}, present, failures or {}, logs, where=WHERE, target="west"))
+
+
+def test_a_paused_connector_is_one_cause_with_the_time_of_its_last_pause() -> None:
+    text = f"connector {SOURCE} was paused by hand"
+    assert causes("PAUSED", "PAUSED", "PAUSED") == [
+        Problem(Rank.CONNECTOR, text, WHERE, at("2026-11-27 07:11:02.412"), "")
+    ]
+
+
+def test_a_stopped_connector_that_no_log_names_has_no_time() -> None:
+    assert causes("STOPPED") == [Problem(Rank.CONNECTOR, f"connector {SOURCE} was stopped by hand", WHERE)]
+    (found,) = causes("STOPPED", want="PAUSED")
+    assert found.cause == f"connector {SOURCE} was stopped by hand and should be PAUSED"
+
+
+def test_a_connector_that_runs_and_should_not() -> None:
+    (found,) = causes("RUNNING", "RUNNING", want="STOPPED")
+    assert found.cause == f"connector {SOURCE} runs, and its manifest wants it stopped"
+
+
+def test_tasks_that_failed_for_the_same_reason_are_one_cause() -> None:
+    (found,) = causes(
+        "RUNNING", "FAILED", "FAILED", failures={SOURCE: {"restarts": 4, "reason": "", "running_seconds": 0}}
+    )
+    assert found == Problem(
+        Rank.RIGHTS,
+        f"a user of the mirror lacks a right on topic LH.A; {SOURCE} task 0, {SOURCE} task 1 failed "
+        "and restarted 4 times",
+        WHERE,
+        at("2026-11-27 07:12:00.500"),
+        "",
+    )
+
+
+def test_an_unknown_failure_names_the_log() -> None:
+    (found,) = causes("RUNNING", "FAILED", trace="java.lang.IllegalStateException: odd\n\tat x")
+    assert (found.rank, found.next) == (Rank.CONNECTOR, "./lab logs west/mm2")
+    assert found.cause.startswith("java.lang.IllegalStateException: odd; ")
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "RESTARTING"])
+def test_a_connector_that_fails_again_and_again_is_named_between_its_failures(state: str) -> None:
+    reason = "task 0 failed: org.apache.kafka.common.errors.RecordTooLargeException: too large (topic LH.BIG)"
+    (found,) = causes("RUNNING", state, failures={SOURCE: {"restarts": 5, "reason": reason, "running_seconds": 3.0}})
+    assert found.cause == (
+        "a record of topic LH.BIG is larger than west accepts (max.message.bytes of the topic); "
+        f"task 0 of {SOURCE} fails again and again: restarted 5 times"
+    )
+    assert found.next == "./lab topic set west LH.BIG max.message.bytes=BYTES"
+
+
+def test_one_restart_that_helped_is_no_cause() -> None:
+    assert causes("RUNNING", "RUNNING", failures={SOURCE: {"restarts": 1, "reason": "x", "running_seconds": 3.0}}) == []
+
+
+def test_a_connector_without_tasks_and_one_that_is_missing() -> None:
+    (found,) = causes("RUNNING")
+    assert "has no task" in found.cause
+    logs = WorkerLogs(list)
+    (absent,) = connector_causes({CHECKPOINT: "RUNNING"}, {}, {}, logs, where=WHERE, target="west")
+    assert absent == Problem(Rank.CONNECTOR, f"connector {CHECKPOINT} does not exist", WHERE)
