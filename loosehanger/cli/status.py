@@ -29,7 +29,7 @@ from loosehanger.lab.record import Lab, load_lab
 from loosehanger.lab.scenario import MIRROR
 from loosehanger.paths import ROOT, caller_path, lab_home
 from loosehanger.platforms import registry
-from loosehanger.problems import Problem, in_order
+from loosehanger.problems import Problem, Rank, in_order
 
 if TYPE_CHECKING:
     from loosehanger.cli.retention_risk import MirrorRisk
@@ -204,11 +204,11 @@ def _problems(
     rights: Mapping[tuple[str, str], Sequence[str]],
 ) -> list[Problem]:
     """The problems of the lab, causes first."""
-    rows = [one for resources in regions.values() for one in resources]
-    known, hints = (
-        [Problem(**problem) for one in rows if one["healthy"] == healthy for problem in one.get("problems", ())]
-        for healthy in (False, True)
-    )
+    known: list[Problem] = []
+    hints: list[Problem] = []
+    for one in (one for resources in regions.values() for one in resources):
+        for problem in (Problem(**problem) for problem in one.get("problems", ())):
+            (hints if one["healthy"] and problem.rank == Rank.LINK else known).append(problem)
     topics = {region: one["topics"] for region, resources in regions.items() for one in resources if one.get("topics")}
     claimed = _claimed(lab)
     judged = [standing for standing in measured if standing.mirror.id in claimed]

@@ -14,6 +14,9 @@ from loosehanger.kafka.failure_causes import explain
 from loosehanger.problems import Problem, Rank
 
 _TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[.,](\d{3})")
+_SECRET = re.compile(r"\b(sasl|ssl|security)\.|password|secret")
+_NAMED = 3
+"""Most settings that a message names."""
 _HELD = {"PAUSED": "paused", "STOPPED": "stopped"}
 RESTARTS = 2
 """Restarts from which a connector fails again and again."""
@@ -43,6 +46,29 @@ class WorkerLogs:
 
     def _last(self, text: str) -> float | None:
         return max(filter(None, (_last_time(log, text) for log in self._logs)), default=None)
+
+
+def changed_settings(
+    wanted: Mapping[str, Mapping[str, str]], present: Mapping[str, Mapping[str, str]], where: str
+) -> Iterator[Problem]:
+    """The connectors that have other settings than their manifest, such as a pattern that was changed by hand.
+
+    Args:
+        wanted: the configuration of each connector by its manifest.
+        present: the one that it has; settings of signing in and of TLS are not compared.
+        where: the region and the mirror, for the user.
+    """
+    for connector, settings in wanted.items():
+        if (there := present.get(connector)) is None:
+            continue
+        differing = [
+            f"{name} is {there.get(name, 'not set')} in place of {settings.get(name, 'not set')}"
+            for name in sorted({*settings, *there})
+            if settings.get(name) != there.get(name) and not _SECRET.search(name)
+        ]
+        if differing:
+            shown = ", ".join(differing[:_NAMED]) + (", …" if len(differing) > _NAMED else "")
+            yield Problem(Rank.CONNECTOR, f"connector {connector} was changed by hand: {shown}", where)
 
 
 def connector_causes(

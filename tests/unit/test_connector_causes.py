@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from loosehanger.kafka.connector_causes import WorkerLogs, connector_causes
+from loosehanger.kafka.connector_causes import WorkerLogs, changed_settings, connector_causes
 from loosehanger.problems import Problem, Rank
 
 SOURCE, CHECKPOINT = "east->west.MirrorSourceConnector", "east->west.MirrorCheckpointConnector"
 WHERE = "west, KafkaMirrorMaker2/mm2"
-WORKER = "[Worker clientId=connect-1, groupId=mm2]"
 LOG = f"""\
-2026-11-27 07:10:02,412 INFO {WORKER} Setting connector {SOURCE} state to PAUSED (Worker)
-2026-11-27 07:10:03,000 INFO {WORKER} Setting connector {SOURCE} state to STARTED (Worker)
-2026-11-27 07:11:02,412 INFO {WORKER} Setting connector {SOURCE} state to PAUSED (Worker)
+2026-11-27 07:10:02,412 INFO  Setting connector {SOURCE} state to PAUSED (Worker)
+2026-11-27 07:10:03,000 INFO  Setting connector {SOURCE} state to STARTED (Worker)
+2026-11-27 07:11:02,412 INFO  Setting connector {SOURCE} state to PAUSED (Worker)
 2026-11-27 07:12:00,500 ERROR [{SOURCE}|task-1] ExactlyOnceWorkerSourceTask{{id={SOURCE}-1}} Task threw an \
 uncaught and unrecoverable exception. Task is being killed and will not recover until manually restarted (WorkerTask)
 org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback
@@ -105,3 +104,17 @@ def test_a_connector_without_tasks_and_one_that_is_missing() -> None:
     logs = WorkerLogs(list)
     (absent,) = connector_causes({CHECKPOINT: "RUNNING"}, {}, {}, logs, where=WHERE, target="west")
     assert absent == Problem(Rank.CONNECTOR, f"connector {CHECKPOINT} does not exist", WHERE)
+
+
+def test_a_pattern_that_was_changed_by_hand_is_named_with_the_one_of_the_manifest() -> None:
+    wanted = {SOURCE: {"topics": r"LH\..*", "tasks.max": "1", "target.cluster.sasl.jaas.config": "a"}, CHECKPOINT: {}}
+    present = {SOURCE: {"topics": r"LX\..*", "tasks.max": "1", "target.cluster.sasl.jaas.config": "b"}}
+    assert list(changed_settings(wanted, present, WHERE)) == [
+        Problem(Rank.CONNECTOR, rf"connector {SOURCE} was changed by hand: topics is LX\..* in place of LH\..*", WHERE)
+    ]
+    assert list(changed_settings(wanted, {SOURCE: wanted[SOURCE]}, WHERE)) == []
+
+
+def test_a_setting_that_was_added_or_removed_by_hand_is_named_too() -> None:
+    (found,) = changed_settings({SOURCE: {"a": "1"}}, {SOURCE: {"emit.checkpoints.enabled": "false"}}, WHERE)
+    assert found.cause.endswith("a is not set in place of 1, emit.checkpoints.enabled is false in place of not set")

@@ -218,7 +218,7 @@ def test_a_frozen_process_differs_from_one_that_runs() -> None:
         os.waitid(os.P_PID, child.pid, os.WSTOPPED)
         assert one.frozen
         (found,) = local_status._process_causes([one], ["mm2-0"], "na")
-        assert found.cause == "process mm2-0 is frozen: a signal (SIGSTOP) stopped it, and it answers nothing"
+        assert found.cause == "process mm2-0 is frozen: a signal (SIGSTOP) stopped it, and it does not answer"
         assert found.next == f"kill -CONT {child.pid}"
         assert local_status._not_running([one], ["mm2-0"]) == [f"{found.cause}; kill -CONT {child.pid} resumes it"]
         os.kill(child.pid, signal.SIGCONT)

@@ -186,7 +186,11 @@ class LocalMirrorMaker:
         Raises:
             LabError: no worker answers.
         """
-        return name_topics(self.rest.statuses(), self.region.home, self.region.name, self.name)
+        return self.with_topics(self.rest.statuses())
+
+    def with_topics(self, statuses: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        """Adds the topics whose tasks failed to Connect's status of each connector."""
+        return name_topics(statuses, self.region.home, self.region.name, self.name)
 
     def failures(self) -> dict[str, dict[str, Any]]:
         """Returns what ``auto_restart`` has noted of recent failures, by connector: see ``Watched.summary``."""

@@ -13,7 +13,7 @@ from kafka.errors import KafkaError
 from loosehanger.errors import LabError
 from loosehanger.kafka.connect import SlowError
 from loosehanger.kafka.connection import Connection
-from loosehanger.kafka.connector_causes import WorkerLogs, connector_causes
+from loosehanger.kafka.connector_causes import WorkerLogs, changed_settings, connector_causes
 from loosehanger.kafka.connector_states import connector_problems, held, judge
 from loosehanger.kafka.groups import Group, look
 from loosehanger.kafka.links import OPEN, SETTINGS, ask, link_state, relay_folders
@@ -135,7 +135,8 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
     causes = tuple(_process_causes(processes, known, region))
     where = f"{region}, {MIRROR}/{mirror.name}"
     try:
-        present = mirror.statuses()
+        found = mirror.rest.connectors()
+        present = mirror.with_topics({name: entry["status"] for name, entry in found.items()})
     except SlowError as error:
         slow = f"its worker did not answer within {mirror.rest.timeout_s:.0f} s: it is busy or it hangs ({error})"
         state = "Down" if down else "Busy"
@@ -146,11 +147,19 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
         return Health(MIRROR, mirror.name, False, "Down", "; ".join(down) or str(error), causes or (silent,))
     states_, failures = mirror.states(), mirror.failures()
     health = mirror_health(mirror.resource, states_, present, failures, down)
+    changed = tuple(_changed_by_hand(mirror, {name: entry["info"]["config"] for name, entry in found.items()}, where))
     if health.healthy:
-        return health
+        return replace(health, problems=changed)
     logs = WorkerLogs(lambda: worker_logs(mirror.region.home, region, mirror.name))
     of_connectors = connector_causes(states_, present, failures, logs, where=where, target=region)
-    return replace(health, problems=(*causes, *of_connectors))
+    return replace(health, problems=(*causes, *changed, *of_connectors))
+
+
+def _changed_by_hand(mirror: LocalMirrorMaker, present: Mapping[str, Mapping[str, str]], where: str) -> list[Problem]:
+    try:
+        return list(changed_settings(mirror.connectors(), present, where))
+    except LabError:
+        return []  # The source does not exist any more.
 
 
 def mirror_health(
@@ -348,4 +357,4 @@ def _process_causes(processes: list[ProcessState], groups: list[str], region: st
 
 
 def _frozen(process: ProcessState) -> str:
-    return f"process {process.name} is frozen: a signal (SIGSTOP) stopped it, and it answers nothing"
+    return f"process {process.name} is frozen: a signal (SIGSTOP) stopped it, and it does not answer"
