@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from loosehanger.cli.playbook import only_one
-from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
+from loosehanger.errors import ExitCode, LabError, NothingSetUpError, UnreachableError, WrongUseError
 from loosehanger.faults.choosing import WantedSite, fitting_mirrors
 from loosehanger.faults.fault import Fault, read_fault
 from loosehanger.faults.injecting import Healed, check_free, heal, inject
 from loosehanger.faults.journal import Injection, Journal, age
-from loosehanger.faults.names import fault_names
+from loosehanger.faults.names import fault_names, fault_titles
 from loosehanger.lab.record import Lab, load_lab
 from loosehanger.paths import lab_home
 from loosehanger.suggestions import did_you_mean
@@ -134,6 +134,8 @@ def _surprise(lab: Lab, level: int, wanted: WantedSite) -> Injection:
                     heal(lab, lab_home(), injection)
             if lab.unfinished:
                 raise WrongUseError("a stage was begun and not finished; run it again first") from error
+            if isinstance(error, UnreachableError):
+                raise LabError("a cluster or a mirror's workers do not answer; ./lab status shows why") from error
     which = f" of level {level}" if level else ""
     raise WrongUseError(f"{lab.scenario} can have no further fault{which} now; ./lab fault list shows why")
 
@@ -208,7 +210,7 @@ def _is_named(injection: Injection, name: str) -> bool:
 
 def _healed(lab: Lab, healed: Healed) -> str:
     injection = healed.injection
-    title = read_fault(injection.fault).title
+    title = fault_titles().get(injection.fault, "no longer in the catalogue")
     if healed.gone:
         return f"{injection.fault} ({title}): its mirror is not in the lab any more; nothing is left to undo."
     was = "The surprise was " if injection.hidden else ""

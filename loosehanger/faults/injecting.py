@@ -11,6 +11,7 @@ from pathlib import Path
 from kafka.errors import KafkaError
 
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.faults.changes.change import Change
 from loosehanger.faults.choosing import WantedSite, choose_site
 from loosehanger.faults.fault import Fault, change_of, change_text
 from loosehanger.faults.journal import Injection, Journal, Made, age
@@ -89,7 +90,7 @@ def heal(lab: Lab, home: Path, injection: Injection) -> Healed:
     for made in reversed(injection.changes):
         try:
             with _reporting("healing"):
-                change_of(made.change).heal(site, made.undo)
+                _recorded(made).heal(site, made.undo)
         except LabError as error:
             errors.append(str(error))
             continue
@@ -101,6 +102,18 @@ def heal(lab: Lab, home: Path, injection: Injection) -> Healed:
         raise LabError(f"{name} is not healed: {reasons}; run ./lab fault heal again, or ./lab cleanup")
     journal.remove(injection)
     return Healed(injection, time.monotonic() - began, after)
+
+
+def _recorded(made: Made) -> Change:
+    """Returns a change as the journal has it.
+
+    Raises:
+        LabError: this version of the kit has no such change.
+    """
+    try:
+        return change_of(made.change)
+    except ValueError as error:
+        raise LabError(f"another version of the kit made the change '{next(iter(made.change))}'") from error
 
 
 @contextlib.contextmanager

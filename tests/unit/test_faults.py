@@ -13,7 +13,8 @@ import pytest
 from loosehanger.cli import faults
 from loosehanger.cli.cleaning import MADE
 from loosehanger.cli.command_line import COMMANDS
-from loosehanger.errors import LabError, WrongUseError
+from loosehanger.cli.playbook import only_one
+from loosehanger.errors import LabError, UnreachableError, WrongUseError
 from loosehanger.faults import injecting
 from loosehanger.faults.changes.change import Change, Undo
 from loosehanger.faults.choosing import WantedSite, fitting_mirrors
@@ -80,6 +81,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(faults, "lab_home", lambda: home)
     monkeypatch.setattr(faults, "read_fault", lambda name: read_fault(name, catalogue))
     monkeypatch.setattr(faults, "fault_names", lambda: fault_names(catalogue))
+    monkeypatch.setattr(faults, "fault_titles", lambda: fault_titles(catalogue))
     monkeypatch.setattr(injecting, "choose_site", lambda lab, home, *_: FaultSite(lab, home, MIRROR, "X.1"))
     Note.done.clear()
     Note.failing.clear()
@@ -231,6 +233,33 @@ def test_a_stage_that_was_not_finished_comes_first(monkeypatch: pytest.MonkeyPat
 def test_two_injections_at_a_time_are_refused(home: Path) -> None:
     with Journal(home).locked(), pytest.raises(LabError, match="another fault is being injected or healed"):
         run("inject", "odd-thing")
+
+
+def test_a_set_up_that_is_running_comes_first(home: Path) -> None:
+    with only_one(home), pytest.raises(LabError, match="another set-up or clean-up of this lab is running; wait for"):
+        run("inject", "odd-thing")
+    assert Journal(home).read() == []
+
+
+def test_a_change_of_another_version_is_named(home: Path) -> None:
+    Journal(home).write(Injection("odd-thing", MIRROR.id, "X.1", 1.0, (Made({"gone": {}}, {}),), complete=True))
+    with pytest.raises(LabError, match=r"another version of the kit made the change 'gone'; run \./lab fault heal"):
+        run("heal")
+
+
+def test_a_lab_that_does_not_answer_gets_no_surprise(
+    surprised: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> FaultSite:
+        raise UnreachableError("asia: the cluster does not answer")
+
+    run("heal")
+    surprised()
+
+    monkeypatch.setattr(injecting, "choose_site", silent)
+    with pytest.raises(LabError, match=r"do not answer; ./lab status shows why") as error:
+        run("inject", "--surprise")
+    assert "odd" not in str(error.value)
 
 
 @pytest.mark.usefixtures("home")
