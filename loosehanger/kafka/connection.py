@@ -1,8 +1,8 @@
 """How a client reaches a Kafka cluster: read from Java properties or the environment, given to kafka-python or Spark.
 
 The properties file is the one that Kafka's own command line tools take (``--command-config``), so one file serves
-every client. SCRAM and PLAIN, with TLS or without, TLS alone and plaintext are understood: what the kit's clusters and
-the usual real ones offer.
+every client. SCRAM and PLAIN, with TLS or without, TLS alone, client certificates and plaintext are understood: what
+the kit's clusters and the usual real ones offer.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from loosehanger.errors import WrongUseError
+from loosehanger.kafka.key_stores import KEY_STORE, ClientCertificate, read_key_store, read_trust_store
 from loosehanger.kafka.properties import (
     PLAIN_LOGIN_MODULE,
     LoginModule,
-    certificates,
     format_jaas,
+    of_librdkafka,
     parse_jaas,
     read_properties,
     resolve,
@@ -29,12 +30,10 @@ from loosehanger.kafka.properties import (
 from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE as SCRAM_LOGIN_MODULE
 from loosehanger.kafka.properties import format_properties as format_properties
 from loosehanger.kafka.properties import parse_properties as parse_properties
-from loosehanger.paths import caller_path
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SCRAM = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 _MECHANISMS = (*_SCRAM, "PLAIN")
-_KEY_STORE = ("ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key")
 _MSK_IAM = "software.amazon.msk.auth.iam."
 _NOT_YET = {
     "GSSAPI": "GSSAPI (Kerberos)",
@@ -66,6 +65,8 @@ class Connection:
     ca_file: Path | None = None
     ca_certificates: str | None = None
     """Certificate authorities in PEM, in place of a file."""
+    certificate: ClientCertificate | None = None
+    """What it shows to a broker that asks for one (mutual TLS)."""
     check_host: bool = True
     """Whether the broker's certificate must be for the name that it was reached by."""
 
@@ -123,6 +124,7 @@ class Connection:
     @classmethod
     def of_properties(cls, properties: Mapping[str, str], path: str) -> Connection:
         """Understands client properties that have been read, as ``parse``."""
+        properties = of_librdkafka(properties, path)
         servers = tuple(filter(None, (part.strip() for part in properties.get("bootstrap.servers", "").split(","))))
         if not servers:
             raise WrongUseError(
@@ -136,15 +138,16 @@ class Connection:
             raise WrongUseError(
                 f"{path}: security.protocol: '{protocol}' is not one that Kafka knows ({', '.join(_PROTOCOLS)})"
             )
-        mechanism = username = password = ca_file = ca_certificates = None
+        mechanism = username = password = ca_file = ca_certificates = certificate = None
         check_host = True
         if protocol.startswith("SASL"):
             mechanism = _mechanism(properties, path)
             username, password = _user(properties, path)
         if protocol.endswith("SSL"):
-            ca_file, ca_certificates = _trust_store(properties, path)
-            # Kafka has it so: an empty algorithm turns the verification of the broker's name off.
-            check_host = properties.get("ssl.endpoint.identification.algorithm", "https").strip() != ""
+            ca_file, ca_certificates = read_trust_store(properties, path)
+            certificate = read_key_store(properties, path)
+            # An empty algorithm turns the verification of the broker's name off; librdkafka calls it "none".
+            check_host = properties.get("ssl.endpoint.identification.algorithm", "https").strip() not in ("", "none")
         return cls(
             bootstrap_servers=servers,
             security_protocol=protocol,
@@ -153,6 +156,7 @@ class Connection:
             password=password,
             ca_file=ca_file,
             ca_certificates=ca_certificates,
+            certificate=certificate,
             check_host=check_host,
         )
 
@@ -206,7 +210,7 @@ class Connection:
         return arguments
 
     def trust(self) -> ssl.SSLContext | None:
-        """Whom this connection trusts; None without TLS.
+        """Whom this connection trusts, and what it shows itself; None without TLS.
 
         Raises:
             OSError: the trust store cannot be read; ``ssl.SSLError`` where there is no certificate in it.
@@ -217,6 +221,8 @@ class Connection:
             cafile=str(self.ca_file) if self.ca_file else None, cadata=self.ca_certificates
         )
         context.check_hostname = self.check_host
+        if self.certificate:
+            self.certificate.load_into(context)
         return context
 
     def java(self) -> dict[str, str]:
@@ -234,6 +240,8 @@ class Connection:
             properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca_file)}
         elif self.ca_certificates:
             properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": self.ca_certificates}
+        if self.certificate:
+            properties |= self.certificate.java()
         if not self.check_host:
             properties["ssl.endpoint.identification.algorithm"] = ""
         return properties
@@ -277,31 +285,6 @@ def _user(properties: Mapping[str, str], path: str) -> tuple[str, str]:
     return options["username"], options["password"]
 
 
-def _trust_store(properties: Mapping[str, str], path: str) -> tuple[Path | None, str | None]:
-    for name in _KEY_STORE:
-        if properties.get(name, "").strip():
-            raise WrongUseError(
-                f"{path}: {name}: a client certificate (mutual TLS) is not supported yet; "
-                "use a listener with SCRAM or PLAIN, or remove the key store if the broker does not need it"
-            )
-    location, inline = (properties.get(f"ssl.truststore.{name}", "").strip() for name in ("location", "certificates"))
-    if not location and not inline:
-        return None, None
-    if location and inline:
-        raise WrongUseError(f"{path}: ssl.truststore.location and ssl.truststore.certificates exclude each other")
-    kind = properties.get("ssl.truststore.type", "").strip() or "JKS"
-    if kind.upper() != "PEM":
-        if inline:
-            raise WrongUseError(f"{path}: ssl.truststore.certificates needs ssl.truststore.type=PEM")
-        raise WrongUseError(
-            f"{path}: ssl.truststore.type: only PEM can be read, not {kind}; "
-            f"convert the trust store (keytool -list -rfc -keystore {location} > ca.pem), and set the type to PEM"
-        )
-    if inline:
-        return None, certificates(inline, f"{path}: ssl.truststore.certificates")
-    return caller_path(location), None
-
-
 def _without_effect(properties: Mapping[str, str]) -> list[str]:
     """What the security protocol leaves unused, although it was probably meant to be used."""
     protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
@@ -310,6 +293,6 @@ def _without_effect(properties: Mapping[str, str]) -> list[str]:
     if properties.get("sasl.jaas.config") and not protocol.startswith("SASL"):
         unused.append("sasl.jaas.config")
     if not protocol.endswith("SSL"):
-        stores = ("ssl.truststore.location", "ssl.truststore.certificates", *_KEY_STORE)
+        stores = ("ssl.truststore.location", "ssl.truststore.certificates", *KEY_STORE)
         unused += [name for name in stores if properties.get(name)]
     return [f"{name} has no effect, as security.protocol is {protocol}{given}" for name in unused]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loosehanger.errors import WrongUseError
+from loosehanger.paths import caller_path
 from loosehanger.suggestions import did_you_mean
 
 SCRAM_LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -63,18 +64,15 @@ _KNOWN = frozenset(
     """.split()
 )
 _KNOWN_FAMILIES = ("config.providers.", "sasl.kerberos.", "sasl.oauthbearer.")
-# Of clients that rest on librdkafka, with what Java's properties have in their place.
-_LIBRDKAFKA = {
-    "enable.ssl.certificate.verification": "no property of Kafka's turns verification off",
-    "metadata.broker.list": "write bootstrap.servers",
-    "sasl.mechanisms": "write sasl.mechanism",
-    "sasl.password": "write sasl.jaas.config",
-    "sasl.username": "write sasl.jaas.config",
-    "ssl.ca.location": "write ssl.truststore.location, with ssl.truststore.type=PEM",
-    "ssl.ca.pem": "write ssl.truststore.certificates, with ssl.truststore.type=PEM",
-    "ssl.certificate.location": "write ssl.keystore.location",
-    "ssl.key.location": "write ssl.keystore.location",
-}
+_OF_LIBRDKAFKA = frozenset(
+    """
+    metadata.broker.list sasl.mechanisms sasl.password sasl.username ssl.ca.location ssl.ca.pem
+    ssl.certificate.location ssl.certificate.pem ssl.key.location ssl.key.pem
+    """.split()
+)
+"""Properties of clients that rest on librdkafka, which ``of_librdkafka`` understands."""
+_NO_VERIFICATION = "enable.ssl.certificate.verification"
+"""librdkafka's property that turns verification off, which no property of Kafka's does."""
 
 
 @dataclass(frozen=True)
@@ -163,14 +161,57 @@ def resolve(properties: Mapping[str, str], environment: Mapping[str, str], where
     return {key: of(key) for key in properties}
 
 
+def of_librdkafka(properties: Mapping[str, str], where: str) -> dict[str, str]:
+    """Rewrites properties of clients that rest on librdkafka as Kafka's own, which come first where both are given.
+
+    Args:
+        properties: the client properties.
+        where: where they stand, for messages.
+
+    Raises:
+        WrongUseError: a file that they name cannot be read.
+    """
+    found = dict(properties)
+    given = {name: value for name in _OF_LIBRDKAFKA if (value := found.pop(name, "").strip())}
+
+    def take(name: str, value: str | None) -> None:
+        if value and not found.get(name, "").strip():
+            found[name] = value
+
+    take("bootstrap.servers", given.get("metadata.broker.list"))
+    take("sasl.mechanism", given.get("sasl.mechanisms"))
+    if "sasl.username" in given or "sasl.password" in given:
+        module = PLAIN_LOGIN_MODULE if found.get("sasl.mechanism", "").strip() == "PLAIN" else SCRAM_LOGIN_MODULE
+        user = {"username": "sasl.username", "password": "sasl.password"}
+        if missing := [name for name in user.values() if name not in given]:
+            raise WrongUseError(f"{where}: {missing[0]} is missing")
+        options = {option: given[name] for option, name in user.items()}
+        take("sasl.jaas.config", format_jaas(LoginModule(module, options)))
+    if not any(found.get(name, "").strip() for name in ("ssl.truststore.location", "ssl.truststore.certificates")):
+        take("ssl.truststore.location", given.get("ssl.ca.location"))
+        take("ssl.truststore.certificates", given.get("ssl.ca.pem"))
+    for name, location in (("certificate", "certificate.chain"), ("key", "key")):
+        path = given.get(f"ssl.{name}.location")
+        pem = _pem_of(caller_path(path), f"{where}: ssl.{name}.location") if path else given.get(f"ssl.{name}.pem")
+        take(f"ssl.keystore.{location}", pem)
+    return found
+
+
+def _pem_of(path: Path, where: str) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise WrongUseError(f"{where}: {path} cannot be read ({error.strerror})") from error
+
+
 def unknown_properties(properties: Mapping[str, str]) -> list[str]:
     """Names the properties that no client of Kafka's knows, a sentence each, with what was probably meant."""
     said = []
     for key in sorted(properties):
-        if key in _KNOWN or key.startswith(_KNOWN_FAMILIES):
+        if key in _KNOWN or key in _OF_LIBRDKAFKA or key.startswith(_KNOWN_FAMILIES):
             continue
-        if key in _LIBRDKAFKA:
-            said.append(f"'{key}' is librdkafka's and has no effect here; {_LIBRDKAFKA[key]}")
+        if key == _NO_VERIFICATION:
+            said.append(f"'{key}' is librdkafka's and has no effect here; no property of Kafka's turns it off")
             continue
         said.append(f"'{key}' is unknown and has no effect{did_you_mean(key, _KNOWN)}")
     return said

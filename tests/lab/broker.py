@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,8 @@ class Broker:
     port: int
     folder: Path
     pid: int = 0
+    second: int = 0
+    """A port for a second listener."""
 
     def connection(self, user: str = _ADMIN) -> Connection:
         """A user's way in."""
@@ -78,15 +80,22 @@ class Broker:
 
 
 @contextmanager
-def running(folder: Path, advertised: str | None = None, cluster: str = "MkU3OEVBNTcwNTJENDM2Qg") -> Iterator[Broker]:
+def running(
+    folder: Path,
+    advertised: str | None = None,
+    cluster: str = "MkU3OEVBNTcwNTJENDM2Qg",
+    further: Mapping[str, str] | None = None,
+) -> Iterator[Broker]:
     """Starts a broker with its data in a folder, and stops it.
 
     Args:
         folder: an empty one.
         advertised: the address that it tells its clients, in place of its own.
         cluster: its id, for a second cluster.
+        further: settings beside the usual ones, or in place of them, such as a second listener's; ``{broker}`` and
+            ``{controller}`` in them are the ports, and ``{second}`` one more.
     """
-    broker, controller = _free_ports(2)
+    broker, controller, second = _free_ports(3)
     properties = folder / "server.properties"
     jaas = f'{SCRAM_LOGIN_MODULE} required username="{_ADMIN}" password="{_PASSWORD}";'
     settings = {
@@ -111,6 +120,11 @@ def running(folder: Path, advertised: str | None = None, cluster: str = "MkU3OEV
         "transaction.state.log.num.partitions": "1",
         "auto.create.topics.enable": "false",
     }
+    for name, value in (further or {}).items():
+        ports = {"{broker}": broker, "{controller}": controller, "{second}": second}
+        for placeholder, port in ports.items():
+            value = value.replace(placeholder, str(port))
+        settings[name] = value
     properties.write_text(format_properties(settings), encoding="utf-8")
     scram = f"SCRAM-SHA-512=[name={_ADMIN},password={_PASSWORD}]"
     java(
@@ -120,7 +134,7 @@ def running(folder: Path, advertised: str | None = None, cluster: str = "MkU3OEV
     ).wait(60)
     process = java("kafka.Kafka", str(properties), log=folder / "broker.log")
     try:
-        found = Broker(broker, folder, process.pid)
+        found = Broker(broker, folder, process.pid, second)
         wait_until(lambda: _answers(found), 60, f"the broker, see {folder / 'broker.log'}")
         yield found
     finally:

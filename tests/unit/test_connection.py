@@ -79,13 +79,12 @@ def test_what_java_gets_is_what_was_read(tmp_path: Path) -> None:
     [
         ("bootstrap.servers=", "bootstrap.servers is missing"),
         ("security.protocol=TLS", "'TLS' is not one that Kafka knows"),
-        ("ssl.truststore.type=JKS", "only PEM can be read, not JKS; convert.*keytool"),
-        ("ssl.truststore.type=", "only PEM can be read, not JKS"),
+        ("ssl.truststore.type=BKS", "ssl.truststore.type: 'BKS' cannot be read; PEM, PKCS12 and JKS can"),
         ("ssl.truststore.location=/none/ca.crt", "/none/ca.crt cannot be read"),
         ("ssl.truststore.certificates=x", "exclude each other"),
         ("ssl.truststore.location=\nssl.truststore.certificates=x", "has no certificate in PEM"),
-        ("ssl.keystore.location=/my/keystore.p12", "ssl.keystore.location: .*mutual TLS.* not supported yet"),
-        ("ssl.keystore.key=-----BEGIN", "ssl.keystore.key: .*mutual TLS.* not supported yet"),
+        ("ssl.keystore.location=/my/keystore.p12", "ssl.keystore.location: /my/keystore.p12 cannot be read"),
+        ("ssl.keystore.key=-----BEGIN", "ssl.keystore.certificate.chain is missing"),
         ("bootstrap.servers=kafka.example.com", "'kafka.example.com' is not HOST:PORT"),
         ("sasl.mechanism=", "sasl.mechanism is missing, which means GSSAPI"),
         ("sasl.mechanism=GSSAPI", "Kerberos.* not supported yet"),
@@ -262,11 +261,18 @@ def test_placeholders_are_environment_variables(tmp_path: Path) -> None:
 
 def test_properties_without_effect_are_warned_of(tmp_path: Path) -> None:
     warnings: list[str] = []
-    lines = ("sasl.mechanisms=PLAIN", "client.idd=x", "schema.registry.url=x", "sasl.oauthbearer.scope=x", "acks=all")
+    lines = (
+        "enable.ssl.certificate.verification=false",
+        "client.idd=x",
+        "schema.registry.url=x",
+        "sasl.oauthbearer.scope=x",
+        "acks=all",
+    )
     Connection.from_properties(client(tmp_path, *lines), {}, warnings.append)
     assert [line.split("client.properties: ")[1] for line in warnings] == [
         "'client.idd' is unknown and has no effect; did you mean 'client.id'?",
-        "'sasl.mechanisms' is librdkafka's and has no effect here; write sasl.mechanism",
+        "'enable.ssl.certificate.verification' is librdkafka's and has no effect here; no property of Kafka's "
+        "turns it off",
         "'schema.registry.url' is unknown and has no effect",
     ]
     warnings.clear()
