@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +13,7 @@ from kafka import TopicPartition
 
 from loosehanger.errors import WrongUseError
 from loosehanger.faults.changes.groups import CommitOffsets, JoinGroup
+from loosehanger.faults.changes.permissions import granted
 from loosehanger.faults.changes.records import DeleteRecords, OutrunMirror, WriteRecords
 from loosehanger.faults.changes.topics import (
     AlterCopy,
@@ -22,6 +25,8 @@ from loosehanger.faults.changes.topics import (
     its_topics,
 )
 from loosehanger.faults.changes.transactions import OpenTransaction
+from loosehanger.faults.fault import read_fault
+from loosehanger.faults.names import fault_names
 from loosehanger.faults.site import FaultSite
 from loosehanger.kafka.connect import ConnectClient
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -211,3 +216,39 @@ def test_every_partition_loses_its_first_records(lab: dict[str, Cluster]) -> Non
     cast("Any", lab["north-america"]).ask = lambda request: request(SimpleNamespace(delete_records=asked.append))
     DeleteRecords(topic="LH.F", records=30).inject(site(), {"topic": "LH.F"})
     assert asked == [{TopicPartition("LH.F", 0): 30, TopicPartition("LH.F", 1): 30}]
+
+
+OF_TOPICS = [name for name in fault_names() if any(isinstance(one, OwnTopic) for one in read_fault(name).changes)]
+
+
+@pytest.mark.parametrize("name", OF_TOPICS)
+def test_a_fault_names_its_own_topic(name: str) -> None:
+    """Every change of a fault with a topic of its own is about that topic, which no scenario has."""
+    first, *others = read_fault(name).changes
+    assert isinstance(first, OwnTopic)
+    assert re.fullmatch(r"LH.FAULT-[A-Z]+", first.topic)
+    assert {getattr(one, "topic", first.topic) for one in others} <= {first.topic}
+
+
+def test_the_catalogue_has_faults_of_topics() -> None:
+    assert len(OF_TOPICS) >= 10
+
+
+def test_a_right_for_a_change_is_taken_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules: list[Any] = []
+    admin = SimpleNamespace(
+        create_acls=rules.extend,
+        delete_acls=lambda _: rules.clear(),
+        describe_acls=lambda rule: ([one for one in rules if one == rule], None),
+    )
+    monkeypatch.setattr(FaultSite, "admin", lambda _, region: contextlib.nullcontext(admin) if region == "r" else None)
+    seen: list[str] = []
+
+    def fail() -> None:
+        with granted(site(), "r", "TRANSACTIONAL_ID", "x", "WRITE"):
+            seen.extend(rule.principal for rule in rules)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert (seen, rules) == (["User:admin"], [])

@@ -29,12 +29,7 @@ class CommitOffsets(Change):
 
     def prepare(self, site: FaultSite) -> Undo:
         """Returns the group; refuses a mirror that does not translate it, and a group that exists."""
-        undo = translated_group(site, self.group)
-        for region in (site.mirror.source, site.mirror.target):
-            with cluster(site, region) as there:
-                if self.group in there.groups():
-                    raise WrongUseError(f"{region} has a group {self.group} already")
-        return undo
+        return new_group(site, self.group)
 
     def inject(self, site: FaultSite, undo: Undo) -> None:
         """Commits, and waits for the translation where one is expected."""
@@ -51,11 +46,8 @@ class CommitOffsets(Change):
             wait_for(missing, COPY_S, f"{site.mirror.target}: {self.group}")
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
-        """Deletes the group at both ends, the source first: the mirror would bring it back."""
-        for region in (site.mirror.source, site.mirror.target):
-            with cluster(site, region) as there:
-                if undo["group"] in there.groups():
-                    there.ask(lambda admin: admin.delete_groups([undo["group"]]))
+        """Deletes the group at both ends."""
+        delete_group(site, undo["group"])
 
 
 class JoinGroup(Change):
@@ -66,13 +58,15 @@ class JoinGroup(Change):
 
     group: str
     topic: str
+    offset: int = 100
+    """What the group commits at the source meanwhile."""
 
     def prepare(self, site: FaultSite) -> Undo:
-        """Returns the group, and the member's name; refuses a group that the mirror does not translate."""
-        return {**translated_group(site, self.group), "member": f"{self.group}-static"}
+        """Returns the group, and the member's name; refuses as ``CommitOffsets`` does."""
+        return {**new_group(site, self.group), "member": f"{self.group}-static"}
 
     def inject(self, site: FaultSite, undo: Undo) -> None:
-        """Joins it, and closes the consumer."""
+        """Joins it, closes the consumer, and commits at the source."""
         consumer = connect_consumer(
             site.connection(site.mirror.target),
             group_id=undo["group"],
@@ -90,22 +84,37 @@ class JoinGroup(Change):
             wait_for(missing, JOIN_S, f"{site.mirror.target}: a member of {self.group}")
         finally:
             consumer.close()
+        with cluster(site, site.mirror.source) as source:
+            source.set_committed(undo["group"], {TopicPartition(self.topic, 0): self.offset})
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
-        """Removes the member."""
+        """Removes the member, and deletes the group at both ends."""
         with cluster(site, site.mirror.target) as target:
             if target.members(undo["group"]):
                 member = MemberToRemove(group_instance_id=undo["member"])
                 target.ask(lambda admin: admin.remove_group_members(undo["group"], [member]))
+        delete_group(site, undo["group"])
 
 
-def translated_group(site: FaultSite, group: str) -> Undo:
+def new_group(site: FaultSite, group: str) -> Undo:
     """Returns a group as what healing needs.
 
     Raises:
-        WrongUseError: the mirror does not translate its offsets.
+        WrongUseError: the mirror does not translate its offsets, or it exists.
     """
     mirror = site.mirror
     if not mirror.translates or not selected_groups(mirror, [group]):
         raise WrongUseError(f"{mirror.name} in {mirror.region} does not translate the offsets of {group}")
+    for region in (mirror.source, mirror.target):
+        with cluster(site, region) as there:
+            if group in there.groups():
+                raise WrongUseError(f"{region} has a group {group} already; heal the fault that it is left from")
     return {"group": group}
+
+
+def delete_group(site: FaultSite, group: str) -> None:
+    """Deletes a group at both ends of the mirror, the source first: from there the mirror would bring it back."""
+    for region in (site.mirror.source, site.mirror.target):
+        with cluster(site, region) as there:
+            if group in there.groups():
+                there.ask(lambda admin: admin.delete_groups([group]))

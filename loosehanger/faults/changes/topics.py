@@ -21,6 +21,7 @@ from kafka.admin import (
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.faults.changes.change import Change, Undo
 from loosehanger.faults.changes.ends import End, end_region, end_user
+from loosehanger.faults.changes.permissions import granted
 from loosehanger.faults.site import FaultSite
 from loosehanger.kafka.clients import connect_producer
 from loosehanger.kafka.cluster import Cluster
@@ -153,7 +154,7 @@ class AlterCopy(Change):
 
 
 class AlterBrokers(Change):
-    """Changes a default of all brokers at one end, while they run."""
+    """Changes settings of every broker at one end, while they run."""
 
     end: End = "target"
     settings: Mapping[str, str]
@@ -409,11 +410,9 @@ def _alter_brokers(site: FaultSite, region: str, settings: Mapping[str, str | No
         name: (AlterConfigOp.DELETE, None) if value is None else (AlterConfigOp.SET, value)
         for name, value in settings.items()
     }
-    with cluster(site, region) as there:
-        answer = there.ask(
-            lambda admin: admin.alter_configs(
-                [ConfigResource(ConfigResourceType.BROKER, "", wanted)], raise_on_unknown=False
-            )
-        )
+    with granted(site, region, "CLUSTER", "kafka-cluster", "ALTER_CONFIGS"), cluster(site, region) as there:
+        brokers = sorted({str(folder["broker"]) for folder in there.log_dirs()})
+        resources = [ConfigResource(ConfigResourceType.BROKER, broker, wanted) for broker in brokers]
+        answer = there.ask(lambda admin: admin.alter_configs(resources, raise_on_unknown=False))
     if any(result != "OK" for found in answer.values() for result in found.values()):
         raise LabError(f"{region}: Kafka refuses the change: {answer}")

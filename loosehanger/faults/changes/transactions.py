@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from kafka import KafkaProducer
 
 from loosehanger.faults.changes.change import Change, Undo
+from loosehanger.faults.changes.permissions import granted
 from loosehanger.faults.changes.topics import TOPIC_S, copied, write
 from loosehanger.faults.site import FaultSite
 
@@ -31,27 +34,31 @@ class OpenTransaction(Change):
 
     def inject(self, site: FaultSite, undo: Undo) -> None:
         """Writes into the transaction, leaves it, and writes the others."""
-        producer = _producer(site, undo)
-        producer.init_transactions()
-        producer.begin_transaction()
-        for number in range(self.records):
-            producer.send(self.topic, f"open {number}".encode(), b"fault", partition=0)
-        producer.flush(TOPIC_S)
-        producer.close(0)
+        with _producer(site, undo) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for number in range(self.records):
+                producer.send(self.topic, f"open {number}".encode(), b"fault", partition=0)
+            producer.flush(TOPIC_S)
         write(site, site.mirror.source, self.topic, self.behind, what="behind")
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
         """Begins anew with the same id, at which the coordinator aborts what is open."""
-        producer = _producer(site, undo)
-        try:
+        with _producer(site, undo) as producer:
             producer.init_transactions()
+
+
+@contextlib.contextmanager
+def _producer(site: FaultSite, undo: Undo) -> Iterator[Any]:
+    """Opens a producer of transactions, which is closed without ending the one that is open."""
+    source, name = site.mirror.source, undo["transactional_id"]
+    with granted(site, source, "TRANSACTIONAL_ID", name, "WRITE"):
+        producer = KafkaProducer(
+            **site.connection(source).kafka_python(),
+            transactional_id=name,
+            transaction_timeout_ms=TIMEOUT_S * 1000,
+        )
+        try:
+            yield producer
         finally:
-            producer.close(TOPIC_S)
-
-
-def _producer(site: FaultSite, undo: Undo) -> Any:
-    return KafkaProducer(
-        **site.connection(site.mirror.source).kafka_python(),
-        transactional_id=undo["transactional_id"],
-        transaction_timeout_ms=TIMEOUT_S * 1000,
-    )
+            producer.close(0)
