@@ -25,6 +25,7 @@ STILL = {
     "scripts/bench/common.py": "measures the broadcast",
     "scripts/bench/console.py": "measures the broadcast",
     "scripts/bench/scrape.py": "measures the broadcast",
+    "scripts/bench/silences.py": "measures the broadcast",
     "scripts/bench/disaster.py": "measures the disaster of active/passive",
     "scripts/bench/endurance.py": "measures the broadcast",
     "scripts/bench/latency.py": "measures the broadcast",
