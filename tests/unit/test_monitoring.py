@@ -16,10 +16,13 @@ import pytest
 import yaml
 
 from loosehanger.audit.metrics import ALARMS, AuditMetrics
+from loosehanger.cli import commands
+from loosehanger.cli.cleaning import TARGETS
 from loosehanger.cli.monitoring import LAB_THRESHOLDS, lab_profile, write_configuration
 from loosehanger.console.metrics import Scrape
 from loosehanger.errors import LabError
 from loosehanger.lab import targets
+from loosehanger.lab.progress import Progress
 from loosehanger.lab.record import Audit, Lab, Region, WebConsole
 from loosehanger.paths import ROOT
 from loosehanger.platforms.web_consoles import web_console
@@ -204,6 +207,34 @@ def test_targets_follow_the_record(tmp_path: Path) -> None:
     targets.follow(tmp_path, with_audit)
     targets.follow(tmp_path, replace(with_audit, lost=("europe",)))
     assert scraped(tmp_path) == {"audit-service.json": [], "control-room.json": []}
+
+
+def test_a_clean_up_knows_where_the_targets_are(tmp_path: Path) -> None:
+    assert tmp_path / TARGETS == targets.folder(tmp_path)
+
+
+def test_a_stage_takes_the_targets_of_what_it_kills_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = lab(room="http://127.0.0.1:8081/")
+    reached = Progress("05-active-passive", "local", "inventories/local", "setup")
+    reached.write(tmp_path)
+    monkeypatch.setattr(commands, "lab_home", lambda: tmp_path)
+    monkeypatch.setattr(commands, "read_progress", lambda: reached)
+    monkeypatch.setattr(commands, "load_lab", lambda: given)
+    targets.follow(tmp_path, given, begin=True)
+    with commands._scraped(["europe"], reached, changes=False):
+        assert scraped(tmp_path)["control-room.json"] == ["127.0.0.1:8081"]
+    seen: dict[str, list[str]] = {}
+
+    def stage() -> None:
+        with commands._scraped(["europe"], reached, changes=True):
+            seen.update(scraped(tmp_path))
+            raise LabError("it failed")
+
+    with pytest.raises(LabError, match="it failed"):
+        stage()
+    assert seen["control-room.json"] == []
+    # Nothing of the record says that it is lost, so it is scraped again.
+    assert scraped(tmp_path)["control-room.json"] == ["127.0.0.1:8081"]
 
 
 def test_the_target_of_a_watch_that_was_killed_is_removed(tmp_path: Path) -> None:
