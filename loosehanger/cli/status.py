@@ -23,6 +23,7 @@ from loosehanger.cli.plain_inventory import port_bases
 from loosehanger.cli.playbook import only_one, run_playbook
 from loosehanger.cli.problems import apply_again, as_json, as_lines, find_problems
 from loosehanger.errors import ExitCode
+from loosehanger.faults.journal import found_faults
 from loosehanger.lab import targets
 from loosehanger.lab.progress import required_progress
 from loosehanger.lab.record import Lab, load_lab
@@ -259,6 +260,9 @@ def show(lab: Lab, regions: dict[str, list[dict[str, Any]]], problems: Sequence[
                 console.print(f"{_INDENT}{escape(line)}")
         if not resources:
             console.print("  [bold red]Missing[/]   the region has no resources; run the set-up again")
+    for injection in found_faults(lab_home()):
+        heal = f"./lab fault heal {injection.fault}"
+        console.print(f"\n{injection.fault} was injected and found; {heal} mends it")
     # A lost region is down as intended.
     there = [one for region, resources in regions.items() if region not in lab.lost for one in resources]
     if any(not one["healthy"] for one in there) and {one["state"] for one in there} <= {"Down", "Stopped"}:

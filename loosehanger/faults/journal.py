@@ -130,6 +130,13 @@ class Journal:
             ) from error
 
 
+def found_faults(home: Path) -> list[Injection]:
+    """Returns the surprises of a lab that were found and not healed yet; none where the journal cannot be read."""
+    with contextlib.suppress(WrongUseError):
+        return [injection for injection in Journal(home).read() if injection.found]
+    return []
+
+
 def age(injection: Injection) -> float:
     """Returns for how many seconds a fault has been there."""
     return max(0.0, time.time() - injection.at)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from loosehanger.cli import faults
+from loosehanger.cli import faults, status
 from loosehanger.cli.cleaning import MADE
 from loosehanger.cli.command_line import COMMANDS
 from loosehanger.cli.playbook import only_one
@@ -23,6 +23,7 @@ from loosehanger.faults.journal import FOLDER, Injection, Journal, Made
 from loosehanger.faults.names import CATALOGUE, fault_names, fault_titles
 from loosehanger.faults.site import FaultSite
 from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.progress import Progress
 from loosehanger.lab.record import Lab, Region
 
 MIRROR = Mirror(
@@ -79,6 +80,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(CHANGES, "note", Note)
     monkeypatch.setattr(faults, "load_lab", lab)
     monkeypatch.setattr(faults, "lab_home", lambda: home)
+    monkeypatch.setattr(status, "lab_home", lambda: home)
+    monkeypatch.setenv("LAB_HOME", str(home))
     monkeypatch.setattr(faults, "read_fault", lambda name: read_fault(name, catalogue))
     monkeypatch.setattr(faults, "fault_names", lambda: fault_names(catalogue))
     monkeypatch.setattr(faults, "fault_titles", lambda: fault_titles(catalogue))
@@ -374,6 +377,9 @@ def test_a_surprise_is_found_by_its_name(home: Path, surprised: Callable[[], str
         run("heal", "odd-thing")
     assert run("guess", "other-thing") == 1
     assert "other-thing was not it. Wrong guesses: 1." in surprised()
+    Progress("03-broadcast", "local", "").write(home)
+    status.show(lab(), {"asia": []})
+    assert "odd" not in surprised()
     assert run("guess", "odd-thing") == 0
     text = surprised()
     assert text.startswith("Right: Something odd. It was there for 0 s: the mirror africa/mm2")
@@ -381,6 +387,8 @@ def test_a_surprise_is_found_by_its_name(home: Path, surprised: Callable[[], str
     assert "./lab fault heal odd-thing mends it." in text
     run("status")
     assert surprised().startswith("odd-thing has been there")
+    status.show(lab(), {"asia": []})
+    assert "odd-thing was injected and found; ./lab fault heal odd-thing mends it" in surprised()
     with pytest.raises(WrongUseError, match="no surprise is to be found"):
         run("guess", "odd-thing")
     run("heal")
