@@ -21,6 +21,7 @@ from loosehanger.lab.manifests.documents import Document, read_resources
 from loosehanger.lab.plan import plan_stage
 from loosehanger.lab.progress import Progress, required_progress
 from loosehanger.platforms import web_consoles
+from loosehanger.platforms.kubernetes.platform import KubernetesPlatform
 from loosehanger.platforms.local import preflight
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.proof.session import SparkEndedError
@@ -199,3 +200,12 @@ def test_its_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     preflight.check_machine(region, regions=3, memory_mb=1000, disk_mb=0)
     with pytest.raises(WrongUseError, match=r"3 regions need 3620 MB \(.*, and the audit takes 620\)"):
         preflight.check_machine(region, regions=3, memory_mb=1000, disk_mb=0, audits=1)
+
+
+def test_kubernetes_refuses_it_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plan = plan_stage(of_the_role(console_audit="true"), {}, fits=False)["europe"]
+    parameters = {"home": str(tmp_path), "checkout": str(tmp_path), "region": "europe"}
+    platform = KubernetesPlatform(parameters, dict, check_mode=False, report=print)
+    monkeypatch.setattr(platform, "_check_switch", lambda _: None)
+    with pytest.raises(WrongUseError, match="europe: the audit does not run on Kubernetes; leave out -e audit=true"):
+        platform.check(plan)
