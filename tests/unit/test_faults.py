@@ -45,6 +45,18 @@ remedy: Undo it.
 """
 
 
+HEALTHY = """\
+03-broadcast on local, stage: setup
+europe
+  Running   Kafka/europe                  1 node, 11 topics, 22 partitions
+  Running   Deployment/loosehanger-producer 1 running for 60 s
+  Running   Link/europe-north-america     10 MB to europe, 12 MB to north-america
+north-america
+  Running   KafkaMirrorMaker2/mm2-na      from europe: 1 connector, 1 task on 1 worker; 0 records behind
+  Running   Deployment/loosehanger-consumer 1 running for 60 s, reads 12 partitions
+"""
+
+
 class Note(Change):
     """Notes what is done, and fails where it is asked to."""
 
@@ -117,6 +129,11 @@ def test_a_fault_of_the_catalogue_can_be_read(name: str) -> None:
     assert any((noticed.status, noticed.watch, noticed.alert, noticed.proof, noticed.nothing))
     for report in fault.reports:
         assert report.url.startswith("https://")
+
+
+def test_what_status_says_of_a_fault_is_not_what_it_says_of_a_healthy_lab() -> None:
+    said = {name: fault.noticed.status.says for name in fault_names() if (fault := read_fault(name)).noticed.status}
+    assert {name: says for name, says in said.items() if says.lower() in HEALTHY.lower()} == {}
 
 
 def test_an_alert_that_a_fault_names_exists() -> None:
