@@ -107,7 +107,7 @@ def connector_causes(
             Rank.CONNECTOR,
             f"connector {name} has no task: no topic matches its pattern, or it may not see them at its source",
             where,
-            next=f"./lab kafka {target} acls --list",
+            next="./lab topic show",
         )
     shown = {part.name for part, _ in judged.wrong}
     for name, failure in failures.items():
