@@ -233,14 +233,18 @@ class DeleteInternalTopic(Change):
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
         """Restarts the mirror's connectors, which create it again."""
-        for connector in filter(None, (site.mirror.connector, site.mirror.checkpoint_connector)):
-            site.connect().act(connector, "restart")
+        connect = site.connect()
+        connectors = [name for name in (site.mirror.connector, site.mirror.checkpoint_connector) if name]
+        for connector in connectors:
+            connect.act(connector, "restart")
 
         def missing() -> str | None:
             with cluster(site, undo["region"]) as there:
                 return None if undo["topic"] in there.topics() else "it does not exist"
 
         wait_for(missing, TOPIC_S, f"{undo['region']}: topic {undo['topic']}")
+        for connector in connectors:
+            await_state(connect, connector, "RUNNING")
 
 
 def copied(site: FaultSite, topic: str) -> Undo:
