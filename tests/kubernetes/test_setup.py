@@ -25,6 +25,10 @@ pytestmark = pytest.mark.kubernetes
 
 SECONDS = 10
 """The bound of waits that never come true."""
+told_elsewhere = pytest.mark.slow(
+    reason="test_what_a_resource_waits_for of tests/unit/test_kubernetes_platform.py has this reason, and "
+    "test_a_wait_that_never_comes_true_ends_in_its_bound_with_the_reason the way of any to the user"
+)
 
 
 @pytest.fixture
@@ -81,12 +85,14 @@ def test_a_wait_that_never_comes_true_ends_in_its_bound_with_the_reason(kit: Kit
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@told_elsewhere
 def test_without_an_operator_the_wait_says_so(kit: Kit) -> None:
     done = setup(kit, "-e", "platform_kubernetes_ready_timeout=3")
     assert done.returncode == 1
     assert "Kafka/europe: no operator has reconciled it yet" in done.stderr
 
 
+@told_elsewhere
 def test_a_status_of_an_older_generation_does_not_count(kit: Kit, operators: StandIn) -> None:
     operators.says["Kafka"] = lambda kafka: ready(kafka) | {"observedGeneration": 0}
     done = setup(kit, "-e", "platform_kubernetes_ready_timeout=3")
@@ -133,20 +139,16 @@ def test_an_account_without_rights_gets_one_list(kit: Kit, api_server: ApiServer
         assert re.search(rf"this account may not [a-z, ]+ {re.escape(missing)}", done.stderr), missing
 
 
-def test_a_quota_that_is_too_small_is_told(kit: Kit, api_server: ApiServer) -> None:
+def test_a_small_quota_and_a_storage_class_that_is_not_there_are_told_together(kit: Kit, api_server: ApiServer) -> None:
     for region in REGIONS:
         api_server.apply(namespace_document(region))
     quota = {**resource("v1", "ResourceQuota", "tight", "europe"), "spec": {"hard": {"pods": "1"}}}
     api_server.apply(quota)
     api_server.set_status(quota, {"hard": {"pods": "1"}, "used": {"pods": "0"}})
-    done = setup(kit, "-e", "platform_kubernetes_create_namespaces=false")
+    storage = ("-e", "kafka_cluster_storage_size=1Gi", "-e", "kafka_cluster_storage_class=fast")
+    done = setup(kit, "-e", "platform_kubernetes_create_namespaces=false", *storage)
     assert done.returncode == 2
     assert "ResourceQuota/tight leaves 1 pods; the region needs at least 2" in done.stderr
-
-
-def test_a_storage_class_that_is_not_there_is_told(kit: Kit) -> None:
-    done = setup(kit, "-e", "kafka_cluster_storage_size=1Gi", "-e", "kafka_cluster_storage_class=fast")
-    assert done.returncode == 2
     assert "no storage class 'fast'" in done.stderr
 
 
