@@ -28,13 +28,14 @@ def described(name: str, inventory: Path, folder: Path) -> list[Document]:
     done = run_playbook(folder, playbook, "-i", str(inventory), "-e", json.dumps(variables), cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     manifests = read_scenario(name).manifests("setup")
+    recorded = json.loads((folder / "recorded" / "described.json").read_text(encoding="utf-8"))
     return [
         document
-        for path in sorted((folder / "recorded").glob("*.json"))
-        for entry in json.loads(path.read_text(encoding="utf-8"))
+        for region, entries in sorted(recorded.items())
+        for entry in entries
         for document in (
             read_documents(entry["source"], entry["content"])
             if "content" in entry
-            else [m for m in manifests if (m.kind, m.namespace) == (entry["kind"], path.stem)]
+            else [m for m in manifests if (m.kind, m.namespace) == (entry["kind"], region)]
         )
     ]
