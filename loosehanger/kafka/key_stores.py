@@ -85,6 +85,8 @@ def read_trust_store(properties: Mapping[str, str], path: str) -> tuple[Path | N
             raise WrongUseError(f"{path}: ssl.truststore.certificates needs ssl.truststore.type=PEM")
         return None, certificates(inline, f"{path}: ssl.truststore.certificates")
     file, where = caller_path(location), f"{path}: ssl.truststore.location"
+    if kind == "PEM":
+        return file, None  # It may be a path in a pod, where alone it can be read.
     if _format(_content(file, where)) == "PEM":
         return file, None
     listed = _entries(file, properties.get("ssl.truststore.password", ""), f"{path}: ssl.truststore.password")

@@ -266,3 +266,8 @@ def test_no_file_with_the_key_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("tempfile.tempdir", None)
         _read(tmp_path, ssl_keystore_location=str(store), ssl_keystore_password=PASSWORD).trust()
         assert list(Path(folder).iterdir()) == []
+
+
+def test_a_file_of_authorities_in_pem_is_not_read_before_it_is_needed(tmp_path: Path) -> None:
+    path = _client(tmp_path, ssl_truststore_type="PEM", ssl_truststore_location="/in/a/pod/ca.crt")
+    assert Connection.from_properties(path).ca_file == Path("/in/a/pod/ca.crt")
