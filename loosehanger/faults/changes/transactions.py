@@ -6,12 +6,11 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from kafka import KafkaProducer
-
 from loosehanger.faults.changes.change import Change, Undo
 from loosehanger.faults.changes.permissions import granted
 from loosehanger.faults.changes.topics import TOPIC_S, copied, write
 from loosehanger.faults.site import FaultSite
+from loosehanger.kafka.clients import connect_producer
 
 TIMEOUT_S = 900
 """How long the coordinator waits for a transaction's end; the brokers' own limit."""
@@ -53,11 +52,8 @@ def _producer(site: FaultSite, undo: Undo) -> Iterator[Any]:
     """Opens a producer of transactions, which is closed without ending the one that is open."""
     source, name = site.mirror.source, undo["transactional_id"]
     with granted(site, source, "TRANSACTIONAL_ID", name, "WRITE"):
-        producer = KafkaProducer(
-            **site.connection(source).kafka_python(),
-            transactional_id=name,
-            transaction_timeout_ms=TIMEOUT_S * 1000,
-        )
+        connection, timeout_ms = site.connection(source), TIMEOUT_S * 1000
+        producer = connect_producer(connection, transactional_id=name, transaction_timeout_ms=timeout_ms)
         try:
             yield producer
         finally:
