@@ -42,7 +42,11 @@ _RANGES = {
     "console_audit_interval": (1, 3600),
     "platform_local_port_base": (LOWEST, HIGHEST),
 }
-_HEAPS = {"kafka_cluster_heap", "clearing_memory", "console_audit_memory"}
+_SPARK_HEAPS = {"clearing_memory", "console_audit_memory"}
+_HEAPS = {"kafka_cluster_heap", *_SPARK_HEAPS}
+_LEAST_SPARK_MIB = 480
+"""Spark refuses to start with less than 450 MiB; of its heap, the collector keeps a part to itself."""
+_UNITS_MIB = {"k": 2**-10, "m": 1, "g": 2**10}
 _TRUE_OR_FALSE = {"yes", "on", "1", "true", "t", "y", "1.0", "no", "off", "0", "false", "f", "n", "0.0"}
 """The values that Ansible accepts as booleans, in any case."""
 _TEMPLATE = re.compile(r"\{\{|\{%")
@@ -181,6 +185,8 @@ def _problem(name: str, value: Any, option: Mapping[str, Any]) -> str:
         return f"'{text}' is not a number from {lowest} to {highest}"
     if name in _HEAPS and not re.fullmatch(r"[1-9]\d*[kKmMgG]", text):
         return f"'{text}' is not a size of a Java heap, such as 384m"
+    if name in _SPARK_HEAPS and int(text[:-1]) * _UNITS_MIB[text[-1].lower()] < _LEAST_SPARK_MIB:
+        return f"'{text}' is too small a Java heap for Spark, which needs {_LEAST_SPARK_MIB}m"
     role, _, rest = name.partition("_")
     return _program_problem(role, rest, value) if role in _PROGRAMS and kind != "bool" and text else ""
 

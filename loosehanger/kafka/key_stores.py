@@ -146,7 +146,8 @@ def _kind(properties: Mapping[str, str], store: Literal["truststore", "keystore"
 def _format(content: bytes) -> Literal["PEM", "JKS", "PKCS12"]:
     if content[:4] in (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"):
         return "JKS"
-    return "PKCS12" if content[:1] == b"\x30" else "PEM"
+    # PKCS#12 begins as the figure 0 does, with which a text before the first certificate may begin, too.
+    return "PKCS12" if content[:1] == b"\x30" and b"-----BEGIN" not in content else "PEM"
 
 
 def _content(file: Path, where: str) -> bytes:

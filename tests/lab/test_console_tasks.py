@@ -30,7 +30,7 @@ GROUP = "counters"
 
 @dataclass
 class Newcomer:
-    """Somebody at a page, and how often they clicked since a task began."""
+    """A newcomer at a page, and how often they clicked since a task began."""
 
     page: Page
     clicks: int = 0
@@ -75,77 +75,77 @@ def read_all(kit: Kit) -> dict[TopicPartition, int]:
     return committed
 
 
-def finds_why_a_mirror_lags(somebody: Newcomer) -> None:
+def finds_why_a_mirror_lags(newcomer: Newcomer) -> None:
     """The control room names the mirror, the cause and the remedy; the mirror's own section has the button."""
-    somebody.begin()
-    page = somebody.page
+    newcomer.begin()
+    page = newcomer.page
     why = page.locator(".problem", has_text="mm2-na")
     expect(why).to_contain_text("is paused, and must be running. Start it with Resume")
-    expect(somebody.row("Flows", "mm2-na")).to_contain_text("degraded")
-    somebody.click("link", "mm2-na", somebody.row("Flows", "mm2-na"))
-    mirror = somebody.section("mm2-na in north-america")
+    expect(newcomer.row("Flows", "mm2-na")).to_contain_text("degraded")
+    newcomer.click("link", "mm2-na", newcomer.row("Flows", "mm2-na"))
+    mirror = newcomer.section("mm2-na in north-america")
     expect(mirror).to_be_in_viewport()
-    somebody.click("button", "Resume", mirror)
+    newcomer.click("button", "Resume", mirror)
     expect(mirror.get_by_role("heading", name="mm2-na in north-america healthy")).to_be_visible()
-    assert somebody.clicks == 2
+    assert newcomer.clicks == 2
 
 
-def finds_an_order_in_all_regions(somebody: Newcomer, order: str) -> None:
+def finds_an_order_in_all_regions(newcomer: Newcomer, order: str) -> None:
     """A search by key goes through all topics of all regions."""
-    somebody.begin()
-    page = somebody.page
-    somebody.click("link", "Messages")
-    somebody.click("link", "Search existing records")
+    newcomer.begin()
+    page = newcomer.page
+    newcomer.click("link", "Messages")
+    newcomer.click("link", "Search existing records")
     search = page.get_by_role("search", name="Search")
     search.get_by_label("Key").fill(order)
-    somebody.click("button", "Search", search)
+    newcomer.click("button", "Search", search)
     rows = page.get_by_role("region", name="Messages, the newest first").locator("tbody tr")
     expect(rows).to_have_count(3)
     assert {row.locator("td").nth(1).inner_text() for row in rows.all()} == {"europe", "north-america", "south-america"}
     assert all(f"{TOPIC}\n" in row.inner_text().replace("\t", "\n") and order in row.inner_text() for row in rows.all())
-    assert somebody.clicks == 3
+    assert newcomer.clicks == 3
 
 
-def moves_a_group_back(somebody: Newcomer, count: int) -> None:
+def moves_a_group_back(newcomer: Newcomer, count: int) -> None:
     """A preview counts the records that the group will read again, and the reset commits just these offsets."""
-    somebody.begin()
-    page = somebody.page
-    somebody.click("link", "Groups")
+    newcomer.begin()
+    page = newcomer.page
+    newcomer.click("link", "Groups")
     page.get_by_label("Filter rows").fill(GROUP)
-    group = somebody.section(f"{GROUP} europe")
+    group = newcomer.section(f"{GROUP} europe")
     expect(page.locator("section:visible", has=page.get_by_role("heading", level=2))).to_have_count(1)
-    somebody.click("link", "Reset its offsets", group)
+    newcomer.click("link", "Reset its offsets", group)
     expect(page.get_by_label("Time, age or offset")).to_have_value("10m")
-    somebody.click("button", "Preview")
-    expect(somebody.section("Preview")).to_contain_text(f"It reads {count:,} records again, and skips 0.")
-    somebody.click("button", "Reset the group")
+    newcomer.click("button", "Preview")
+    expect(newcomer.section("Preview")).to_contain_text(f"It reads {count:,} records again, and skips 0.")
+    newcomer.click("button", "Reset the group")
     expect(page.get_by_role("status").first).to_contain_text(f"europe: {GROUP} is reset in")
-    assert somebody.clicks == 4
+    assert newcomer.clicks == 4
 
 
-def sees_what_is_configured(somebody: Newcomer) -> None:
+def sees_what_is_configured(newcomer: Newcomer) -> None:
     """A mirror's configuration begins with what MirrorMaker 2 would not do by default."""
-    somebody.begin()
-    somebody.click("link", "Mirrors")
-    somebody.click("link", "Configuration", somebody.section("mm2-sa in south-america"))
-    found = somebody.section("Differs from MirrorMaker 2's defaults")
+    newcomer.begin()
+    newcomer.click("link", "Mirrors")
+    newcomer.click("link", "Configuration", newcomer.section("mm2-sa in south-america"))
+    found = newcomer.section("Differs from MirrorMaker 2's defaults")
     policy = found.get_by_role("row").filter(has_text="replication.policy.class")
     expect(policy).to_contain_text("org.apache.kafka.connect.mirror.IdentityReplicationPolicy")
     expect(policy).to_contain_text("org.apache.kafka.connect.mirror.DefaultReplicationPolicy")
-    topics = found.get_by_role("row").filter(has=somebody.page.get_by_text("topics", exact=True))
+    topics = found.get_by_role("row").filter(has=newcomer.page.get_by_text("topics", exact=True))
     expect(topics.get_by_role("cell").first).to_have_text(r"LH\..*")
-    assert somebody.clicks == 2
+    assert newcomer.clicks == 2
 
 
-def reads_the_lag_from_a_script(somebody: Newcomer, folder: Path) -> None:
+def reads_the_lag_from_a_script(newcomer: Newcomer, folder: Path) -> None:
     """The page about the API gives a token, and the commands that read the lag with it."""
-    somebody.begin()
-    page = somebody.page
-    somebody.click("link", "API")
+    newcomer.begin()
+    page = newcomer.page
+    newcomer.click("link", "API")
     page.get_by_label("Name of the script").fill("lag")
-    somebody.click("button", "Make a token")
+    newcomer.click("button", "Make a token")
     shown = page.get_by_role("status").filter(has_text="This line is shown once").locator("pre").inner_text()
-    examples = [one.inner_text() for one in somebody.section("Examples").locator("pre").all()]
+    examples = [one.inner_text() for one in newcomer.section("Examples").locator("pre").all()]
     keep, read = examples[0].splitlines()[0], next(text for text in examples if "/api/flows" in text)
 
     def run(command: str, given: str = "") -> str:
@@ -159,10 +159,10 @@ def reads_the_lag_from_a_script(somebody: Newcomer, folder: Path) -> None:
     assert (folder / "token").stat().st_mode & 0o777 == 0o600
     lags = dict(line.split() for line in run(read).splitlines())
     assert {name: text.isdecimal() for name, text in lags.items()} == {"mm2-na": True, "mm2-sa": True}
-    somebody.click("button", "Revoke lag")
+    newcomer.click("button", "Revoke lag")
     expect(page.get_by_text("There is no token yet.")).to_be_visible()
     assert '"status":401' in run(read.split("|")[0]).replace(" ", "")
-    assert somebody.clicks == 3
+    assert newcomer.clicks == 3
 
 
 def test_a_newcomer_does_five_tasks_by_what_they_see(
@@ -181,14 +181,14 @@ def test_a_newcomer_does_five_tasks_by_what_they_see(
     entries = json.loads(bare_kit.run("status", "--credentials", "--json").stdout)
     (found,) = [entry for entry in entries if entry["console"] == "control-room"]
     seen = person(browser, found["url"], found["username"], found["password"], viewport={"width": 1400, "height": 900})
-    somebody = Newcomer(seen.page)
-    finds_why_a_mirror_lags(somebody)
+    newcomer = Newcomer(seen.page)
+    finds_why_a_mirror_lags(newcomer)
     room = signed_in(bare_kit, "control-room")
     wait_until(lambda: len(room.get(f"/api/search?key={order}").json()["messages"]) == 3, 60, "the order's copies")
-    finds_an_order_in_all_regions(somebody, order)
-    moves_a_group_back(somebody, sum(committed.values()))
-    sees_what_is_configured(somebody)
-    reads_the_lag_from_a_script(somebody, tmp_path)
+    finds_an_order_in_all_regions(newcomer, order)
+    moves_a_group_back(newcomer, sum(committed.values()))
+    sees_what_is_configured(newcomer)
+    reads_the_lag_from_a_script(newcomer, tmp_path)
 
     client = admin(bare_kit, "europe")
     moved = client.list_group_offsets({GROUP: None})[GROUP]

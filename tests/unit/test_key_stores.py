@@ -147,7 +147,7 @@ def test_a_key_with_a_password_of_its_own_is_read(tmp_path: Path) -> None:
 def test_pem_is_read_as_a_file_inline_and_in_one_line(tmp_path: Path, form: PrivateFormat, password: str) -> None:
     key, own, authority = _made()
     chain, private = _pem(own) + _pem(authority), _key_pem(key, form, password)
-    (tmp_path / "store.pem").write_text(private + chain)
+    (tmp_path / "store.pem").write_text(f"0 s:CN = me\n{private}{chain}")  # as openssl s_client begins
     secret = {"ssl_key_password": password} if password else {}
     _shows_it(_read(tmp_path, ssl_keystore_type="PEM", ssl_keystore_location=str(tmp_path / "store.pem"), **secret))
     inline = {"ssl_keystore_type": "PEM", "ssl_keystore_certificate_chain": chain, "ssl_keystore_key": private}

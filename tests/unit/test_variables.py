@@ -116,6 +116,8 @@ def test_variables_of_the_inventory_pass(given: str, inventory: str) -> None:
         ("console_session_minutes=0", "'0' is not a number from 1 to 10080"),
         ("console_port=70000", "'70000' is not a number from 1 to 65535"),
         ("kafka_cluster_heap=lots", "'lots' is not a size of a Java heap"),
+        ("console_audit_memory=400m", "'400m' is too small a Java heap for Spark, which needs 480m"),
+        ("clearing_memory=9000k", "too small a Java heap for Spark"),
         ("kafka_cluster_authorities=none", "not a mapping"),
         ("lab_port_base=80", "not a number from 1024 to 65000"),
         ("producer_rate", "not NAME=VALUE"),

@@ -31,12 +31,7 @@ class DisturbLink(Change):
 
     def prepare(self, site: FaultSite) -> Undo:
         """Returns the link's folder and settings; refuses a link that is cut or silent already."""
-        folder = site.relay()
-        status = _ask(folder)
-        if (state := link_state(status)) != OPEN:
-            raise WrongUseError(
-                f"the link between {' and '.join(status['between'])} is {state} already; run ./lab link to see it"
-            )
+        folder, status = _open_link(site)
         for way in status["directions"]:
             OneWay(*(way[name] for name in _FORMED)).with_(delay=self.delay, rate=self.rate)
         return {
@@ -67,12 +62,7 @@ class ResetConnections(Change):
 
     def prepare(self, site: FaultSite) -> Undo:
         """Returns the link's folder; refuses a link that is cut or silent, which this would mend."""
-        folder = site.relay()
-        status = _ask(folder)
-        if (state := link_state(status)) != OPEN:
-            raise WrongUseError(
-                f"the link between {' and '.join(status['between'])} is {state} already; run ./lab link to see it"
-            )
+        folder, _ = _open_link(site)
         return {"relay": str(folder)}
 
     def inject(self, site: FaultSite, undo: Undo) -> None:
@@ -82,6 +72,21 @@ class ResetConnections(Change):
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
         """Does nothing: the connections are open again already."""
+
+
+def _open_link(site: FaultSite) -> tuple[Path, dict[str, Any]]:
+    """Returns the folder of the link's relay, and what it reports.
+
+    Raises:
+        WrongUseError: the link is cut or silent already.
+    """
+    folder = site.relay()
+    status = _ask(folder)
+    if (state := link_state(status)) != OPEN:
+        raise WrongUseError(
+            f"the link between {' and '.join(status['between'])} is {state} already; run ./lab link to see it"
+        )
+    return folder, status
 
 
 def _ask(folder: Path, wanted: Mapping[str, Any] | None = None) -> dict[str, Any]:

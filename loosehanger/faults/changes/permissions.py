@@ -1,4 +1,4 @@
-"""Rights that the administrator has only while a change is made: the kit's own users have no more than they need."""
+"""Rules of a cluster's authorizer, and rights that the administrator has only while a change is made."""
 
 from __future__ import annotations
 
@@ -20,12 +20,34 @@ from loosehanger.lab.record import ADMINISTRATOR
 from loosehanger.waiting import wait_for
 
 RULE_S = 30
-"""Seconds until a broker lists a rule that was created."""
+"""Seconds until a broker lists a rule that was created, or no longer lists one that was deleted."""
+
+
+def acl(principal: str, kind: str, name: str, operation: str, permission: str, pattern: str = "LITERAL") -> ACL:
+    """Returns a rule, by Kafka's names.
+
+    Args:
+        principal: such as ``User:admin``.
+        kind: the resource type, such as ``TRANSACTIONAL_ID``.
+        name: the resource's name.
+        operation: such as ``WRITE``.
+        permission: ``ALLOW`` or ``DENY``.
+        pattern: ``LITERAL``, or ``PREFIXED`` for every name that begins so.
+    """
+    resource = ResourcePattern(ResourceType[kind], name, ACLResourcePatternType[pattern])
+    return ACL(principal, "*", ACLOperation[operation], ACLPermissionType[permission], resource)
+
+
+def is_listed(admin: KafkaAdminClient, rule: ACL) -> bool:
+    """Whether a cluster has a rule."""
+    return bool(admin.describe_acls(rule)[0])
 
 
 @contextlib.contextmanager
 def granted(site: FaultSite, region: str, kind: str, name: str, operation: str) -> Iterator[None]:
     """Gives the administrator a right on a region's cluster, and takes it away at the end.
+
+    The kit's own users have no more than they need.
 
     Args:
         site: the fault's.
@@ -34,16 +56,11 @@ def granted(site: FaultSite, region: str, kind: str, name: str, operation: str) 
         name: the resource's name.
         operation: Kafka's operation, such as ``WRITE``.
     """
-    resource = ResourcePattern(ResourceType[kind], name, ACLResourcePatternType.LITERAL)
-    rule = ACL(f"User:{ADMINISTRATOR}", "*", ACLOperation[operation], ACLPermissionType.ALLOW, resource)
+    rule = acl(f"User:{ADMINISTRATOR}", kind, name, operation, "ALLOW")
     with site.admin(region) as admin:
         admin.create_acls([rule])
         try:
-            wait_for(lambda: None if _listed(admin, rule) else "it is not listed", RULE_S, f"{region}: a rule")
+            wait_for(lambda: None if is_listed(admin, rule) else "it is not listed", RULE_S, f"{region}: a rule")
             yield
         finally:
             admin.delete_acls([rule])
-
-
-def _listed(admin: KafkaAdminClient, rule: ACL) -> bool:
-    return bool(admin.describe_acls(rule)[0])

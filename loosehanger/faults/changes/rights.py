@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from kafka.admin import (
-    ACL,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    KafkaAdminClient,
-    ResourcePattern,
-    ResourceType,
-)
+from kafka.admin import ACL
 
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.faults.changes.change import Change, Undo
 from loosehanger.faults.changes.ends import End, end_region, end_user, worker_group
+from loosehanger.faults.changes.permissions import RULE_S, acl, is_listed
 from loosehanger.faults.site import FaultSite
 from loosehanger.waiting import wait_for
-
-RULE_S = 30
-"""Seconds until a broker lists a rule that was created, or no longer lists one that was deleted."""
 
 
 class RevokeRight(Change):
@@ -49,7 +39,7 @@ class RevokeRight(Change):
             "operation": self.operation.upper(),
         }
         with site.admin(region) as admin:
-            if _listed(admin, undo):
+            if is_listed(admin, _acl(undo)):
                 raise WrongUseError(
                     f"{region}: user {user} is denied {self.operation} on {kind.lower()} {name} already"
                 )
@@ -69,24 +59,16 @@ class RevokeRight(Change):
         with site.admin(undo["region"]) as admin:
             if failed := admin.create_acls([_acl(undo)])["failed"]:
                 raise LabError(f"{undo['region']}: Kafka refuses the rule: {failed[0]}")
-            wait_for(lambda: None if _listed(admin, undo) else "it is not listed", RULE_S, "the rule that denies")
+            wait_for(
+                lambda: None if is_listed(admin, _acl(undo)) else "it is not listed", RULE_S, "the rule that denies"
+            )
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
         """Deletes the rule, and waits until the broker no longer lists it."""
         with site.admin(undo["region"]) as admin:
             admin.delete_acls([_acl(undo)])
-            wait_for(lambda: "it is listed" if _listed(admin, undo) else None, RULE_S, "the end of the rule")
+            wait_for(lambda: "it is listed" if is_listed(admin, _acl(undo)) else None, RULE_S, "the end of the rule")
 
 
 def _acl(undo: Undo) -> ACL:
-    return ACL(
-        undo["principal"],
-        "*",
-        ACLOperation[undo["operation"]],
-        ACLPermissionType.DENY,
-        ResourcePattern(ResourceType[undo["kind"]], undo["name"], ACLResourcePatternType[undo["pattern"]]),
-    )
-
-
-def _listed(admin: KafkaAdminClient, undo: Undo) -> bool:
-    return bool(admin.describe_acls(_acl(undo))[0])
+    return acl(undo["principal"], undo["kind"], undo["name"], undo["operation"], "DENY", undo["pattern"])

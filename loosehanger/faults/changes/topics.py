@@ -8,20 +8,15 @@ from typing import Literal
 
 from kafka.admin import (
     ACL,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
     AlterConfigOp,
     ConfigResource,
     ConfigResourceType,
-    ResourcePattern,
-    ResourceType,
 )
 
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.faults.changes.change import Change, Undo
 from loosehanger.faults.changes.ends import End, end_region, end_user
-from loosehanger.faults.changes.permissions import granted
+from loosehanger.faults.changes.permissions import acl, granted, is_listed
 from loosehanger.faults.site import FaultSite
 from loosehanger.kafka.clients import connect_producer
 from loosehanger.kafka.cluster import Cluster
@@ -401,12 +396,11 @@ def await_state(connect: ConnectClient, connector: str, wanted: str) -> None:
 
 
 def _no_alter(undo: Undo) -> ACL:
-    copy = ResourcePattern(ResourceType.TOPIC, undo["copy"], ACLResourcePatternType.LITERAL)
-    return ACL(undo["principal"], "*", ACLOperation.ALTER, ACLPermissionType.DENY, copy)
+    return acl(undo["principal"], "TOPIC", undo["copy"], "ALTER", "DENY")
 
 
 def _listed(there: Cluster, undo: Undo) -> bool:
-    return bool(there.ask(lambda admin: admin.describe_acls(_no_alter(undo)))[0])
+    return there.ask(lambda admin: is_listed(admin, _no_alter(undo)))
 
 
 def _alter_brokers(site: FaultSite, region: str, settings: Mapping[str, str | None]) -> None:
