@@ -35,6 +35,7 @@ USES: dict[str, tuple[str, ...]] = {
     "redaction": ("proof", "lab", "kafka"),
     "audit": ("proof", "sales", "lab", "kafka"),
     "jobs": ("audit", "redaction", "sales", "proof", "lab", "kafka"),
+    "mirrorproof": ("jobs", "audit", "proof", "lab", "kafka"),
     "console": ("proof", "audit", "events", "signing", "lab", "kafka"),
     "faults": ("platforms", "platforms.registry", "lab", "kafka"),
     "experiments": ("platforms", "platforms.registry", "lab", "kafka"),

@@ -1,0 +1,1 @@
+"""``mirrorproof``: the proof of a mirror between any two Kafka clusters, as a command of its own."""

@@ -1,0 +1,107 @@
+"""The command line of ``mirrorproof``: its sub-commands, their help and their exit codes.
+
+Help needs the standard library only: a sub-command's module imports at its top what its options need, and the rest when
+it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from types import ModuleType
+
+from loosehanger.arguments import Parser
+from loosehanger.errors import ExitCode, WrongUseError, run_command
+from loosehanger.suggestions import did_you_mean
+
+PROGRAM = "mirrorproof"
+
+
+@dataclass(frozen=True)
+class SubCommand:
+    """A sub-command; its module has ``add_options(parser)`` and ``run(options)``, which returns the exit code."""
+
+    about: str
+    module: str
+    exit_codes: str
+    failed: ExitCode = ExitCode.FAILED
+    """The exit code of a failure that has none of its own."""
+
+    def load(self) -> ModuleType:
+        """Imports its module."""
+        return import_module(f"loosehanger.mirrorproof.{self.module}")
+
+    def parser(self, name: str) -> Parser:
+        """Its parser, with its options."""
+        made = Parser(
+            prog=f"{PROGRAM} {name}",
+            description=self.about,
+            epilog=f"exit codes: {self.exit_codes}",
+            allow_abbrev=False,
+        )
+        self.load().add_options(made)
+        return made
+
+
+SUB_COMMANDS: dict[str, SubCommand] = {}
+"""By name, in the order in which help shows them."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs a sub-command.
+
+    Args:
+        arguments: its name and arguments.
+
+    Raises:
+        LabError: it fails, or the arguments cannot be used.
+    """
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return ExitCode.DONE
+    name, *rest = arguments
+    if name in ("--version", "version"):
+        print(f"{PROGRAM} {version()}")
+        return ExitCode.DONE
+    if name not in SUB_COMMANDS:
+        hint = did_you_mean(name, SUB_COMMANDS) or f"; {PROGRAM} --help lists them"
+        raise WrongUseError(f"there is no sub-command '{name}'{hint}")
+    command = SUB_COMMANDS[name]
+    options: argparse.Namespace = command.parser(name).parse_args(rest)
+    return int(command.load().run(options))
+
+
+def overview() -> str:
+    """The help of the command itself."""
+    width = max(map(len, SUB_COMMANDS), default=0) + 2
+    listed = "".join(f"\n  {name:<{width}}{command.about}" for name, command in SUB_COMMANDS.items())
+    return (
+        f"usage: {PROGRAM} COMMAND …\n\n"
+        "Proves, record by record, that a mirror between two Kafka clusters copied everything, whatever copies.\n"
+        f"{listed}\n\n"
+        f"{PROGRAM} COMMAND --help explains a command; {PROGRAM} --version names the version."
+    )
+
+
+def version() -> str:
+    """The installed version, from whichever distribution carries this package."""
+    for name in (PROGRAM, "loosehanger-lab"):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return "unknown"
+
+
+def run() -> int:
+    """The entry point: runs the command, and returns its exit code."""
+    arguments = sys.argv[1:]
+    command = SUB_COMMANDS.get(arguments[0]) if arguments else None
+    return run_command(lambda: main(arguments), failed=command.failed if command else ExitCode.FAILED)
+
+
+if __name__ == "__main__":
+    sys.exit(run())
