@@ -247,6 +247,10 @@ def _fault(parser: Parser) -> None:
         "--surprise", nargs="?", const=0, type=_level, metavar="LEVEL",
         help="one that is not named, of a level from 1 (a tool names it) to 3 (nothing plain shows it)",
     )  # fmt: skip
+    inject.add_argument(
+        "--exercise", type=_number, metavar="NUMBER",
+        help="one that is not named, of the exercises that the scenario has",
+    )  # fmt: skip
     inject.add_argument("--mirror", metavar="REGION/NAME", help="the mirror (the first that runs and fits)")
     inject.add_argument("--source", metavar="REGION", help="the mirror's source")
     inject.add_argument("--target", metavar="REGION", help="the mirror's target")
@@ -266,8 +270,19 @@ def _level(text: str) -> int:
     return int(text)
 
 
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 4):
+        raise WrongUseError(f"'{text}' is not the number of an exercise, such as 1")
+    return int(text)
+
+
 def _check_fault(options: argparse.Namespace) -> None:
-    if options.command == "inject":
+    if options.command == "inject" and options.exercise is not None:
+        given = {"NAME": options.name, "--surprise": options.surprise, "--mirror": options.mirror}
+        given |= {"--source": options.source, "--target": options.target, "--topic": options.topic}
+        if more := [word for word, value in given.items() if value is not None]:
+            raise WrongUseError(f"an exercise names all of it; leave out {more[0]} or --exercise")
+    elif options.command == "inject":
         if options.name is None and options.surprise is None:
             raise WrongUseError("name a fault, or ask for one with --surprise; ./lab fault list shows them")
         if options.name is not None and options.surprise is not None:
@@ -587,6 +602,7 @@ GROUPS = {
             "  ./lab fault list\n"
             "  ./lab fault inject connector-paused\n"
             "  ./lab fault inject --surprise 1\n"
+            "  ./lab fault inject --exercise 1\n"
             "  ./lab fault guess connector-paused\n"
             "  ./lab fault heal",
             options=_fault,

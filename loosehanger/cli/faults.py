@@ -15,11 +15,13 @@ from typing import Any
 from loosehanger.cli.playbook import only_one
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, UnreachableError, WrongUseError
 from loosehanger.faults.choosing import WantedSite, fitting_mirrors
+from loosehanger.faults.exercises import FoundExercise, find_exercise
 from loosehanger.faults.fault import Fault, read_fault
 from loosehanger.faults.injecting import Healed, check_free, heal, inject
 from loosehanger.faults.journal import Injection, Journal, age
 from loosehanger.faults.names import fault_names, fault_titles
 from loosehanger.lab.record import Lab, load_lab
+from loosehanger.lab.scenario import read_scenario
 from loosehanger.paths import lab_home
 from loosehanger.suggestions import did_you_mean
 from loosehanger.times import span
@@ -77,8 +79,11 @@ def _inject(options: argparse.Namespace) -> int:
     began = time.monotonic()
     lab = load_lab()
     wanted = WantedSite(options.mirror or "", options.source or "", options.target or "", options.topic or "")
+    exercise = None if options.exercise is None else find_exercise(read_scenario(lab.scenario), options.exercise)
     with _alone():
-        if options.surprise is None:
+        if exercise:
+            injection = _exercise(lab, exercise)
+        elif options.surprise is None:
             fault = read_fault(options.name)
             injection = _injected(lab, fault, wanted)
         else:
@@ -87,8 +92,9 @@ def _inject(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({**_shown(lab, injection), "seconds": round(seconds, 1)}, indent=1, ensure_ascii=False))
     elif injection.hidden:
+        begins = f"Exercise {exercise.number} of {exercise.count}: something" if exercise else "Something"
         print(
-            "Something was broken. Find it with ./lab status, ./lab watch, ./lab prove and the consoles;\n"
+            f"{begins} was broken. Find it with ./lab status, ./lab watch, ./lab prove and the consoles;\n"
             "./lab fault guess NAME says whether that was it, and ./lab fault heal mends it."
         )
     else:
@@ -138,6 +144,29 @@ def _surprise(lab: Lab, level: int, wanted: WantedSite) -> Injection:
                 raise LabError("a cluster or a mirror's workers do not answer; ./lab status shows why") from error
     which = f" of level {level}" if level else ""
     raise WrongUseError(f"{lab.scenario} can have no further fault{which} now; ./lab fault list shows why")
+
+
+def _exercise(lab: Lab, exercise: FoundExercise) -> Injection:
+    """Injects an exercise's fault, which is hidden as a surprise is, and undoes it where that fails.
+
+    Raises:
+        WrongUseError: it cannot be injected now.
+        LabError: it failed.
+    """
+    journal = Journal(lab_home())
+    check_free(journal.read())
+    try:
+        return inject(lab, lab_home(), exercise.fault, exercise.wanted, surprise=True)
+    except LabError as error:
+        # Its message would name it.
+        for injection in journal.read():
+            if injection.hidden:
+                heal(lab, lab_home(), injection)
+        kind = WrongUseError if _is_refusal(error) else LabError
+        raise kind(
+            f"exercise {exercise.number} cannot be injected now; heal what ./lab fault status shows, wait until "
+            "./lab status is healthy, and try again"
+        ) from error
 
 
 def _guess(options: argparse.Namespace) -> int:

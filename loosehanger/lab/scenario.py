@@ -124,6 +124,17 @@ class Stage(Entry):
         return self
 
 
+class Exercise(Entry):
+    """A fault that a learner must find, which ``./lab fault inject --exercise`` injects without naming it."""
+
+    fault: str
+    """Its name in the catalogue of faults."""
+    mirror: str = ""
+    """``REGION/NAME``; empty for the first that fits."""
+    topic: str = ""
+    """The topic, or for a fault that creates a topic of its own the name of that; empty for any."""
+
+
 class Scenario(Entry):
     """The content of ``scenario.yaml``, which has only what manifests cannot express."""
 
@@ -143,6 +154,8 @@ class Scenario(Entry):
     claims: tuple[DeclaredClaim, ...] = ()
     """Declared claims, beside those that follow from the mirrors: see ``claims``."""
     stages: Annotated[dict[str, Stage], Field(min_length=1)]
+    exercises: tuple[Exercise, ...] = ()
+    """What is injected for the exercises of its lab, the first one first."""
 
     @property
     def name(self) -> str:

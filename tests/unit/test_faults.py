@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,6 +19,7 @@ from loosehanger.errors import LabError, UnreachableError, WrongUseError
 from loosehanger.faults import injecting
 from loosehanger.faults.changes.change import Change, Undo
 from loosehanger.faults.choosing import WantedSite, fitting_mirrors
+from loosehanger.faults.exercises import FoundExercise
 from loosehanger.faults.fault import CHANGES, Fault, read_fault
 from loosehanger.faults.journal import FOLDER, Injection, Journal, Made
 from loosehanger.faults.names import CATALOGUE, fault_names, fault_titles
@@ -428,6 +430,39 @@ def test_a_surprise_that_cannot_be_made_is_undone_and_not_named(home: Path, surp
     assert str(error.value) == "03-broadcast can have no further fault now; ./lab fault list shows why"
     assert Note.done[-2:] == ["heal X.1 two", "heal X.1 one"]
     assert Journal(home).read() == []
+
+
+@pytest.fixture
+def exercised(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A lab whose scenario has three exercises, all with the one fault."""
+    catalogue = home.parent / "catalogue"
+    found = FoundExercise(2, 3, read_fault("odd-thing", catalogue), WantedSite("africa/mm2"))
+    monkeypatch.setattr(faults, "find_exercise", lambda _, number: replace(found, number=number))
+    return home
+
+
+def test_an_exercise_is_a_surprise(exercised: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("inject", "--exercise", "2") == 0
+    run("status")
+    text = capsys.readouterr().out
+    assert text.startswith("Exercise 2 of 3: something was broken. Find it with ./lab status")
+    assert "odd-thing" not in text
+    assert [injection.hidden for injection in Journal(exercised).read()] == [True]
+    with pytest.raises(WrongUseError, match="a surprise was injected and not found yet"):
+        run("inject", "--exercise", "3")
+    assert run("guess", "odd-thing") == 0
+
+
+@pytest.mark.parametrize(("action", "kind"), [("prepare two", WrongUseError), ("inject X.1 two", LabError)])
+def test_an_exercise_that_cannot_be_made_is_undone_and_not_named(
+    exercised: Path, action: str, kind: type[LabError]
+) -> None:
+    Note.failing.add(action)
+    with pytest.raises(LabError, match=r"exercise 2 cannot be injected now; heal what \./lab fault status") as error:
+        run("inject", "--exercise", "2")
+    assert type(error.value) is kind
+    assert "odd" not in str(error.value)
+    assert Journal(exercised).read() == []
 
 
 @pytest.mark.usefixtures("home")

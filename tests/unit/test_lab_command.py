@@ -367,6 +367,9 @@ def test_nothing_set_up_is_exit_code_3_before_anything_is_installed(bare: Checko
         (["fault", "inject"], "name a fault, or ask for one with --surprise; ./lab fault list shows them"),
         (["fault", "inject", "--surprise", "connector-paused"], "'connector-paused' is not a level from 1 to 3"),
         (["fault", "inject", "x", "--surprise"], "name a fault or ask for a surprise, not both"),
+        (["fault", "inject", "--exercise", "first"], "'first' is not the number of an exercise, such as 1"),
+        (["fault", "inject", "x", "--exercise", "1"], "an exercise names all of it; leave out NAME or --exercise"),
+        (["fault", "inject", "--exercise", "1", "--surprise"], "leave out --surprise or --exercise"),
         (["fault", "inject", "x", "--source", "asia", "--target", "asia"], "asia cannot be both source and target"),
         (
             ["prove", "--timeout", "-1"],
