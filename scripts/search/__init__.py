@@ -1,0 +1,1 @@
+"""The search by night: random schedules of faults, what must follow from them, and what did."""

@@ -1,0 +1,89 @@
+"""Damage that the search is not shown: each must make one of its oracles find something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from loosehanger.errors import LabError
+from loosehanger.faults.fault import Fault
+from loosehanger.kafka.clients import PATIENT, connect_consumer, connect_producer
+from loosehanger.kafka.cluster import Cluster, partitions_of
+from loosehanger.kafka.connection import connection_for
+from loosehanger.lab.mirrors.replication import selected_topics, target_topic
+from loosehanger.lab.record import ADMINISTRATOR, Lab
+from loosehanger.ledger import number_of
+from loosehanger.waiting import wait_for
+from scripts.sandbox import Kit
+from scripts.search.prediction import DISPROVED, INCONCLUSIVE, PROVED
+from scripts.search.running import Sabotage
+from scripts.search.schedules import Placed, Schedule, candidates
+
+READ_S = 60.0
+
+
+class Control(NamedTuple):
+    """A schedule with damage, and the oracle that must find it."""
+
+    oracle: str
+    schedule: Schedule
+    sabotage: Sabotage
+
+
+def controls(lab: Lab, faults: Mapping[str, Fault]) -> Iterator[Control]:
+    """Yields a control for each oracle, of faults that the scenario can have.
+
+    Raises:
+        LabError: the catalogue has no fault of a kind that is needed.
+    """
+
+    def pick(verdict: str, *, named: bool) -> Placed:
+        for fault, mirror in candidates(lab, list(faults.values())):
+            proof = fault.noticed.proof
+            if proof and proof.verdict == verdict and bool(fault.noticed.status) is named and not fault.heals_itself:
+                return Placed(
+                    fault=fault.name, region=mirror.region, mirror=mirror.name, source=mirror.source,
+                    target=mirror.target,
+                )  # fmt: skip
+        raise LabError(f"{lab.scenario} can have no fault that is {verdict}{' and named by status' if named else ''}")
+
+    schedule = Schedule(seed=0, number=0, scenario=lab.scenario, faults=(pick(PROVED, named=False),))
+    yield Control("proof", schedule, Sabotage(hidden=pick(DISPROVED, named=False)))
+    yield Control("cause", schedule, Sabotage(hidden=pick(INCONCLUSIVE, named=True)))
+    yield Control("records", schedule, Sabotage(spoil=double))
+    yield Control("recovery", schedule, Sabotage(hidden=pick(INCONCLUSIVE, named=True), stays=True))
+
+
+def double(kit: Kit) -> None:
+    """Writes the first numbered record of a copy once more.
+
+    Raises:
+        LabError: no copy has one.
+    """
+    lab = kit.lab
+    mirror = next(one for one in lab.mirrors if one.state == "running")
+    with Cluster.of(lab.region(mirror.source), ADMINISTRATOR) as source:
+        topics = [target_topic(mirror, topic) for topic in selected_topics(mirror, source.topics())]
+    with Cluster.of(lab.region(mirror.target), ADMINISTRATOR) as target:
+        there = target.topics()
+    connection = connection_for(lab.region(mirror.target), ADMINISTRATOR)
+    consumer = connect_consumer(connection, PATIENT)
+    producer = connect_producer(connection)
+    try:
+        consumer.assign(partitions_of({topic: there[topic] for topic in topics if topic in there}))
+
+        def doubled() -> str | None:
+            for place, records in consumer.poll(timeout_ms=500).items():
+                for record in records:
+                    if number_of(record.headers):
+                        producer.send(
+                            place.topic, record.value, key=record.key, partition=place.partition,
+                            timestamp_ms=record.timestamp, headers=list(record.headers),
+                        ).get(timeout=30)  # fmt: skip
+                        return None
+            return "no numbered record"
+
+        wait_for(doubled, READ_S, f"a copy in {mirror.target}")
+    finally:
+        consumer.close()
+        producer.close()

@@ -1,0 +1,302 @@
+"""Runs a schedule on a lab, and compares what is seen with what must be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from loosehanger.errors import ExitCode, LabError
+from loosehanger.faults.fault import Fault
+from loosehanger.waiting import wait_for
+from scripts.sandbox import Kit
+from scripts.search.accounts import Accountant
+from scripts.search.effects import At, is_near, stops_copying
+from scripts.search.prediction import ANY, INCONCLUSIVE, PROVED, Expected, cause_findings, predict
+from scripts.search.schedules import Placed, Schedule, placed_faults
+
+HEALTHY_S = 150.0
+"""Seconds after healing within which the lab must be healthy."""
+NOTICED_S = 45.0
+"""Seconds beyond the catalogue's within which a cause must be named: other faults and other work slow everything."""
+UNDECIDED_S, DECIDED_S, HEALED_S = 20, 60, 150
+"""How long the proof waits for a mirror: where no fault lets it pass, where it must decide, and after healing."""
+_TAIL = 40
+
+
+@dataclass(frozen=True)
+class Sabotage:
+    """Damage that is not declared, with which the search must find something."""
+
+    hidden: Placed | None = None
+    """A fault that the prediction does not know."""
+    stays: bool = False
+    """Whether it is not healed with the others."""
+    spoil: Callable[[Kit], None] | None = None
+    """Called after healing."""
+
+
+NO_SABOTAGE = Sabotage()
+
+
+@dataclass(frozen=True)
+class SearchFinding:
+    """Something that must not be seen, and was."""
+
+    oracle: str
+    """``command``, ``cause``, ``proof``, ``recovery`` or ``records``."""
+    expected: str
+    seen: str
+
+
+@dataclass
+class ScheduleOutcome:
+    """What was seen of a schedule."""
+
+    schedule: Schedule
+    findings: list[SearchFinding] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """What was done, and when: seconds since the schedule's beginning."""
+    refused: list[str] = field(default_factory=list)
+    """Faults that could not be injected beside the others."""
+    verdicts: dict[str, str] = field(default_factory=dict)
+    records: int = 0
+    """Acknowledged records that were looked for in copies."""
+    healthy_s: float | None = None
+    """Seconds from healing to a healthy lab."""
+    seconds: float = 0
+    logs: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def oracles(self) -> frozenset[str]:
+        """What has found something."""
+        return frozenset(finding.oracle for finding in self.findings)
+
+    def summary(self) -> dict[str, Any]:
+        """Returns a line for the results."""
+        return {
+            "number": self.schedule.number,
+            "scenario": self.schedule.scenario,
+            "faults": [placed.fault for placed in self.schedule.faults],
+            "refused": self.refused,
+            "verdicts": self.verdicts,
+            "records": self.records,
+            "healthy_s": self.healthy_s,
+            "seconds": round(self.seconds),
+            "findings": [vars(finding) for finding in self.findings],
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Returns all that is known, for a finding's file."""
+        return {"schedule": self.schedule.model_dump(), **self.summary(), "events": self.events, "logs": self.logs}
+
+
+class ScheduleRun:
+    """One run of a schedule.
+
+    Args:
+        kit: a kit whose lab is set up.
+        schedule: the schedule.
+        catalogue: every fault by its name.
+        accountant: counts the acknowledged records; None where no producer keeps a ledger.
+        sabotage: damage that is not declared.
+        healthy_s: seconds after healing within which the lab must be healthy.
+    """
+
+    def __init__(
+        self,
+        kit: Kit,
+        schedule: Schedule,
+        catalogue: dict[str, Fault],
+        accountant: Accountant | None = None,
+        sabotage: Sabotage = NO_SABOTAGE,
+        healthy_s: float = HEALTHY_S,
+    ) -> None:
+        self._kit, self._catalogue, self._accountant, self._sabotage = kit, catalogue, accountant, sabotage
+        self._healthy_s = healthy_s
+        self._lab = kit.lab
+        self._faults = placed_faults(schedule, self._lab, catalogue)
+        self._began = time.monotonic()
+        self._problems: list[dict[str, str]] = []
+        self._text: list[str] = []
+        self._partial = False
+        self.outcome = ScheduleOutcome(schedule)
+
+    def run(self) -> ScheduleOutcome:
+        """Runs it; returns what was seen. Every fault is healed then, unless healing itself failed."""
+        try:
+            self._run()
+        except (LabError, subprocess.TimeoutExpired) as error:
+            self._find("command", "commands that end", f"{type(error).__name__}: {error}")
+        self.outcome.seconds = time.monotonic() - self._began
+        if self.outcome.findings:
+            self.outcome.logs = tails(self._kit.home)
+        return self.outcome
+
+    def _run(self) -> None:
+        wait_for(self._unhealthy, self._healthy_s, "a healthy lab before the schedule")
+        self._problems.clear()
+        self._text.clear()
+        there = self._inject()
+        expected = predict(there, self._lab.mirrors, self._catalogue.values())
+        if self._sabotage.hidden:
+            self._command("fault", "inject", *self._sabotage.hidden.arguments)
+        self._look_for_causes(there, expected)
+        self._prove("during", ANY if self._partial else expected.during)
+        if expected.heals_itself and not self._partial:
+            self._await_health("health without healing")
+        self._heal(there)
+        self._await_health("health after healing")
+        wanted = self._accountant.acknowledged() if self._accountant else {}
+        if self._sabotage.spoil:
+            self._sabotage.spoil(self._kit)
+        proved = self._prove("after", expected.after)
+        if self._accountant:
+            self._count(self._accountant, wanted, proved)
+
+    def _inject(self) -> list[At]:
+        """Injects the faults; returns those that are there."""
+        there: list[At] = []
+        for placed, at in zip(self.outcome.schedule.faults, self._faults, strict=True):
+            self._pause(placed.pause)
+            done = self._command("fault", "inject", *placed.arguments)
+            hidden = any(stops_copying(other[0]) and is_near(at, other, self._lab.mirrors) for other in there)
+            if done.returncode != ExitCode.DONE and not hidden:
+                self._find("command", f"{placed.fault} is injected", _said(done))
+            if done.returncode == ExitCode.DONE:
+                there.append(at)
+            else:
+                self.outcome.refused.append(placed.fault)
+                self._partial |= done.returncode != ExitCode.WRONG_USE
+            if at in there and at[0].heals_itself and (notice := at[0].noticed.status):
+                # It is there for a moment only.
+                self._look_until(partial(self._shows, (notice.says,)), notice.within)
+        return there
+
+    def _look_for_causes(self, there: Sequence[At], expected: Expected) -> None:
+        """Asks for the status until every cause is named, or the longest time of the catalogue is over."""
+        bound = max((fault.noticed.status.within for fault, _ in there if fault.noticed.status), default=0) + NOTICED_S
+
+        def unnamed() -> str | None:
+            return next((missing for words in expected.named if (missing := self._shows(words))), None)
+
+        self._look_until(unnamed, bound)
+        for wrong in cause_findings(expected, self._problems, "\n".join(self._text)):
+            if self._partial and wrong.startswith("status has not"):
+                continue
+            self._find("cause", "status names each cause that is there, and no other", wrong)
+
+    def _look_until(self, missing: Callable[[], str | None], bound: float) -> None:
+        """Asks for the status, at least once, until nothing is missing or the bound is over."""
+
+        def unseen() -> str | None:
+            self._look()
+            return missing()
+
+        self._until(unseen, bound)
+
+    def _shows(self, words: Iterable[str]) -> str | None:
+        seen = "\n".join(self._text).lower()
+        return None if any(word.lower() in seen for word in words) else f"none of {list(words)}"
+
+    def _until(self, condition: Callable[[], str | None], bound: float) -> bool:
+        """Waits for a condition; whether it holds within the bound."""
+        try:
+            wait_for(condition, bound, "the schedule")
+        except LabError:
+            return False
+        return True
+
+    def _look(self) -> None:
+        """Asks for the status, and keeps what it shows."""
+        done = self._command("status", "--json")
+        self._text.append(done.stdout + done.stderr)
+        if done.stdout:
+            self._problems += json.loads(done.stdout)["problems"]
+
+    def _unhealthy(self) -> str | None:
+        done = self._command("status", "--json")
+        if done.returncode == ExitCode.DONE and not (json.loads(done.stdout)["problems"]):
+            return None
+        shown = json.loads(done.stdout)["problems"] if done.stdout else []
+        return "; ".join(f"{one['cause']} ({one['where']})" for one in shown) or _said(done)
+
+    def _await_health(self, what: str) -> None:
+        began = time.monotonic()
+        try:
+            wait_for(self._unhealthy, self._healthy_s, what)
+        except LabError as error:
+            self._find("recovery", f"{what} within {self._healthy_s:.0f} s", str(error))
+        self.outcome.healthy_s = round(time.monotonic() - began, 1)
+
+    def _prove(self, when: str, allowed: frozenset[str]) -> str:
+        """Proves; returns the verdict."""
+        undecided = UNDECIDED_S if INCONCLUSIVE in allowed else DECIDED_S
+        patience = HEALED_S if when == "after" else undecided
+        done = self._command("prove", "--json", "--timeout", str(patience))
+        document = json.loads(done.stdout) if done.stdout else {}
+        verdict = str(document.get("verdict", f"exit code {done.returncode}"))
+        self.outcome.verdicts[when] = verdict
+        if verdict not in allowed:
+            reasons = "; ".join(document.get("reasons", ())) or _said(done)
+            self._find("proof", f"{when}: {' or '.join(sorted(allowed))}", f"{verdict}: {reasons}")
+        return verdict
+
+    def _heal(self, there: Sequence[At]) -> None:
+        names = [fault.name for fault, _ in reversed(there)]
+        if self.outcome.schedule.heal == "all" and not self._sabotage.stays:
+            names = [""]
+        for name in names:
+            done = self._command("fault", "heal", *([name] if name else []))
+            if done.returncode:
+                self._find("recovery", f"{name or 'every fault'} is healed", _said(done))
+        if self._partial or (self._sabotage.hidden and not self._sabotage.stays):
+            self._command("fault", "heal")
+
+    def _count(self, accountant: Accountant, wanted: Any, verdict: str) -> None:
+        for account in accountant.accounts(wanted):
+            self.outcome.records += account.acknowledged
+            if not account.is_exact and verdict == PROVED:
+                self._find("records", "every acknowledged record is copied once, as is proved", f"{account}")
+            elif not account.is_exact:
+                self._find("records", "every acknowledged record is copied once", f"{verdict}, {account}")
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        self._until(lambda: None if time.monotonic() >= until else "not yet", seconds + 1)
+
+    def _command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        began = time.monotonic()
+        done = self._kit.run(arguments[0], *arguments[1:], timeout=300)
+        self.outcome.events.append(
+            {
+                "at": round(began - self._began, 1),
+                "took": round(time.monotonic() - began, 1),
+                "command": " ".join(arguments),
+                "code": done.returncode,
+                "said": _said(done),
+            }
+        )
+        return done
+
+    def _find(self, oracle: str, expected: str, seen: str) -> None:
+        self.outcome.findings.append(SearchFinding(oracle, expected, seen[:2000]))
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> str:
+    """The end of what a command said."""
+    return (done.stderr.strip() or done.stdout.strip())[-600:]
+
+
+def tails(home: Path) -> dict[str, list[str]]:
+    """Returns the last lines of every log of a lab's regions."""
+    found = {}
+    for path in sorted((home / "regions").glob("*/logs/**/*.log")):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        found[str(path.relative_to(home))] = lines[-_TAIL:]
+    return found

@@ -1,0 +1,222 @@
+"""The search by night: random schedules of two to four faults on real labs with load, and what must be seen of each.
+
+    .lab/venv/bin/python -m scripts.search_faults --schedules 40 [--seed N] [--out FOLDER]
+    .lab/venv/bin/python -m scripts.search_faults --for 2h
+    .lab/venv/bin/python -m scripts.search_faults --replay FOLDER/finding-3.json
+    .lab/venv/bin/python -m scripts.search_faults --control
+
+The same command continues a search that was interrupted. Each schedule that finds something is made smaller by at most
+ten replays, and written as ``finding-N.json``. ``--control`` damages labs without declaring it: each oracle must find
+that. Exit codes: 0 nothing was found (with ``--control``: everything was), 1 otherwise, 2 wrong use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from loosehanger.errors import ExitCode, WrongUseError, run_command
+from loosehanger.faults.fault import Fault, read_fault
+from loosehanger.faults.names import fault_names
+from loosehanger.lab.scenario_index import scenario_names
+from scripts.bench.common import machine, sandbox, succeed
+from scripts.sandbox import Kit
+from scripts.search.accounts import Accountant
+from scripts.search.controls import controls
+from scripts.search.results import Results, digest
+from scripts.search.running import HEALTHY_S, NO_SABOTAGE, Sabotage, ScheduleOutcome, ScheduleRun
+from scripts.search.schedules import Schedule, candidates, described, make_schedule, read_schedule, scenario_of
+from scripts.search.shrinking import shrink
+
+RENEW_AFTER = 12
+"""Schedules of one lab at most: its topics grow, and with them each proof."""
+_CONTROL_S = 45.0
+"""What is broken on purpose is not waited for as long."""
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+class Labs:
+    """One kit's lab, set up for schedules: kept while nothing damaged it.
+
+    Args:
+        kit: the kit.
+        rate: events a second of each producer.
+    """
+
+    def __init__(self, kit: Kit, rate: int) -> None:
+        self._kit, self._rate = kit, rate
+        self._scenario, self._used = "", 0
+        self._accountant: Accountant | None = None
+        self.catalogue = {name: read_fault(name) for name in fault_names()}
+
+    def run(self, schedule: Schedule, sabotage: Sabotage = NO_SABOTAGE, *, control: bool = False) -> ScheduleOutcome:
+        """Runs a schedule; the lab of a finding, or of a loss, is not used again."""
+        if schedule.scenario != self._scenario or self._used >= RENEW_AFTER:
+            self.forget()
+            options = ("-e", f"producer_rate={self._rate}", "-e", "producer_ledger=true")
+            succeed(self._kit, "setup", schedule.scenario, *options)
+            self._scenario, self._used = schedule.scenario, 0
+            self._accountant = Accountant(self._kit.lab)
+        self._used += 1
+        bound = _CONTROL_S if control else HEALTHY_S
+        outcome = ScheduleRun(self._kit, schedule, self.catalogue, self._accountant, sabotage, bound).run()
+        leaves_loss = any(self.catalogue[placed.fault].after == "disproved" for placed in schedule.faults)
+        if outcome.findings or leaves_loss:
+            self.forget()
+        return outcome
+
+    def forget(self) -> None:
+        """Cleans the lab up."""
+        if self._scenario:
+            succeed(self._kit, "cleanup")
+        self._scenario = ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Searches, replays a schedule, or checks the oracles.
+
+    Raises:
+        WrongUseError: the command line or a file is wrong; nothing was run.
+        LabError: a lab could not be set up.
+    """
+    options = _parser().parse_args(arguments)
+    scenarios = options.scenarios or [name for name in scenario_names() if candidates(described(name), _faults())]
+    if options.list is not None:
+        for number in range(options.list):
+            print(_line(_made(options.seed, number, scenarios, options.block)))
+        return ExitCode.DONE
+    if options.replay:
+        return _replay(read_schedule(options.replay), options.rate)
+    if options.control:
+        return _control(scenarios[0], options.rate)
+    return _search(options, scenarios)
+
+
+@contextlib.contextmanager
+def _cleaned_up() -> Iterator[Kit]:
+    """A kit whose lab is cleaned up, whatever ends the search."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.FAILED))
+    try:
+        with sandbox() as kit:
+            yield kit
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _search(options: argparse.Namespace, scenarios: Sequence[str]) -> int:
+    if options.schedules is None and options.seconds is None:
+        raise WrongUseError("how long? --schedules N, or --for 2h")
+    settings = {
+        "seed": options.seed, "scenarios": list(scenarios), "block": options.block, "catalogue": digest(_faults()),
+    }  # fmt: skip
+    results, until = Results(options.out, settings), time.monotonic() + (options.seconds or float("inf"))
+    with _cleaned_up() as kit:
+        labs = Labs(kit, options.rate)
+        while time.monotonic() < until and results.next_number < (options.schedules or sys.maxsize):
+            number = results.next_number
+            outcome = labs.run(_made(options.seed, number, scenarios, options.block))
+            print(_line(outcome.schedule), _result(outcome), flush=True)
+            if outcome.findings:
+                path = results.keep(f"finding-{number}", outcome.document())
+                small, replays = shrink(outcome.schedule, partial(_finds_again, labs, outcome))
+                kept = {**outcome.document(), "smallest": small.model_dump(), "replays": replays}
+                results.keep(f"finding-{number}", kept)
+                print(f"  {path}: smallest after {replays} replays: {_line(small)}", flush=True)
+            results.add(outcome.summary())
+    print(summary(results, options.seed))
+    return ExitCode.FAILED if any(one["findings"] for one in results.done) else ExitCode.DONE
+
+
+def _finds_again(labs: Labs, before: ScheduleOutcome, schedule: Schedule) -> bool:
+    """Whether an oracle that has found something finds something in this schedule, too."""
+    return bool(before.oracles & labs.run(schedule).oracles)
+
+
+def _replay(schedule: Schedule, rate: int) -> int:
+    with _cleaned_up() as kit:
+        outcome = Labs(kit, rate).run(schedule)
+    print(_line(schedule), _result(outcome))
+    for event in outcome.events:
+        print(f"  {event['at']:6.1f} s  {event['command']} ({event['took']} s): {event['code']}")
+    return ExitCode.FAILED if outcome.findings else ExitCode.DONE
+
+
+def _control(scenario: str, rate: int) -> int:
+    failed = []
+    with _cleaned_up() as kit:
+        labs = Labs(kit, rate)
+        for control in controls(described(scenario), labs.catalogue):
+            outcome = labs.run(control.schedule, control.sabotage, control=True)
+            found = control.oracle in outcome.oracles
+            failed += [] if found else [control.oracle]
+            print(f"{control.oracle}: {'found' if found else 'NOT FOUND'};", _result(outcome), flush=True)
+    print(f"blind: {', '.join(failed)}" if failed else "each oracle has found what was damaged")
+    return ExitCode.FAILED if failed else ExitCode.DONE
+
+
+def _made(seed: int, number: int, scenarios: Sequence[str], block: int) -> Schedule:
+    return make_schedule(seed, number, described(scenario_of(scenarios, number, block)), _faults())
+
+
+def _faults() -> list[Fault]:
+    return [read_fault(name) for name in fault_names()]
+
+
+def _line(schedule: Schedule) -> str:
+    placed = ", ".join(f"{one.fault} at {one.region}/{one.mirror} from {one.source}" for one in schedule.faults)
+    return f"{schedule.number}: {schedule.scenario}: {placed}; heal {schedule.heal}"
+
+
+def _result(outcome: ScheduleOutcome) -> str:
+    found = "; ".join(f"{one.oracle}: expected {one.expected}; seen {one.seen}" for one in outcome.findings)
+    verdicts = ", ".join(f"{when}: {verdict}" for when, verdict in outcome.verdicts.items())
+    return f"-> {found or 'as predicted'} ({verdicts}; {outcome.records:,} records; {outcome.seconds:.0f} s)"
+
+
+def summary(results: Results, seed: int) -> str:
+    """Returns what a search has done so far, in a few lines."""
+    done = results.done
+    records = sum(one["records"] for one in done)
+    found = [one for one in done if one["findings"]]
+    lines = [f"seed {seed}: {len(done)} schedules, {records:,} acknowledged records looked for; {machine()}"]
+    lines += [f"  schedule {one['number']}, {one['scenario']}: {', '.join(one['faults'])}" for one in found]
+    return "\n".join([*lines, f"{len(found)} have found something; see {results.folder}"])
+
+
+def duration(text: str) -> float:
+    """Reads a duration such as ``90s``, ``30m`` or ``2h``; returns seconds.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    if match := re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text):
+        return float(match[1]) * _UNITS[match[2]]
+    raise argparse.ArgumentTypeError(f"'{text}' is not a duration such as 90s, 30m or 2h")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--schedules", type=int, metavar="N", help="end when so many schedules have been run in all")
+    parser.add_argument("--for", type=duration, dest="seconds", metavar="TIME", help="end after a time, as in 2h")
+    parser.add_argument("--seed", type=int, default=1, help="of the schedules (1)")
+    parser.add_argument("--out", type=Path, default=Path("search"), help="the folder of the results (search)")
+    parser.add_argument(
+        "--scenarios", nargs="+", choices=scenario_names(), metavar="NAME", help="which (all that can have faults)"
+    )
+    parser.add_argument("--block", type=int, default=10, help="schedules in a row that share a scenario (10)")
+    parser.add_argument("--rate", type=int, default=100, help="events a second of each producer (100)")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run the schedule of a file once more")
+    parser.add_argument("--control", action="store_true", help="check that each oracle finds undeclared damage")
+    parser.add_argument("--list", type=int, metavar="N", help="show the first schedules, and run nothing")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
