@@ -11,6 +11,8 @@ _ERROR = re.compile(r"\[?\d{4}-\d\d-\d\d[ T]\S+ (WARN|ERROR|FATAL) +")
 
 _SENDING = re.compile(r"\{id=(?P<task>\S+)\} [Ff]ailed to send record to (?:topic ')?(?P<topic>[\w.-]+)")
 """Connect's log message for a record that a source task could not send."""
+_STARTED = "Source task finished initialization and start"
+"""Connect's log message for a source task that begins, at first or after a failure."""
 
 
 def innermost_cause(trace: str | None) -> str:
@@ -35,13 +37,17 @@ def topic_of(log: str, task: str, reason: str) -> str:
         task: the task, such as ``a->b.MirrorSourceConnector-0``.
         reason: why it failed, from ``innermost_cause``.
     """
-    for block in reversed(_blocks(log)):
+    topic, first = "", True
+    for block in _blocks(log):
+        if f"{{id={task}}} {_STARTED}" in block[0]:
+            first = True
+            continue
         found = _SENDING.search(block[0])
-        # A broker explains the error for one record, and gives the others of its batch only the same class. Records
-        # that fail because of an earlier failure have another class.
-        if found and found["task"] == task and [_class(line) for line in block[1:2]] == [_class(reason)]:
-            return found["topic"]
-    return ""
+        # A broker explains the error for one record, and gives the others of its batch only the same class. The first
+        # record fails for a reason of its own; those after it belong to the transaction that it has ended.
+        if first and found and found["task"] == task and [_class(line) for line in block[1:2]] == [_class(reason)]:
+            topic, first = found["topic"], False
+    return topic
 
 
 def last_error(log: str) -> str:

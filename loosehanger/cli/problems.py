@@ -53,7 +53,7 @@ def find_problems(
         topics: the topics of each region.
         rights: by region and mirror, a sentence for each user that lacks rights.
     """
-    found = list(known)
+    found, measured = list(known), list(measured)
     if lab.unfinished:
         begun = f"the stage '{lab.unfinished}' was begun and not finished"
         found.append(Problem(Rank.LAB, begun, f"{lab.scenario} on {lab.platform}"))
@@ -61,7 +61,9 @@ def find_problems(
         where = _mirror_at(region, name)
         # They name the user, the region and the right, which a trace does not.
         traces = [one for one in found if one.where == where and one.rank == Rank.RIGHTS]
-        since = min(filter(None, (one.since for one in traces)), default=None)
+        own = [one for one in measured if (one.mirror.region, one.mirror.name) == (region, name)]
+        waiting = min((written for one in own for written in one.waiting.values()), default=None)
+        since = min(filter(None, (one.since for one in traces)), default=waiting)
         found = [one for one in found if one not in traces]
         found += [Problem(Rank.RIGHTS, sentence, where, since) for sentence in sentences]
     for standing in measured:

@@ -30,6 +30,10 @@ _AGAIN_S = 20.0
 """How long a measurement that fails is repeated."""
 _PAUSE_S = 1.0
 _ANSWER_S = 5.0
+_POSITIONS_S = 10.0
+"""How long Connect may take to answer with the mirror's positions."""
+WAITS_S = 10.0
+"""A record that waits this long makes the rights of a running mirror's users worth a look."""
 _NAMED = 3
 """Most partitions that a message names."""
 _LONGEST_S = SILENT_S + FLUSH_S
@@ -70,29 +74,64 @@ class MirrorRisk:
         )  # fmt: skip
 
     @property
+    def waiting(self) -> dict[str, float]:
+        """The topics of which a record waits long to be copied, and when it was written, in epoch seconds."""
+        now = time.time()
+        waits = {name: one.age_s or 0.0 for name, one in self.topics.items() if one.behind}
+        return {name: now - age for name, age in waits.items() if age >= WAITS_S}
+
+    @property
     def losing(self) -> bool:
         """Whether it loses records or may soon. A past loss of a mirror that has caught up is only a warning."""
         return any(danger.endangered or (danger.gone and danger.behind) for danger in self.topics.values())
 
 
-def standings(lab: Lab, resting: Callable[[], Collection[tuple[str, str]]] = tuple) -> list[MirrorRisk]:
+def standings(
+    lab: Lab,
+    resting: Callable[[], Collection[tuple[str, str]]] = tuple,
+    silent: Collection[tuple[str, str, str]] = (),
+) -> list[MirrorRisk]:
     """The state of every mirror that has workers and two living clusters.
 
     Args:
         lab: what is set up.
         resting: returns region and name of the mirrors that are paused or stopped as intended: their workers may be
             gone, and a failed measurement is not a problem. It is called after a failed measurement, and may wait.
+        silent: region, kind and name of the clusters and mirrors that cannot answer: they are not asked.
     """
     alive = [
         mirror for mirror in lab.mirrors if mirror.connect and {mirror.source, mirror.target} <= lab.clusters.keys()
     ]
     with ThreadPoolExecutor(max_workers=max(len(alive), 1)) as threads:
         return list(
-            threads.map(lambda one: _standing(lab, one, lambda: (one.region, one.name) in resting()), alive),
+            threads.map(
+                lambda one: _standing(
+                    lab, one, lambda: (one.region, one.name) in resting(), cannot_answer(one, silent)
+                ),
+                alive,
+            )
         )
 
 
-def _standing(lab: Lab, mirror: Mirror, rests: Callable[[], bool]) -> MirrorRisk:
+def cannot_answer(mirror: Mirror, silent: Collection[tuple[str, str, str]]) -> str:
+    """Returns what a mirror needs that is down or frozen, in a sentence; empty for nothing.
+
+    Connect keeps positions in its target's cluster, so that it cannot read them without it.
+
+    Args:
+        mirror: the mirror.
+        silent: region, kind and name of the clusters and mirrors that cannot answer.
+    """
+    if (mirror.region, MIRROR, mirror.name) in silent:
+        return f"none of its workers in {mirror.region} runs"
+    clusters = {region for region, kind, _ in silent if kind == "Kafka"}
+    down = [region for region in (mirror.source, mirror.target) if region in clusters]
+    return f"the cluster of {' and that of '.join(down)} {'are' if down[1:] else 'is'} down" if down else ""
+
+
+def _standing(lab: Lab, mirror: Mirror, rests: Callable[[], bool], lacks: str) -> MirrorRisk:
+    if lacks:
+        return MirrorRisk(mirror, problem="" if rests() else lacks)
     look = _Looks(lab, mirror, rests)
     try:
         while look.wants_more():
@@ -102,8 +141,15 @@ def _standing(lab: Lab, mirror: Mirror, rests: Callable[[], bool]) -> MirrorRisk
         look.close()
 
 
-def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
-    """The ACLs that the users of a failing mirror lack; empty where the clusters do not answer."""
+def lacking_rights(lab: Lab, mirror: Mirror, waiting: Collection[str] | None = None) -> list[str]:
+    """The ACLs that the users of a mirror lack; empty where the clusters do not answer.
+
+    Args:
+        lab: what is set up.
+        mirror: the mirror.
+        waiting: judges only these topics, as far as the mirror has copied them: for a mirror that runs. None for all
+            that a mirror needs, for one that fails.
+    """
     spec = next(
         document.content["spec"]
         for document in lab.topology.of_kind(MIRROR, mirror.region)
@@ -117,7 +163,11 @@ def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
         copied = {place.topic for place in mirror_positions(rest, mirror.connector, mirror.source_alias)}
     try:
         with Cluster(mirror.source, connection_for(lab.region(mirror.source), ADMINISTRATOR), HURRIED) as looker:
-            topics = judged_topics(selected_topics(mirror, looker.topics()), copied)
+            selected = selected_topics(mirror, looker.topics())
+            topics = (
+                judged_topics(selected, copied) if waiting is None
+                else sorted(copied.intersection(selected, waiting))
+            )  # fmt: skip
             rules = {"source": looker.rules()}
         with Cluster(mirror.target, connection_for(lab.region(mirror.target), ADMINISTRATOR), HURRIED) as looker:
             rules["target"] = looker.rules()
@@ -126,8 +176,17 @@ def lacking_rights(lab: Lab, mirror: Mirror) -> list[str]:
     connectors = [mirror.connector, *filter(None, [mirror.checkpoint_connector])]
     needed = {
         "source": at_source(mirror, topics, config),
-        "target": [*of_workers(spec["target"], connectors), *at_target(mirror, topics, config)],
+        "target": [
+            *(of_workers(spec["target"], connectors) if waiting is None else ()),
+            *at_target(mirror, topics, config),
+        ],
     }
+    if waiting is not None:
+        operations = {"source": "READ", "target": "WRITE"}
+        needed = {
+            end: [right for right in rights if (right.kind, right.operation) == ("TOPIC", operations[end])]
+            for end, rights in needed.items()
+        }
     ends = {"source": (mirror.source, entry["source"]), "target": (mirror.target, spec["target"])}
     users = {end: (spec_.get("authentication") or {}).get("username", "") for end, (_, spec_) in ends.items()}
     found = [
@@ -149,7 +208,7 @@ class _Looks:
         self._connection = connection_for(lab.region(mirror.source), PROVER)
         self._source = RetentionReader(Cluster(mirror.source, self._connection))
         self._stands = Stands()
-        self._rest = ConnectClient.of(mirror.connect, rebalance_s=0)
+        self._rest = ConnectClient.of(mirror.connect, rebalance_s=0, timeout_s=_POSITIONS_S)
         self._home = lab_home()
         self._bound = bound_s(self._home, mirror.region, mirror.name)
         self._begin = self._measured = time.monotonic()

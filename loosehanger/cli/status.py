@@ -34,6 +34,7 @@ from loosehanger.problems import Problem, Rank, in_order
 
 if TYPE_CHECKING:
     from loosehanger.cli.retention_risk import MirrorRisk
+    from loosehanger.lab.mirrors.mirror import Mirror
 
 _STATUS_WIDTH = 51
 """Width of a line of the status without its detail."""
@@ -43,6 +44,7 @@ _WIDE = 10_000
 _HEALTHY = ("Kafka", MIRROR, "Deployment")
 """The kinds whose health each platform reports."""
 _RUNNING = "Running"
+_DEGRADED = "Degraded"
 _UNKNOWN = "Unknown"
 """The state of a running mirror whose lag cannot be measured."""
 _OF_PROBLEMS = ("problems", "topics")
@@ -64,8 +66,9 @@ def run(arguments: Sequence[str]) -> int:
 
         return bundle.write(lab, caller_path(options.bundle))
     targets.forget_dead_watch(lab_home())
-    regions, measured = _ask(lab)
-    behind, rights = _losses(lab, regions, measured)
+    silent = _silent(lab)
+    regions, measured = _ask(lab, silent)
+    behind, rights = _losses(lab, regions, measured, silent)
     problems = _problems(lab, regions, measured, rights)
     regions = {
         name: [{key: value for key, value in one.items() if key not in _OF_PROBLEMS} for one in resources]
@@ -90,7 +93,14 @@ def run(arguments: Sequence[str]) -> int:
     return ExitCode.DONE if healthy else exit_code(regions)
 
 
-def _ask(lab: Lab) -> tuple[Regions, list[MirrorRisk]]:
+def _silent(lab: Lab) -> set[tuple[str, str, str]]:
+    """Region, kind and name of the clusters and mirrors of this machine that are down or frozen: they are not asked."""
+    bases = port_bases(required_progress())
+    found = registry.silent_resources(lab_home(), ROOT, bases) if bases else set()
+    return {one for one in found if one[0] not in lab.lost}
+
+
+def _ask(lab: Lab, silent: Collection[tuple[str, str, str]]) -> tuple[Regions, list[MirrorRisk]]:
     """Asks every region of the inventory, in its order, and measures the mirrors, at the same time where it can.
 
     Raises:
@@ -99,7 +109,7 @@ def _ask(lab: Lab) -> tuple[Regions, list[MirrorRisk]]:
     bases = port_bases(required_progress())
     if bases is None:
         regions = _complete(lab, _ask_by_ansible(lab))
-        return regions, _measure(lab, lambda: _resting(regions))
+        return regions, _measure(lab, lambda: _resting(regions), silent)
     health: Future[Regions] = Future()
 
     def resting() -> Collection[tuple[str, str]]:
@@ -111,7 +121,7 @@ def _ask(lab: Lab) -> tuple[Regions, list[MirrorRisk]]:
 
     with ThreadPoolExecutor(max_workers=1) as beside:
         with only_one(lab_home(), shared=True):
-            measured = beside.submit(_measure, lab, resting)
+            measured = beside.submit(_measure, lab, resting, silent)
             try:
                 regions = _complete(lab, registry.local_status(lab_home(), ROOT, bases))
             except BaseException:
@@ -149,13 +159,15 @@ def _resting(regions: Mapping[str, list[dict[str, Any]]]) -> set[tuple[str, str]
     }
 
 
-def _measure(lab: Lab, resting: Callable[[], Collection[tuple[str, str]]]) -> list[MirrorRisk]:
+def _measure(
+    lab: Lab, resting: Callable[[], Collection[tuple[str, str]]], silent: Collection[tuple[str, str, str]]
+) -> list[MirrorRisk]:
     """Each mirror's lag and retention risk; none where the clusters cannot be reached from outside Kubernetes."""
     if lab.pod is not None:
         return []
     from loosehanger.cli import retention_risk  # slow to import
 
-    return retention_risk.standings(lab, resting)
+    return retention_risk.standings(lab, resting, silent)
 
 
 def exit_code(regions: Mapping[str, list[dict[str, Any]]]) -> ExitCode:
@@ -166,36 +178,64 @@ def exit_code(regions: Mapping[str, list[dict[str, Any]]]) -> ExitCode:
 
 
 def _losses(
-    lab: Lab, regions: Mapping[str, list[dict[str, Any]]], measured: Sequence[MirrorRisk]
+    lab: Lab,
+    regions: Mapping[str, list[dict[str, Any]]],
+    measured: Sequence[MirrorRisk],
+    silent: Collection[tuple[str, str, str]],
 ) -> tuple[list[dict[str, Any]], dict[tuple[str, str], list[str]]]:
-    """Marks a mirror that may lose records as not healthy.
+    """Marks a mirror as not healthy that may lose records, or whose user may not copy what waits.
 
     Returns:
         Each mirror's lag and retention risk, and by region and mirror the rights that users of a failing mirror lack.
     """
-    from loosehanger.cli.retention_risk import lacking_rights  # slow to import
-
     behind = []
     rights: dict[tuple[str, str], list[str]] = {}
     claimed = _claimed(lab)
-    for standing in measured:
-        mirror = standing.mirror
-        if mirror.id not in claimed:
-            continue
-        for resource in regions.get(mirror.region, ()):
-            if (resource["kind"], resource["name"]) != (MIRROR, mirror.name):
-                continue
+    judged = [standing for standing in measured if standing.mirror.id in claimed]
+    asked: list[tuple[Mirror, Collection[str] | None]] = []
+    for standing in judged:
+        for resource in _of_mirror(regions, standing):
             if (state := standing.state) and (resource["healthy"] or resource["state"] == _UNKNOWN):
                 resource |= {"healthy": False, "state": state}
-            lacking = [] if resource["healthy"] else lacking_rights(lab, mirror)
-            if lacking:
+            if not resource["healthy"]:
+                asked.append((standing.mirror, None))
+            elif resource["state"] == _RUNNING and standing.waiting:
+                asked.append((standing.mirror, standing.waiting.keys()))
+    lacks = _lacking(lab, asked, silent)
+    for standing in judged:
+        mirror = standing.mirror
+        for resource in _of_mirror(regions, standing):
+            if lacking := lacks.get(mirror.id, []):
                 rights.setdefault((mirror.region, mirror.name), []).extend(lacking)
+                if resource["healthy"]:
+                    # Connect reports nothing of a topic that a mirror may not read: it warns in its log, and goes on.
+                    resource |= {"healthy": False, "state": _DEGRADED}
             resource["detail"] = "; ".join([resource["detail"], *lacking, *standing.warnings])
         behind += [
             {"source": mirror.source, "target": mirror.target, "mirror": mirror.name, **asdict(danger)}
             for danger in standing.topics.values()
         ]
     return behind, rights
+
+
+def _of_mirror(regions: Mapping[str, list[dict[str, Any]]], standing: MirrorRisk) -> list[dict[str, Any]]:
+    """The resource of a mirror."""
+    wanted = (MIRROR, standing.mirror.name)
+    return [one for one in regions.get(standing.mirror.region, ()) if (one["kind"], one["name"]) == wanted]
+
+
+def _lacking(
+    lab: Lab, mirrors: Sequence[tuple[Mirror, Collection[str] | None]], silent: Collection[tuple[str, str, str]]
+) -> dict[str, list[str]]:
+    """By mirror's id, the rights that its users lack, of mirrors whose clusters can answer; see ``lacking_rights``."""
+    if not mirrors:
+        return {}
+    from loosehanger.cli.retention_risk import cannot_answer, lacking_rights  # slow to import
+
+    asked = [(one, waiting) for one, waiting in mirrors if not cannot_answer(one, silent)]
+    with ThreadPoolExecutor(max_workers=max(len(asked), 1)) as threads:
+        found = threads.map(lambda one: lacking_rights(lab, *one), asked)
+        return {mirror.id: lacking for (mirror, _), lacking in zip(asked, found, strict=True)}
 
 
 def _problems(

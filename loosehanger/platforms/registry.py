@@ -5,6 +5,7 @@ The Kubernetes platform takes a while to load, and a lab of one machine never ne
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -130,6 +131,28 @@ def halt_local_program(home: Path, region: str, program: str, *, halted: bool) -
     from loosehanger.platforms.local.region import LocalRegion
 
     (processes.halt if halted else processes.resume)(LocalRegion(home, ROOT, region, 0), program)
+
+
+def silent_resources(home: Path, checkout: Path, port_bases: Mapping[str, int]) -> set[tuple[str, str, str]]:
+    """Returns the clusters and mirrors on this machine that cannot answer; asks none of them.
+
+    Args:
+        home: the lab's home.
+        checkout: the kit's checkout.
+        port_bases: the first port of each region.
+
+    Returns:
+        Region, kind and name of each of which every process is down or frozen.
+    """
+    from loosehanger.platforms.local.region import LocalRegion
+    from loosehanger.platforms.local.status import silent
+
+    found: set[tuple[str, str, str]] = set()
+    for name, base in port_bases.items():
+        # What cannot be found out here, the status of the region reports.
+        with contextlib.suppress(LabError, OSError):
+            found |= {(name, *one) for one in silent(LocalRegion(home, checkout, name, base))}
+    return found
 
 
 def local_status(home: Path, checkout: Path, port_bases: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:

@@ -251,12 +251,45 @@ def test_the_right_that_a_mirror_lacks_is_named_with_its_user_and_region(world: 
     monkeypatch.setattr(World, "rules", lambda _: every, raising=False)
     said = retention_risk.lacking_rights(lab, mirror)
     assert said == ["user reads lacks in europe: Read on topic LH.A, DescribeConfigs on topic LH.A"]
+    said = retention_risk.lacking_rights(lab, mirror, ["LH.A", "LH.STAYS"])
+    assert said == ["user reads lacks in europe: Read on topic LH.A"], "of one that runs, only what it copies counts"
+    assert retention_risk.lacking_rights(lab, mirror, ["LH.STAYS"]) == []
 
     def away() -> dict[str, int]:
         raise LabError("no answer")
 
     monkeypatch.setattr(world, "topics", away)
     assert retention_risk.lacking_rights(lab, mirror) == []
+
+
+@pytest.mark.parametrize(
+    ("silent", "lacks"),
+    [
+        (("na", "KafkaMirrorMaker2", "m"), "none of its workers in na runs"),
+        (("europe", "Kafka", "europe"), "the cluster of europe is down"),
+        (("na", "Kafka", "na"), "the cluster of na is down"),
+        (("asia", "Kafka", "asia"), ""),
+    ],
+)
+def test_what_cannot_answer_is_not_asked(world: World, silent: tuple[str, str, str], lacks: str) -> None:
+    world.position = int
+    mirror = replace(MIRROR, region="na", connect={"url": "x"})
+    lab: Any = SimpleNamespace(mirrors=[mirror], clusters={"europe": 1, "na": 1}, region=lambda _: SimpleNamespace())
+    (found,) = retention_risk.standings(lab, silent={silent})
+    assert found.problem == lacks
+    assert bool(world.asked) is not bool(lacks)
+    (resting,) = retention_risk.standings(lab, lambda: {("na", "m")}, {silent})
+    assert resting.problem == ""
+
+
+def test_a_record_that_waits_is_known_by_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention_risk, "time", Clock())
+
+    def risk(topic: str, behind: int, age_s: float | None) -> TopicRisk:
+        return TopicRisk(topic, behind, age_s, None, "", None, None, endangered=False, gone=0, made_again=False)
+
+    found = MirrorRisk(MIRROR, {one.topic: one for one in (risk("A", 3, 40.0), risk("B", 3, 2.0), risk("C", 0, None))})
+    assert found.waiting == {"A": 960.0}
 
 
 def test_a_lag_that_could_not_be_measured_is_inconclusive_unless_something_is_down() -> None:

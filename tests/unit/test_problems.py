@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from loosehanger.cli import problems, status
+from loosehanger.cli import problems, retention_risk, status
 from loosehanger.cli.problems import as_json, as_lines, find_problems, nearly_matches, of_mirror, of_topics
 from loosehanger.cli.retention_risk import MirrorRisk
 from loosehanger.errors import ExitCode
@@ -309,3 +309,38 @@ def test_status_shows_the_cause_before_the_regions(
     rows["east"] = [kafka, shaped]
     assert status.run([]) == ExitCode.DONE
     assert "changed by hand" not in capsys.readouterr().out, "what may be a cause is none where nothing is wrong"
+
+
+def test_a_right_that_a_running_mirror_lacks_is_a_problem_once_a_record_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def lacking(_: Any, mirror: Any, waiting: Any) -> list[str]:
+        asked.append((mirror.name, waiting and sorted(waiting)))
+        return ["user mm2 lacks in east: Read on topic LH.A"]
+
+    monkeypatch.setattr(retention_risk, "lacking_rights", lacking)
+    claim = SimpleNamespace(window=None, mirrors=[MIRROR.id])
+    found = lab(lost=(), claims=(claim,))
+    where = {"kind": "KafkaMirrorMaker2", "name": MIRROR.name, "detail": "1 task", "healthy": True, "state": "Running"}
+
+    def judged(standing: MirrorRisk, **state: Any) -> tuple[dict[str, Any], Any]:
+        regions = {MIRROR.region: [{**where, **state}]}
+        _, rights = status._losses(found, regions, [standing], set())
+        return regions[MIRROR.region][0], rights
+
+    fresh = MirrorRisk(MIRROR, {"LH.A": risk(behind=3, age_s=1.0)})
+    assert judged(fresh) == (where, {})
+    waits = MirrorRisk(MIRROR, {"LH.A": risk(behind=3, age_s=60.0), "LH.B": risk()})
+    shown, rights = judged(waits)
+    assert (shown["healthy"], shown["state"]) == (False, "Degraded")
+    assert shown["detail"] == "1 task; user mm2 lacks in east: Read on topic LH.A"
+    (problem,) = find_problems(found, {}, [], [replace(waits, topics={})], {}, rights)
+    assert (problem.rank, problem.since) == (Rank.RIGHTS, None)
+    (problem,) = (one for one in find_problems(found, {}, [], [waits], {}, rights) if one.rank == Rank.RIGHTS)
+    assert problem.since == pytest.approx(time.time() - 60, abs=5)
+    judged(waits, state="Paused")
+    judged(waits, healthy=False, state="Failed")
+    assert asked == [(MIRROR.name, ["LH.A"]), (MIRROR.name, None)], "one that rests as it should is not judged"
+    down = {(MIRROR.source, "Kafka", "x")}
+    status._losses(found, {MIRROR.region: [{**where, "healthy": False}]}, [waits], down)
+    assert len(asked) == 2, "nor one whose cluster is down"

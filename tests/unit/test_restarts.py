@@ -125,6 +125,25 @@ def test_a_task_that_failed_for_a_topic_names_it(tmp_path: Path) -> None:
     assert watched.reason == f"{REASON} (topic LH.BIG)"
 
 
+def test_the_first_record_of_the_last_attempt_names_the_topic(tmp_path: Path) -> None:
+    begun = "INFO ExactlyOnceWorkerSourceTask{id=a->b-1} Source task finished initialization and start (Task)\n"
+
+    def attempt(*topics: str) -> str:
+        lines = [
+            f"2026-01-01 00:00:01,000 ERROR ExactlyOnceWorkerSourceTask{{id=a->b-1}} failed to send record to {topic}: "
+            f" (Task)\n{CAUSE}\n"
+            for topic in topics
+        ]
+        return f"2026-01-01 00:00:00,000 {begun}" + "".join(lines)
+
+    logs = tmp_path / "regions" / "b" / "logs"
+    logs.mkdir(parents=True)
+    text = attempt("LH.EARLIER") + attempt("LH.BIG", "LH.INNOCENT", "LH.EARLIER")
+    (logs / "mm2-0.log").write_text(text, encoding="utf-8")
+    found = name_topics({"a->b": status("RUNNING", "FAILED")}, tmp_path, "b", "mm2")
+    assert problems(dict(found["a->b"])) == [f"a->b task 1 is FAILED: {CAUSE} (topic LH.BIG)"]
+
+
 def test_a_worker_whose_log_is_elsewhere_leaves_the_reason_as_it_is(tmp_path: Path) -> None:
     present = {"a->b": status("FAILED")}
     assert name_topics(present, None, "b", "mm2") == name_topics(present, tmp_path, "b", "mm2") == present

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from loosehanger.kafka.connect import ConnectClient, ConnectError
 from loosehanger.kafka.groups import Group
 from loosehanger.lab.manifests.loader import check_document
 from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
@@ -14,6 +15,7 @@ from loosehanger.lab.scenario import with_life
 from loosehanger.paths import ROOT
 from loosehanger.platforms.local import status as local_status
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
+from loosehanger.platforms.local.processes import ProcessState
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.status import mirror_health
 from tests.topologies import documents
@@ -141,6 +143,37 @@ def test_without_replicas_is_stopped_and_healthy(monkeypatch: pytest.MonkeyPatch
     }
     region.store(program(1))
     assert [entry["healthy"] for entry in local_status.status(region)] == [True, False]
+
+
+def test_what_is_down_or_frozen_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    region = LocalRegion(tmp_path, ROOT, "west", 20000)
+    region.store(mirror(replicas=2).model_dump(by_alias=True, exclude_none=True, exclude_defaults=False))
+    asked: list[list[str]] = []
+
+    def connectors(client: ConnectClient) -> Any:
+        asked.append([url.rpartition(":")[2] for url in client.urls])
+        raise ConnectError("no Connect worker answers")
+
+    access = {"url": "https://127.0.0.1:1"}
+    monkeypatch.setattr(LocalMirrorMaker, "access", property(lambda _: access))
+    monkeypatch.setattr(ConnectClient, "connectors", connectors)
+    running: dict[str, str] = {"mm2-auto-restart": "RUNNING", "mm2-0": "FATAL", "mm2-1": "RUNNING"}
+
+    def look() -> tuple[str, list[tuple[str, str]]]:
+        found = [ProcessState(name, name, state, 0, 9, tmp_path / name) for name, state in running.items()]
+        monkeypatch.setattr(local_status, "states", lambda _: found)
+        (health,) = local_status.status(region)
+        return health["state"], local_status.silent(region)
+
+    ports = [str(port) for port in LocalMirrorMaker(region, mirror(replicas=2)).ports()]
+    assert look() == ("Down", [])
+    assert asked == [ports[1:]], "the worker that runs is asked, and no other"
+    running["mm2-1"] = "STOPPED"
+    assert look() == ("Down", [("KafkaMirrorMaker2", "mm2")])
+    assert len(asked) == 1
+    running["mm2-1"] = "STARTING"
+    assert look() == ("Down", [])
+    assert len(asked) == 2, "one that starts may answer"
 
 
 @pytest.mark.parametrize(

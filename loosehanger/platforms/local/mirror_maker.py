@@ -7,7 +7,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +163,15 @@ class LocalMirrorMaker:
     def process_names(self) -> list[str]:
         """The names of its processes, in the order in which they stop."""
         return [f"{self.name}-auto-restart", *(self._worker_name(index) for index in range(MAX_WORKERS))]
+
+    def worker_names(self) -> list[str]:
+        """The names of the processes of its workers."""
+        return [self._worker_name(index) for index in range(self.resource.spec.replicas)]
+
+    def urls(self, workers: Collection[str]) -> list[str]:
+        """Returns the addresses of Connect's REST interface at these workers."""
+        of_all = zip(self.worker_names(), self.ports(), strict=True)
+        return [f"https://{LOOPBACK}:{port}" for name, port in of_all if name in workers]
 
     def delete(self) -> None:
         """Stops the workers and deletes everything of theirs except their topics on the target."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,8 @@ from loosehanger.problems import Problem, Rank
 from loosehanger.waiting import wait_for
 
 LOOK_SECONDS = 5
+ANSWER_SECONDS = 10
+"""Seconds that Connect may take to answer: a user waits."""
 GATHERED_SECONDS = 15
 """Seconds a consumer may take to join its group and to find new topics."""
 SETTLED_SECONDS = 30
@@ -58,7 +62,7 @@ class Health:
 def status(region: LocalRegion) -> list[dict[str, Any]]:
     """Returns the health of every cluster, mirror and program of a region, each with its problems."""
     processes = states(region)
-    found = list(_all(region, processes))
+    found = _all(region, processes)
     if not processes and not all(health.healthy for health in found):
         # One cause for everything: the process manager starts every other process.
         down = _region_down(region)
@@ -83,21 +87,49 @@ def _changed_at(path: Path) -> float | None:
         return None
 
 
-def _all(region: LocalRegion, processes: list[ProcessState]) -> Iterator[Health]:
+def _all(region: LocalRegion, processes: list[ProcessState]) -> list[Health]:
+    """Asks everything at the same time, so that the slowest answer decides how long a user waits."""
+    looks: list[Callable[[], Health]] = []
     for kafka in region.resources("Kafka"):
-        yield _cluster(LocalCluster.of(region, kafka["metadata"]["name"]), processes)
+        looks.append(partial(_cluster, LocalCluster.of(region, kafka["metadata"]["name"]), processes))
     for mirror in region.resources(MIRROR):
-        yield _mirror(LocalMirrorMaker(region, KafkaMirrorMaker2.model_validate(mirror)), processes)
+        maker = LocalMirrorMaker(region, KafkaMirrorMaker2.model_validate(mirror))
+        looks.append(partial(_mirror, maker, processes))
     for deployment in region.resources("Deployment"):
-        yield _program(LocalProgram(region, Deployment.model_validate(deployment)), processes)
+        looks.append(partial(_program, LocalProgram(region, Deployment.model_validate(deployment)), processes))
     for (first, other), folder in relay_folders(region.home).items():
         if first == region.name:
-            yield _link(f"{first}-{other}", folder, processes)
+            looks.append(partial(_link, f"{first}-{other}", folder, processes))
+    with ThreadPoolExecutor(max_workers=max(len(looks), 1)) as threads:
+        return [look.result() for look in [threads.submit(look) for look in looks]]
+
+
+def silent(region: LocalRegion) -> list[tuple[str, str]]:
+    """Returns kind and name of each cluster and mirror of which every process is down or frozen: none would answer."""
+    processes = states(region)
+    if not processes:
+        return []
+    found = [
+        ("Kafka", kafka["metadata"]["name"], LocalCluster.of(region, kafka["metadata"]["name"]).process_names())
+        for kafka in region.resources("Kafka")
+    ]
+    for document in region.resources(MIRROR):
+        maker = LocalMirrorMaker(region, KafkaMirrorMaker2.model_validate(document))
+        found.append((MIRROR, maker.name, maker.worker_names()))
+    return [(kind, name) for kind, name, groups in found if groups and not _answering(processes, groups)]
+
+
+def _answering(processes: list[ProcessState], groups: Sequence[str]) -> list[str]:
+    """Those of the processes that may answer, because they run or start, and are not frozen."""
+    alive = {one.group for one in processes if one.state in ("RUNNING", "STARTING") and not one.frozen}
+    return [group for group in groups if group in alive]
 
 
 def _cluster(cluster: LocalCluster, processes: list[ProcessState]) -> Health:
     region, names = cluster.region.name, cluster.process_names()
     down, causes = _not_running(processes, names), tuple(_process_causes(processes, names, region))
+    if processes and not _answering(processes, names):
+        return Health("Kafka", cluster.name, False, "Down", "; ".join(down), causes)
     try:
         with admin_client(cluster, LOOK_SECONDS) as admin:
             topics = admin.describe_topics()
@@ -134,11 +166,17 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
     down, region = _not_running(processes, known), mirror.region.name
     causes = tuple(_process_causes(processes, known, region))
     where = f"{region}, {MIRROR}/{mirror.name}"
+    workers = _answering(processes, mirror.worker_names())
+    if processes and not workers:
+        return Health(MIRROR, mirror.name, False, "Down", "; ".join(down), causes)
+    rest = replace(mirror.rest, timeout_s=ANSWER_SECONDS)
+    if down:
+        rest = replace(rest, urls=mirror.urls(workers))
     try:
-        found = mirror.rest.connectors()
+        found = rest.connectors()
         present = mirror.with_topics({name: entry["status"] for name, entry in found.items()})
     except SlowError as error:
-        slow = f"its worker did not answer within {mirror.rest.timeout_s:.0f} s: it is busy or it hangs ({error})"
+        slow = f"its worker did not answer within {rest.timeout_s:.0f} s: it is busy or it hangs ({error})"
         state = "Down" if down else "Busy"
         hangs = Problem(Rank.CONNECTOR, slow, where, next=f"./lab logs {region}/{mirror.name}")
         return Health(MIRROR, mirror.name, False, state, "; ".join([*down, slow]), causes or (hangs,))
@@ -233,14 +271,16 @@ def _program(program: LocalProgram, processes: list[ProcessState]) -> Health:
 
 
 def _link(name: str, folder: Path, processes: list[ProcessState]) -> Health:
+    region, own = folder.parents[1].name, [process_name(folder.name)]
+    down, causes = _not_running(processes, own), tuple(_process_causes(processes, own, region))
+    if processes and not _answering(processes, own):
+        return Health("Link", name, False, "Down", "; ".join(down), causes)
     try:
         report = ask(folder)
     except (LabError, OSError) as error:
-        region, own = folder.parents[1].name, [process_name(folder.name)]
-        down, silent = _not_running(processes, own), f"it does not answer: {error}"
-        causes = tuple(_process_causes(processes, own, region))
         unknown = Problem(Rank.LINK, f"the link's relay does not answer: {error}", name, next=f"./lab logs {region}")
-        return Health("Link", name, False, "Down", "; ".join(down) or silent, causes or (unknown,))
+        detail = "; ".join(down) or f"it does not answer: {error}"
+        return Health("Link", name, False, "Down", detail, causes or (unknown,))
     carried = ", ".join(f"{size_text(way['bytes'])} to {way['to']}" for way in report["directions"])
     one, other = report["between"]
     since, heal = _changed_at(folder / SETTINGS), f"./lab link {one} {other} --heal"
