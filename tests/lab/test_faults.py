@@ -6,9 +6,16 @@ behind gets a new one for what follows.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,8 +102,33 @@ def seconds_until(condition: Callable[[], str | None], bound: float, what: str) 
     return time.monotonic() - began
 
 
+@contextlib.contextmanager
+def watching(kit: Kit, output: Path) -> Iterator[Callable[[], str]]:
+    """A watch that runs beside the fault, once it has shown something; yields what it has said so far."""
+    with output.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "loosehanger.cli", "watch"],
+            cwd=kit.root,
+            env=kit.variables(),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        seconds_until(lambda: None if output.stat().st_size else "nothing is shown", PATIENCE_S, "the watch")
+        yield output.read_text
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(timeout=60)
+        # The next watch would go on where this one was.
+        shutil.rmtree(kit.home / "watch", ignore_errors=True)
+
+
 @pytest.mark.parametrize(("scenario", "name"), list(tried()))
-def test_a_fault_is_noticed_healed_and_proved(labs: Callable[[str], Kit], scenario: str, name: str) -> None:
+def test_a_fault_is_noticed_healed_and_proved(
+    labs: Callable[[str], Kit], scenario: str, name: str, tmp_path: Path
+) -> None:
     kit, fault = labs(scenario), read_fault(name)
     noticed = fault.noticed
 
@@ -110,12 +142,23 @@ def test_a_fault_is_noticed_healed_and_proved(labs: Callable[[str], Kit], scenar
         return None if noticed.status.says.lower() in text.lower() else f"'{noticed.status.says}' is not in:\n{text}"
 
     seconds_until(unhealthy, PATIENCE_S, "the lab is not healthy")
-    done = kit.run("fault", "inject", name, "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    if noticed.status:
-        took = seconds_until(unseen, noticed.status.within, name)
-        print(f"{name}: status after {took:.1f} s")
-        assert took <= noticed.status.within * SLACK
+    assert json.loads(kit.run("status", "--json").stdout)["problems"] == []
+    with contextlib.ExitStack() as beside:
+        watched = beside.enter_context(watching(kit, tmp_path / "watch.txt")) if noticed.watch else str
+        done = kit.run("fault", "inject", name, "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        if noticed.status:
+            took = seconds_until(unseen, noticed.status.within, name)
+            print(f"{name}: status after {took:.1f} s")
+            assert took <= noticed.status.within * SLACK
+        if says := noticed.watch:
+            took = seconds_until(
+                lambda: None if says.says in watched() else f"'{says.says}' is not in:\n{watched()[-3000:]}",
+                says.within,
+                f"{name}, watch",
+            )
+            print(f"{name}: watch after {took:.1f} s")
+            assert took <= says.within * SLACK
     if noticed.proof:
         done = kit.run("prove", "--timeout", "30")
         assert done.returncode == CODES[noticed.proof.verdict], done.stdout + done.stderr

@@ -264,7 +264,7 @@ def _program(program: LocalProgram, processes: list[ProcessState]) -> Health:
     running = [process for process in own if process.state == "RUNNING" and not process.frozen]
     if len(running) == copies:
         detail = f"{copies} running for {min(process.seconds for process in running)} s"
-        return _reading(program, detail) or Health("Deployment", program.name, True, "Running", detail)
+        return _reading(program, detail, processes) or Health("Deployment", program.name, True, "Running", detail)
     problems = _not_running(processes, [program.name])
     causes = tuple(_process_causes(processes, [program.name], program.region.name))
     return Health("Deployment", program.name, False, "Down", "; ".join(problems), causes)
@@ -320,12 +320,13 @@ def _shape(way: OneWay) -> str:
     return f"{time_text(way.delay)} of delay, {rate_text(way.rate)}"
 
 
-def _reading(program: LocalProgram, detail: str) -> Health | None:
+def _reading(program: LocalProgram, detail: str, processes: list[ProcessState]) -> Health | None:
     """Returns the health of a running consumer, by its group membership and assignment; None for other programs."""
     try:
         environment = program.environment
         if "CONSUMER_GROUP" not in environment:
             return None
+        _check_cluster(program, environment, processes)
         group = _settled(environment, program.deployment.spec.replicas)
     except LabError as error:
         region = program.region.name
@@ -338,6 +339,21 @@ def _reading(program: LocalProgram, detail: str) -> Health | None:
         return Health("Deployment", program.name, True, "Waiting", waiting)
     reading = f"{detail}, reads {_count(group.partitions, 'partition')}"
     return Health("Deployment", program.name, True, "Running", reading)
+
+
+def _check_cluster(program: LocalProgram, environment: Mapping[str, str], processes: list[ProcessState]) -> None:
+    """Checks that a program's cluster may answer, where it is one of its region.
+
+    Raises:
+        LabError: every process of the cluster is down or frozen.
+    """
+    servers = set(Connection.from_environment(environment).bootstrap_servers)
+    for kafka in program.region.resources("Kafka"):
+        cluster = LocalCluster.of(program.region, kafka["metadata"]["name"])
+        listeners = range(2, 2 + len(cluster.kafka.spec.kafka.listeners))
+        of_cluster = {address for listener in listeners for address in cluster.addresses(listener)}
+        if servers <= of_cluster and not _answering(processes, cluster.process_names()):
+            raise LabError(f"its cluster {cluster.name} is down")
 
 
 def _settled(environment: Mapping[str, str], members: int) -> Group:
