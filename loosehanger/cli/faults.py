@@ -8,7 +8,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -213,11 +213,7 @@ def _heal(options: argparse.Namespace) -> int:
         if options.name is not None and not chosen:
             hint = did_you_mean(options.name, [found.fault for found in injected if not found.hidden])
             raise WrongUseError(f"'{options.name}' is not injected{hint or '; ./lab fault status shows what is'}")
-        healed = []
-        for injection in reversed(chosen):
-            healed.append(heal(lab, lab_home(), injection))
-            if not options.json:
-                print(_healed(lab, healed[-1]), flush=True)
+        healed, failed = _heal_all(lab, chosen, quiet=options.json)
     if options.json:
         found = [
             {
@@ -228,9 +224,35 @@ def _heal(options: argparse.Namespace) -> int:
             for one in healed
         ]
         print(json.dumps({"healed": found}, indent=1, ensure_ascii=False))
-    elif not healed:
+    elif not chosen:
         print("No fault is injected.")
+    if failed:
+        raise LabError("; ".join(dict.fromkeys(map(str, failed))))
     return ExitCode.DONE
+
+
+def _heal_all(lab: Lab, chosen: Sequence[Injection], *, quiet: bool) -> tuple[list[Healed], list[LabError]]:
+    """Heals faults, the last one first; what fails while another fault is there is tried again without that one.
+
+    Returns:
+        Those that are healed, and why the others are not.
+    """
+    healed: list[Healed] = []
+    left, tried = list(reversed(chosen)), 0
+    errors: list[LabError] = []
+    while len(left) not in (0, tried):
+        tried, waiting, errors = len(left), left, []
+        left = []
+        for injection in waiting:
+            try:
+                healed.append(heal(lab, lab_home(), injection))
+            except LabError as error:
+                errors.append(error)
+                left.append(injection)
+                continue
+            if not quiet:
+                print(_healed(lab, healed[-1]), flush=True)
+    return healed, errors
 
 
 def _is_named(injection: Injection, name: str) -> bool:

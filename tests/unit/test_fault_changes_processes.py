@@ -147,6 +147,28 @@ def region(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalReg
     stop_everything(found, 30)
 
 
+@pytest.mark.parametrize(
+    ("states", "lacking"),
+    [
+        (["RUNNING", "RUNNING"], None),
+        (["PAUSED", "PAUSED"], None),  # another fault has paused it
+        (["RUNNING", "FAILED"], None),  # another fault makes it fail
+        (["UNASSIGNED", "UNASSIGNED"], f"{MIRROR.connector} is unassigned"),
+        (None, None),  # another fault has deleted it
+    ],
+)
+def test_a_worker_is_back_when_connect_answers_for_its_connector(
+    monkeypatch: pytest.MonkeyPatch, states: list[str] | None, lacking: str | None
+) -> None:
+    class Answering:
+        def status(self, connector: str) -> dict[str, object] | None:
+            assert connector == MIRROR.connector
+            return states and {"connector": {"state": states[0]}, "tasks": [{"state": states[1]}]}  # type: ignore[return-value]
+
+    monkeypatch.setattr(FaultSite, "connect", lambda _: Answering())
+    assert changes._lacking(site()) == lacking
+
+
 def until(condition: Callable[[], bool]) -> None:
     """Waits for something that comes soon."""
     deadline = time.monotonic() + 120

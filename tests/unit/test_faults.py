@@ -284,6 +284,38 @@ def test_a_lab_that_does_not_answer_gets_no_surprise(
     assert "odd" not in str(error.value)
 
 
+def test_a_fault_that_cannot_be_healed_beside_another_is_healed_after_it(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = TEXT.replace("name: odd-thing", "name: even-thing").replace("what: two", "what: four")
+    (home.parent / "catalogue" / "even-thing.yaml").write_text(text, encoding="utf-8")
+    run("inject", "odd-thing")
+    run("inject", "even-thing")
+    original = Note.heal
+
+    def heal(self: Note, site: FaultSite, undo: Undo) -> None:
+        if self.what == "four" and (home / FOLDER / "odd-thing.json").exists():
+            raise LabError("the other one is there")
+        original(self, site, undo)
+
+    monkeypatch.setattr(Note, "heal", heal)
+    assert run("heal") == 0
+    shown = capsys.readouterr().out
+    assert shown.index("odd-thing (Something odd): healed") < shown.index("even-thing (Something odd): healed")
+    assert Journal(home).read() == []
+
+
+def test_faults_that_cannot_be_healed_keep_none_of_the_others_from_it(home: Path) -> None:
+    text = TEXT.replace("name: odd-thing", "name: even-thing").replace("what: two", "what: four")
+    (home.parent / "catalogue" / "even-thing.yaml").write_text(text, encoding="utf-8")
+    run("inject", "odd-thing")
+    run("inject", "even-thing")
+    Note.failing.add("heal X.1 four")
+    with pytest.raises(LabError, match=re.escape("even-thing is not healed: heal X.1 four failed")):
+        run("heal")
+    assert [injection.fault for injection in Journal(home).read()] == ["even-thing"]
+
+
 @pytest.mark.usefixtures("home")
 def test_what_is_not_injected_cannot_be_healed() -> None:
     run("inject", "odd-thing")

@@ -91,12 +91,15 @@ class StopProcess(_ProgramChange):
 
 
 def _lacking(site: FaultSite) -> str | None:
-    """Returns why the mirror's connector does not run; None if it does."""
+    """Returns why the workers do not answer for the mirror; None if they do.
+
+    A connector that another fault has paused, deleted or made to fail is that fault's.
+    """
     try:
         status = site.connect().status(site.mirror.connector)
     except LabError as error:
         return str(error)
     if status is None:
-        return f"{site.mirror.connector} is missing"
-    wrong = [part["state"] for part in (status["connector"], *status["tasks"]) if part["state"] != "RUNNING"]
-    return f"{site.mirror.connector} is {wrong[0].lower()}" if wrong else None
+        return None
+    states = {part["state"] for part in (status["connector"], *status["tasks"])}
+    return f"{site.mirror.connector} is unassigned" if "UNASSIGNED" in states else None
