@@ -49,6 +49,10 @@ class HasClientFiles(Protocol):
     def variables(self) -> Mapping[str, str] | None:
         """The variables that placeholders in these files may name; None for the kit's own files, which have none."""
 
+    @property
+    def properties(self) -> Mapping[str, Mapping[str, str]]:
+        """The client properties of users that have no file, with placeholders."""
+
     def client_file(self, user: str) -> Path:
         """The file of a user."""
 
@@ -94,18 +98,39 @@ class Connection:
         properties = read_properties(path)
         if environment is None:
             return cls.of_properties(properties, str(path))
-        properties = resolve(properties, environment, str(path))
-        connection = cls.of_properties(properties, str(path))
+        return cls.with_placeholders(properties, str(path), environment, warn)
+
+    @classmethod
+    def with_placeholders(
+        cls,
+        properties: Mapping[str, str],
+        where: str,
+        environment: Mapping[str, str],
+        warn: Callable[[str], object] | None = None,
+    ) -> Connection:
+        """Resolves and understands client properties of the user's own, and checks their trust store.
+
+        Args:
+            properties: what was read.
+            where: where they stand, for messages.
+            environment: the variables that placeholders may name.
+            warn: takes a line about each property that has no effect.
+
+        Raises:
+            WrongUseError: a setting cannot be used, or a variable is not set.
+        """
+        properties = resolve(properties, environment, where)
+        connection = cls.of_properties(properties, where)
         try:
             connection.trust()
         except ssl.SSLError as error:
-            raise WrongUseError(f"{path}: the trust store has no certificate in PEM that can be read") from error
+            raise WrongUseError(f"{where}: the trust store has no certificate in PEM that can be read") from error
         except OSError as error:
             raise WrongUseError(
-                f"{path}: ssl.truststore.location: {connection.ca_file} cannot be read ({error.strerror})"
+                f"{where}: ssl.truststore.location: {connection.ca_file} cannot be read ({error.strerror})"
             ) from error
         for said in (*unknown_properties(properties), *_without_effect(properties)) if warn else ():
-            warn(f"warning: {path}: {said}")  # type: ignore[misc]
+            warn(f"warning: {where}: {said}")  # type: ignore[misc]
         return connection
 
     @classmethod
@@ -253,6 +278,8 @@ def connection_for(region: HasClientFiles, user: str) -> Connection:
     Raises:
         WrongUseError: the region has no such user, or its properties cannot be used.
     """
+    if user in region.properties:
+        return Connection.with_placeholders(region.properties[user], "client properties", region.variables or {})
     return Connection.from_properties(region.client_file(user), region.variables)
 
 

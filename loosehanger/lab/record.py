@@ -122,6 +122,8 @@ class Region:
     """The ledger folder of each program that keeps one, where the platform has it as files."""
     variables: Mapping[str, str] | None = field(default=None, repr=False)
     """The variables that placeholders in client properties may name; None for the kit's own files, which have none."""
+    properties: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    """The client properties of users that have no file, for clusters of the user's own."""
 
     def client_file(self, user: str) -> Path:
         """Returns the client properties file of a user of this region's cluster.

@@ -11,8 +11,8 @@ from loosehanger.lab.mirrors.chain import begins_with, stations
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import idle_patterns, named_topics, selected_topics, source_topic, target_topic
 from loosehanger.proof.evidence.findings import Weight
-from loosehanger.proof.flows import Flow
-from loosehanger.proof.read.external import EXTERNAL, other_name
+from loosehanger.proof.flows import Flow, MirrorId
+from loosehanger.proof.read.external import EXTERNAL, is_external, other_name
 from loosehanger.proof.read.mirrors import NOT_ASKED, UNKNOWN, Connect, MirrorProgress
 from loosehanger.proof.run import ProofRun
 
@@ -39,15 +39,16 @@ class FlowFinder:
             WrongUseError: two clusters of the user's own are one and the same.
         """
         for mirror in self._run.lab.mirrors:
-            if mirror.name != EXTERNAL or target_topic(mirror, "x") != "x" or self._run.allow_same_cluster:
+            if not is_external(mirror.name) or _changes_every_name(mirror) or self._run.allow_same_cluster:
                 continue
             try:
                 source, target = (self._run.clusters[name].id() for name in (mirror.source, mirror.target))
             except UnreachableError:
                 continue  # The next steps report it.
             if source and source == target:
+                sides = "source and target" if mirror.name == EXTERNAL else f"{mirror.source} and {mirror.target}"
                 raise WrongUseError(
-                    f"source and target are the same cluster (id {source}), so each topic would be compared with "
+                    f"{sides} are the same cluster (id {source}), so each topic would be compared with "
                     "itself; give the client properties of two clusters. --policy default with --source-alias compares "
                     "topics with their copies in one cluster; --allow-same-cluster is for two clusters with equal ids"
                 )
@@ -82,8 +83,9 @@ class FlowFinder:
         self._find_chains()
 
     def leave_out_other_names(self) -> None:
-        """Leaves out topics whose copies have names of another policy or alias."""
-        for mirror in (mirror for mirror in self._reached if mirror.name == EXTERNAL):
+        """Leaves out topics whose copies have names of another policy or alias, or the same name as others."""
+        self._leave_out_equal_names()
+        for mirror in (mirror for mirror in self._reached if is_external(mirror.name)):
             there = self._found.topics[mirror.target]
             absent = [flow for flow in self._found.flows if flow.target_topic not in there]
             # Copies of other topics; and under the identity policy every name is that of its source.
@@ -101,6 +103,19 @@ class FlowFinder:
                     reason = f"{flow.target} has no topic {flow.target_topic}, but it has {named[flow.id]}"
                     self._found.leave_inconclusive(flow, f"not compared: {reason}")
                     self._found.hidden.add(flow.id)
+
+    def _leave_out_equal_names(self) -> None:
+        """Leaves out topics whose copies a rule would give one and the same name."""
+        sources: dict[tuple[MirrorId, str], list[Flow]] = {}
+        for flow in self._found.flows:
+            if flow.mirror.renaming:
+                sources.setdefault((flow.mirror.id, flow.target_topic), []).append(flow)
+        for same in (flows for flows in sources.values() if len(flows) > 1):
+            names = some_of([flow.topic for flow in same])
+            for flow in same:
+                reason = f"'names' gives the copies of {names} the same name {flow.target_topic}"
+                self._found.leave_inconclusive(flow, f"not compared: {reason}")
+                self._found.hidden.add(flow.id)
 
     def _wait_for_stations(self) -> None:
         """Waits until the topics of chains exist at each hop.
@@ -192,7 +207,7 @@ class FlowFinder:
             self._found.add("named_topic_absent", flow, details)
         else:
             # A manifest may exclude a topic that it names; a user who names a topic expects an answer.
-            weight: Weight = "undecides" if mirror.name == EXTERNAL else "informs"
+            weight: Weight = "undecides" if is_external(mirror.name) else "informs"
             self._found.add("named_topic_left_out", flow, details, weight)
 
     def find_topics_only_at_a_target(self) -> None:
@@ -232,3 +247,10 @@ class FlowFinder:
         covered = selected_topics(mirror, names)
         here = self._run.clusters[mirror.source].topics() if covered else {}
         return [Flow(mirror, name, names[name]) for name in covered if name not in here]
+
+
+def _changes_every_name(mirror: Mirror) -> bool:
+    """Whether no copy has its source's name, so that a topic is never compared with itself in one cluster."""
+    if mirror.renaming:
+        return mirror.renaming.changes_every_name
+    return mirror.policy != "identity"

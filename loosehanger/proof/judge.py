@@ -35,6 +35,7 @@ FAULTS = keys(
 LOSSES = keys(Difference.MISSING, Difference.NEVER_MIRRORED, Difference.ALTERED, Difference.MOVED)
 """Those that disprove ``contains``, where a topic may have other writers."""
 _HIDDEN_AT_SOURCE = keys(Difference.UNEXPECTED)
+_ORDER = keys(Difference.REORDERED)
 OF_MIRRORS: tuple[Kind, ...] = ("copy", "contains")
 """The kinds of claims about single mirrors, on whose flows other claims rest."""
 Judge = Callable[[Claim, Evidence, Mapping[FlowId, Verdict]], Iterator[Finding]]
@@ -162,7 +163,10 @@ def _faults(claim: Claim, flow: Flow, evidence: Evidence, kinds: Sequence[str]) 
     yield from _held(claim, flow, evidence)
     held = evidence.held.get(flow.id, {})
     for kind, number in faults.items():
-        if number:
+        if kind in _ORDER and evidence.order != "judge":
+            if number and evidence.order == "report":
+                yield Finding("order_differs", "informs", claim.id, flow.id, number)
+        elif number:
             # Records that an open transaction hides on one side look like a fault on the other.
             hidden = (flow.source in held and kind in _HIDDEN_AT_SOURCE) or (flow.target in held and kind in LOSSES)
             weight: Weight = "undecides" if hidden else "disproves"
@@ -173,7 +177,8 @@ def _faults(claim: Claim, flow: Flow, evidence: Evidence, kinds: Sequence[str]) 
         where = {"target": flow.target, "topic": flow.target_topic}
         yield Finding("log_append_time", "disproves", claim.id, flow.id, details=where)
     # Records of an earlier topic of the name cannot be distinguished from records that retention has deleted.
-    weight = "disproves" if any(faults.values()) else "undecides"
+    judged = [number for kind, number in faults.items() if kind not in _ORDER or evidence.order == "judge"]
+    weight = "disproves" if any(judged) else "undecides"
     if weight == "disproves" or counts.expired:
         for partition, reason in sorted(history.made_again.items()):
             again = {"partition": partition, "reason": reason}

@@ -44,6 +44,7 @@ class Proof:
         configs: the effect of differing topic settings; by default they are judged in a lab, and reported between two
             clusters of the user's own, where providers have their own defaults.
         allow_same_cluster: two clusters of the user's own may have the same id.
+        order: the effect of records in another order.
     """
 
     def __init__(
@@ -58,9 +59,10 @@ class Proof:
         while_moving: bool = False,
         configs: Handling | None = None,
         allow_same_cluster: bool = False,
+        order: Handling = "judge",
     ) -> None:
         default: Handling = "report" if lab.platform == EXTERNAL else "judge"
-        self._found = Evidence(claims=lab.claims, since=since, handling=configs or default)
+        self._found = Evidence(claims=lab.claims, since=since, handling=configs or default, order=order)
         self._run = ProofRun(
             *(lab, self._found, report, timeout_s, examples, since),
             while_moving=while_moving,

@@ -11,6 +11,7 @@ import pytest
 from loosehanger.lab.claims.claims import DeclaredContains, DeclaredWhole, claims_of
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.compare.comparison import Counts
+from loosehanger.proof.compare.configurations import Handling
 from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.flows import Flow
 from loosehanger.proof.judge import FAULTS
@@ -249,3 +250,18 @@ def test_what_concerns_the_proof_leaves_every_claim_open() -> None:
 
 def test_every_kind_of_claim_has_its_words() -> None:
     assert len({says(claim) for claim in shared().claims}) == 9
+
+
+@pytest.mark.parametrize(
+    ("order", "verdict", "notes"), [("judge", "disproved", 0), ("report", "proved", 1), ("ignore", "proved", 0)]
+)
+def test_what_another_order_does_is_up_to_the_user(order: Handling, verdict: str, notes: int) -> None:
+    found = shared()
+    one = flow_of(found, "north-america", "europe")
+    found.counts[one.id] = Counts(source_records=10, target_records=10, reordered=3)
+    found.order = order
+    document = judge(found, "04", 1.0)
+    assert (document["verdict"], len(document["notes"])) == (verdict, notes)
+    # Whatever is asked for, a loss disproves.
+    found.counts[one.id] = Counts(source_records=10, target_records=9, reordered=3, missing=1)
+    assert judge(found, "04", 1.0)["verdict"] == "disproved"

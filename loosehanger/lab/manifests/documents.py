@@ -35,6 +35,7 @@ _OF_THE_SERVER = (
     "finalizers",
 )  # fmt: skip
 """Fields of ``metadata`` that an API server or an operator adds to a resource."""
+_RESOURCE = "a resource (a mapping with apiVersion, kind and metadata)"
 _OF_KUBECTL = ("kubectl.kubernetes.io/last-applied-configuration",)
 
 
@@ -144,12 +145,13 @@ def _refuse_cycles(root: yaml.Node) -> None:
             left += [(child, False) for pair in pairs for child in pair]
 
 
-def read_documents(source: str, text: str) -> list[Document]:
+def read_documents(source: str, text: str, expected: str = _RESOURCE) -> list[Document]:
     """Reads every document of a manifest file.
 
     Args:
         source: the file's name, for messages.
         text: its content: one or more YAML documents.
+        expected: what a document has to be, for messages.
 
     Raises:
         WrongUseError: the text is not YAML, is empty, or a document is not a resource.
@@ -177,11 +179,15 @@ def read_documents(source: str, text: str) -> list[Document]:
             loader.dispose()
     found = [(node, content) for node, content in found if content is not None]
     if not found:
-        raise WrongUseError(f"{source}: no resource in this file")
+        raise WrongUseError(
+            f"{source}: no resource in this file"
+            if expected == _RESOURCE
+            else f"{source}: is empty; expected {expected}"
+        )
     for node, content in found:
         if not isinstance(content, dict):
             where = f"{source}:{node.start_mark.line + 1}"
-            raise WrongUseError(f"{where}: expected a resource (a mapping with apiVersion, kind and metadata)")
+            raise WrongUseError(f"{where}: expected {expected}")
     return [Document(source, node.start_mark.line + 1, content, node) for node, content in found]
 
 

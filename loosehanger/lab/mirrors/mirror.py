@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode
 
+from loosehanger.lab.mirrors.renaming import Renaming
+
 
 @dataclass(frozen=True)
 class Mirror:
@@ -20,7 +22,8 @@ class Mirror:
     target: str
     """The region it writes."""
     policy: str
-    """``identity`` keeps topic names; ``default`` prefixes them with the source's alias and a separator."""
+    """``identity`` keeps topic names; ``default`` prefixes them with the source's alias and a separator;
+    ``renamed`` applies ``renaming``."""
     separator: str
     topics: str
     """Which topics: MM2's own list of regular expressions."""
@@ -48,6 +51,8 @@ class Mirror:
     """The state of its checkpoint connector in its manifest."""
     synchronisation: Mapping[str, str] = field(default_factory=dict)
     """Its source connector's settings for copying topic configurations: see ``replication.synchronises``."""
+    renaming: Renaming | None = None
+    """The rule for the names of copies, of clusters of the user's own only."""
 
     @property
     def translates(self) -> bool:

@@ -64,6 +64,8 @@ def selected_topics(mirror: Mirror, topics: Iterable[str]) -> list[str]:
 
 def target_topic(mirror: Mirror, topic: str) -> str:
     """Returns the name that the mirror's policy gives a topic at the target."""
+    if mirror.renaming:
+        return mirror.renaming.target(topic)
     return topic if mirror.policy == "identity" else f"{mirror.source_alias}{mirror.separator}{topic}"
 
 
@@ -105,6 +107,8 @@ def idle_patterns(mirror: Mirror, topics: Iterable[str]) -> list[str]:
 
 def source_topic(mirror: Mirror, topic: str) -> str | None:
     """Returns the source name of a topic at the target; None if the mirror gives no copy such a name."""
+    if mirror.renaming:
+        return mirror.renaming.source(topic)
     if mirror.policy == "identity":
         return topic
     prefix = f"{mirror.source_alias}{mirror.separator}"
@@ -186,4 +190,4 @@ def _pattern(mirror: Mirror, patterns: str) -> re.Pattern[str]:
 
 
 def _came_from_target(mirror: Mirror, topic: str) -> bool:
-    return mirror.policy != "identity" and mirror.target_alias in topic.split(mirror.separator)[:-1]
+    return mirror.policy == "default" and mirror.target_alias in topic.split(mirror.separator)[:-1]

@@ -32,7 +32,7 @@ from loosehanger.lab.mirrors.replication import offset_syncs_topic
 from loosehanger.proof.compare.comparison import Beginning, Counts
 from loosehanger.proof.flows import Flow, FlowId, MirrorId
 from loosehanger.proof.read.batches import read_records
-from loosehanger.proof.read.external import EXTERNAL
+from loosehanger.proof.read.external import is_external
 from loosehanger.proof.read.mirrors import AT_REST, MirrorProgress
 from loosehanger.proof.session import small_frame
 from loosehanger.proof.snapshot import Cut, OffsetSnapshot, freeze
@@ -396,7 +396,7 @@ class _Look:
 
     def _syncs_topic(self) -> tuple[Cluster | None, str]:
         """The mirror's topic of offset syncs; none if it may not be read, or could be another mirror's."""
-        if self._mirror.name == EXTERNAL:
+        if is_external(self._mirror.name):
             return None, ""
         separator = self._mirror.separator
         found = [

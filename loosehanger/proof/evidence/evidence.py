@@ -44,6 +44,8 @@ class Evidence:
     """The flows whose target gives each record the time of its arrival."""
     handling: Handling = "judge"
     """The effect of a difference in settings."""
+    order: Handling = "judge"
+    """The effect of records in another order."""
     latencies: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     histories: dict[FlowId, History] = field(default_factory=dict)
     """Results about records that neither side has, from offsets."""

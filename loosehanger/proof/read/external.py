@@ -25,6 +25,7 @@ from loosehanger.proof.read.mirrors import GROWING, UNKNOWN, MirrorProgress
 
 EXTERNAL = "external"
 """The platform of a lab that stands for two clusters of the user's own."""
+_OF_FLOW = f"{EXTERNAL}/"
 _LOOK_S = 1.0
 # Even a bound of 0 leaves time for one look.
 _GRACE_S = 15.0
@@ -74,6 +75,49 @@ def two_clusters(
     return Lab(f"{source.stem} → {target.stem}", EXTERNAL, "", regions)
 
 
+def flow_name(name: str) -> str:
+    """Returns the name that a mirror of a configured flow has: ``external/NAME``."""
+    return f"{_OF_FLOW}{name}"
+
+
+def is_external(mirror: str) -> bool:
+    """Whether the mirror of this name connects clusters of the user's own."""
+    return mirror == EXTERNAL or mirror.startswith(_OF_FLOW)
+
+
+def said(mirror: str) -> str:
+    """Returns what a message calls a mirror: ``flow NAME`` where a configuration has it, else ``mirror NAME``."""
+    return f"flow {mirror.removeprefix(_OF_FLOW)}" if mirror.startswith(_OF_FLOW) else f"mirror {mirror}"
+
+
+def several_clusters(
+    title: str, clusters: Mapping[str, Mapping[str, str]], mirrors: Collection[Mirror], variables: Mapping[str, str]
+) -> Lab:
+    """A lab of any clusters, with a mirror without access to Connect for each flow between them.
+
+    Args:
+        title: what the report calls it.
+        clusters: client properties by the name of the cluster, with placeholders.
+        mirrors: the flows: see ``flow_name``.
+        variables: the variables that placeholders may name.
+
+    Raises:
+        WrongUseError: a flow's pattern is not a regular expression.
+    """
+    for mirror in mirrors:
+        selected_topics(mirror, ())
+    used = dict.fromkeys(end for mirror in mirrors for end in (mirror.source, mirror.target))
+    regions = {
+        name: Region(
+            *(name, name, {}, {}, tuple(mirror for mirror in mirrors if mirror.target == name)),
+            variables=variables,
+            properties={PROVER: clusters[name]},
+        )
+        for name in used
+    }
+    return Lab(title, EXTERNAL, "", regions)
+
+
 def other_name(mirror: Mirror, topic: str, there: Collection[str]) -> str:
     """Names a topic at the target that has another policy's name for the copy, and the options; empty for none.
 
@@ -82,10 +126,15 @@ def other_name(mirror: Mirror, topic: str, there: Collection[str]) -> str:
         topic: its name at the source.
         there: the topics at the target that are not copies of others.
     """
+    configured = mirror.name != EXTERNAL
     if copies := sorted(name for name in there if name.endswith(f".{topic}")):
+        if configured:
+            return f"{some_of(copies)}; if that is the copy, change 'names' of {said(mirror.name)}"
         options = (f"--policy default --source-alias {copy.removesuffix(f'.{topic}')}" for copy in copies)
         return f"{some_of(copies)}; if that is the copy, give {' or '.join([*options][:_MOST_OPTIONS])}"
     if mirror.policy != "identity" and topic in there:
+        if configured:
+            return f"{topic}; if that is the copy, change 'names' of {said(mirror.name)}"
         return f"{topic}; if that is the copy, leave out --policy and --source-alias"
     return ""
 
@@ -133,7 +182,7 @@ def wait_for_arrival(
         reached = wait.until(consumer, deadline, timeout_s if while_moving else None)
     if missing := wait.wanted:
         report(f"after {timeout_s:.0f} s the last record of {named(missing)} was not found at the target")
-    if mirror.name != EXTERNAL:
+    if not is_external(mirror.name):
         return MirrorProgress(UNKNOWN, {place: last_records[place] for place in last_records.keys() - missing.keys()})
     # A record that later ones have passed is not in flight; nor is any, once the copies do not grow.
     late = missing if copier.still_grows else ()

@@ -14,7 +14,7 @@ from loosehanger.proof.difference import Difference
 from loosehanger.proof.evidence.findings import Finding
 from loosehanger.proof.flows import Flow, FlowId
 from loosehanger.proof.judge import FAULTS
-from loosehanger.proof.read.external import EXTERNAL
+from loosehanger.proof.read.external import EXTERNAL, said
 from loosehanger.proof.read.mirrors import describe
 
 _PHRASES = {kind.value: kind.phrase for kind in Difference}
@@ -36,7 +36,7 @@ def says(claim: Claim) -> str:
             return f"{subject['target']} has an exact copy of {subject['source']}'s topics"
         case "copy":
             return (
-                f"{subject['target']} has an exact copy of all that mirror {subject['mirror']} takes from "
+                f"{subject['target']} has an exact copy of all that {said(subject['mirror'])} takes from "
                 + (subject["source"])
             )
         case "contains":
@@ -93,7 +93,11 @@ def _places(flows: Iterable[Flow]) -> dict[FlowId, str]:
     alike = Counter((flow.topic, flow.source, flow.target) for flow in flows)
     return {"": ""} | {
         flow.id: f"{flow.topic}, {flow.source} → {flow.target}"
-        + (f" by {flow.mirror.name}" if alike[flow.topic, flow.source, flow.target] > 1 else "")
+        + (
+            f" by {said(flow.mirror.name).removeprefix('mirror ')}"
+            if alike[flow.topic, flow.source, flow.target] > 1
+            else ""
+        )
         + ": "
         for flow in flows
     }
@@ -152,13 +156,13 @@ def _settings_differ(details: Details) -> str:
 def _no_topics(details: Details) -> str:
     excluded = f", without '{details['exclude']}'" if details["exclude"] else ""
     return (
-        f"mirror {details['mirror']}: {details['source']} has no topic that matches '{details['pattern']}'{excluded} "
+        f"{said(details['mirror'])}: {details['source']} has no topic that matches '{details['pattern']}'{excluded} "
         f"and that the user '{details['user']}' may see"
     )
 
 
 def _chooser(details: Details) -> str:
-    return "--topics" if details["mirror"] == EXTERNAL else f"mirror {details['mirror']}"
+    return "--topics" if details["mirror"] == EXTERNAL else said(details["mirror"])
 
 
 def _named_topic_absent(details: Details) -> str:
@@ -176,6 +180,10 @@ def _pattern_matches_nothing(details: Details) -> str:
     return f"{details['source']} has no topic that matches '{details['pattern']}' of {_chooser(details)}"
 
 
+def _right_missing(details: Details) -> str:
+    return f"{said(details['mirror'])}: {details['lacks']}"
+
+
 def _only_at_target(details: Details) -> str:
     reason = f"cannot be seen: {details['lacks']}" if details["lacks"] else f"{details['source']} does not have"
     return f"{details['topic']} {'is' if details['certain'] else 'may be'} a copy of a topic that {reason}"
@@ -183,7 +191,7 @@ def _only_at_target(details: Details) -> str:
 
 def _other_writer(details: Details) -> str:
     verb = "writes" if details["writes"] else "is held now, but may have written"
-    return f"mirror {details['mirror']} {verb} into the same topic, from {details['source']}'s {details['topic']}"
+    return f"{said(details['mirror'])} {verb} into the same topic, from {details['source']}'s {details['topic']}"
 
 
 def _covered_twice(details: Details) -> str:
@@ -268,6 +276,7 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     ),
     "held_back": _held_back,
     "not_compared": "{reason}",
+    "order_differs": "{count:,} records are in another order; not judged",
     "only_at_target": _only_at_target,
     "other_writer": _other_writer,
     "settings_differ": _settings_differ,
@@ -286,7 +295,7 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
         "{target} has topic {target_topic}, and {source} does not: the pattern of mirror {mirror} covers its name, but "
         "the mirror has never copied into it"
     ),
-    "right_missing": "mirror {mirror}: {lacks}",
+    "right_missing": _right_missing,
     "unreachable": "{reason}",
     # Of chains.
     "ends_early": "goes no further than {region}, as {topic}: the next mirror's pattern does not take it",
