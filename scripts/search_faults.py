@@ -194,7 +194,7 @@ def duration(text: str) -> float:
     """Reads a duration such as ``90s``, ``30m`` or ``2h``; returns seconds.
 
     Raises:
-        ArgumentTypeError: it is none.
+        ArgumentTypeError: it is not one.
     """
     if match := re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text):
         return float(match[1]) * _UNITS[match[2]]
