@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -17,6 +19,7 @@ from loosehanger.errors import ExitCode, LabError, WrongUseError, discard_output
 from loosehanger.lab import job_options
 from loosehanger.lab.record import Lab, load_lab
 from loosehanger.proof import inconclusive
+from loosehanger.proof.compare.configurations import Handling
 from loosehanger.proof.proof import Proof
 from loosehanger.proof.read.external import EXTERNAL, two_clusters
 from loosehanger.proof.report import files, output
@@ -37,10 +40,23 @@ def main() -> int:
     Returns:
         The exit code.
     """
-    started = time.monotonic()
     options = job_options.parser("prove").parse_args()
     job_options.check_prove(options)
-    lab = _two_clusters(options) or load_lab()
+    return prove(options, _two_clusters(options) or load_lab())
+
+
+def prove(options: argparse.Namespace, lab: Lab, order: Handling = "judge") -> int:
+    """Proves a lab's claims, or those of flows between any clusters, and reports.
+
+    Args:
+        options: those of the command line.
+        lab: what to prove.
+        order: the effect of records in another order.
+
+    Returns:
+        The exit code.
+    """
+    started = time.monotonic()
     if options.report:
         # Its charts take a while to load, and until they are wanted Python mostly waits for Java.
         threading.Thread(target=import_module, args=(_REPORT,), daemon=True).start()
@@ -55,6 +71,7 @@ def main() -> int:
             while_moving=options.while_moving,
             configs=options.configs,
             allow_same_cluster=options.allow_same_cluster,
+            order=order,
         )
         evidence = proof.run()
         document = judge(evidence, lab.scenario, time.monotonic() - started)
@@ -87,7 +104,8 @@ def _start_spark(records: int | None, silent_s: float | None = None) -> SparkSes
 def _write_files(options: argparse.Namespace, document: dict[str, Any], lab: Lab) -> bool:
     """Writes the requested files; the verdict is printed even if a file cannot be written."""
     written = True
-    for path, make in ((options.report, partial(_page, lab=lab)), (options.junit, junit)):
+    json_file = getattr(options, "json_file", None)
+    for path, make in ((options.report, partial(_page, lab=lab)), (options.junit, junit), (json_file, _as_json)):
         try:
             if path:
                 files.write(path, make(document))
@@ -98,6 +116,10 @@ def _write_files(options: argparse.Namespace, document: dict[str, Any], lab: Lab
             _report(f"{traceback.format_exc()}error: {path}: could not be made: {error!r}")
             written = False
     return written
+
+
+def _as_json(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 def _page(document: dict[str, Any], lab: Lab) -> str:
@@ -133,8 +155,12 @@ def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def run() -> int:
-    """Runs the job as a program of its own; returns its exit code."""
+def run(main: Callable[[], int] = main) -> int:
+    """Runs the job as a program of its own; returns its exit code.
+
+    Args:
+        main: reads the command line and runs the proof.
+    """
     output.separate_streams(sys.argv)
     # What 1 says of a proof is that something was disproved.
     return run_command(main, failed=ExitCode.INCONCLUSIVE)

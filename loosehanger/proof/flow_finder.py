@@ -9,7 +9,14 @@ from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka.reading import some_of
 from loosehanger.lab.mirrors.chain import begins_with, stations
 from loosehanger.lab.mirrors.mirror import Mirror
-from loosehanger.lab.mirrors.replication import idle_patterns, named_topics, selected_topics, source_topic, target_topic
+from loosehanger.lab.mirrors.replication import (
+    changes_every_name,
+    idle_patterns,
+    named_topics,
+    selected_topics,
+    source_topic,
+    target_topic,
+)
 from loosehanger.proof.evidence.findings import Weight
 from loosehanger.proof.flows import Flow, MirrorId
 from loosehanger.proof.read.external import EXTERNAL, is_external, other_name
@@ -39,7 +46,7 @@ class FlowFinder:
             WrongUseError: two clusters of the user's own are one and the same.
         """
         for mirror in self._run.lab.mirrors:
-            if not is_external(mirror.name) or _changes_every_name(mirror) or self._run.allow_same_cluster:
+            if not is_external(mirror.name) or changes_every_name(mirror) or self._run.allow_same_cluster:
                 continue
             try:
                 source, target = (self._run.clusters[name].id() for name in (mirror.source, mirror.target))
@@ -247,10 +254,3 @@ class FlowFinder:
         covered = selected_topics(mirror, names)
         here = self._run.clusters[mirror.source].topics() if covered else {}
         return [Flow(mirror, name, names[name]) for name in covered if name not in here]
-
-
-def _changes_every_name(mirror: Mirror) -> bool:
-    """Whether no copy has its source's name, so that a topic is never compared with itself in one cluster."""
-    if mirror.renaming:
-        return mirror.renaming.changes_every_name
-    return mirror.policy != "identity"

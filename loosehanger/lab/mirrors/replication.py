@@ -69,6 +69,11 @@ def target_topic(mirror: Mirror, topic: str) -> str:
     return topic if mirror.policy == "identity" else f"{mirror.source_alias}{mirror.separator}{topic}"
 
 
+def changes_every_name(mirror: Mirror) -> bool:
+    """Whether no copy has its source's name, so that a topic is never its own copy where both are one cluster."""
+    return mirror.renaming.changes_every_name if mirror.renaming else mirror.policy != "identity"
+
+
 def synchronises(mirror: Mirror, setting: str) -> bool:
     """Whether a mirror copies this setting of a topic to the topic's copy."""
     if mirror.synchronisation.get(SYNCHRONISED, "true").strip().lower() == "false":
