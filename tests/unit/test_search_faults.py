@@ -16,6 +16,7 @@ from loosehanger.faults.names import fault_names
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Lab
 from loosehanger.ledger import LedgerEntry
+from loosehanger.paths import ROOT
 from scripts import search_faults
 from scripts.search.accounts import acknowledged, compare
 from scripts.search.controls import controls
@@ -310,3 +311,14 @@ def test_a_wrong_duration_is_refused(capsys: pytest.CaptureFixture[str]) -> None
         search_faults.main(["--for", "2 hours"])
     assert stopped.value.code == 2
     assert "'2 hours' is not a duration such as 90s, 30m or 2h" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tests" / "lab" / "schedules").glob("*.json")), ids=lambda path: path.stem
+)
+def test_a_kept_schedule_fits_the_catalogue_and_its_scenario(path: Path, catalogue: dict[str, Fault]) -> None:
+    schedule = read_schedule(path)
+    lab = described(schedule.scenario)
+    placed = placed_faults(schedule, lab, catalogue)
+    assert in_order(placed, lab.mirrors) == placed
+    assert not any(excludes(one, other) for place, one in enumerate(placed) for other in placed[:place])
