@@ -95,15 +95,15 @@ class Accountant:
         """Returns what is acknowledged by now."""
         return acknowledged(read_entries(file for folder in self._lab.ledgers for file in ledger_files(folder)))
 
-    def accounts(self, wanted: Acknowledged) -> list[CopyCount]:
+    def counts(self, wanted: Acknowledged) -> list[CopyCount]:
         """Returns an account of each copy of a topic that a producer with a ledger writes.
 
         Raises:
             LabError: a cluster does not answer, or a topic cannot be read to its end.
         """
-        return list(self._accounts(wanted))
+        return list(self._counts(wanted))
 
-    def _accounts(self, wanted: Acknowledged) -> Iterator[CopyCount]:
+    def _counts(self, wanted: Acknowledged) -> Iterator[CopyCount]:
         by_topic: dict[tuple[str, str], list[tuple[str, int, Numbers]]] = defaultdict(list)
         for (cluster, topic, run, partition), numbers in wanted.items():
             by_topic[cluster, topic].append((run, partition, numbers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
@@ -133,6 +134,9 @@ class ScheduleRun:
             self._run()
         except (LabError, subprocess.TimeoutExpired) as error:
             self._find("command", "commands that end", f"{type(error).__name__}: {error}")
+            # What is still there must not disturb what comes next.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._command("fault", "heal")
         self.outcome.seconds = time.monotonic() - self._began
         if self.outcome.findings:
             self.outcome.logs = tails(self._kit.home)
@@ -259,7 +263,7 @@ class ScheduleRun:
             self._command("fault", "heal")
 
     def _count(self, accountant: Accountant, wanted: Any, verdict: str) -> None:
-        for account in accountant.accounts(wanted):
+        for account in accountant.counts(wanted):
             self.outcome.records += account.acknowledged
             if not account.is_exact and verdict == PROVED:
                 self._find("records", "every acknowledged record is copied once, as is proved", f"{account}")
