@@ -21,7 +21,7 @@ from scripts.search.running import ScheduleOutcome, ScheduleRun
 from scripts.search.schedules import read_schedule
 from scripts.search_faults import Labs
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(900)]
 
 FILES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
 SHARED = "03-broadcast"
@@ -63,7 +63,6 @@ def ordered() -> list[Any]:
     return [pytest.param(path, id=path.stem) for path in sorted(FILES, key=lambda path: read_schedule(path).scenario)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", ordered())
 def test_a_schedule_is_as_predicted(labs: Labs, path: Path) -> None:
     outcome = labs.run(read_schedule(path))
