@@ -1,0 +1,102 @@
+"""False alarms of ``./lab status``: what it reports of a lab that nothing was done to.
+
+    .lab/venv/bin/python -m scripts.bench.quiet [--minutes N] [--stages] [SCENARIO ...]
+
+Sets up one scenario after the other, and asks for the status again and again; with ``--stages`` also after each stage,
+from each one to the first that may follow it. Prints how often it asked, how long an answer took, and each problem that
+was reported. Ends with 1 if there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from loosehanger.lab.scenario import read_scenario, scenario_names
+from loosehanger.lab.scenario_index import SETUP
+from scripts.bench.common import percentiles, sandbox
+from scripts.sandbox import Kit
+
+_PAUSE_S = 2.0
+"""From one answer to the next question."""
+
+
+class Look(NamedTuple):
+    """One answer of ``./lab status``."""
+
+    after_s: float
+    """Seconds since the set-up or the stage ended."""
+    took_s: float
+    reported: tuple[str, ...]
+    """The problems, and the resources that are not healthy."""
+
+
+def main() -> int:
+    """Asks, and prints what was reported; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="all, if none is named")
+    parser.add_argument("--minutes", type=float, default=10, help="minutes after the set-up, and after each stage (10)")
+    parser.add_argument("--stages", action="store_true", help="run the scenario's stages, too")
+    options = parser.parse_args()
+    alarms = 0
+    with sandbox() as kit:
+        for scenario in options.scenarios or scenario_names():
+            for command in commands(scenario, stages=options.stages):
+                done = kit.run(*command, timeout=1800)
+                if done.returncode:
+                    sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+                looks = list(quiet(kit, options.minutes * 60))
+                alarms += report(scenario, command, looks)
+            kit.run("cleanup")
+    return 1 if alarms else 0
+
+
+def commands(scenario: str, *, stages: bool) -> Iterator[tuple[str, ...]]:
+    """The commands that set a scenario up, and then bring it from each stage to the first that may follow it."""
+    yield "setup", scenario
+    known, reached = read_scenario(scenario).stages, [SETUP]
+    while stages and (ready := [name for name in known if name not in reached and reached[-1] in known[name].after]):
+        reached.append(ready[0])
+        yield "stage", ready[0]
+
+
+def quiet(kit: Kit, seconds: float) -> Iterator[Look]:
+    """Asks for the status until this time is over."""
+    began = time.monotonic()
+    while (after := time.monotonic() - began) < seconds:
+        done = kit.run("status", "--json")
+        took = time.monotonic() - began - after
+        if not done.stdout:
+            yield Look(after, took, (done.stderr.strip(),))
+            continue
+        found = json.loads(done.stdout)
+        ill = [
+            f"{region}: {one['kind']}/{one['name']} is {one['state']}: {one['detail']}"
+            for region, resources in found["regions"].items()
+            for one in resources
+            if not one["healthy"]
+        ]
+        yield Look(after, took, (*(f"{one['where']}: {one['cause']}" for one in found["problems"]), *ill))
+        time.sleep(_PAUSE_S)  # so that a slow machine has time for the lab itself
+
+
+def report(scenario: str, command: tuple[str, ...], looks: list[Look]) -> int:
+    """Prints what was reported; returns how many answers had a problem."""
+    alarms = [look for look in looks if look.reported]
+    p50, p95, _ = percentiles([look.took_s for look in looks])
+    print(
+        f"{scenario}, after {' '.join(command)}: {len(looks)} answers, {len(alarms)} with a problem; "
+        f"p50 {p50:.1f} s, p95 {p95:.1f} s",
+        flush=True,
+    )
+    for look in alarms:
+        print(*(f"  {look.after_s:.0f} s: {one}" for one in look.reported), sep="\n", flush=True)
+    return len(alarms)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
