@@ -197,7 +197,8 @@ def _losses(
         for resource in _of_mirror(regions, standing):
             if (state := standing.state) and (resource["healthy"] or resource["state"] == _UNKNOWN):
                 resource |= {"healthy": False, "state": state}
-            if not resource["healthy"]:
+            refused = any(problem["rank"] == Rank.RIGHTS for problem in resource.get("problems", ()))
+            if refused or not resource["healthy"]:
                 asked.append((standing.mirror, None))
             elif resource["state"] == _RUNNING and standing.waiting:
                 asked.append((standing.mirror, standing.waiting.keys()))
@@ -207,7 +208,7 @@ def _losses(
         for resource in _of_mirror(regions, standing):
             if lacking := lacks.get(mirror.id, []):
                 rights.setdefault((mirror.region, mirror.name), []).extend(lacking)
-                if resource["healthy"]:
+                if resource["healthy"] and standing.waiting:
                     # Connect reports nothing of a topic that a mirror may not read: it warns in its log, and goes on.
                     resource |= {"healthy": False, "state": _DEGRADED}
             resource["detail"] = "; ".join([resource["detail"], *lacking, *standing.warnings])
