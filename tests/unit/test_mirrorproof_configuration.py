@@ -206,3 +206,15 @@ def test_the_schema_in_the_documents_is_this_one() -> None:
 )
 def test_a_mapping_is_suggested(absent: list[str], there: list[str], suggested: Suggestion | None) -> None:
     assert suggest(absent, there) == suggested
+
+
+def test_the_example_of_the_documents_is_a_configuration(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "mirrorproof-flows.md").read_text(encoding="utf-8")
+    found = read(tmp_path, text.partition("```yaml\n")[2].partition("```")[0])
+    shop, team, archive = found.mirrors
+    assert target_topic(shop, "orders") == "europe.orders"
+    assert target_topic(team, "team-a.b") == "a.v2.b"
+    assert [target_topic(archive, topic) for topic in ("ledger", "x")] == ["ledger-of-2026", "x.archive"]
+    (tmp_path / "old.properties").write_text("bootstrap.servers=old:9092\n", encoding="utf-8")
+    lab = found.lab({"NEW_PASSWORD": "p", "ARCHIVE_BOOTSTRAP_SERVERS": "a:1"})
+    assert connection_for(lab.clusters["new"], PROVER).password == "p"
