@@ -204,7 +204,8 @@ def _look(cluster: Cluster) -> ListedCluster:
         cluster.connection.username or "ANONYMOUS",
         {topic["name"]: len(topic["partitions"]) for topic in described},
         {
-            topic["name"]: topic.get("topic_authorized_operations", topic.get("authorized_operations"))
+            # Brokers before Kafka 2.3 do not say.
+            topic["name"]: topic.get("authorized_operations") or None
             for topic in described
         },
     )
