@@ -324,7 +324,7 @@ def main() -> int:
         use_index_of_pip()
         install_environment(lock)
         jars = subprocess.run(
-            [VENV / "bin/python", "-B", "-P", "-m", "scripts.fetch_jars", ROOT / "jars.lock", HOME / "jars"],
+            [VENV / "bin/python", "-B", "-P", "-m", "loosehanger.mirrorproof.jars", ROOT / "jars.lock", HOME / "jars"],
             # The openshift package brings a package of the same name; the checkout's comes first this way only.
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )

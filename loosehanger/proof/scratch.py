@@ -11,8 +11,10 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:  # A job is started without it.
+    from pyspark.sql import SparkSession
 
 VARIABLE = "LAB_SCRATCH"
 """The environment variable with the path of a job's folder."""

@@ -10,6 +10,8 @@ import argparse
 import os
 import shlex
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
@@ -81,12 +83,38 @@ def environment(
     java, jars = (home / "java-spark").resolve(), sorted((home / "jars" / "spark").resolve().glob("*.jar"))
     if not (java / "bin" / "java").exists() or not jars:
         raise WrongUseError(f"{home}: Spark's Java runtime or jars are missing; run the set-up, it installs them")
+    parts = SparkParts(java, jars, JOBS / "conf", java / "empty")
+    return environment_of(parts, master, driver_memory, conf, work or home)
+
+
+@dataclass(frozen=True)
+class SparkParts:
+    """What a job is started with."""
+
+    java: Path
+    """The home of its Java runtime."""
+    jars: Sequence[Path]
+    """The jars of Spark's Kafka connector; empty where Spark fetches them itself."""
+    settings: Path
+    """The folder with ``spark-defaults.conf`` and ``log4j2.properties``."""
+    empty: Path
+    """An empty folder, in place of the machine's own settings of Spark."""
+
+
+def environment_of(
+    parts: SparkParts, master: str, driver_memory: str, conf: Sequence[str], work: Path
+) -> dict[str, str]:
+    """As ``environment``, with parts from anywhere.
+
+    Raises:
+        WrongUseError: a setting is malformed.
+    """
+    java, jars = parts.java, parts.jars
     if wrong := [setting for setting in conf if "=" not in setting]:
         raise WrongUseError(f"--conf {wrong[0]}: expected NAME=VALUE")
-    work = work or home
     own = scratch.make(work)
     options = ["--master", master, "--driver-memory", driver_memory]
-    options += ["--properties-file", str(JOBS / "conf" / "spark-defaults.conf")]
+    options += ["--properties-file", str(parts.settings / "spark-defaults.conf")]
     if master.startswith("local"):
         # Without a secret Spark serves its blocks to every user of this machine. For a local master it creates one
         # itself, and keeps it in memory.
@@ -95,13 +123,13 @@ def environment(
         options += ["--conf", setting]
     # -UsePerfData: Java keeps counters, and the command that it was started with, in /tmp.
     java_options = f'-XX:-UsePerfData "-Djava.io.tmpdir={own}"'
-    logging = f'"-Dlog4j2.configurationFile={JOBS / "conf" / "log4j2.properties"}"'
+    logging = f'"-Dlog4j2.configurationFile={parts.settings / "log4j2.properties"}"'
     if master.startswith("local"):
         # On this machine the jars need not be copied to executors; and nothing listens beyond it.
-        options += ["--driver-class-path", ":".join(map(str, jars))]
+        options += ["--driver-class-path", ":".join(map(str, jars))] if jars else []
         options += ["--conf", "spark.driver.bindAddress=127.0.0.1"]
         java_options += f" {_JAVA_OPTIONS}"
-    else:
+    elif jars:
         options += ["--jars", ",".join(map(str, jars))]
     options += ["--driver-java-options", f"{java_options} {logging}"]
     logs = work / "logs"
@@ -110,7 +138,7 @@ def environment(
         "JAVA_HOME": str(java),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"]),
-        "SPARK_CONF_DIR": str(java / "empty"),
+        "SPARK_CONF_DIR": str(parts.empty),
         "LAB_SPARK_LOG": str(logs / "spark.log"),
         "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
         "TMPDIR": str(own),

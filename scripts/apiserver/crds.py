@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from loosehanger.errors import LabError
+from loosehanger.mirrorproof.jars import parse_lock, synchronise
 from loosehanger.paths import lab_home
-from scripts.fetch_jars import parse_lock, synchronise
 
 LOCK = Path(__file__).with_name("crds.lock")
 PACKAGE = "io.strimzi.api.kafka.model"

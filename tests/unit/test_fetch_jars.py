@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from loosehanger.errors import LabError, WrongUseError, run_command
+from loosehanger.mirrorproof import jars as fetch_jars
+from loosehanger.mirrorproof.jars import Jar, parse_lock, synchronise
 from loosehanger.paths import ROOT
-from scripts import fetch_jars
-from scripts.fetch_jars import Jar, parse_lock, synchronise
 
 CONTENT = {"one": b"first jar" * 20_000, "two": b"second jar" * 20_000}
 JARS = [

@@ -46,7 +46,7 @@ def test_what_the_image_installs_with_is_copied_before(tmp_path: Path) -> None:
             target.parent.mkdir(exist_ok=True)
             (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, target)
     told = (
-        "import sys; import scripts.fetch_jars;"
+        "import sys; import scripts.install, loosehanger.mirrorproof.jars;"
         "found = [(name.split('.')[0], module) for name, module in sys.modules.items()];"
         "print(*(module.__file__ for name, module in found if name in ('loosehanger', 'scripts')))"
     )

@@ -1,8 +1,8 @@
 """Fetches the jars that ``jars.lock`` lists from a Maven repository, each checked by its SHA-256.
 
-Usage: ``fetch_jars.py LOCK FOLDER``. Only what is missing or damaged is fetched; what the lock no longer lists is
-removed. ``LAB_MAVEN_REPOSITORY`` names another repository than Maven Central. Proxies and certificate authorities come
-from the usual variables: HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE, REQUESTS_CA_BUNDLE.
+Usage: ``python -P -m loosehanger.mirrorproof.jars LOCK FOLDER``. Only what is missing or damaged is fetched; what the
+lock no longer lists is removed. ``LAB_MAVEN_REPOSITORY`` names another repository than Maven Central. Proxies and
+certificate authorities come from the usual variables: HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE, REQUESTS_CA_BUNDLE.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
 from loosehanger.errors import LabError, WrongUseError, run_command
-from scripts.install import MAVEN_CENTRAL
 
+MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
+VARIABLE = "LAB_MAVEN_REPOSITORY"
+"""The lab's environment variable for another repository."""
 DOWNLOADS_AT_ONCE = 8
 ATTEMPTS = 4
 FIRST_PAUSE = 1.0  # seconds before the second attempt; each further one is twice as long
@@ -76,16 +78,19 @@ def parse_lock(text: str) -> list[Jar]:
     return jars
 
 
-def repository() -> str:
+def repository(variable: str = VARIABLE) -> str:
     """The Maven repository's address, without a slash at its end.
 
+    Args:
+        variable: the environment variable that may name it.
+
     Raises:
-        WrongUseError: LAB_MAVEN_REPOSITORY is not a web address.
+        WrongUseError: the variable is not a web address.
     """
-    address = os.environ.get("LAB_MAVEN_REPOSITORY") or MAVEN_CENTRAL
+    address = os.environ.get(variable) or MAVEN_CENTRAL
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise WrongUseError(f"LAB_MAVEN_REPOSITORY: '{address}' is not an http(s) address; {MAVEN_CENTRAL} is one")
+        raise WrongUseError(f"{variable}: '{address}' is not an http(s) address; {MAVEN_CENTRAL} is one")
     return address.rstrip("/")
 
 
@@ -118,9 +123,10 @@ def is_whole(jar: Jar, path: Path) -> bool:
 class Fetcher:
     """Fetches jars into a folder."""
 
-    def __init__(self, folder: Path, address: str) -> None:
-        """Takes the folder of all jars and the repository's address."""
+    def __init__(self, folder: Path, address: str, variable: str = VARIABLE) -> None:
+        """Takes the folder of all jars, the repository's address, and the variable that may name another one."""
         self.folder = folder
+        self.variable = variable
         self.address = address
         self.host = urlsplit(address).hostname
         self.session = web_session()
@@ -191,18 +197,18 @@ class Fetcher:
             if not received:
                 return WrongUseError(
                     f"{self.host}: cannot be reached ({_innermost(error)}); set HTTPS_PROXY if there is a proxy, "
-                    "or LAB_MAVEN_REPOSITORY to the address of a Maven repository within reach"
+                    f"or {self.variable} to the address of a Maven repository within reach"
                 )
             problem = f"was cut off after {received} of {jar.size} bytes"
         finally:
             partial.unlink(missing_ok=True)
         on_bytes(-received)
-        return LabError(f"{jar.path.name} from {self.host} {problem}; run it again, or set LAB_MAVEN_REPOSITORY")
+        return LabError(f"{jar.path.name} from {self.host} {problem}; run it again, or set {self.variable}")
 
     def _refused(self, jar: Jar, status: int) -> LabError:
         problem = LabError(
             f"{jar.path.name}: {self.host} answers with HTTP status {status}; "
-            "set LAB_MAVEN_REPOSITORY to the address of a Maven repository that has it"
+            f"set {self.variable} to the address of a Maven repository that has it"
         )
         if status in (408, 429) or status >= 500:
             return problem
@@ -221,12 +227,29 @@ def synchronise(jars: list[Jar], folder: Path) -> None:
     Raises:
         LabError: a jar cannot be fetched.
     """
+    wanted = fetch_missing(jars, folder)
+    for path in folder.glob("*/*"):
+        if path not in wanted:
+            path.unlink()
+
+
+def fetch_missing(jars: list[Jar], folder: Path, variable: str = VARIABLE) -> list[Path]:
+    """Fetches the jars that are missing or damaged, and returns the paths of all.
+
+    Args:
+        jars: of the lock.
+        folder: the folder of all jars.
+        variable: the environment variable that may name another repository.
+
+    Raises:
+        LabError: a jar cannot be fetched.
+    """
     missing = [jar for jar in jars if not is_whole(jar, folder / jar.path)]
     for name in {jar.set for jar in jars}:
         (folder / name).mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
     if missing:
-        fetcher = Fetcher(folder, repository())
+        fetcher = Fetcher(folder, repository(variable), variable)
         size = sum(jar.size for jar in missing)
         text = f"Fetching {len(missing)} jars ({size / 1e6:.0f} MB) from {fetcher.host}"
         if not console.is_terminal:
@@ -235,16 +258,13 @@ def synchronise(jars: list[Jar], folder: Path) -> None:
         with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
             task = progress.add_task(text, total=size)
             fetcher.fetch(missing, lambda count: progress.advance(task, count))
-    wanted = {folder / jar.path for jar in jars}
-    for path in folder.glob("*/*"):
-        if path not in wanted:
-            path.unlink()
+    return [folder / jar.path for jar in jars]
 
 
 def main() -> int:
     """Reads the lock and fetches what it lists."""
     if len(sys.argv) != 3:
-        raise WrongUseError("usage: fetch_jars.py LOCK FOLDER")
+        raise WrongUseError("usage: python -P -m loosehanger.mirrorproof.jars LOCK FOLDER")
     lock, folder = map(Path, sys.argv[1:])
     synchronise(parse_lock(lock.read_text(encoding="utf-8")), folder)
     return 0
