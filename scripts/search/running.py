@@ -155,7 +155,8 @@ class ScheduleRun:
         if expected.heals_itself and not self._partial:
             self._await_health("health without healing")
         self._heal(there)
-        self._await_health("health after healing")
+        if not self._await_health("health after healing"):
+            return
         wanted = self._accountant.acknowledged() if self._accountant else {}
         if self._sabotage.spoil:
             self._sabotage.spoil(self._kit)
@@ -230,13 +231,16 @@ class ScheduleRun:
         shown = json.loads(done.stdout)["problems"] if done.stdout else []
         return "; ".join(f"{one['cause']} ({one['where']})" for one in shown) or _said(done)
 
-    def _await_health(self, what: str) -> None:
+    def _await_health(self, what: str) -> bool:
+        """Waits until the lab is healthy; whether it is within the bound."""
         began = time.monotonic()
         try:
             wait_for(self._unhealthy, self._healthy_s, what)
         except LabError as error:
             self._find("recovery", f"{what} within {self._healthy_s:.0f} s", str(error))
+            return False
         self.outcome.healthy_s = round(time.monotonic() - began, 1)
+        return True
 
     def _prove(self, when: str, allowed: frozenset[str]) -> str:
         """Proves; returns the verdict."""

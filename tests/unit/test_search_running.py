@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from loosehanger.errors import LabError
 from loosehanger.faults.fault import read_fault
 from loosehanger.faults.names import fault_names
 from loosehanger.lab.record import Lab
-from scripts.search import running
+from scripts import search_faults
+from scripts.search import controls, running
 from scripts.search.accounts import CopyCount
 from scripts.search.running import NO_SABOTAGE, Sabotage, ScheduleOutcome, ScheduleRun, tails
 from scripts.search.schedules import Placed, Schedule, described
@@ -55,6 +58,8 @@ class MadeUpKit:
         elif words.startswith("fault heal"):
             named = words.split()[2:]
             self.there = [name for name in self.there if named and name not in named]
+        elif words == "cleanup":
+            self.there = []
         elif words.startswith("status"):
             notices = [CATALOGUE[name].noticed.status for name in self.there]
             causes = [f"x {notice.says}" for notice in notices if notice] + (self.shown if self.there else [])
@@ -194,3 +199,73 @@ def test_a_mistake_of_the_lab_is_a_finding_and_no_traceback(kit: MadeUpKit, monk
     monkeypatch.setattr(ScheduleRun, "_prove", fail)
     (finding,) = run(kit, placed("wrong-timestamps")).findings
     assert finding.seen == "LabError: the cluster does not answer"
+
+
+@pytest.fixture
+def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeUpKit:
+    """A search's kit, whose set-up and clean-up do nothing; no ledger is read."""
+    kit = MadeUpKit(tmp_path)
+
+    @contextlib.contextmanager
+    def made_up() -> Iterator[MadeUpKit]:
+        yield kit
+
+    class NoRecords:
+        def __init__(self, _lab: Lab) -> None:
+            pass
+
+        def acknowledged(self) -> dict[str, str]:
+            return {}
+
+        def counts(self, _wanted: Any) -> list[CopyCount]:
+            return []
+
+    monkeypatch.setattr(running, "NOTICED_S", 0)
+    monkeypatch.setattr(running, "HEALTHY_S", 0.2)
+    monkeypatch.setattr(running.ScheduleRun, "_until", lambda _run, condition, _bound: condition() is None)
+    monkeypatch.setattr(search_faults, "HEALTHY_S", 0.2)
+    monkeypatch.setattr(search_faults, "Accountant", NoRecords)
+    monkeypatch.setattr(search_faults, "sandbox", made_up)
+    monkeypatch.setattr(controls, "double", lambda _kit: None)
+    monkeypatch.setattr(search_faults, "_CONTROL_S", 0.2)
+    return kit
+
+
+def search(folder: Path, *more: str) -> int:
+    """Searches a folder."""
+    return search_faults.main(["--out", str(folder / "search"), "--scenarios", SCENARIO, "--seed", "4", *more])
+
+
+def test_a_search_continues_where_it_ended_and_keeps_what_it_found(searched: MadeUpKit, tmp_path: Path) -> None:
+    # Of a lab that always proves, each schedule with a fault that must be seen is a finding.
+    assert search(tmp_path, "--schedules", "2") == 1
+    done = [json.loads(line) for line in (tmp_path / "search" / "done.jsonl").read_text().splitlines()]
+    assert [one["number"] for one in done] == [0, 1]
+    assert search(tmp_path, "--schedules", "3") == 1
+    done = [json.loads(line) for line in (tmp_path / "search" / "done.jsonl").read_text().splitlines()]
+    assert [one["number"] for one in done] == [0, 1, 2]
+    found = next(one["number"] for one in done if one["findings"])
+    kept = json.loads((tmp_path / "search" / f"finding-{found}.json").read_text())
+    assert kept["replays"] <= 10
+    assert len(kept["smallest"]["faults"]) <= len(kept["schedule"]["faults"])
+    assert kept["schedule"]["seed"] == 4
+    assert searched.commands.count("cleanup") >= 1
+
+
+def test_a_lab_is_used_again_until_something_is_found_in_it(searched: MadeUpKit) -> None:
+    labs = search_faults.Labs(searched, 50)  # type: ignore[arg-type]
+    schedule = Schedule(seed=1, number=0, scenario=SCENARIO, faults=(placed("wrong-timestamps"),))
+    for _ in range(2):
+        assert labs.run(schedule).findings == []
+    assert [command.split()[0] for command in searched.commands].count("setup") == 1
+    searched.verdicts = ["disproved"]
+    assert labs.run(schedule).oracles == {"proof"}
+    labs.run(schedule)
+    assert [command.split()[0] for command in searched.commands].count("setup") == 2
+
+
+def test_the_controls_end_with_1_if_an_oracle_is_blind(searched: MadeUpKit, capsys: pytest.CaptureFixture[str]) -> None:
+    # The made-up proof always proves, and no record is doubled.
+    assert search_faults.main(["--control", "--scenarios", SCENARIO]) == 1
+    assert "blind: proof, records" in capsys.readouterr().out
+    assert searched.there == []
