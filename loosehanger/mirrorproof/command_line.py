@@ -62,6 +62,11 @@ SUB_COMMANDS: dict[str, SubCommand] = {
         "0 proved, 1 disproved, 2 wrong use, 4 inconclusive or failed",
         failed=ExitCode.INCONCLUSIVE,
     ),
+    "plan": SubCommand(
+        "Shows what a proof of a configuration's flows would compare, and what it could not.",
+        "plan",
+        "0 everything would be compared, 1 something would not, 2 wrong use, 4 a cluster does not answer",
+    ),
     "doctor": SubCommand(
         "Checks both clusters: reachable, signed in, rights, advertised addresses.",
         "doctor",

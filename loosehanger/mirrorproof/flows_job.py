@@ -10,19 +10,7 @@ from loosehanger.arguments import Parser
 from loosehanger.jobs import prove
 from loosehanger.lab import job_options
 from loosehanger.mirrorproof.configuration import Configuration, read_configuration
-from loosehanger.paths import caller_path
-
-
-def add_options(parser: Parser) -> None:
-    """Adds the file and the choice of flows."""
-    group = parser.add_argument_group("many flows, in place of two clusters")
-    group.add_argument(
-        "--config",
-        type=caller_path,
-        metavar="FILE",
-        help="the configuration file; or MM2's properties, a KafkaMirrorMaker2 manifest, Replicator's configuration",
-    )
-    group.add_argument("--flow", action="append", default=[], metavar="NAME", help="only this flow; can be repeated")
+from loosehanger.mirrorproof.prove import add_flows
 
 
 def complete(options: argparse.Namespace, configuration: Configuration) -> None:
@@ -44,7 +32,7 @@ def main() -> int:
     """Runs the proof; returns its exit code."""
     parser = Parser(prog="mirrorproof prove", allow_abbrev=False)
     job_options.prove(parser)
-    add_options(parser)
+    add_flows(parser)
     options = parser.parse_args()
     if options.config is None:
         parser.error("--config is missing")

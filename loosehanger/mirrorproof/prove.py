@@ -1,4 +1,4 @@
-"""``mirrorproof prove SOURCE TARGET``: proves a mirror between two clusters."""
+"""``mirrorproof prove``: proves a mirror between two clusters, or every flow of a configuration file."""
 
 from __future__ import annotations
 
@@ -22,16 +22,34 @@ _REPORT_NEEDS = "matplotlib"
 
 def add_options(parser: Parser) -> None:
     """Adds the clusters, the proof's options and Spark's."""
-    add_clusters(parser)
+    add_clusters(parser, required=False)
+    add_flows(parser)
     job_options.between_clusters(parser)
     job_options.any_proof(parser)
     job_options.spark(parser, "~/.cache/mirrorproof")
 
 
-def add_clusters(parser: Parser) -> None:
+def add_clusters(parser: Parser, *, required: bool = True) -> None:
     """Adds the client properties of two clusters."""
-    parser.add_argument("source", type=caller_path, metavar="SOURCE", help="a file with client properties")
-    parser.add_argument("target", type=caller_path, metavar="TARGET", help="the same for the copies' cluster")
+    number = None if required else "?"
+    parser.add_argument(
+        "source", type=caller_path, nargs=number, metavar="SOURCE", help="a file with client properties"
+    )
+    parser.add_argument(
+        "target", type=caller_path, nargs=number, metavar="TARGET", help="the same for the copies' cluster"
+    )
+
+
+def add_flows(parser: Parser) -> None:
+    """Adds a configuration file, and the choice of its flows."""
+    group = parser.add_argument_group("many flows, in place of SOURCE and TARGET")
+    group.add_argument(
+        "--config",
+        type=caller_path,
+        metavar="FILE",
+        help="the configuration file; or MM2's properties, a KafkaMirrorMaker2 manifest, Replicator's configuration",
+    )
+    group.add_argument("--flow", action="append", default=[], metavar="NAME", help="only this flow; can be repeated")
 
 
 def run(options: argparse.Namespace) -> NoReturn:
@@ -40,9 +58,19 @@ def run(options: argparse.Namespace) -> NoReturn:
     Raises:
         LabError: the job cannot start.
     """
+    _check(options)
     arguments = job_arguments(options)
-    job_options.check_prove(job_options.parser("prove").parse_args(arguments))
-    if options.report and not importlib.util.find_spec(_REPORT_NEEDS):
+    report = options.report
+    if options.config:
+        from loosehanger.mirrorproof.configuration import read_configuration  # slow to import
+
+        configuration = read_configuration(options.config)
+        # What cannot be used is named before Spark starts.
+        configuration.lab(os.environ, options.flow)
+        report = report or configuration.results.get("html")
+    else:
+        job_options.check_prove(job_options.parser("prove").parse_args(arguments))
+    if report and not importlib.util.find_spec(_REPORT_NEEDS):
         raise WrongUseError("--report needs charts; install mirrorproof[report]")
     try:
         start(arguments, options)
@@ -69,19 +97,46 @@ def start(arguments: list[str], options: argparse.Namespace) -> NoReturn:
     sys.stdout.flush()
     # Spark creates a folder in its working directory.
     os.chdir(work)
-    job = [sys.executable, "-P", "-m", "loosehanger.mirrorproof.job", *arguments]
+    job = [
+        sys.executable,
+        "-P",
+        "-m",
+        f"loosehanger.mirrorproof.{'flows_job' if options.config else 'job'}",
+        *arguments,
+    ]
     os.execve(job[0], job, found)  # noqa: S606 (no shell is wanted)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Checks that either two clusters are given, or a configuration file.
+
+    Raises:
+        WrongUseError: both are, or neither.
+    """
+    if not options.config:
+        if options.flow:
+            raise WrongUseError("--flow needs --config")
+        if not options.target:
+            raise WrongUseError("give --config FILE, or SOURCE and TARGET; mirrorproof prove --help explains")
+        return
+    of_two = {"SOURCE": options.source, "--topics": options.topics, "--policy": options.policy}
+    of_two["--source-alias"] = options.source_alias
+    if both := [name for name, value in of_two.items() if value]:
+        raise WrongUseError(f"{' and '.join(both)} exclude --config, whose file has clusters, topics and names")
 
 
 def job_arguments(options: argparse.Namespace) -> list[str]:
     """Returns the options as the job of the proof takes them."""
-    given = {
-        **vars(options),
-        "source_config": options.source,
-        "target_config": options.target,
-        "topics": options.topics or ALL_TOPICS,
-    }
+    given = dict(vars(options))
     arguments = []
+    if options.config:
+        arguments = [f"--config={options.config}", *(f"--flow={name}" for name in options.flow)]
+    else:
+        given |= {
+            "source_config": options.source,
+            "target_config": options.target,
+            "topics": options.topics or ALL_TOPICS,
+        }
     for action in job_options.parser("prove")._actions:
         value = given.get(action.dest)
         if value is None or value is False:
