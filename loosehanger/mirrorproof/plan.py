@@ -246,7 +246,7 @@ def plan_flow(mirror: Mirror, name: str, views: Mapping[str, ListedCluster]) -> 
 
     plan = FlowPlan(name, mirror.source, mirror.target)
     if gone := [end for end in (mirror.source, mirror.target) if end not in views]:
-        plan.problems.append(f"not compared: {' and '.join(gone)} does not answer")
+        plan.problems.append(f"not compared: no answer from {' and '.join(gone)}")
         return plan
     source, target = views[mirror.source], views[mirror.target]
     selected = selected_topics(mirror, source.topics)
@@ -383,6 +383,8 @@ def lines(plan: ProofPlan, document: Mapping[str, Any]) -> list[str]:
         found.append("")
     found += [f"NO ANSWER  {reason}" for reason in plan.away.values()]
     totals = document["totals"]
+    if not totals["topics"]:
+        return [*found, "nothing would be compared"]
     found.append(
         f"{totals['topics']} topics with {totals['partitions']} partitions would be compared, "
         f"{totals['not_compared']} would not; at most {totals['records']:,} records at the source and "
