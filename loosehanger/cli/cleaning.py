@@ -14,6 +14,7 @@ from loosehanger.cli.playbook import run_playbook
 from loosehanger.errors import ExitCode, WrongUseError
 from loosehanger.lab.console_password import CHOSEN_PASSWORD, console_password
 from loosehanger.lab.progress import Progress, read_progress
+from loosehanger.mounts import unmount_all
 from loosehanger.paths import lab_home
 
 PLAYBOOK = "playbooks/cleanup.yaml"
@@ -53,6 +54,7 @@ def cleanup(arguments: Sequence[str], checked: Checked = lambda found, *_: found
         progress = _progress(rest)
         # First of all, so that nothing alarms that they are down.
         _remove(home, [TARGETS])
+        unmount_all(home)
         run_playbook(PLAYBOOK, checked(with_inventory(rest, progress), PLAYBOOK, progress))
         _remove(home, MADE, options.keep_password)
         print("Everything that the lab made is deleted.")

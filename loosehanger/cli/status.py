@@ -206,6 +206,9 @@ def _losses(
     for standing in judged:
         mirror = standing.mirror
         for resource in _of_mirror(regions, standing):
+            if resource["healthy"] and resource.get("problems") and not lacks.get(mirror.id):
+                # A right that was given back: the log still has the refusal.
+                resource["problems"] = [one for one in resource["problems"] if one["rank"] != Rank.RIGHTS]
             if lacking := lacks.get(mirror.id, []):
                 rights.setdefault((mirror.region, mirror.name), []).extend(lacking)
                 if resource["healthy"] and standing.waiting:

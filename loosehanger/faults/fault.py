@@ -18,9 +18,11 @@ from loosehanger.faults.changes.connectors import (
     PauseConnector,
 )
 from loosehanger.faults.changes.credentials import ChangePassword
+from loosehanger.faults.changes.disks import FillDisk
 from loosehanger.faults.changes.groups import CommitOffsets, JoinGroup
 from loosehanger.faults.changes.links import DisturbLink, ResetConnections
 from loosehanger.faults.changes.processes import FreezeProcess, KillProcess, StopProcess
+from loosehanger.faults.changes.rebalance import StallRebalance
 from loosehanger.faults.changes.records import DeleteRecords, OutrunMirror, WriteRecords
 from loosehanger.faults.changes.rights import RevokeRight
 from loosehanger.faults.changes.topics import (
@@ -49,6 +51,7 @@ CHANGES: Mapping[str, type[Change]] = {
     "delete_internal_topic": DeleteInternalTopic,
     "delete_records": DeleteRecords,
     "disturb_link": DisturbLink,
+    "fill_disk": FillDisk,
     "freeze_process": FreezeProcess,
     "join_group": JoinGroup,
     "keep_partitions": KeepPartitions,
@@ -62,6 +65,7 @@ CHANGES: Mapping[str, type[Change]] = {
     "replace_certificate": ReplaceCertificate,
     "reset_connections": ResetConnections,
     "revoke_right": RevokeRight,
+    "stall_rebalance": StallRebalance,
     "stop_process": StopProcess,
     "write_records": WriteRecords,
 }

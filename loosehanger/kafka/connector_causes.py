@@ -17,6 +17,18 @@ _TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[.,](\d{3})")
 _SECRET = re.compile(r"\b(sasl|ssl|security)\.|password|secret")
 _NAMED = 3
 """Most settings that a message names."""
+_POLL = "Failure during poll"
+_SCHEDULED = re.compile(
+    rf"^\[?\d{{4}}-[^\n]*(?:caught exception in scheduled task: (?P<work>[\w ]+)|{_POLL})[^\n]*\n"
+    r"(?P<trace>(?:[^\[\d\n][^\n]*\n)*)",
+    re.MULTILINE,
+)
+_REFUSED = re.compile(r"^(?:Caused by: )?(\S*AuthorizationException.*)$", re.MULTILINE)
+_JOINS, _JOINED = "(Re-)joining group", "Successfully joined group with generation"
+REFUSED_S = 30
+"""Seconds for which a refusal in a worker's log counts."""
+REBALANCE_S = 10
+"""Seconds after which a rebalance counts as one that does not end."""
 _HELD = {"PAUSED": "paused", "STOPPED": "stopped"}
 RESTARTS = 2
 """Restarts from which a connector fails again and again."""
@@ -44,6 +56,27 @@ class WorkerLogs:
         """Returns when a task such as ``a->b.MirrorSourceConnector-0`` last failed; None if no log has it."""
         return self._last(f"{{id={task}}} Task threw an uncaught")
 
+    def rebalances_since(self) -> float | None:
+        """Returns when the rebalance began that a worker waits in; None if no log has such a one."""
+        return min(filter(None, map(_joining_since, self._logs)), default=None)
+
+    def refused_work(self, after: float) -> dict[str, str]:
+        """Returns the work of connectors that a missing right has kept from being done.
+
+        Args:
+            after: in seconds since the epoch; what was logged before it does not count.
+
+        Returns:
+            By work, such as ``syncing topic configs``, the exception.
+        """
+        found = {}
+        for log in self._logs:
+            for entry in _SCHEDULED.finditer(log):
+                at, refused = _time_of(log, entry.start()), _REFUSED.findall(entry["trace"])
+                if at is not None and at >= after and refused:
+                    found[(entry["work"] or "reading its source").strip()] = refused[-1]
+        return found
+
     def _last(self, text: str) -> float | None:
         return max(filter(None, (_last_time(log, text) for log in self._logs)), default=None)
 
@@ -69,6 +102,34 @@ def changed_settings(
         if differing:
             shown = ", ".join(differing[:_NAMED]) + (", …" if len(differing) > _NAMED else "")
             yield Problem(Rank.CONNECTOR, f"connector {connector} was changed by hand: {shown}", where)
+
+
+def silent_causes(logs: WorkerLogs, *, where: str, target: str, now: float) -> Iterator[Problem]:
+    """The problems of a mirror whose connectors and tasks are running, by its workers' logs.
+
+    Args:
+        logs: the logs of its workers.
+        where: the region and the mirror, for the user.
+        target: the region that it writes to.
+        now: in seconds since the epoch.
+    """
+    yield from rebalance_causes(logs, where=where, now=now)
+    for work, exception in logs.refused_work(now - REFUSED_S).items():
+        found = explain(exception, target)
+        yield Problem(Rank.RIGHTS, f"{found.cause if found else exception}; it fails while {work}", where)
+
+
+def rebalance_causes(logs: WorkerLogs, *, where: str, now: float) -> Iterator[Problem]:
+    """The rebalance of a mirror's workers that does not end; the arguments are those of ``silent_causes``."""
+    since = logs.rebalances_since()
+    if since is not None and now - since >= REBALANCE_S:
+        yield Problem(
+            Rank.CONNECTOR,
+            "a rebalance of the mirror's workers does not end: the group waits for a member that does not answer",
+            where,
+            since,
+            _logs_of(where),
+        )
 
 
 def connector_causes(
@@ -173,5 +234,19 @@ def _last_time(log: str, text: str) -> float | None:
     end = log.rfind(text)
     if end < 0:
         return None
-    found = _TIME.match(log, log.rfind("\n", 0, end) + 1)
+    return _time_of(log, end)
+
+
+def _joining_since(log: str) -> float | None:
+    """When a worker began to join its group, if it has not joined since."""
+    joined = log.rfind(_JOINED)
+    begun = log.find(_JOINS, max(joined, 0))
+    if begun < 0:
+        return None
+    return _time_of(log, begun)
+
+
+def _time_of(log: str, place: int) -> float | None:
+    """The time of the line at a place of a log."""
+    found = _TIME.match(log, log.rfind("\n", 0, place) + 1)
     return datetime.fromisoformat(f"{found[1]}.{found[2]}").astimezone().timestamp() if found else None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loosehanger.kafka.connector_causes import WorkerLogs, changed_settings, connector_causes
+from loosehanger.kafka.connector_causes import WorkerLogs, changed_settings, connector_causes, silent_causes
 from loosehanger.problems import Problem, Rank
 
 SOURCE, CHECKPOINT = "east->west.MirrorSourceConnector", "east->west.MirrorCheckpointConnector"
@@ -118,3 +118,49 @@ def test_a_pattern_that_was_changed_by_hand_is_named_with_the_one_of_the_manifes
 def test_a_setting_that_was_added_or_removed_by_hand_is_named_too() -> None:
     (found,) = changed_settings({SOURCE: {"a": "1"}}, {SOURCE: {"emit.checkpoints.enabled": "false"}}, WHERE)
     assert found.cause.endswith("a is not set in place of 1, emit.checkpoints.enabled is false in place of not set")
+
+
+REFUSED = f"""\
+2026-11-27 07:20:00,100 ERROR [{SOURCE}|worker] MirrorSourceConnector caught exception in scheduled task: \
+syncing topic configs (org.apache.kafka.connect.mirror.Scheduler:102)
+java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.TopicAuthorizationException: Topic \
+authorization failed.
+\tat java.base/java.util.concurrent.CompletableFuture.reportGet(CompletableFuture.java:396)
+Caused by: org.apache.kafka.common.errors.TopicAuthorizationException: Topic authorization failed.
+2026-11-27 07:20:01,000 INFO  next
+"""
+
+
+def silent(log: str, now: str) -> list[Problem]:
+    """The causes in a log at a time."""
+    return list(silent_causes(WorkerLogs(lambda: [log]), where=WHERE, target="west", now=at(now)))
+
+
+def test_work_that_a_missing_right_prevents_is_named_as_long_as_it_is_refused() -> None:
+    (found,) = silent(REFUSED, "2026-11-27 07:20:20")
+    assert found == Problem(
+        Rank.RIGHTS, "a user of the mirror lacks a right on a topic; it fails while syncing topic configs", WHERE
+    )
+    assert silent(REFUSED, "2026-11-27 07:21:00") == []
+    late = REFUSED.replace("errors.TopicAuthorizationException", "errors.TimeoutException")
+    assert silent(late, "2026-11-27 07:20:20") == []
+
+
+def test_a_rebalance_that_does_not_end_is_named_and_one_that_has_ended_is_not() -> None:
+    joins = "2026-11-27 07:30:00,000 INFO  [Worker clientId=connect-1, groupId=mm2] (Re-)joining group (Coordinator)\n"
+    joined = "2026-11-27 07:30:01,000 INFO  [Worker clientId=connect-1] Successfully joined group with generation 3\n"
+    assert silent(joins, "2026-11-27 07:30:05") == []
+    (found,) = silent(joined + joins + joins.replace("07:30:00", "07:31:05"), "2026-11-27 07:31:10")
+    assert (found.rank, found.since) == (Rank.CONNECTOR, at("2026-11-27 07:30:00"))
+    assert "does not end" in found.cause
+    assert silent(joins + joined, "2026-11-27 07:31:10") == []
+
+
+def test_a_source_that_refuses_to_be_read_is_named_with_its_topic() -> None:
+    poll = (
+        "2026-11-27 07:20:00,100 WARN  Failure during poll. (MirrorSourceTask)\n"
+        "org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [LH.A]\n"
+    )
+    (found,) = silent(poll, "2026-11-27 07:20:20")
+    assert found.cause == "a user of the mirror lacks a right on topic LH.A; it fails while reading its source"
+    assert silent(poll.replace("TopicAuthorization", "Timeout"), "2026-11-27 07:20:20") == []

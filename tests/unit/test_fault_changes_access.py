@@ -56,6 +56,8 @@ class Cluster:
 
     def alter_configs(self, resources: Sequence[ConfigResource], raise_on_unknown: bool) -> dict[str, dict[str, str]]:
         assert not raise_on_unknown
+        # The administrator has this right only as long as a change needs it.
+        assert [(rule.principal, rule.operation.name) for rule in self.rules] == [("User:admin", "ALTER_CONFIGS")]
         for resource in resources:
             settings = self.settings.setdefault(resource.name, {})
             for name, (operation, value) in resource.configs.items():
@@ -219,6 +221,7 @@ def test_a_node_loads_another_certificate_and_its_own_again(site: Site, defect: 
     for _ in range(2):
         change.heal(site, undo)
         assert site.clusters["europe"].settings["0"] == {}
+        assert site.clusters["europe"].rules == []
         assert not Path(store).exists()
 
 

@@ -14,6 +14,7 @@ from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.faults.changes.change import Change, Undo
+from loosehanger.faults.changes.permissions import granted
 from loosehanger.faults.site import FaultSite
 from loosehanger.files import write_file
 from loosehanger.kafka.properties import read_properties
@@ -120,7 +121,10 @@ def _cluster(site: FaultSite, undo: Undo) -> str:
 
 def _load(site: FaultSite, undo: Undo, stores: Mapping[str, str | None]) -> None:
     """Has nodes load key stores by a dynamic setting; None removes the setting, so that the static one holds."""
-    with site.admin(undo["region"]) as admin:
+    with (
+        granted(site, undo["region"], "CLUSTER", "kafka-cluster", "ALTER_CONFIGS"),
+        site.admin(undo["region"]) as admin,
+    ):
         for node, store in stores.items():
             change = (AlterConfigOp.DELETE, None) if store is None else (AlterConfigOp.SET, store)
             resource = ConfigResource(ConfigResourceType.BROKER, node, {undo["setting"]: change})

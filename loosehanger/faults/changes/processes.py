@@ -18,7 +18,7 @@ BACK_S = 120
 """Seconds until a program answers again."""
 
 
-class _ProgramChange(Change):
+class ProgramChange(Change):
     """What happens to the first process of its kind."""
 
     process: Literal["worker", "source-broker", "target-broker"] = "worker"
@@ -39,6 +39,14 @@ class _ProgramChange(Change):
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
         """Waits until the program answers."""
+        self.await_answer(site, undo)
+
+    def await_answer(self, site: FaultSite, undo: Undo) -> None:
+        """Waits until the program answers.
+
+        Raises:
+            LabError: it does not.
+        """
         if self.process == "worker":
             wait_for(lambda: _lacking(site), BACK_S, f"{undo['program']} in {undo['region']}")
             return
@@ -56,7 +64,7 @@ class _ProgramChange(Change):
             wait_for(silent, BACK_S, f"{undo['program']} in {undo['region']}")
 
 
-class KillProcess(_ProgramChange):
+class KillProcess(ProgramChange):
     """Kills a program with SIGKILL; its process manager starts it again, as Kubernetes restarts a container."""
 
     def inject(self, site: FaultSite, undo: Undo) -> None:
@@ -64,7 +72,7 @@ class KillProcess(_ProgramChange):
         signal_local_program(site.home, undo["region"], undo["program"], signal.SIGKILL)
 
 
-class FreezeProcess(_ProgramChange):
+class FreezeProcess(ProgramChange):
     """Freezes a program with SIGSTOP: its connections stay open, and nothing answers."""
 
     def inject(self, site: FaultSite, undo: Undo) -> None:
@@ -77,7 +85,7 @@ class FreezeProcess(_ProgramChange):
         super().heal(site, undo)
 
 
-class StopProcess(_ProgramChange):
+class StopProcess(ProgramChange):
     """Stops a program that does not come back, as a pod that cannot be scheduled."""
 
     def inject(self, site: FaultSite, undo: Undo) -> None:

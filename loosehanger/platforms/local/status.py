@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
@@ -15,7 +16,13 @@ from kafka.errors import KafkaError
 from loosehanger.errors import LabError
 from loosehanger.kafka.connect import SlowError
 from loosehanger.kafka.connection import Connection
-from loosehanger.kafka.connector_causes import WorkerLogs, changed_settings, connector_causes
+from loosehanger.kafka.connector_causes import (
+    WorkerLogs,
+    changed_settings,
+    connector_causes,
+    rebalance_causes,
+    silent_causes,
+)
 from loosehanger.kafka.connector_states import connector_problems, held, judge
 from loosehanger.kafka.groups import Group, look
 from loosehanger.kafka.links import OPEN, SETTINGS, ask, link_state, relay_folders
@@ -166,6 +173,7 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
     down, region = _not_running(processes, known), mirror.region.name
     causes = tuple(_process_causes(processes, known, region))
     where = f"{region}, {MIRROR}/{mirror.name}"
+    logs = WorkerLogs(lambda: worker_logs(mirror.region.home, region, mirror.name))
     workers = _answering(processes, mirror.worker_names())
     if processes and not workers:
         return Health(MIRROR, mirror.name, False, "Down", "; ".join(down), causes)
@@ -179,6 +187,7 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
         slow = f"its worker did not answer within {rest.timeout_s:.0f} s: it is busy or it hangs ({error})"
         state = "Down" if down else "Busy"
         hangs = Problem(Rank.CONNECTOR, slow, where, next=f"./lab logs {region}/{mirror.name}")
+        causes = causes or tuple(rebalance_causes(logs, where=where, now=time.time()))
         return Health(MIRROR, mirror.name, False, state, "; ".join([*down, slow]), causes or (hangs,))
     except LabError as error:
         silent = Problem(Rank.CONNECTOR, str(error), where, next=f"./lab logs {region}/{mirror.name}")
@@ -187,8 +196,7 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
     health = mirror_health(mirror.resource, states_, present, failures, down)
     changed = tuple(_changed_by_hand(mirror, {name: entry["info"]["config"] for name, entry in found.items()}, where))
     if health.healthy:
-        return replace(health, problems=changed)
-    logs = WorkerLogs(lambda: worker_logs(mirror.region.home, region, mirror.name))
+        return replace(health, problems=(*changed, *silent_causes(logs, where=where, target=region, now=time.time())))
     of_connectors = connector_causes(states_, present, failures, logs, where=where, target=region)
     return replace(health, problems=(*causes, *changed, *of_connectors))
 
