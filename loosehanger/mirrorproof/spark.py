@@ -48,7 +48,7 @@ def find_spark(environment: Mapping[str, str] = os.environ) -> SparkHome:
         WrongUseError: there is none, or its version is not supported.
     """
     package = importlib.util.find_spec("pyspark")
-    if package and package.origin and not environment.get("PYSPARK_GATEWAY_PORT"):
+    if package and package.origin:
         return _checked(Path(package.origin).parent, is_users=False)
     if given := environment.get("SPARK_HOME"):
         return _checked(Path(given), is_users=True)
