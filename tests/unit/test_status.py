@@ -163,6 +163,7 @@ def test_what_is_down_or_frozen_is_not_asked(monkeypatch: pytest.MonkeyPatch, tm
         found = [ProcessState(name, name, state, 0, 9, tmp_path / name) for name, state in running.items()]
         monkeypatch.setattr(local_status, "states", lambda _: found)
         (health,) = local_status.status(region)
+        assert ("no Connect worker answers" in health["detail"]) is (running["mm2-1"] != "STOPPED")
         return health["state"], local_status.silent(region)
 
     ports = [str(port) for port in LocalMirrorMaker(region, mirror(replicas=2)).ports()]

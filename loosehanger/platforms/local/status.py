@@ -191,7 +191,7 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
         return Health(MIRROR, mirror.name, False, state, "; ".join([*down, slow]), causes or (hangs,))
     except LabError as error:
         silent = Problem(Rank.CONNECTOR, str(error), where, next=f"./lab logs {region}/{mirror.name}")
-        return Health(MIRROR, mirror.name, False, "Down", "; ".join(down) or str(error), causes or (silent,))
+        return Health(MIRROR, mirror.name, False, "Down", "; ".join([*down, str(error)]), causes or (silent,))
     states_, failures = mirror.states(), mirror.failures()
     health = mirror_health(mirror.resource, states_, present, failures, down)
     changed = tuple(_changed_by_hand(mirror, {name: entry["info"]["config"] for name, entry in found.items()}, where))
