@@ -15,7 +15,7 @@ from loosehanger.lab.record import ADMINISTRATOR, Lab
 from loosehanger.ledger import number_of
 from loosehanger.waiting import wait_for
 from scripts.sandbox import Kit
-from scripts.search.prediction import DISPROVED, INCONCLUSIVE, PROVED
+from scripts.search.prediction import DISPROVED, INCONCLUSIVE, PROVED, accuses
 from scripts.search.running import Sabotage
 from scripts.search.schedules import Placed, Schedule, candidates
 
@@ -40,7 +40,8 @@ def controls(lab: Lab, faults: Mapping[str, Fault]) -> Iterator[Control]:
     def pick(verdict: str, *, named: bool) -> Placed:
         for fault, mirror in candidates(lab, list(faults.values())):
             proof = fault.noticed.proof
-            if proof and proof.verdict == verdict and bool(fault.noticed.status) is named and not fault.heals_itself:
+            fits = accuses(fault) if named else not fault.noticed.status
+            if proof and proof.verdict == verdict and fits and not fault.heals_itself:
                 return Placed(
                     fault=fault.name, region=mirror.region, mirror=mirror.name, source=mirror.source,
                     target=mirror.target,

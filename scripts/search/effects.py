@@ -13,7 +13,8 @@ from loosehanger.faults.changes.connectors import ConfigureConnector, DeleteConn
 from loosehanger.faults.changes.credentials import ChangePassword
 from loosehanger.faults.changes.groups import CommitOffsets, JoinGroup
 from loosehanger.faults.changes.links import DisturbLink, ResetConnections
-from loosehanger.faults.changes.processes import FreezeProcess, KillProcess, StopProcess
+from loosehanger.faults.changes.processes import ProgramChange
+from loosehanger.faults.changes.rebalance import StallRebalance
 from loosehanger.faults.changes.records import DeleteRecords, OutrunMirror, WriteRecords
 from loosehanger.faults.changes.rights import RevokeRight
 from loosehanger.faults.changes.topics import (
@@ -31,7 +32,6 @@ from loosehanger.lab.mirrors.mirror import Mirror
 
 At = tuple[Fault, Mirror]
 """A fault at a mirror."""
-_PROCESSES = (FreezeProcess, KillProcess, StopProcess)
 _DENIALS = (RevokeRight, ChangePassword, ReplaceCertificate)
 _OF_TOPICS = (
     AlterCopy, CommitOffsets, DeleteCopy, DeleteRecords, JoinGroup, OpenTransaction, OwnTopic, RecreateTopic,
@@ -48,9 +48,9 @@ def depth(fault: Fault) -> int:
 
 
 def _depth(fault: Fault, change: Change) -> int:
-    if isinstance(change, _PROCESSES):
+    if isinstance(change, ProgramChange):
         return 2 if change.process == "worker" else 3
-    if isinstance(change, DisturbLink | ResetConnections):
+    if isinstance(change, DisturbLink | ResetConnections | StallRebalance):
         return 2
     return 1 if stops_copying(fault) else 0
 
@@ -72,12 +72,12 @@ def reach(fault: Fault, mirror: Mirror, mirrors: Iterable[Mirror]) -> frozenset[
 
 def _reaches(change: Change, mirror: Mirror, other: Mirror) -> bool:
     same_worker = (mirror.region, mirror.name) == (other.region, other.name)
-    if isinstance(change, _PROCESSES):
+    if isinstance(change, ProgramChange):
         broker = {"source-broker": mirror.source, "target-broker": mirror.target}.get(change.process)
         return same_worker if broker is None else broker in (other.source, other.target)
     if isinstance(change, DisturbLink | ResetConnections):
         return {mirror.source, mirror.target} == {other.source, other.target}
-    if isinstance(change, (*_DENIALS, KeepPartitions)):
+    if isinstance(change, (*_DENIALS, KeepPartitions, StallRebalance)):
         # Mirrors of one worker share the user at the target.
         return same_worker
     if isinstance(change, AlterBrokers):
@@ -110,11 +110,13 @@ def _changed(change: Change, mirror: Mirror) -> Iterator[tuple[object, ...]]:
         yield "connector", mirror.id, change.connector
     elif isinstance(change, MistypePattern | OutrunMirror):
         yield "connector", mirror.id, "source"
-    elif isinstance(change, _PROCESSES):
+    elif isinstance(change, ProgramChange):
         region = {"source-broker": mirror.source, "target-broker": mirror.target}.get(change.process, mirror.region)
         yield "process", region, mirror.name if change.process == "worker" else "broker"
     elif isinstance(change, DisturbLink | ResetConnections):
         yield "link", frozenset({mirror.source, mirror.target})
+    elif isinstance(change, StallRebalance):
+        yield "process", mirror.region, mirror.name
     elif isinstance(change, (*_DENIALS, KeepPartitions)):
         yield "user", mirror.region, mirror.name
     elif isinstance(change, AlterBrokers):
