@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 RECORDS = 500
 LOST = 123
+BEGAN_MS = int(time.time() * 1000) - 3_600_000
+"""The first record's time: a broker refuses one that is ahead of its own."""
 PROGRAM = "LAB_MIRRORPROOF"
 """The variable that names a program that is installed already."""
 
@@ -57,7 +60,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker,
                     for number in range(RECORDS):
                         if not (broker is target and topic == "torn" and number == LOST):
                             key, value = b"k%d" % number, b"v%d" % number
-                            producer.send(topic, value, key=key, timestamp_ms=1_800_000_000_000 + number)
+                            producer.send(topic, value, key=key, timestamp_ms=BEGAN_MS + number)
         yield source, target
 
 
