@@ -6,6 +6,7 @@ One copy is damaged, one topic is missing; names are mapped by a prefix and by a
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from .broker import Broker, running
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 RECORDS = 300
-AT_MS = 1_790_000_000_000
+AT_MS = int(time.time() * 1000) - 3_600_000
+"""Recent: the brokers delete what is older than a week, by its timestamp."""
 
 
 def fill(broker: Broker, topics: Mapping[str, Sequence[int]]) -> None:
