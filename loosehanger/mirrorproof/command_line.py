@@ -118,13 +118,11 @@ def overview() -> str:
 
 
 def version() -> str:
-    """The installed version, from whichever distribution carries this package."""
-    for name in (PROGRAM, "loosehanger-lab"):
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return "unknown"
+    """The installed version; ``unknown`` where the package is not installed."""
+    try:
+        return metadata.version(PROGRAM)
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def run() -> int:
