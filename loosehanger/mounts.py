@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from loosehanger.errors import LabError
 SOURCE = "loosehanger-fault"
 """What the list of mounts names as the source of one."""
 _COMMAND_S = 60
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+"""A blank and the like in a path of that list."""
 
 
 def mount_memory(folder: Path, size: int) -> None:
@@ -40,8 +43,9 @@ def unmount_all(home: Path) -> None:
     with contextlib.suppress(OSError, LabError):
         for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
             source, where, *_ = line.split()
-            if source == SOURCE and Path(where).is_relative_to(home.resolve()):
-                unmount(Path(where))
+            place = Path(_ESCAPED.sub(lambda code: chr(int(code[1], 8)), where))
+            if source == SOURCE and place.is_relative_to(home.resolve()):
+                unmount(place)
 
 
 def run(*command: str) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from loosehanger.arguments import Parser
 from loosehanger.errors import ExitCode, LabError, WrongUseError
 from loosehanger.mirrorproof.prove import ALL_TOPICS, add_clusters
+from loosehanger.mirrorproof.rights import NEEDED, Operations, lacking, operations_of
 
 if TYPE_CHECKING:
     from loosehanger.kafka.cluster import Cluster
@@ -28,8 +29,6 @@ _CONNECT_S = 2.0
 _ANSWER_S = 3.0
 _NAMED = 3
 """Most names in a message."""
-_NEEDED = {"READ": "Read", "DESCRIBE_CONFIGS": "DescribeConfigs"}
-"""The rights that the proof needs on each topic, beside Describe, without which a topic does not show."""
 _PLAIN_NAME = re.compile(r"[\w-]+")
 
 
@@ -57,8 +56,7 @@ class ClusterState:
     name: str
     checks: list[ClusterCheck] = field(default_factory=list)
     id: str = ""
-    topics: dict[str, Collection[str] | None] = field(default_factory=dict)
-    """The operations that each topic allows the user; None where the brokers are too old to say."""
+    topics: Operations = field(default_factory=dict)
     is_complete: bool = False
     """Whether everything was asked."""
 
@@ -146,11 +144,7 @@ def _ask(cluster: Cluster, state: ClusterState) -> None:
         )
         state.checks.append(ClusterCheck(state.name, "signed in", f"as {user}"))
         state.checks.append(_advertised(state.name, described["brokers"]))
-        state.topics = {
-            topic["name"]: topic.get("topic_authorized_operations", topic.get("authorized_operations"))
-            for topic in cluster.described()
-            if not topic["is_internal"]
-        }
+        state.topics = operations_of(topic for topic in cluster.described() if not topic["is_internal"])
         state.is_complete = True
         cluster.close()
     except LabError as error:
@@ -215,16 +209,9 @@ def _together(
 
 def _rights(state: ClusterState, topics: Collection[str]) -> Iterator[ClusterCheck]:
     yield ClusterCheck(state.name, "topics", f"{len(topics)} topics")
-    for right, name in _NEEDED.items():
-        lacking = sorted(
-            topic for topic in topics if (found := state.topics[topic]) is not None and not _has(found, right)
-        )
-        if lacking:
-            yield ClusterCheck(state.name, "rights", f"{name} is missing on {_some(lacking)}", f"grant {name}")
-
-
-def _has(operations: Collection[Any], right: str) -> bool:
-    return any(str(getattr(one, "name", one)) in (right, "ALL") for one in operations)
+    for right in NEEDED.values():
+        if without := sorted(topic for topic in topics if right in lacking(state.topics[topic])):
+            yield ClusterCheck(state.name, "rights", f"{right} is missing on {_some(without)}", f"grant {right}")
 
 
 def _some(names: Collection[str]) -> str:

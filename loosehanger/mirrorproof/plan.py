@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from loosehanger.arguments import Parser
 from loosehanger.errors import ExitCode, UnreachableError, WrongUseError
+from loosehanger.mirrorproof.rights import READ, Operations, lacking, operations_of
 from loosehanger.paths import caller_path
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from loosehanger.lab.mirrors.mirror import Mirror
     from loosehanger.lab.record import Lab
 
-_RIGHTS = {"READ": "Read", "DESCRIBE_CONFIGS": "DescribeConfigs"}
-"""The rights that the proof needs beside Describe, without which a topic is not listed."""
-_NEEDED = "READ"
-"""The one without which nothing is compared; without the other the settings are not."""
 _MEASURED = ((0, 9.0), (1_000_000, 21.6), (5_000_000, 41.9), (20_000_000, 76.7))
 """Records on a side, and how many seconds their proof took: docs/performance.md."""
 
@@ -73,8 +70,7 @@ class ListedCluster:
     user: str
     topics: dict[str, int]
     """The number of partitions of each."""
-    operations: dict[str, Collection[str] | None]
-    """What the user may do with each; None where the brokers do not say."""
+    operations: Operations
 
 
 @dataclass
@@ -203,11 +199,7 @@ def _look(cluster: Cluster) -> ListedCluster:
         cluster.id(),
         cluster.connection.username or "ANONYMOUS",
         {topic["name"]: len(topic["partitions"]) for topic in described},
-        {
-            # Brokers before Kafka 2.3 do not say.
-            topic["name"]: topic.get("authorized_operations") or None
-            for topic in described
-        },
+        operations_of(described),
     )
 
 
@@ -274,14 +266,12 @@ def plan_flow(mirror: Mirror, name: str, views: Mapping[str, ListedCluster]) -> 
 
 
 def _add_rights(topic: TopicPlan, cluster: str, view: ListedCluster, called: str) -> None:
-    operations = view.operations.get(called)
-    for operation, right in _RIGHTS.items():
-        if operations is not None and operation not in operations:
-            lacks = f"user '{view.user}' lacks {right} on topic {called} in {cluster}"
-            if operation == _NEEDED:
-                topic.problem = topic.problem or lacks
-            else:
-                topic.notes.append(f"{lacks}: neither its settings nor what retention has deleted can be judged")
+    for right in lacking(view.operations.get(called)):
+        lacks = f"user '{view.user}' lacks {right} on topic {called} in {cluster}"
+        if right == READ:
+            topic.problem = topic.problem or lacks
+        else:
+            topic.notes.append(f"{lacks}: neither its settings nor what retention has deleted can be judged")
 
 
 def _add_equal_names(plan: FlowPlan) -> None:

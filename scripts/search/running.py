@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -281,15 +282,13 @@ class ScheduleRun:
     def _command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         began = time.monotonic()
         done = self._kit.run(arguments[0], *arguments[1:], timeout=300)
+        at, took, command = began - self._began, time.monotonic() - began, " ".join(arguments)
+        # As it happens: a search that is ended in the middle must show where it was.
+        print(f"  {at:6.1f} s  {command} ({took:.1f} s): {done.returncode}", file=sys.stderr, flush=True)
         self.outcome.events.append(
-            {
-                "at": round(began - self._began, 1),
-                "took": round(time.monotonic() - began, 1),
-                "command": " ".join(arguments),
-                "code": done.returncode,
-                "said": _said(done),
-            }
-        )
+            {"at": round(at, 1), "took": round(took, 1), "command": command, "code": done.returncode,
+             "said": _said(done)}
+        )  # fmt: skip
         return done
 
     def _find(self, oracle: str, expected: str, seen: str) -> None:

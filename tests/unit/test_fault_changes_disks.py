@@ -109,6 +109,20 @@ def test_a_clean_up_unmounts_what_it_deletes(tmp_path: Path, data: Path) -> None
     assert not os.path.ismount(data)
 
 
+@pytest.mark.usefixtures("mounting")
+def test_a_clean_up_unmounts_in_a_folder_with_a_blank_and_nothing_beside_it(tmp_path: Path) -> None:
+    home, other = tmp_path / "a new folder", tmp_path / "another"
+    inside = [home / "of mine", home / "with\ta tab"]
+    for folder in (*inside, other):
+        folder.mkdir(parents=True)
+        mount_memory(folder, 1 << 20)
+    try:
+        unmount_all(home)
+        assert [os.path.ismount(folder) for folder in (*inside, other)] == [False, False, True]
+    finally:
+        unmount(other)
+
+
 def test_a_user_who_may_not_mount_is_refused_in_one_line(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
