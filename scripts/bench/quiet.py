@@ -1,6 +1,6 @@
 """False alarms of ``./lab status``: what it reports of a lab that nothing was done to.
 
-    .lab/venv/bin/python -m scripts.bench.quiet [--minutes N] [--stages] [SCENARIO ...]
+    .lab/venv/bin/python -m scripts.bench.quiet [--minutes N] [--pause S] [--stages] [SCENARIO ...]
 
 Sets up one scenario after the other, and asks for the status again and again; with ``--stages`` also after each stage,
 from each one to the first that may follow it. Prints how often it asked, how long an answer took, and each problem that
@@ -21,10 +21,6 @@ from loosehanger.lab.scenario_index import SETUP
 from scripts.bench.common import percentiles, sandbox
 from scripts.sandbox import Kit
 
-_PAUSE_S = 2.0
-"""From one answer to the next question."""
-
-
 class Look(NamedTuple):
     """One answer of ``./lab status``."""
 
@@ -40,6 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="all, if none is named")
     parser.add_argument("--minutes", type=float, default=10, help="minutes after the set-up, and after each stage (10)")
+    parser.add_argument("--pause", type=float, default=2, help="seconds from one answer to the next question (2)")
     parser.add_argument("--stages", action="store_true", help="run the scenario's stages, too")
     options = parser.parse_args()
     alarms = 0
@@ -49,7 +46,7 @@ def main() -> int:
                 done = kit.run(*command, timeout=1800)
                 if done.returncode:
                     sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
-                looks = list(quiet(kit, options.minutes * 60))
+                looks = list(quiet(kit, options.minutes * 60, options.pause))
                 alarms += report(scenario, command, looks)
             kit.run("cleanup")
     return 1 if alarms else 0
@@ -64,8 +61,8 @@ def commands(scenario: str, *, stages: bool) -> Iterator[tuple[str, ...]]:
         yield "stage", ready[0]
 
 
-def quiet(kit: Kit, seconds: float) -> Iterator[Look]:
-    """Asks for the status until this time is over."""
+def quiet(kit: Kit, seconds: float, pause: float) -> Iterator[Look]:
+    """Asks for the status until this time is over, with a pause after each answer."""
     began = time.monotonic()
     while (after := time.monotonic() - began) < seconds:
         done = kit.run("status", "--json")
@@ -81,7 +78,7 @@ def quiet(kit: Kit, seconds: float) -> Iterator[Look]:
             if not one["healthy"]
         ]
         yield Look(after, took, (*(f"{one['where']}: {one['cause']}" for one in found["problems"]), *ill))
-        time.sleep(_PAUSE_S)  # so that a slow machine has time for the lab itself
+        time.sleep(pause)  # so that a slow machine has time for the lab itself
 
 
 def report(scenario: str, command: tuple[str, ...], looks: list[Look]) -> int:
