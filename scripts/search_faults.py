@@ -22,23 +22,30 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from loosehanger.errors import ExitCode, WrongUseError, run_command
+from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
 from loosehanger.faults.fault import Fault, read_fault
 from loosehanger.faults.names import fault_names
 from loosehanger.lab.scenario_index import scenario_names
+from loosehanger.waiting import wait_for
 from scripts.bench.common import machine, sandbox, succeed
-from scripts.sandbox import Kit
+from scripts.sandbox import Kit, copy_kit
 from scripts.search.accounts import Accountant
 from scripts.search.controls import controls
+from scripts.search.prediction import PROVED
+from scripts.search.quick import QuickKit
 from scripts.search.results import Results, digest
 from scripts.search.running import HEALTHY_S, NO_SABOTAGE, Sabotage, ScheduleOutcome, ScheduleRun
 from scripts.search.schedules import Schedule, candidates, described, make_schedule, read_schedule, scenario_of
-from scripts.search.shrinking import shrink
+from scripts.search.shrinking import REPLAYS, shrink
 
-RENEW_AFTER = 12
+RENEW_AFTER = 20
 """Schedules of one lab at most: its topics grow, and with them each proof."""
+_PORT_BASE = 23000
+"""Of a lab that is kept: apart from those of tests and benchmarks."""
 _CONTROL_S = 45.0
 """What is broken on purpose is not waited for as long."""
+_HARMLESS = frozenset({"cause"})
+"""Oracles whose findings leave a lab as it was, if it is proved afterwards."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -57,7 +64,7 @@ class Labs:
         self.catalogue = {name: read_fault(name) for name in fault_names()}
 
     def run(self, schedule: Schedule, sabotage: Sabotage = NO_SABOTAGE, *, control: bool = False) -> ScheduleOutcome:
-        """Runs a schedule; the lab of a finding, or of a loss, is not used again."""
+        """Runs a schedule; a lab is not used again after a loss, or a finding that may have left something."""
         if schedule.scenario != self._scenario or self._used >= RENEW_AFTER:
             self.forget()
             options = ("-e", f"producer_rate={self._rate}", "-e", "producer_ledger=true")
@@ -68,9 +75,27 @@ class Labs:
         bound = _CONTROL_S if control else HEALTHY_S
         outcome = ScheduleRun(self._kit, schedule, self.catalogue, self._accountant, sabotage, bound).run()
         leaves_loss = any(self.catalogue[placed.fault].after == "disproved" for placed in schedule.faults)
-        if outcome.findings or leaves_loss:
+        left = outcome.findings and outcome.verdicts.get("after") != PROVED
+        if leaves_loss or left or not outcome.oracles <= _HARMLESS:
             self.forget()
         return outcome
+
+    def adopt(self) -> None:
+        """Takes over the lab that an earlier search has kept, if it is healthy once its faults are healed."""
+        try:
+            scenario = self._kit.lab.scenario
+        except LabError:
+            return
+        self._scenario = scenario
+        healed = self._kit.run("fault", "heal").returncode == ExitCode.DONE
+        try:
+            wait_for(lambda: None if self._kit.run("status").returncode == 0 else "not healthy", HEALTHY_S, scenario)
+        except LabError:
+            healed = False
+        if healed:
+            self._accountant = Accountant(self._kit.lab)
+        else:
+            self.forget()
 
     def forget(self) -> None:
         """Cleans the lab up."""
@@ -93,21 +118,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(_line(_made(options.seed, number, scenarios, options.block)))
         return ExitCode.DONE
     if options.replay:
-        return _replay(read_schedule(options.replay), options.rate)
+        return _replay(read_schedule(options.replay), options)
     if options.control:
-        return _control(scenarios[0], options.rate)
+        return _control(scenarios[0], options)
     return _search(options, scenarios)
 
 
 @contextlib.contextmanager
-def _cleaned_up() -> Iterator[Kit]:
-    """A kit whose lab is cleaned up, whatever ends the search."""
+def _prepared(options: argparse.Namespace) -> Iterator[Labs]:
+    """Labs that are cleaned up, whatever ends the search; or kept for the next search."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.FAILED))
     try:
-        with sandbox() as kit:
-            yield kit
+        with _kept(options.out) if options.keep else sandbox() as kit:
+            quick = QuickKit.of(kit)
+            try:
+                labs = Labs(quick, options.rate)
+                if options.keep:
+                    labs.adopt()
+                yield labs
+            finally:
+                quick.end()
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _kept(folder: Path) -> Iterator[Kit]:
+    """The kit in the folder of a search; a copy of this one if there is none yet."""
+    root = folder.absolute() / "kit"
+    yield Kit(root, root / ".lab", _PORT_BASE) if root.exists() else copy_kit(folder.absolute(), _PORT_BASE)
 
 
 def _search(options: argparse.Namespace, scenarios: Sequence[str]) -> int:
@@ -117,15 +156,14 @@ def _search(options: argparse.Namespace, scenarios: Sequence[str]) -> int:
         "seed": options.seed, "scenarios": list(scenarios), "block": options.block, "catalogue": digest(_faults()),
     }  # fmt: skip
     results, until = Results(options.out, settings), time.monotonic() + (options.seconds or float("inf"))
-    with _cleaned_up() as kit:
-        labs = Labs(kit, options.rate)
+    with _prepared(options) as labs:
         while time.monotonic() < until and results.next_number < (options.schedules or sys.maxsize):
             number = results.next_number
             outcome = labs.run(_made(options.seed, number, scenarios, options.block))
             print(_line(outcome.schedule), _result(outcome), flush=True)
             if outcome.findings:
                 path = results.keep(f"finding-{number}", outcome.document())
-                small, replays = shrink(outcome.schedule, partial(_finds_again, labs, outcome))
+                small, replays = shrink(outcome.schedule, partial(_finds_again, labs, outcome), options.replays)
                 kept = {**outcome.document(), "smallest": small.model_dump(), "replays": replays}
                 results.keep(f"finding-{number}", kept)
                 print(f"  {path}: smallest after {replays} replays: {_line(small)}", flush=True)
@@ -139,19 +177,18 @@ def _finds_again(labs: Labs, before: ScheduleOutcome, schedule: Schedule) -> boo
     return bool(before.oracles & labs.run(schedule).oracles)
 
 
-def _replay(schedule: Schedule, rate: int) -> int:
-    with _cleaned_up() as kit:
-        outcome = Labs(kit, rate).run(schedule)
+def _replay(schedule: Schedule, options: argparse.Namespace) -> int:
+    with _prepared(options) as labs:
+        outcome = labs.run(schedule)
     print(_line(schedule), _result(outcome))
     for event in outcome.events:
         print(f"  {event['at']:6.1f} s  {event['command']} ({event['took']} s): {event['code']}")
     return ExitCode.FAILED if outcome.findings else ExitCode.DONE
 
 
-def _control(scenario: str, rate: int) -> int:
+def _control(scenario: str, options: argparse.Namespace) -> int:
     failed = []
-    with _cleaned_up() as kit:
-        labs = Labs(kit, rate)
+    with _prepared(options) as labs:
         for control in controls(described(scenario), labs.catalogue):
             outcome = labs.run(control.schedule, control.sabotage, control=True)
             found = control.oracle in outcome.oracles
@@ -211,7 +248,9 @@ def _parser() -> argparse.ArgumentParser:
         "--scenarios", nargs="+", choices=scenario_names(), metavar="NAME", help="which (all that can have faults)"
     )
     parser.add_argument("--block", type=int, default=10, help="schedules in a row that share a scenario (10)")
-    parser.add_argument("--rate", type=int, default=100, help="events a second of each producer (100)")
+    parser.add_argument("--rate", type=int, default=20, help="events a second of each producer (20)")
+    parser.add_argument("--replays", type=int, default=REPLAYS, metavar="N", help="to make a finding smaller, at most")
+    parser.add_argument("--keep", action="store_true", help="keep the lab in the folder of the results, for the next")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="run the schedule of a file once more")
     parser.add_argument("--control", action="store_true", help="check that each oracle finds undeclared damage")
     parser.add_argument("--list", type=int, metavar="N", help="show the first schedules, and run nothing")

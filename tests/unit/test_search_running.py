@@ -52,6 +52,9 @@ class MadeUpKit:
         )
         return subprocess.CompletedProcess(words, code, out, "" if code in (0, 4) else f"{words} failed")
 
+    def end(self) -> None:
+        pass
+
     def _answer(self, words: str) -> tuple[int, str]:
         if words.startswith("fault inject"):
             self.there.append(words.split()[2])
@@ -226,6 +229,7 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeUpKit:
     monkeypatch.setattr(search_faults, "HEALTHY_S", 0.2)
     monkeypatch.setattr(search_faults, "Accountant", NoRecords)
     monkeypatch.setattr(search_faults, "sandbox", made_up)
+    monkeypatch.setattr(search_faults.QuickKit, "of", lambda kit: kit)
     monkeypatch.setattr(controls, "double", lambda _kit: None)
     monkeypatch.setattr(search_faults, "_CONTROL_S", 0.2)
     return kit
@@ -262,6 +266,29 @@ def test_a_lab_is_used_again_until_something_is_found_in_it(searched: MadeUpKit)
     assert labs.run(schedule).oracles == {"proof"}
     labs.run(schedule)
     assert [command.split()[0] for command in searched.commands].count("setup") == 2
+
+
+def test_a_lab_in_which_only_a_cause_was_wrong_is_used_again(searched: MadeUpKit) -> None:
+    labs = search_faults.Labs(searched, 50)  # type: ignore[arg-type]
+    schedule = Schedule(seed=1, number=0, scenario=SCENARIO, faults=(placed("wrong-timestamps"),))
+    searched.shown = ["connector x was stopped by hand"]
+    assert labs.run(schedule).oracles == {"cause"}
+    assert "cleanup" not in searched.commands
+
+
+@pytest.mark.parametrize(("healthy", "adopted"), [(0, True), (1, False)])
+def test_a_lab_that_was_kept_is_healed_and_used_again_if_it_is_healthy(
+    searched: MadeUpKit, healthy: int, adopted: bool
+) -> None:
+    searched.there, searched.answers = ["connector-paused"], {"status": (healthy, '{"problems": []}')}
+    labs = search_faults.Labs(searched, 50)  # type: ignore[arg-type]
+    labs.adopt()
+    assert searched.commands[0] == "fault heal"
+    assert searched.there == []
+    searched.answers = {}
+    labs.run(Schedule(seed=1, number=0, scenario=SCENARIO, faults=(placed("wrong-timestamps"),)))
+    setups = [command for command in searched.commands if command.startswith("setup")]
+    assert (len(setups), searched.commands.count("cleanup")) == ((0, 0) if adopted else (1, 1))
 
 
 def test_the_controls_end_with_1_if_an_oracle_is_blind(searched: MadeUpKit, capsys: pytest.CaptureFixture[str]) -> None:
