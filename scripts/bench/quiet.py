@@ -21,6 +21,7 @@ from loosehanger.lab.scenario_index import SETUP
 from scripts.bench.common import percentiles, sandbox
 from scripts.sandbox import Kit
 
+
 class Look(NamedTuple):
     """One answer of ``./lab status``."""
 

@@ -18,6 +18,7 @@ from loosehanger.lab.record import Lab
 from scripts import search_faults
 from scripts.search import controls, running
 from scripts.search.accounts import CopyCount
+from scripts.search.quick import QuickKit
 from scripts.search.running import NO_SABOTAGE, Sabotage, ScheduleOutcome, ScheduleRun, tails
 from scripts.search.schedules import Placed, Schedule, described
 
@@ -229,7 +230,7 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeUpKit:
     monkeypatch.setattr(search_faults, "HEALTHY_S", 0.2)
     monkeypatch.setattr(search_faults, "Accountant", NoRecords)
     monkeypatch.setattr(search_faults, "sandbox", made_up)
-    monkeypatch.setattr(search_faults.QuickKit, "of", lambda kit: kit)
+    monkeypatch.setattr(QuickKit, "of", lambda kit: kit)
     monkeypatch.setattr(controls, "double", lambda _kit: None)
     monkeypatch.setattr(search_faults, "_CONTROL_S", 0.2)
     return kit
