@@ -72,6 +72,11 @@ SUB_COMMANDS: dict[str, SubCommand] = {
         "doctor",
         "0 a proof can run, 1 a check failed, 2 wrong use",
     ),
+    "demo": SubCommand(
+        "Starts two brokers on this machine, and shows a proof of a faulty copy and of a whole one.",
+        "demo",
+        "0 both proofs were right, 1 failed, 2 wrong use",
+    ),
     "jars": SubCommand(
         "Fetches the jars of Spark's Kafka connector into a folder, for a machine without a repository.",
         "connector",

@@ -5,27 +5,40 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loosehanger.arguments import Parser
 from loosehanger.errors import ExitCode, WrongUseError
 from loosehanger.mirrorproof.places import JARS, REPOSITORY, cache, shipped
 from loosehanger.paths import caller_path
 
+if TYPE_CHECKING:
+    from loosehanger.mirrorproof.jars import Jar
+
 _CONNECTOR = "spark-sql-kafka-0-10_2.13"
 _SET = "spark"
+_OF_CONNECT = (
+    "com.fasterxml.jackson.jakarta", "com.fasterxml.jackson.module", "com.sun.", "io.github.", "io.swagger.",
+    "jakarta.", "javax.", "org.apache.kafka:connect-", "org.codehaus.", "org.eclipse.jetty", "org.glassfish.",
+    "org.javassist", "org.scala-lang:scala-reflect",
+)  # fmt: skip
+"""What only Kafka Connect and its REST server use of Kafka's jars: 15 of 57 MB."""
 _REMEDY = "mirrorproof jars FOLDER makes one for Spark {version}"
 
 
 def add_options(parser: Parser) -> None:
     """Adds the options of ``mirrorproof jars``."""
     parser.add_argument("folder", type=caller_path, metavar="FOLDER", help="where to put them; made if it is not there")
+    parser.add_argument("--demo", action="store_true", help="fetch the brokers of mirrorproof demo as well (42 MB)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Fetches the jars into a folder that can be taken to a machine without a repository."""
     found = fetch(options.folder)
+    if options.demo:
+        fetch(options.folder, broker())
     print(f"{len(found)} jars for Spark {minor(locked_version())} are in {options.folder}; {JARS} names that folder")
     return ExitCode.DONE
 
@@ -37,10 +50,7 @@ def minor(version: str) -> str:
 
 def locked_version() -> str:
     """Returns the version of Spark that the locked jars are for."""
-    from loosehanger.mirrorproof.jars import parse_lock  # slow to import
-
-    jars = parse_lock(shipped("jars.lock").read_text(encoding="utf-8"))
-    return next(jar.version for jar in jars if jar.artifact == _CONNECTOR)
+    return next(jar.version for jar in locked() if jar.artifact == _CONNECTOR)
 
 
 def coordinates(version: str) -> str:
@@ -48,23 +58,59 @@ def coordinates(version: str) -> str:
     return f"org.apache.spark:{_CONNECTOR}:{version}"
 
 
-def fetch(folder: Path, names: str = _SET) -> list[Path]:
-    """Fetches a set of locked jars, each checked by its hash; those that are there and whole stay.
+def locked(names: str = _SET, unwanted: tuple[str, ...] = ()) -> list[Jar]:
+    """Returns a set of locked jars.
 
     Args:
-        folder: the jars are in its folder of the set's name.
         names: the set.
+        unwanted: beginnings of ``group:artifact`` that are left out.
+    """
+    from loosehanger.mirrorproof.jars import parse_lock  # slow to import
+
+    listed = parse_lock(shipped("jars.lock").read_text(encoding="utf-8"))
+    return [jar for jar in listed if jar.set == names and not f"{jar.group}:{jar.artifact}".startswith(unwanted)]
+
+
+def broker() -> list[Jar]:
+    """Returns the locked jars of a broker."""
+    return locked("kafka", _OF_CONNECT)
+
+
+def fetch(folder: Path, wanted: Sequence[Jar] | None = None) -> list[Path]:
+    """Fetches locked jars, each checked by its hash; those that are there and whole stay.
+
+    Args:
+        folder: the jars are in its folder of their set's name.
+        wanted: the jars; None for the connector's.
 
     Raises:
         LabError: a jar cannot be fetched.
     """
-    from loosehanger.mirrorproof.jars import fetch_missing, parse_lock  # slow to import
+    from loosehanger.mirrorproof.jars import fetch_missing  # slow to import
 
-    locked = [jar for jar in parse_lock(shipped("jars.lock").read_text(encoding="utf-8")) if jar.set == names]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "lock").open("w") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
-        return fetch_missing(locked, folder, REPOSITORY)
+        return fetch_missing(list(locked() if wanted is None else wanted), folder, REPOSITORY)
+
+
+def there(place: Path, wanted: Sequence[Jar], made_by: str) -> list[Path]:
+    """Returns the paths of locked jars in a folder of the user's.
+
+    Args:
+        place: the folder.
+        wanted: the jars.
+        made_by: what to do where one is missing, for the message.
+
+    Raises:
+        WrongUseError: a jar is missing, or is another file than the locked one.
+    """
+    from loosehanger.mirrorproof.jars import is_whole  # slow to import
+
+    for jar in wanted:
+        if not is_whole(jar, place / jar.path.name):
+            raise WrongUseError(f"{JARS}: {place / jar.path.name} is missing or is another file; {made_by}")
+    return [place / jar.path.name for jar in wanted]
 
 
 def jars_for(version: str, environment: Mapping[str, str] = os.environ) -> list[Path]:
@@ -81,20 +127,13 @@ def jars_for(version: str, environment: Mapping[str, str] = os.environ) -> list[
 
 def _given(folder: Path, version: str) -> list[Path]:
     """The jars of the user's folder; those for the locked version are checked by their hashes."""
-    from loosehanger.mirrorproof.jars import is_whole, parse_lock  # slow to import
-
     place = folder / _SET if (folder / _SET).is_dir() else folder
     prefix = f"{_CONNECTOR}-"
-    there = {path.stem.removeprefix(prefix) for path in place.glob(f"{prefix}*.jar")}
-    if minor(version) not in map(minor, there):
-        has = f"the connector for Spark {', '.join(sorted(there))}" if there else f"no {prefix}{version}.jar"
+    versions = {path.stem.removeprefix(prefix) for path in place.glob(f"{prefix}*.jar")}
+    if minor(version) not in map(minor, versions):
+        has = f"the connector for Spark {', '.join(sorted(versions))}" if versions else f"no {prefix}{version}.jar"
         made = f"; {_REMEDY.format(version=locked_version())}"
         raise WrongUseError(f"{JARS}: {folder} has {has}, and Spark is {version}{made}")
     if minor(version) != minor(locked_version()):
         return sorted(place.glob("*.jar"))
-    locked = [jar for jar in parse_lock(shipped("jars.lock").read_text(encoding="utf-8")) if jar.set == _SET]
-    for jar in locked:
-        if not is_whole(jar, place / jar.path.name):
-            made = _REMEDY.format(version=locked_version())
-            raise WrongUseError(f"{JARS}: {place / jar.path.name} is missing or is another file; {made}")
-    return [place / jar.path.name for jar in locked]
+    return there(place, locked(), _REMEDY.format(version=locked_version()))
