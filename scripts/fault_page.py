@@ -12,11 +12,15 @@ from collections.abc import Iterable, Iterator
 
 from loosehanger.errors import run_command
 from loosehanger.faults.fault import Fault, Needs, read_fault
+from loosehanger.faults.measured import METRICS, PlainFacts, read_measured
 from loosehanger.faults.names import fault_names
 from loosehanger.paths import ROOT
 
 PAGE = ROOT / "docs" / "faults.md"
 MARK = "<!-- made from loosehanger/faults/catalogue by python -m scripts.fault_page -->"
+HEALTHY = "RUNNING, tasks: RUNNING"
+FACTOR = 5
+"""How many times as large a lag or a latency must be to count as another one; it varies by itself."""
 _LEVELS = {
     1: "Level 1: a tool names it",
     2: "Level 2: one must compare",
@@ -51,10 +55,57 @@ def _lines(faults: Iterable[Fault]) -> Iterator[str]:
             if fault.level == level:
                 cells = (_name(fault), _tools(fault), _plain(fault), fault.mirror_does, _remedy(fault))
                 yield f"| {' | '.join(map(_cell, cells))} |"
+    yield from _measured(known)
     yield "\n## In the field\n"
     for fault in known:
         links = "; ".join(f"[{report.about}]({report.url})" for report in fault.reports)
         yield f"- **{fault.name}**{_needs(fault.needs)}: {fault.field}{f' ({links})' if links else ''}"
+
+
+def _measured(faults: Iterable[Fault]) -> Iterator[str]:
+    found = {fault.name: read_measured(fault.name) for fault in faults}
+    measured = [facts for facts in found.values() if facts]
+    yield "\n## What Connect's interface and Kafka's metrics showed\n"
+    yield (
+        f"Measured for {len(measured)} faults in a lab with `-e jmx_metrics=true`: Connect's REST interface was asked "
+        "every two seconds\nfor ten seconds, and the JMX exporter of the mirror's workers at their beginning and end, "
+        "before the fault and while it was there. A dash is a\nmetric without a series, or a worker that did not "
+        "answer. The last column names what differs. No operator runs here, so no resource's\nstatus was measured.\n"
+    )
+    columns = ("fault", "scenario", "after", "Connect", *METRICS.values(), "differs")
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+    for facts in measured:
+        pairs = (
+            f"{_number(pair.before)} → {_number(pair.during)}" for name in METRICS if (pair := facts.metrics[name])
+        )
+        states = "; ".join(f"{name}: {states}" if name else states for name, states in facts.connect.items())
+        cells = (f"**{facts.fault}**", facts.scenario, f"{facts.seconds:.0f} s", states, *pairs, _differing(facts))
+        yield f"| {' | '.join(map(_cell, cells))} |"
+    if missing := [name for name, facts in found.items() if facts is None]:
+        yield f"\nNot measured yet: {', '.join(missing)}."
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def _differing(facts: PlainFacts) -> str:
+    """What an operator with nothing else would have seen of a fault."""
+    found = []
+    if any(states != HEALTHY for states in facts.connect.values()) or not facts.connect:
+        found.append("Connect")
+    copied = facts.metrics["records_copied"]
+    if not copied.during and copied.before:
+        found.append("no record is copied")
+    for name in ("failed_tasks", "series"):
+        if facts.metrics[name].before != facts.metrics[name].during:
+            found.append(METRICS[name])
+    for name, least in (("consumer_lag", 100.0), ("latency_ms", 1000.0)):
+        before, during = facts.metrics[name].before or 0.0, facts.metrics[name].during
+        if during is not None and during >= max(least, before * FACTOR):
+            found.append(METRICS[name])
+    return ", ".join(found) or "nothing"
 
 
 def _name(fault: Fault) -> str:

@@ -2,6 +2,9 @@
 
 A fault is tried in the first scenario that can have it. Those of one scenario share a lab; a fault that leaves a loss
 behind gets a new one for what follows.
+
+With ``LH_MEASURE_FAULTS=1`` the lab serves Kafka's own metrics, and what plain tools show of each fault is written to
+``loosehanger/faults/measured``, for ``python -m scripts.fault_page``.
 """
 
 from __future__ import annotations
@@ -22,10 +25,12 @@ from typing import Any
 import pytest
 
 from loosehanger.errors import WrongUseError
-from loosehanger.faults.choosing import fitting_mirrors
+from loosehanger.faults.choosing import WantedSite, choose_site, fitting_mirrors
 from loosehanger.faults.fault import Fault, read_fault
 from loosehanger.faults.names import fault_names
+from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Lab, Region
+from scripts.plain_tools import Look, measure, plain_looks
 from scripts.sandbox import Kit, copy_kit, forget_bytecode
 from tests.unit.test_scenario_rights import topology
 
@@ -38,6 +43,7 @@ SLACK = 3
 """What beside other tests takes so many times as long as on a machine of its own."""
 _NOTHING = re.compile(r"(?<![\d,.])0 [a-z]+(?: [a-z]+)?")
 """A count of nothing, such as ``0 late``, which a watch always shows."""
+MEASURES = bool(os.environ.get("LH_MEASURE_FAULTS"))
 CODES = {"proved": 0, "disproved": 1, "inconclusive": 4}
 
 
@@ -77,9 +83,12 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], K
 
     def set_up(scenario: str) -> Kit:
         done = kit.run("status", "--json")
-        if done.stdout and json.loads(done.stdout)["scenario"] != scenario:
+        there = json.loads(done.stdout)["scenario"] if done.stdout else ""
+        if done.returncode == 0 and there == scenario:
+            return kit
+        if there not in ("", scenario):
             clean(kit)
-        done = kit.run("setup", scenario)
+        done = kit.run("setup", scenario, *(("-e", "jmx_metrics=true") if MEASURES else ()))
         assert done.returncode == 0, done.stdout + done.stderr
         return kit
 
@@ -128,6 +137,13 @@ def watching(kit: Kit, output: Path) -> Iterator[Callable[[], str]]:
         shutil.rmtree(kit.home / "watch", ignore_errors=True)
 
 
+def looked_at(kit: Kit, name: str) -> tuple[Mirror, Look]:
+    """The mirror that a fault will be injected into, and what plain tools show of it before."""
+    lab = kit.lab
+    mirror = choose_site(lab, kit.home, read_fault(name), WantedSite()).mirror
+    return mirror, plain_looks(lab, mirror)
+
+
 @pytest.mark.parametrize(("scenario", "name"), list(tried()))
 def test_a_fault_is_noticed_healed_and_proved(
     labs: Callable[[str], Kit], scenario: str, name: str, tmp_path: Path
@@ -146,12 +162,14 @@ def test_a_fault_is_noticed_healed_and_proved(
 
     seconds_until(unhealthy, PATIENCE_S, "the lab is not healthy")
     assert json.loads(kit.run("status", "--json").stdout)["problems"] == []
+    before = looked_at(kit, name) if MEASURES else None
     with contextlib.ExitStack() as beside:
         watched = beside.enter_context(watching(kit, tmp_path / "watch.txt")) if noticed.watch else str
         done = kit.run("fault", "inject", name, "--json")
-    if "needs a user who may mount" in done.stderr:
-        pytest.skip(done.stderr.strip())
+        if "needs a user who may mount" in done.stderr:
+            pytest.skip(done.stderr.strip())
         assert done.returncode == 0, done.stdout + done.stderr
+        injected = time.monotonic()
         if noticed.status:
             took = seconds_until(unseen, noticed.status.within, name)
             print(f"{name}: status after {took:.1f} s")
@@ -164,6 +182,9 @@ def test_a_fault_is_noticed_healed_and_proved(
             )
             print(f"{name}: watch after {took:.1f} s")
             assert took <= says.within * SLACK
+    if before:
+        mirror, look = before
+        print(measure(kit.lab, mirror, fault, look, time.monotonic() - injected))
     if noticed.proof:
         done = kit.run("prove", "--timeout", "30")
         assert done.returncode == CODES[noticed.proof.verdict], done.stdout + done.stderr
