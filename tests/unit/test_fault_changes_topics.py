@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 from kafka import TopicPartition
 
 from loosehanger.errors import WrongUseError
+from loosehanger.faults.changes import positions
 from loosehanger.faults.changes.groups import CommitOffsets, JoinGroup
 from loosehanger.faults.changes.permissions import granted
+from loosehanger.faults.changes.positions import forget
 from loosehanger.faults.changes.records import DeleteRecords, OutrunMirror, WriteRecords
 from loosehanger.faults.changes.topics import (
     AlterCopy,
@@ -21,14 +25,13 @@ from loosehanger.faults.changes.topics import (
     DeleteInternalTopic,
     OwnTopic,
     RecreateTopic,
-    forget,
     its_topics,
 )
 from loosehanger.faults.changes.transactions import OpenTransaction
 from loosehanger.faults.fault import read_fault
 from loosehanger.faults.names import fault_names
 from loosehanger.faults.site import FaultSite
-from loosehanger.kafka.connect import ConnectClient
+from loosehanger.kafka.connect import ConnectClient, ConnectError
 from loosehanger.lab.mirrors.mirror import Mirror
 
 CONNECTOR = "europe->northamerica.MirrorSourceConnector"
@@ -175,8 +178,37 @@ def test_a_connector_gets_its_state_again(
 ) -> None:
     connect = Connect(state, task, positions)
     monkeypatch.setattr(ConnectClient, "of", lambda _: connect)
-    forget(MIRROR, "LH.FAULT")
+    forget(site(), MIRROR, "LH.FAULT")
     assert (connect.asked, connect.known) == (asked, {})
+
+
+def test_a_mirror_without_workers_forgets_by_tombstones_under_the_keys_that_connect_wrote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def key(topic: str, connector: str = CONNECTOR, cluster: str = "europe") -> bytes:
+        return json.dumps([connector, {"topic": topic, "partition": 0, "cluster": cluster}]).encode()
+
+    wanted, copied = key("LH.FAULT"), key("asia.LH.FAULT")
+    others = [key("LH.ORDERS"), key("LH.FAULT", "another"), key("LH.FAULT", cluster="asia"), key("LH.FAULTS")]
+    records = [(number, b"{}") for number in (wanted, copied, *others)] + [(key("LH.FAULT-2"), None)]
+    read = [SimpleNamespace(key=name, value=value, partition=3) for name, value in records]
+    sent: list[tuple[Any, ...]] = []
+    client = MagicMock()
+
+    def send(*given: Any, **more: Any) -> MagicMock:
+        sent.append((*given, more))
+        return MagicMock()
+
+    client.__enter__.return_value.send.side_effect = send
+    monkeypatch.setattr(ConnectClient, "status", MagicMock(side_effect=ConnectError("no Connect worker answers")))
+    monkeypatch.setattr(positions, "offsets_topic", lambda *_: "offsets")
+    monkeypatch.setattr(positions, "granted", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(positions, "connect_consumer", lambda *_, **__: client)
+    monkeypatch.setattr(positions, "connect_producer", lambda *_: client)
+    monkeypatch.setattr(positions, "read_between", lambda *_: read)
+    monkeypatch.setattr(FaultSite, "connection", lambda *_: None)
+    forget(site(), MIRROR, "LH.FAULT")
+    assert sent == [("offsets", None, name, {"partition": 3}) for name in (wanted, copied)]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from loosehanger.errors import WrongUseError
 from loosehanger.faults.site import FaultSite
 from loosehanger.lab.manifests.views import MIRROR, MirrorMaker
+from loosehanger.lab.mirrors.mirror import Mirror
 
 End = Literal["source", "target"]
 """An end of a mirror."""
@@ -24,7 +25,7 @@ def end_user(site: FaultSite, end: End) -> str:
     Raises:
         WrongUseError: its manifest names none.
     """
-    manifest = _manifest(site)
+    manifest = _manifest(site, site.mirror)
     if end == "target":
         found: Mapping[str, Any] = manifest.target
     else:
@@ -37,9 +38,14 @@ def end_user(site: FaultSite, end: End) -> str:
 
 def worker_group(site: FaultSite) -> str:
     """Returns the ``group.id`` of the mirror's workers."""
-    return str(_manifest(site).target["groupId"])
+    return str(_manifest(site, site.mirror).target["groupId"])
 
 
-def _manifest(site: FaultSite) -> MirrorMaker:
-    documents = site.lab.topology.of_kind(MIRROR, site.mirror.region)
-    return MirrorMaker(next(one.content for one in documents if one.name == site.mirror.name))
+def offsets_topic(site: FaultSite, mirror: Mirror) -> str:
+    """Returns the topic at a mirror's target in which Connect keeps its positions."""
+    return str(_manifest(site, mirror).target["offsetStorageTopic"])
+
+
+def _manifest(site: FaultSite, mirror: Mirror) -> MirrorMaker:
+    documents = site.lab.topology.of_kind(MIRROR, mirror.region)
+    return MirrorMaker(next(one.content for one in documents if one.name == mirror.name))

@@ -9,7 +9,8 @@ from kafka import TopicPartition
 from loosehanger.errors import WrongUseError
 from loosehanger.faults.changes.change import Change, Undo
 from loosehanger.faults.changes.ends import End, end_region
-from loosehanger.faults.changes.topics import await_state, cluster, copied, name_at, write
+from loosehanger.faults.changes.positions import await_state
+from loosehanger.faults.changes.topics import cluster, copied, name_at, write
 from loosehanger.faults.site import FaultSite
 
 

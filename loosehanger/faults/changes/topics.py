@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from kafka.admin import (
@@ -17,11 +17,10 @@ from loosehanger.errors import LabError, WrongUseError
 from loosehanger.faults.changes.change import Change, Undo
 from loosehanger.faults.changes.ends import End, end_region, end_user
 from loosehanger.faults.changes.permissions import acl, granted, is_listed
+from loosehanger.faults.changes.positions import await_state, forget
 from loosehanger.faults.site import FaultSite
 from loosehanger.kafka.clients import connect_producer
 from loosehanger.kafka.cluster import Cluster
-from loosehanger.kafka.connect import ConnectClient, parts
-from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import checkpoints, offset_syncs, selected_topics, target_topic
 from loosehanger.lab.record import ADMINISTRATOR
 from loosehanger.waiting import wait_for
@@ -30,8 +29,6 @@ TOPIC_S = 60
 """Seconds until brokers have created or deleted a topic."""
 COPY_S = 120
 """Seconds until a mirror has found a new topic and copied it."""
-CONNECTOR_S = 60
-"""Seconds until a connector has the state that it was asked for."""
 KEY = b"fault"
 
 
@@ -77,7 +74,7 @@ class OwnTopic(Change):
         for region in order:
             delete_topic(site, region, topic)
         for mirror in site.lab.mirrors:
-            forget(mirror, topic)
+            forget(site, mirror, topic)
         for region in order:  # A mirror may have recreated a copy in the meantime.
             delete_topic(site, region, topic)
 
@@ -103,7 +100,7 @@ class RecreateTopic(Change):
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
         """Makes the mirror begin the topic anew, if it still exists: that copies it again, besides what is there."""
-        forget(site.mirror, undo["topic"])
+        forget(site, site.mirror, undo["topic"])
 
 
 class DeleteCopy(Change):
@@ -122,7 +119,7 @@ class DeleteCopy(Change):
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
         """Makes the mirror copy the topic from its beginning."""
-        forget(site.mirror, undo["topic"])
+        forget(site, site.mirror, undo["topic"])
 
 
 class AlterCopy(Change):
@@ -338,61 +335,6 @@ def await_copies(site: FaultSite, topic: str, records: int) -> None:
             return None if there >= records else f"{there:,} of {records:,} offsets"
 
         wait_for(missing, COPY_S, f"{site.mirror.target}: copies in {copy}")
-
-
-def forget(mirror: Mirror, topic: str) -> None:
-    """Removes a mirror's positions in a topic, and starts its failed tasks again. A paused mirror stays paused.
-
-    Args:
-        mirror: the mirror.
-        topic: the topic; for a mirror further down a chain, also its copy.
-    """
-    if not mirror.connect or not mirror.connector:
-        return
-    connect = ConnectClient.of(mirror.connect)
-    if (status := connect.status(mirror.connector)) is None:
-        return
-    positions = [
-        place
-        for place in connect.positions(mirror.connector, mirror.source_alias)
-        if place[0] == topic or place[0].endswith(f".{topic}")
-    ]
-    failed = any(part.state == "FAILED" for part in parts(mirror.connector, status))
-    if not positions and not failed:
-        return
-    with_connector_stopped(
-        connect,
-        mirror.connector,
-        lambda: connect.set_positions(mirror.connector, mirror.source_alias, dict.fromkeys(positions)),
-    )
-
-
-def with_connector_stopped(connect: ConnectClient, connector: str, change: Callable[[], None]) -> None:
-    """Stops a connector, makes a change, and gives the connector the state that it had."""
-    status = connect.status(connector)
-    before = status["connector"]["state"] if status else ""
-    connect.act(connector, "stop")
-    await_state(connect, connector, "STOPPED")
-    change()
-    if before == "PAUSED":
-        connect.act(connector, "pause")
-    elif before != "STOPPED":
-        connect.act(connector, "resume")
-        await_state(connect, connector, "RUNNING")
-
-
-def await_state(connect: ConnectClient, connector: str, wanted: str) -> None:
-    """Waits until a connector has a state; a stopped one has no tasks, and any other one has some."""
-
-    def missing() -> str | None:
-        status = connect.status(connector)
-        found = list(parts(connector, status)) if status else []
-        if not found or found[0].state != wanted or (len(found) > 1) == (wanted == "STOPPED"):
-            return f"it is {found[0].state.lower() if found else 'missing'} with {max(len(found) - 1, 0)} tasks"
-        others = [part for part in found if part.state != wanted]
-        return f"{others[0].label} is {others[0].state.lower()}" if others else None
-
-    wait_for(missing, CONNECTOR_S, f"{connector} to be {wanted.lower()}")
 
 
 def _no_alter(undo: Undo) -> ACL:
