@@ -12,6 +12,8 @@ class Rank(IntEnum):
 
     LAB = 0
     """Nothing of a region or of the lab runs."""
+    DISK = 5
+    """A disk that is full, which ends the processes that write to it."""
     PROCESS = 10
     LINK = 20
     CLUSTER = 30

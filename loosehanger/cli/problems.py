@@ -6,6 +6,7 @@ import re
 import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,38 @@ def find_problems(
             if not one["healthy"] and not one.get("problems") and not any(place.startswith(where) for place in named):
                 rank = _RANKS.get(one["kind"], Rank.OTHER)
                 found.append(Problem(rank, one["detail"], where, next=f"./lab logs {region}"))
-    return in_order(found)
+    return in_order(_shared(found))
+
+
+def _shared(found: Iterable[Problem]) -> Iterator[Problem]:
+    """Names a right once that several mirrors lack, because they sign in as the same user."""
+    same: dict[tuple[int, str], list[Problem]] = {}
+    for one in found:
+        same.setdefault((one.rank, one.cause), []).append(one)
+    for (rank, _), problems in same.items():
+        if rank != Rank.RIGHTS:
+            yield from problems
+            continue
+        places = dict.fromkeys(one.where for one in problems)
+        since = min(filter(None, (one.since for one in problems)), default=None)
+        yield replace(problems[0], where="; ".join(places), since=since)
+
+
+def mark(regions: Mapping[str, Iterable[dict[str, Any]]], problems: Iterable[Problem]) -> None:
+    """Marks a running mirror as degraded that a problem is about, such as a setting that was changed by hand.
+
+    Args:
+        regions: the health of every resource, which is changed.
+        problems: what was found. What could not be measured, or is past, changes nothing.
+    """
+    places = {place for one in problems if one.rank < Rank.OTHER for place in one.where.split("; ")}
+    for region, resources in regions.items():
+        for one in resources:
+            own = f"{region}, {one['kind']}/{one['name']}"
+            if one["healthy"] and one["state"] == "Running" and any(
+                place == own or place.startswith(f"{own}, ") for place in places
+            ):  # fmt: skip
+                one |= {"healthy": False, "state": "Degraded"}
 
 
 def _mirror_at(region: str, name: str) -> str:

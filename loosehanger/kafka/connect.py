@@ -70,16 +70,17 @@ class ConnectClient:
 
     @classmethod
     def of(cls, access: Mapping[str, str], **options: Any) -> ConnectClient:
-        """By what a region's record has of a mirror: url, and maybe username, password_file and ca_file.
+        """By what a region's record has of a mirror: url, and maybe other_urls, username, password_file and ca_file.
 
         Args:
             access: those.
             options: any of ``timeout_s``, ``rebalance_s`` and ``patient``.
         """
+        urls = (access["url"], *access.get("other_urls", "").split())
         if "ca_file" not in access:
-            return cls((access["url"],), **options)
+            return cls(urls, **options)
         password = Path(access["password_file"]).read_text(encoding="utf-8").strip()
-        return cls((access["url"],), access["username"], password, Path(access["ca_file"]), **options)
+        return cls(urls, access["username"], password, Path(access["ca_file"]), **options)
 
     def connectors(self) -> dict[str, dict[str, Any]]:
         """Lists every connector by name, with ``info`` and ``status``.

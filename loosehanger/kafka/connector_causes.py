@@ -23,7 +23,12 @@ _SCHEDULED = re.compile(
     r"(?P<trace>(?:[^\[\d\n][^\n]*\n)*)",
     re.MULTILINE,
 )
-_REFUSED = re.compile(r"^(?:Caused by: )?(\S*AuthorizationException.*)$", re.MULTILINE)
+_REFUSED = re.compile(
+    r"^(?:Caused by: )?(\S*(?:Authorization|Authentication|CertificateExpired|Signature|SunCertPathBuilder)"
+    r"Exception.*)$",
+    re.MULTILINE,
+)
+"""A cluster refuses what a mirror asks, or one does not accept who the other is. The innermost is the cause."""
 _JOINS, _JOINED = "(Re-)joining group", "Successfully joined group with generation"
 REFUSED_S = 30
 """Seconds for which a refusal in a worker's log counts."""
@@ -61,7 +66,7 @@ class WorkerLogs:
         return min(filter(None, map(_joining_since, self._logs)), default=None)
 
     def refused_work(self, after: float) -> dict[str, str]:
-        """Returns the work of connectors that a missing right has kept from being done.
+        """Returns the work of connectors that a missing right, a password or a certificate has kept from being done.
 
         Args:
             after: in seconds since the epoch; what was logged before it does not count.
@@ -116,7 +121,9 @@ def silent_causes(logs: WorkerLogs, *, where: str, target: str, now: float) -> I
     yield from rebalance_causes(logs, where=where, now=now)
     for work, exception in logs.refused_work(now - REFUSED_S).items():
         found = explain(exception, target)
-        yield Problem(Rank.RIGHTS, f"{found.cause if found else exception}; it fails while {work}", where)
+        rank = Rank.RIGHTS if "AuthorizationException" in exception else Rank.CONNECTOR
+        remedy = found.remedy if found else ""
+        yield Problem(rank, f"{found.cause if found else exception}; it fails while {work}", where, next=remedy)
 
 
 def rebalance_causes(logs: WorkerLogs, *, where: str, now: float) -> Iterator[Problem]:

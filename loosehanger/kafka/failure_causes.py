@@ -59,6 +59,8 @@ def explain(reason: str, target: str) -> FailureCause | None:
         return FailureCause(f"a certificate has expired{f' on {ended[1]}' if ended else ''}", "")
     if name in ("SunCertPathBuilderException", "ValidatorException") and "valid certification path" in message:
         return FailureCause("a certificate was issued by an authority that the other side does not trust", "")
+    if name == "SignatureException":
+        return FailureCause(f"a certificate is not of the authority that the other side trusts: {message}", "")
     if name == "SaslAuthenticationException":
         return FailureCause(f"a user name or a password of the mirror is refused: {message}", "")
     if name == "IOException" and "No space left on device" in message:

@@ -164,3 +164,32 @@ def test_a_source_that_refuses_to_be_read_is_named_with_its_topic() -> None:
     (found,) = silent(poll, "2026-11-27 07:20:20")
     assert found.cause == "a user of the mirror lacks a right on topic LH.A; it fails while reading its source"
     assert silent(poll.replace("TopicAuthorization", "Timeout"), "2026-11-27 07:20:20") == []
+
+
+@pytest.mark.parametrize(
+    ("trace", "cause"),
+    [
+        (
+            "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed during authentication\n",
+            "a user name or a password of the mirror is refused: Authentication failed during authentication",
+        ),
+        (
+            "org.apache.kafka.common.errors.SslAuthenticationException: SSL handshake failed\n"
+            "Caused by: sun.security.validator.ValidatorException: PKIX path validation failed\n"
+            "Caused by: java.security.cert.CertificateExpiredException: NotAfter: Fri Nov 27 07:00:00 UTC 2026\n"
+            "\tat a.B\n",
+            "a certificate has expired on Fri Nov 27 07:00:00 UTC 2026",
+        ),
+        (
+            "org.apache.kafka.common.errors.SslAuthenticationException: SSL handshake failed\n"
+            "Caused by: java.security.SignatureException: Signature does not match.\n",
+            "a certificate is not of the authority that the other side trusts: Signature does not match.",
+        ),
+    ],
+    ids=("password", "expired", "authority"),
+)
+def test_a_mirror_that_may_not_sign_in_any_more_is_named_while_its_task_runs(trace: str, cause: str) -> None:
+    poll = f"2026-11-27 07:20:00,100 WARN  Failure during poll. (MirrorSourceTask)\n{trace}"
+    (found,) = silent(poll, "2026-11-27 07:20:20")
+    assert (found.rank, found.cause) == (Rank.CONNECTOR, f"{cause}; it fails while reading its source")
+    assert silent(poll, "2026-11-27 07:20:40") == []

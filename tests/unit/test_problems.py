@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from loosehanger.cli import problems, retention_risk, status
-from loosehanger.cli.problems import as_json, as_lines, find_problems, nearly_matches, of_mirror, of_topics
+from loosehanger.cli.problems import as_json, as_lines, find_problems, mark, nearly_matches, of_mirror, of_topics
 from loosehanger.cli.retention_risk import MirrorRisk
 from loosehanger.errors import ExitCode
 from loosehanger.kafka.retention_risk import TopicRisk
@@ -78,6 +78,32 @@ def test_missing_rights_that_name_the_user_replace_a_trace_and_keep_its_time() -
     trace = Problem(Rank.RIGHTS, "a user of the mirror lacks a right on topic LH.A", AT, 70.0)
     found = find([trace], rights={("na", "mm2-na"): ["user mm2 lacks in east: Read on topic LH.A"]})
     assert found == [Problem(Rank.RIGHTS, "user mm2 lacks in east: Read on topic LH.A", AT, 70.0)]
+
+
+def test_a_right_that_a_shared_user_lacks_is_one_problem() -> None:
+    lacks = "user mm2-east lacks in east: Read on topic LH.A"
+    trace = Problem(Rank.RIGHTS, "TopicAuthorizationException", AT, 7.0)
+    (found,) = find([trace], rights={("na", "mm2-na"): [lacks], ("sa", "mm2-sa"): [lacks]})
+    assert (found.cause, found.where, found.since) == (lacks, f"{AT}; sa, KafkaMirrorMaker2/mm2-sa", 7.0)
+    own = [Problem(Rank.CONNECTOR, "connector c was paused by hand", place) for place in (AT, "sa, x")]
+    assert find(own) == own
+
+
+def test_a_running_mirror_with_a_problem_is_degraded() -> None:
+    def marked(*problems: Problem) -> list[str]:
+        running = {"healthy": True, "state": "Running"}
+        rows = {"na": [{**row("KafkaMirrorMaker2", name), **running} for name in ("mm2-na", "mm2-na-2")]}
+        mark(rows, problems)
+        assert all(one["healthy"] == (one["state"] == "Running") for one in rows["na"])
+        return [one["state"] for one in rows["na"]]
+
+    assert marked(Problem(Rank.CONNECTOR, "changed by hand", AT)) == ["Degraded", "Running"]
+    assert marked(Problem(Rank.TOPIC, "fewer partitions", f"{AT}, topic LH.A")) == ["Degraded", "Running"]
+    assert marked(Problem(Rank.RIGHTS, "lacks", f"sa, x; {AT}-2")) == ["Running", "Degraded"]
+    assert marked(Problem(Rank.OTHER, "lost long ago", AT), Problem(Rank.LINK, "slow", "east, na")) == [
+        "Running",
+        "Running",
+    ]
 
 
 def test_a_resource_without_a_cause_is_listed_with_its_detail() -> None:
@@ -235,6 +261,37 @@ def test_a_process_that_does_not_run_has_its_last_error_and_its_time(tmp_path: P
     assert (found.since, found.next) == (1_795_000_000, "./lab logs na/shop")
     (absent,) = local_status._process_causes([], ["shop"], "na")
     assert absent == Problem(Rank.PROCESS, "process shop is not there", "na, process shop")
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        ("exited: shop (terminated by SIGKILL; not expected)", ": it was killed by SIGKILL"),
+        ("stopped: shop (exit status 143)", ": it was stopped"),
+        ("exited: shop-2 (terminated by SIGKILL; not expected)", ""),
+        ("exited: shop (exit status 1; not expected)", ""),
+    ],
+)
+def test_a_process_that_was_killed_or_stopped_is_not_explained_by_what_it_logged(
+    tmp_path: Path, ended: str, said: str
+) -> None:
+    (tmp_path / "shop.log").write_text("2026-11-26 13:00:01,001 INFO  all is well (X)\n", encoding="utf-8")
+    manager = (
+        f"2026-11-26 13:00:00,100 INFO exited: shop (exit status 2; not expected)\n2026-11-26 13:00:02 INFO {ended}\n"
+    )
+    (tmp_path / "supervisor.log").write_text(manager, encoding="utf-8")
+    one = ProcessState("shop", "shop", "BACKOFF", 0, 0, tmp_path / "shop.log")
+    (found,) = local_status._process_causes([one], ["shop"], "na")
+    assert found.cause == f"process shop does not run (BACKOFF){said}"
+
+
+def test_a_disk_that_is_full_is_named_before_its_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    free = {tmp_path / "a": 4096, tmp_path / "b": 4 << 30}
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free[path], total=8_000_000))
+    (found,) = local_status._full_disks({"na-0": tmp_path / "a", "na-1": tmp_path / "b"}, "na")
+    assert found.cause == "the disk of process na-0 is full: 4.1 kB of 8.0 MB is free"
+    assert (found.where, found.next) == (f"na, {tmp_path}/a", f"df -h {tmp_path}/a")
+    assert in_order([Problem(Rank.PROCESS, "x", "na"), found])[0] is found
 
 
 def test_a_region_whose_process_manager_is_down_has_one_cause(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

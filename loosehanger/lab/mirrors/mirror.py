@@ -31,7 +31,8 @@ class Mirror:
     connector: str
     """The name of its source connector."""
     connect: Mapping[str, str] = field(default_factory=dict)
-    """Connect's REST interface: ``url``, and if it requires them ``username``, ``password_file``, ``ca_file``."""
+    """Connect's REST interface: ``url``, ``other_urls`` (of further workers, with blanks between them), and if it
+    requires them ``username``, ``password_file``, ``ca_file``."""
     region: str = ""
     """The region it runs in."""
     groups: str = ""

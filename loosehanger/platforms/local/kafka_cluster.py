@@ -138,6 +138,13 @@ class LocalCluster:
     def _service(self) -> str:
         return f"{self.name}-kafka-bootstrap.{self.region.name}.svc"
 
+    @property
+    def disks(self) -> dict[str, Path]:
+        """The folder that each node's records are in, by the name of its process."""
+        return {
+            name: self.folder / str(node) / "data" for node, name in zip(self.nodes, self.process_names(), strict=True)
+        }
+
     def process_names(self) -> list[str]:
         """The names of its processes."""
         return [self._process_name(node) for node in self.nodes]

@@ -66,8 +66,12 @@ class LocalMirrorMaker:
     @property
     def access(self) -> dict[str, str]:
         """Address and credentials of Connect's REST interface, in the form of the region's record."""
+        first, *others = self.urls(self.worker_names()) or [
+            f"https://{LOOPBACK}:{self.region.worker_port(self._slots()[0])}"
+        ]
         return {
-            "url": f"https://{LOOPBACK}:{self.region.worker_port(self._slots()[0])}",
+            "url": first,
+            **({"other_urls": " ".join(others)} if others else {}),
             "username": REST_USER,
             "password_file": str(secret_file(self.region, self.settings.rest_secret, "password")),
             "ca_file": str(secret_file(self.region, f"{self.settings.rest_secret}-cluster-ca-cert", "ca.crt")),

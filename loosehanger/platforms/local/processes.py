@@ -39,6 +39,7 @@ RELAY, BROKER, WORKER, OPERATOR, PROGRAM = 50, 100, 200, 300, 400
 RELAY_MODULE = "loosehanger.platforms.local.relay"
 """The module that a link's relay runs."""
 
+_MANAGER_LOG = "supervisor.log"
 _SOCKET = "supervisor.sock"
 _SOCKET_OF_THE_MANAGER = f"/proc/self/cwd/{_SOCKET}"
 """supervisord requires an absolute path, and a socket's path may have 107 bytes: so the path leads through its working
@@ -322,7 +323,7 @@ class Exits:
     """
 
     def __init__(self, region: LocalRegion) -> None:
-        self._log = region.logs / "supervisor.log"
+        self._log = region.logs / _MANAGER_LOG
         self._begin = self._log.stat().st_size if self._log.exists() else 0
 
     def refusing(self) -> set[str]:
@@ -353,6 +354,8 @@ _LOG_ENTRY = re.compile(r"\d{4}-\d\d-\d\d \S+ (TRACE|DEBUG|INFO|WARN|ERROR|FATAL
 _IN_THREAD = re.compile(r'Exception in thread "[^"]*" ')
 _EXCEPTION = re.compile(r"(Caused by: )?[a-z]\w*(\.\w+)*\.[A-Z][\w$]*(: |$)")
 _ERROR_LINE = re.compile(r'error: |\d{4}-\d\d-\d\d \S+ (ERROR|FATAL) |Exception in thread "')
+_ENDED = re.compile(r" (?P<what>exited|stopped): (?P<name>\S+) \((?:terminated by (?P<signal>\w+))?")
+"""How supervisor logs the end of a process."""
 _JVM_REFUSES = re.compile(r"Error: Could not create the Java Virtual Machine")
 
 
@@ -362,16 +365,39 @@ def tail(path: Path) -> str:
     Of an error with a stack trace it is the exception at the bottom. Log4j's line above the trace only names the
     consequence, such as "Stopping due to error".
     """
+    lines = _last_lines(path)
+    return f"{_last_error(lines) or ''.join(lines[-1:]).strip() or 'nothing yet'} ({path})"
+
+
+def ending(process: ProcessState) -> str:
+    """Returns why a process ended: the signal that killed it, or its last error with the path of its log.
+
+    What a program logged before it was stopped or killed is not the reason. Empty where nothing is known.
+    """
+    endings = [
+        found
+        for line in _last_lines(process.log.parent / _MANAGER_LOG)
+        if (found := _ENDED.search(line)) and found["name"] == process.name
+    ]
+    if endings and endings[-1]["what"] == "stopped":
+        return "it was stopped"
+    if endings and (signal_name := endings[-1]["signal"]):
+        return f"it was killed by {signal_name}"
+    error = _last_error(_last_lines(process.log))
+    return f"{error} ({process.log})" if error else ""
+
+
+def _last_lines(path: Path) -> list[str]:
+    """The lines at the end of a log that are not blank; none where it cannot be read."""
     try:
         with path.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
+            return [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
     except OSError:
-        lines = []
-    return f"{_last_message(lines) or 'nothing yet'} ({path})"
+        return []
 
 
-def _last_message(lines: list[str]) -> str:
+def _last_error(lines: list[str]) -> str:
     for place in reversed(range(len(lines))):
         if _JVM_REFUSES.match(lines[place]):
             return lines[max(0, place - 1)].strip()
@@ -384,7 +410,7 @@ def _last_message(lines: list[str]) -> str:
         if not _LOG_ENTRY.match(lines[place]):
             exceptions.insert(0, _IN_THREAD.sub("", lines[place]))
         return (innermost_cause("\n".join(exceptions)) or lines[place]).strip()
-    return lines[-1].strip() if lines else ""
+    return ""
 
 
 def _program_file(region: LocalRegion, name: str) -> Path:
@@ -431,7 +457,7 @@ def _ensure_supervisor(region: LocalRegion) -> bool:
         check=False,
         start_new_session=True,
     )
-    log = region.logs / "supervisor.log"
+    log = region.logs / _MANAGER_LOG
     wait_for(lambda: None if is_supervised(region) else tail(log), 20, f"{region.name}: process manager")
     return True
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +37,7 @@ from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.kafka_entities import admin_client
 from loosehanger.platforms.local.links import process_name
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
-from loosehanger.platforms.local.processes import ProcessState, states, tail
+from loosehanger.platforms.local.processes import ProcessState, ending, states
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.problems import Problem, Rank
 from loosehanger.waiting import wait_for
@@ -45,6 +47,8 @@ ANSWER_SECONDS = 10
 """Seconds that Connect may take to answer: a user waits."""
 GATHERED_SECONDS = 15
 """Seconds a consumer may take to join its group and to find new topics."""
+FULL = 1 << 20
+"""Free bytes below which a disk counts as full: a broker allocates more at once."""
 SETTLED_SECONDS = 30
 """Seconds a connector that failed more than once must have been running to count as healthy."""
 
@@ -134,7 +138,9 @@ def _answering(processes: list[ProcessState], groups: Sequence[str]) -> list[str
 
 def _cluster(cluster: LocalCluster, processes: list[ProcessState]) -> Health:
     region, names = cluster.region.name, cluster.process_names()
-    down, causes = _not_running(processes, names), tuple(_process_causes(processes, names, region))
+    full = tuple(_full_disks(cluster.disks, region))
+    down = [*(one.cause for one in full), *_not_running(processes, names)]
+    causes = (*full, *_process_causes(processes, names, region))
     if processes and not _answering(processes, names):
         return Health("Kafka", cluster.name, False, "Down", "; ".join(down), causes)
     try:
@@ -162,6 +168,21 @@ def _cluster(cluster: LocalCluster, processes: list[ProcessState]) -> Health:
         of_partitions = [Problem(Rank.CLUSTER, text, region, next=describe) for text in problems[len(down) :]]
         return Health("Kafka", cluster.name, False, "Degraded", "; ".join(problems), (*causes, *of_partitions), numbers)
     return Health("Kafka", cluster.name, True, "Running", detail, topics=numbers)
+
+
+def _full_disks(disks: Mapping[str, Path], region: str) -> Iterator[Problem]:
+    """The problems of disks that have no room left.
+
+    Args:
+        disks: the folder with the records of each process.
+        region: the region.
+    """
+    for name, folder in disks.items():
+        with contextlib.suppress(OSError):
+            room = shutil.disk_usage(folder)
+            if room.free < FULL:
+                cause = f"the disk of process {name} is full: {size_text(room.free)} of {size_text(room.total)} is free"
+                yield Problem(Rank.DISK, cause, f"{region}, {folder}", next=f"df -h {folder}")
 
 
 def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
@@ -394,8 +415,7 @@ def _not_running(processes: list[ProcessState], groups: list[str]) -> list[str]:
         if not own:
             problems.append(f"process {group} is not there")
         problems += [
-            f"process {process.name} is {process.state}"
-            + (f"; its log says: {end}" if (end := tail(process.log)) else "")
+            f"process {process.name} is {process.state}" + (f": {why}" if (why := ending(process)) else "")
             for process in own
             if process.state != "RUNNING"
         ]
@@ -414,7 +434,7 @@ def _process_causes(processes: list[ProcessState], groups: list[str], region: st
             if process.frozen:
                 yield Problem(Rank.PROCESS, _frozen(process), where, next=f"kill -CONT {process.pid}")
             elif process.state != "RUNNING":
-                said = f": {end}" if (end := tail(process.log)) else ""
+                said = f": {why}" if (why := ending(process)) else ""
                 logs = f"./lab logs {region}/{group}"
                 cause = f"process {process.name} does not run ({process.state}){said}"
                 yield Problem(Rank.PROCESS, cause, where, process.ended or None, logs)
