@@ -83,7 +83,11 @@ def _run(command: Command, rest: Sequence[str], *, installed: bool) -> int | Non
     """Runs a command, or checks its arguments; None if the rest needs the installation."""
     match command.name:
         case "scenarios":
-            return _scenarios(as_json=command.parser().parse_args(rest).json)
+            options = command.parser().parse_args(rest)
+            if options.diagram is not None:
+                scenario_file(options.diagram)
+                return None
+            return _scenarios(as_json=options.json)
         case "completion":
             return _completion(rest)
         case "doctor":

@@ -33,7 +33,11 @@ def _nothing_to_check(options: argparse.Namespace) -> None:
 
 
 def _scenarios(parser: Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    shown.add_argument(
+        "--diagram", metavar="NAME", help="print a scenario's regions, programs and mirrors as a Mermaid flowchart"
+    )
 
 
 def _status(parser: Parser) -> None:

@@ -24,6 +24,7 @@ from loosehanger.cli.variables import checked_variables
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
 from loosehanger.kafka.links import CLIENT
 from loosehanger.lab import console_password, targets
+from loosehanger.lab.diagram import mermaid
 from loosehanger.lab.programs import consumers
 from loosehanger.lab.progress import Progress, required_progress
 from loosehanger.lab.record import ADMINISTRATOR, Lab, Region, WebConsole, check_stage, load_lab, read_progress
@@ -44,6 +45,12 @@ _RECOVERY_SECONDS = 20
 """How long to wait for the last times of a switch before they are shown."""
 _CHANGES_NOTHING = {"--check", "-C", "--syntax-check", "--list-tasks", "--list-hosts"}
 """With these, Ansible changes nothing."""
+
+
+def scenarios(arguments: Sequence[str]) -> int:
+    """Prints a scenario's flowchart: ``scenarios --diagram NAME``; the list itself needs no installation."""
+    print(mermaid(read_scenario(COMMANDS["scenarios"].parse(arguments).diagram)), end="")
+    return ExitCode.DONE
 
 
 def setup(arguments: Sequence[str]) -> int:
@@ -416,6 +423,7 @@ def _web_consoles(lab: Lab) -> set[WebConsole]:
 
 
 RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "scenarios": scenarios,
     "setup": setup,
     "stage": stage,
     "status": status.run,

@@ -63,7 +63,7 @@ def _following(before: Sequence[str], typed: str) -> Iterable[Candidate]:
 
 def _positional(name: str, given: Sequence[str]) -> Iterable[Candidate]:
     match name, given:
-        case "setup", []:
+        case ("setup", []) | ("scenarios", [*_, "--diagram"]):
             return [(outline.name, outline.teaches) for outline in map(read_outline, scenario_names())]
         case "stage", []:
             progress = read_progress()

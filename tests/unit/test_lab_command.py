@@ -1062,7 +1062,7 @@ def test_fish_completes(bare: Checkout, tmp_path: Path) -> None:
 def test_every_command_is_listed_once_and_does_something() -> None:
     listed = [command.name for group in GROUPS.values() for command in group]
     assert len(listed) == len(set(listed))
-    assert set(listed) - {"scenarios", "completion"} == set(commands.RUN)
+    assert set(listed) - {"completion"} == set(commands.RUN)
 
 
 @pytest.mark.parametrize("name", scenario_names())
