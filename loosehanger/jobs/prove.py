@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import shutil
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.sql import SparkSession
 
 from loosehanger.errors import ExitCode, LabError, WrongUseError, discard_output, run_command
 from loosehanger.lab import job_options
 from loosehanger.lab.record import Lab, load_lab
-from loosehanger.proof import inconclusive
+from loosehanger.proof import inconclusive, scratch
 from loosehanger.proof.compare.configurations import Handling
 from loosehanger.proof.proof import Proof
 from loosehanger.proof.read.external import EXTERNAL, two_clusters
@@ -29,6 +33,7 @@ from loosehanger.proof.session import start_session
 from loosehanger.proof.verdict import EXIT_CODES, judge
 
 _PRODUCTS = 10
+_NOT_FINISHED = "not finished within {limit:g} s; raise --limit, or compare fewer topics at a time"
 _REPORT = "loosehanger.proof.report.page"
 """Loaded only where it is wanted."""
 
@@ -59,6 +64,7 @@ def prove(options: argparse.Namespace, lab: Lab, order: Handling = "judge") -> i
     if options.report:
         # Its charts take a while to load, and until they are wanted Python mostly waits for Java.
         threading.Thread(target=import_module, args=(_REPORT,), daemon=True).start()
+    found: dict[str, Any] | None = {}
     try:
         proof = Proof(
             lab,
@@ -72,14 +78,20 @@ def prove(options: argparse.Namespace, lab: Lab, order: Handling = "judge") -> i
             allow_same_cluster=options.allow_same_cluster,
             order=order,
         )
-        evidence = proof.run()
-        document = judge(evidence, lab.scenario, time.monotonic() - started)
+        found = _within(
+            getattr(options, "limit", None),
+            lambda: judge(proof.run(), lab.scenario, time.monotonic() - started),
+        )
+        document = found or inconclusive.document(
+            _NOT_FINISHED.format(limit=options.limit), lab.scenario, time.monotonic() - started, lab.claims
+        )
     except WrongUseError:
         raise
     except Exception as error:
         _report(traceback.format_exc().rstrip())
         document = inconclusive.document(_broken_off(error), lab.scenario, time.monotonic() - started, lab.claims)
-    written = _write_files(options, document, lab)
+    # After the limit nothing else may take long.
+    written = _write_files(options, document, lab if found is not None else None)
     try:
         if options.json:
             written = output.print_proof(document) and written
@@ -93,14 +105,43 @@ def prove(options: argparse.Namespace, lab: Lab, order: Handling = "judge") -> i
         discard_output()
         written = False
     code = EXIT_CODES[document["verdict"]]
+    if found is None:
+        _leave(code)
     return int(code if written or code != ExitCode.DONE else ExitCode.INCONCLUSIVE)
+
+
+def _within(limit_s: float | None, prove: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """Returns what a proof finds; None if it has not ended within the limit, and then it runs on until ``_leave``."""
+    if limit_s is None:
+        return prove()
+    answer: Future[dict[str, Any]] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(prove())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True, name="proof").start()
+    wait([answer], limit_s)
+    return answer.result() if answer.done() else None
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends this process although threads of it are busy, and with it Java, which has a pipe of it."""
+    if folder := os.environ.get(scratch.VARIABLE):
+        shutil.rmtree(folder, ignore_errors=True)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)
 
 
 def _start_spark(records: int | None, silent_s: float | None = None) -> SparkSession:
     return start_session("prove", records=records, silent_s=silent_s)
 
 
-def _write_files(options: argparse.Namespace, document: dict[str, Any], lab: Lab) -> bool:
+def _write_files(options: argparse.Namespace, document: dict[str, Any], lab: Lab | None) -> bool:
     """Writes the requested files; the verdict is printed even if a file cannot be written."""
     written = True
     json_file = getattr(options, "json_file", None)
@@ -121,8 +162,8 @@ def _as_json(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def _page(document: dict[str, Any], lab: Lab) -> str:
-    page: str = import_module(_REPORT).render(document, _aggregates(lab))
+def _page(document: dict[str, Any], lab: Lab | None) -> str:
+    page: str = import_module(_REPORT).render(document, _aggregates(lab) if lab else {})
     return page
 
 

@@ -55,6 +55,12 @@ def any_proof(parser: Parser) -> None:
         "--while-moving", action="store_true", help="wait longer than that for a mirror that still comes closer"
     )
     parser.add_argument(
+        "--limit",
+        type=number(0, float("inf"), "a number of seconds", above=True),
+        metavar="SECONDS",
+        help="end after that time, inconclusive, whatever is not compared by then (no limit)",
+    )
+    parser.add_argument(
         "--examples", type=count(0), default=5, metavar="N", help="differences of each kind to show (default 5)"
     )
     parser.add_argument(

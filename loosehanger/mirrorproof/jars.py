@@ -94,6 +94,10 @@ def repository(variable: str = VARIABLE) -> str:
     return address.rstrip("/")
 
 
+class RepositoryError(WrongUseError):
+    """The repository cannot be reached from here, with the environment as it is."""
+
+
 class _SystemTrust(HTTPAdapter):
     """Trusts the system's certificate authorities and SSL_CERT_FILE, besides those that requests trusts."""
 
@@ -136,7 +140,7 @@ class Fetcher:
         """Fetches all the jars, several at once; ``on_bytes`` hears of each piece (bytes; negative: to be repeated).
 
         Raises:
-            WrongUseError: the repository cannot be reached.
+            RepositoryError: the repository cannot be reached.
             LabError: a jar is not there, or its download is never whole.
         """
         with self.session, ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
@@ -189,13 +193,13 @@ class Fetcher:
                 return None
             problem = f"is not the file that jars.lock means ({received} bytes of {jar.size}, SHA-256 differs)"
         except requests.exceptions.SSLError as error:
-            raise WrongUseError(
+            raise RepositoryError(
                 f"{self.host}: its certificate is not trusted ({_innermost(error)}); "
                 "set SSL_CERT_FILE to a file with your certificate authorities"
             ) from error
         except requests.RequestException as error:
             if not received:
-                return WrongUseError(
+                return RepositoryError(
                     f"{self.host}: cannot be reached ({_innermost(error)}); set HTTPS_PROXY if there is a proxy, "
                     f"or {self.variable} to the address of a Maven repository within reach"
                 )

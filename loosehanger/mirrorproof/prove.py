@@ -74,9 +74,12 @@ def run(options: argparse.Namespace) -> NoReturn:
         raise WrongUseError("--report needs charts; install mirrorproof[report]")
     try:
         start(arguments, options)
-    except WrongUseError:
-        raise
     except (LabError, OSError) as error:
+        from loosehanger.mirrorproof.jars import RepositoryError  # slow to import
+
+        # Nothing is wrong with the command where a repository is out of reach.
+        if isinstance(error, WrongUseError) and not isinstance(error, RepositoryError):
+            raise
         if not importlib.util.find_spec("pyspark"):
             raise
         from loosehanger.proof.inconclusive import give_up  # slow to import

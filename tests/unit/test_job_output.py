@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from loosehanger.paths import ROOT, lab_home
-from loosehanger.proof import inconclusive
+from loosehanger.proof import inconclusive, scratch
 from loosehanger.proof.submit import environment
 from tests import samples
 
@@ -134,3 +135,23 @@ def test_a_log_on_a_full_disk_is_not_reported_beside_the_document(tmp_path: Path
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert "No space left on device" in done.stderr
+
+
+def test_a_proof_ends_at_its_limit_whatever_keeps_it(tmp_path: Path) -> None:
+    """Here a cluster that accepts connections and is silent, for which its clients wait longer."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = tmp_path / "client.properties"
+        config.write_text(f"bootstrap.servers=127.0.0.1:{silent.getsockname()[1]}", encoding="utf-8")
+        ends = [f"--{end}-config={config}" for end in ("source", "target")]
+        done = subprocess.run(
+            [sys.executable, "-P", str(PROVE), *ends, "--topics=.*", "--json", "--limit=0.5"],
+            env={"PATH": os.environ["PATH"], scratch.VARIABLE: str(tmp_path / "scratch")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 4, done.stderr
+    document = json.loads(done.stdout)
+    assert document["reasons"] == ["not finished within 0.5 s; raise --limit, or compare fewer topics at a time"]
+    assert document["seconds"] < 5

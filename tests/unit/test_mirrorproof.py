@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import socket
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from loosehanger.errors import ExitCode, WrongUseError
+from loosehanger.errors import ExitCode, InconclusiveError, WrongUseError
 from loosehanger.lab import job_options
-from loosehanger.mirrorproof import command_line, connector, demo_broker, demo_copier, doctor, jars, places, spark
+from loosehanger.mirrorproof import command_line, connector, doctor, jars, places, spark
 from loosehanger.mirrorproof.command_line import SUB_COMMANDS
 from loosehanger.mirrorproof.doctor import ClusterState
 from loosehanger.mirrorproof.prove import job_arguments
@@ -121,6 +122,24 @@ def test_another_repository_is_named_by_its_own_variable(monkeypatch: pytest.Mon
     assert jars.MAVEN_CENTRAL == install.MAVEN_CENTRAL
 
 
+def test_a_repository_out_of_reach_leaves_the_proof_inconclusive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv(places.REPOSITORY, f"http://127.0.0.1:{unused.getsockname()[1]}")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        monkeypatch.setattr(jars, "FIRST_PAUSE", 0.01)
+        ends = [tmp_path / name for name in ("a.properties", "b.properties")]
+        for number, path in enumerate(ends):
+            path.write_text(f"bootstrap.servers=127.0.0.1:{number + 1}", encoding="utf-8")
+        with pytest.raises(InconclusiveError, match="cannot be reached"):
+            command_line.main(["prove", *map(str, ends), "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"] == "inconclusive"
+    assert places.REPOSITORY in document["reasons"][0]
+
+
 def test_rights_and_topics_that_are_missing_are_named() -> None:
     patterns = [doctor._compiled(text) for text in ("orders", "payments", "x.*")]
     source = ClusterState("source", id="A", is_complete=True)
@@ -142,31 +161,3 @@ def test_an_advertised_address_that_is_of_no_use_is_a_problem() -> None:
     check = doctor._advertised("source", [{"host": "no-such-host.invalid", "port": 9092}])
     assert "no-such-host.invalid does not resolve" in check.line
     assert check.line.startswith("PROBLEM")
-
-
-def test_the_demo_takes_the_brokers_jars_from_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(
-        WrongUseError, match=r"kafka/.*jar is missing or is another file; mirrorproof jars FOLDER --demo"
-    ):
-        demo_broker.broker_jars(None, {places.JARS: str(tmp_path)})
-    with pytest.raises(WrongUseError, match="is not an installation of Kafka 4"):
-        demo_broker.broker_jars(tmp_path, {})
-    jar = tmp_path / "libs" / "kafka_2.13-4.1.0.jar"
-    jar.parent.mkdir()
-    jar.touch()
-    assert demo_broker.broker_jars(tmp_path, {}) == [jar]
-    names = {jar.artifact for jar in connector.broker()}
-    assert {"kafka_2.13", "kafka-clients", "kafka-metadata", "commons-validator"} <= names
-    assert not [name for name in names if name.startswith(("connect-", "jersey-", "jetty-"))]
-
-
-@pytest.mark.parametrize(("mistake", "values"), [(None, 1), ("lost", 0), ("changed", 1), ("doubled", 2)])
-def test_the_copier_of_the_demo_makes_one_kind_of_mistake(mistake: demo_copier.Mistake | None, values: int) -> None:
-    def copied(topic: str, offset: int) -> list[bytes]:
-        record = SimpleNamespace(topic=topic, offset=offset, value=b'{"amount": "1.99"}')
-        return demo_copier._copies(record, mistake)
-
-    assert len(copied("orders", 250)) == values
-    assert (copied("orders", 250) == [b'{"amount": "1.98"}']) == (mistake == "changed")
-    for topic, offset in (("orders", 0), ("orders", 249), ("payments", 250)):
-        assert copied(topic, offset) == [b'{"amount": "1.99"}']

@@ -60,6 +60,19 @@ def test_a_proof_with_every_kind_of_fault() -> None:
         assert f"12,345 {name}" in text
 
 
+def test_a_table_names_its_flow_where_there_are_several_between_two_clusters() -> None:
+    flows = [samples.flow(mirror=f"external/{name}", topic=name) for name in ("shop", "pay")]
+    titles = []
+    for shown_flows in (flows, flows[:1]):
+        console = window()
+        show_proof(samples.proof(*shown_flows), console)
+        titles.append([line.strip() for line in shown(console) if "→" in line])
+    assert titles == [
+        ["europe → north-america, flow shop", "europe → north-america, flow pay"],
+        ["europe → north-america"],
+    ]
+
+
 def status_of(monkeypatch: pytest.MonkeyPatch, console: Console, detail: str) -> list[str]:
     """What the status shows of one mirror."""
     monkeypatch.setattr(status, "Console", lambda **_: console)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich import box
@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from loosehanger.proof.difference import FAULTS, printable
+from loosehanger.proof.read.external import said
 from loosehanger.proof.report.messages import counted
 from loosehanger.proof.report.record_times import plain
 
@@ -52,10 +53,8 @@ def show_proof(document: Mapping[str, Any], output: Console) -> None:
     for claim in document["claims"]:
         verdict = claim["verdict"]
         output.print(f"[{_COLOURS[verdict]} bold]{verdict:<{_VERDICT_WIDTH}}[/] {escape(claim['says'])}")
-    pairs = dict.fromkeys((flow["source"], flow["target"]) for flow in document["flows"])
-    for source, target in pairs:
-        flows = [flow for flow in document["flows"] if (flow["source"], flow["target"]) == (source, target)]
-        output.print(_fitting(f"{source} → {target}", flows, output))
+    for title, flows in _groups(document["flows"]).items():
+        output.print(_fitting(title, flows, output))
         for flow in flows:
             for example in flow["examples"]:
                 output.print(_example(flow, example))
@@ -68,6 +67,19 @@ def show_proof(document: Mapping[str, Any], output: Console) -> None:
         output.print(f"- {escape(reason)}")
     verdict = document["verdict"]
     output.print(f"[{_COLOURS[verdict]} bold]{verdict}[/]: {escape(summary(document))}")
+
+
+def _groups(flows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """The flows of each pair of regions, and of each mirror between them where there are several."""
+    mirrors: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}
+    for flow in flows:
+        of_pair = mirrors.setdefault((flow["source"], flow["target"]), {})
+        of_pair.setdefault(flow["mirror"], []).append(flow)
+    return {
+        f"{source} → {target}" + (f", {said(mirror)}" if len(of_pair) > 1 else ""): own
+        for (source, target), of_pair in mirrors.items()
+        for mirror, own in of_pair.items()
+    }
 
 
 def summary(document: Mapping[str, Any]) -> str:
