@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
+MINUTE_MS = 60_000
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -39,3 +40,8 @@ def span(seconds: float | None) -> str:
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def minute_of(time_ms: int) -> int:
+    """The beginning of the minute that a time lies in; both in epoch milliseconds."""
+    return time_ms // MINUTE_MS * MINUTE_MS

@@ -10,8 +10,9 @@ from typing import Any
 from pyspark.sql import Row as SparkRow
 from pyspark.sql import SparkSession
 
-from loosehanger.audit.minutes import MINUTE_MS, Layout, MinuteTable, Row, minute_of
-from loosehanger.proof.read.records import BUCKET_MS
+from loosehanger.audit.minutes import Layout, MinuteTable, Row
+from loosehanger.proof.read.buckets import BUCKET_MS
+from loosehanger.times import MINUTE_MS, minute_of
 
 _COUNTS = {"ORDERS": "orders", "CANCELLATIONS": "cancellations", "CUSTOMERS": "customers", "DOORS": "doors"}
 _SUMS = ("events", "unreadable", "units", "cents", "readings", "temperature", "humidity")

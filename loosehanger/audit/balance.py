@@ -29,7 +29,7 @@ from kafka import TopicPartition
 
 from loosehanger.proof.difference import Difference, keys
 from loosehanger.proof.flows import Flow, FlowId, MirrorId
-from loosehanger.proof.read.records import BUCKET_MS
+from loosehanger.proof.read.buckets import BUCKET_MS
 
 HALVES = 4
 EQUAL, LATE, MISSING, NEVER_MIRRORED, DIFFERENT = "equal", "late", "missing", "never mirrored", "different"
@@ -95,6 +95,8 @@ class OpenBucket:
     """First and last offset at the target."""
     touched: int = 0
     """The number of the round that changed it last."""
+    touched_ms: int = 0
+    """When that was."""
     verdict: str = ""
     """``MISSING``, ``NEVER_MIRRORED`` or ``DIFFERENT`` while it stands."""
     kinds: dict[str, int] = field(default_factory=dict)
@@ -123,6 +125,8 @@ class View:
     """Where the sources' logs begin."""
     read: Mapping[RegionPartition, int]
     """The offset up to which each place has been read, including everything that the balance has added."""
+    settled_ms: int | None = None
+    """Buckets that have changed since then are not judged yet; None to judge them at once."""
 
 
 @dataclass(frozen=True)
@@ -223,12 +227,12 @@ class AuditBalance:
             if account:
                 account.records += tally.records
                 _widen(account.sources.setdefault(f"{flow.source} {flow.topic}", []), tally)
-                self._add(account, tally, 1)
+                self._add(account, tally, 1, now_ms)
                 judged = True
         if place[:2] in self._into and (account := self._account(Bucket(*place, bucket), now_ms)):
             account.copies += tally.records
             _widen(account.target, tally)
-            self._add(account, tally, -1)
+            self._add(account, tally, -1, now_ms)
             judged = True
         counts = self.records if judged else self.older
         counts[place[:2]] = counts.get(place[:2], 0) + tally.records
@@ -299,14 +303,16 @@ class AuditBalance:
             return None
         return self.accounts.setdefault(key, OpenBucket(now_ms))
 
-    def _add(self, account: OpenBucket, tally: Tally, sign: int) -> None:
+    def _add(self, account: OpenBucket, tally: Tally, sign: int, now_ms: int) -> None:
         for number, half in enumerate(tally.content):
             account.content[number] += sign * half
-        account.touched = self.round
+        account.touched, account.touched_ms = self.round, now_ms
         # The last verdict on it no longer applies.
         account.verdict, account.kinds, account.examples, account.by_time = "", {}, [], False
 
     def _decided(self, key: Bucket, account: OpenBucket, view: View) -> bool:
+        if view.settled_ms is not None and account.touched_ms > view.settled_ms:
+            return False
         if self.behind(key, account, view.positions):
             return False
         sources = [RegionPartition(flow.source, flow.topic, key.partition) for flow in self._into[key[:2]]]

@@ -18,10 +18,9 @@ from kafka.errors import KafkaError
 
 from loosehanger.audit.balance import bucket_of
 from loosehanger.audit.topic_writer import BLOCK_MS, open_topic
-from loosehanger.kafka.connection import connection_for
+from loosehanger.kafka.connection import Connection
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
-from loosehanger.lab.record import ADMINISTRATOR, Lab
 from loosehanger.proof.flows import Flow
 from loosehanger.proof.report.record_times import iso
 
@@ -82,12 +81,18 @@ class Canary:
     """Sends the records.
 
     Args:
-        lab: what is set up.
+        connections: of each source, that of a user who may write to the topic.
         every_s: seconds from one to the next.
+        topic: in each source, the topic that they are written to and nothing else is.
+        create: whether the topic is created where it does not exist; the user must have the right to.
     """
 
-    def __init__(self, lab: Lab, every_s: float) -> None:
-        self._lab = lab
+    def __init__(
+        self, connections: Mapping[str, Connection], every_s: float, topic: str = TOPIC, *, create: bool = True
+    ) -> None:
+        self._connections = connections
+        self.topic = topic
+        self._create = create
         self._every_s = every_s
         self._due = 0.0
         self._sent = 0
@@ -95,15 +100,13 @@ class Canary:
         self.arrivals = Arrivals()
 
     def open(self) -> None:
-        """Creates the topic in every source.
+        """Opens the topic in every source.
 
         Raises:
             LabError: a cluster does not answer, or refuses.
         """
-        for region in sources(self._lab.mirrors):
-            if region in self._lab.clusters:
-                connection = connection_for(self._lab.region(region), ADMINISTRATOR)
-                self._producers[region] = open_topic(connection, TOPIC, _SETTINGS)
+        for region, connection in self._connections.items():
+            self._producers[region] = open_topic(connection, self.topic, _SETTINGS if self._create else None)
 
     def send(self) -> None:
         """Sends one record into every source, if the interval has passed."""
@@ -117,7 +120,7 @@ class Canary:
             # The round that reads a source reports it when it does not answer.
             with contextlib.suppress(KafkaError):
                 producer.send(
-                    TOPIC,
+                    self.topic,
                     json.dumps(value).encode(),
                     region.encode(),
                     headers=[(HEADER, str(self._sent).encode())],
@@ -131,10 +134,10 @@ class Canary:
             producer.close(timeout=BLOCK_MS / 1000)
 
 
-def sources(mirrors: Iterable[Mirror]) -> list[str]:
+def sources(mirrors: Iterable[Mirror], topic: str = TOPIC) -> list[str]:
     """The regions that get canaries: not those where a canary would be a second writer of a mirror's copy."""
-    taking = [mirror for mirror in mirrors if selected_topics(mirror, [TOPIC])]
-    copied_into = {mirror.target for mirror in taking if target_topic(mirror, TOPIC) == TOPIC}
+    taking = [mirror for mirror in mirrors if selected_topics(mirror, [topic])]
+    copied_into = {mirror.target for mirror in taking if target_topic(mirror, topic) == topic}
     return sorted({mirror.source for mirror in taking} - copied_into)
 
 

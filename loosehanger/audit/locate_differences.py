@@ -25,7 +25,8 @@ from loosehanger.proof.compare import differences
 from loosehanger.proof.compare.comparison import example
 from loosehanger.proof.read import records
 from loosehanger.proof.read.batches import Ranges, no_records, read_records
-from loosehanger.proof.read.records import BUCKET_MS, FLOW_PARTITION
+from loosehanger.proof.read.buckets import BUCKET_MS
+from loosehanger.proof.read.records import FLOW_PARTITION
 from loosehanger.proof.session import fit, small_frame
 
 _MOST_OFFSETS = 1_000_000

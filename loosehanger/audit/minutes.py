@@ -15,7 +15,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from loosehanger.proof.session import small_frame
 
-MINUTE_MS = 60_000
 Row = Mapping[str, Any]
 
 
@@ -79,11 +78,6 @@ class MinuteTable:
 
     def _file(self, minute: int) -> Path:
         return self._folder / f"{datetime.fromtimestamp(minute / 1000, UTC):%Y-%m-%dT%H-%MZ}.parquet"
-
-
-def minute_of(time_ms: int) -> int:
-    """The minute of a time."""
-    return time_ms // MINUTE_MS * MINUTE_MS
 
 
 def _plain(value: Any) -> Any:

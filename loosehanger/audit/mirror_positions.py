@@ -8,9 +8,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from kafka import TopicPartition
 
+from loosehanger.audit.balance import AuditBalance, Judged, RegionPartition
 from loosehanger.errors import LabError
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.retention_risk import PartitionRisk, RetentionReader
@@ -23,7 +25,7 @@ _SOON_S, _REST_S = 1.0, 5.0
 
 
 class Positions:
-    """The newest answer of each mirror.
+    """The newest answer of each mirror, from Connect.
 
     Args:
         mirrors: the mirrors to ask.
@@ -76,8 +78,25 @@ class Positions:
         """The records of each mirror that are not copied yet, by partition."""
         return dict(self._risks)
 
+    def learn(self, judged: Iterable[Judged], balance: AuditBalance, read: Mapping[RegionPartition, int]) -> None:
+        """Learns from what a round has judged and read; Connect knows without it."""
+
+    def forget(self, region: str, topic: str) -> None:
+        """Forgets the positions in a source that was recreated; Connect has reset its own."""
+
+    def dump(self) -> list[list[Any]]:
+        """What was learned, in types that JSON has."""
+        return []
+
+    def load(self, stored: Iterable[Any]) -> None:
+        """Restores what ``dump`` returned."""
+
+    def progress_of(self, mirror: Mirror) -> Callable[[], MirrorProgress]:
+        """The function that asks a mirror for its position, in the mirror's thread."""
+        return Connect(mirror).progress if mirror.connect else lambda: MirrorProgress(UNKNOWN)
+
     def _ask(self, mirror: Mirror) -> None:
-        connect = Connect(mirror) if mirror.connect else None
+        progress = self.progress_of(mirror)
         source, due = RetentionReader(self._source_of(mirror)), 0.0
         while not self._ended.is_set():
             looking = time.monotonic() >= due
@@ -85,7 +104,7 @@ class Positions:
             ends = self._ends(mirror, source) if looking else None
             now = time.time()
             try:
-                found = connect.progress() if connect else MirrorProgress(UNKNOWN)
+                found = progress()
             except Exception:
                 # An unforeseen answer, whatever it is: the position is unknown for now.
                 found = MirrorProgress(UNKNOWN)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from loosehanger.audit.balance import KINDS, AuditBalance, Judged
-from loosehanger.audit.minutes import Layout, MinuteTable, minute_of
-from loosehanger.proof.read.records import BUCKET_MS
+from loosehanger.audit.balance import KINDS
+from loosehanger.audit.minutes import Layout, MinuteTable
+from loosehanger.audit.verdict_rows import VerdictRow
+from loosehanger.times import minute_of
 
 LAYOUT = Layout(
     {
@@ -41,14 +42,12 @@ class AuditTable:
     def __init__(self, spark: SparkSession, folder: Path, kept_s: float) -> None:
         self._table = MinuteTable(spark, folder, LAYOUT)
         self._kept_ms = round(kept_s * 1000)
-        self._minutes: dict[int, list[dict[str, Any]]] = {}
+        self._minutes: dict[int, list[VerdictRow]] = {}
 
-    def take(self, judged: Iterable[Judged], balance: AuditBalance, now_ms: int) -> list[dict[str, Any]]:
-        """Adds the verdicts of a round; returns them as rows."""
-        rows = [_row(entry, balance, now_ms) for entry in judged]
-        if rows:
-            self._minutes.setdefault(minute_of(now_ms), []).extend(rows)
-        return rows
+    def take(self, rows: Iterable[VerdictRow]) -> None:
+        """Adds the verdicts of a round."""
+        for row in rows:
+            self._minutes.setdefault(row["minute"], []).append(row)
 
     def write(self, now_ms: int, *, everything: bool = False) -> None:
         """Writes the minutes that are over, and drops them; with ``everything``, writes the current one as well."""
@@ -66,21 +65,3 @@ class AuditTable:
     def load(self, stored: Iterable[Any]) -> None:
         """Restores what ``dump`` returned."""
         self._minutes = dict(stored)
-
-
-def _row(entry: Judged, balance: AuditBalance, now_ms: int) -> dict[str, Any]:
-    key, account = entry.key, entry.account
-    kinds: Mapping[str, int] = account.kinds
-    return {
-        "minute": minute_of(now_ms),
-        "judged": now_ms,
-        "sources": ",".join(sorted({flow.source for flow in balance.sources(key[:2])})),
-        "target": key.region,
-        "topic": key.topic,
-        "partition": key.partition,
-        "bucket": key.bucket * BUCKET_MS,
-        "verdict": entry.verdict,
-        "records": account.records,
-        "copies": account.copies,
-        **{kind: kinds.get(kind, 0) for kind in KINDS},
-    }

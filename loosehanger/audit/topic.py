@@ -24,10 +24,12 @@ class AuditTopic:
 
     Args:
         connection: of a user who may create the topic and write to it.
+        topic: its name.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, topic: str = TOPIC) -> None:
         self._connection = connection
+        self._topic = topic
         self._waiting: dict[str, dict[str, Any]] = {}
         """Rows without an acknowledgement, by their keys."""
         self._sent: dict[str, dict[str, Any]] = {}
@@ -39,7 +41,7 @@ class AuditTopic:
         Raises:
             LabError: the cluster does not answer, or refuses.
         """
-        self._producer = open_topic(self._connection, TOPIC, _SETTINGS)
+        self._producer = open_topic(self._connection, self._topic, _SETTINGS)
 
     def publish(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Sends these rows of the table, and those without an acknowledgement."""
@@ -49,7 +51,7 @@ class AuditTopic:
             if self._sent.get(key) is row:
                 continue
             try:
-                sent = self._producer.send(TOPIC, value_of(row), key=key.encode())
+                sent = self._producer.send(self._topic, value_of(row), key=key.encode())
             except KafkaError:
                 return  # The next round tries again.
             self._sent[key] = row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAlreadyExistsError
@@ -16,13 +17,13 @@ BLOCK_MS = 2000
 """Milliseconds that a record waits for a cluster that does not answer."""
 
 
-def open_topic(connection: Connection, topic: str, settings: Mapping[str, str]) -> KafkaProducer:
-    """Creates a topic of one partition, if it does not exist.
+def open_topic(connection: Connection, topic: str, settings: Mapping[str, str] | None) -> KafkaProducer:
+    """Opens a topic, and creates it with one partition if it does not exist.
 
     Args:
-        connection: of a user who may create the topic and write to it.
+        connection: of a user who may write to the topic, and create it with ``settings``.
         topic: its name.
-        settings: its configuration.
+        settings: its configuration; None for a topic that exists.
 
     Returns:
         A producer for it.
@@ -33,7 +34,11 @@ def open_topic(connection: Connection, topic: str, settings: Mapping[str, str]) 
     try:
         client = connect_admin(connection, PATIENT)
         try:
-            client.create_topics({topic: {"num_partitions": 1, "replication_factor": -1, "configs": dict(settings)}})
+            if settings is None:
+                _check_exists(client, topic)
+            else:
+                wanted = {"num_partitions": 1, "replication_factor": -1, "configs": dict(settings)}
+                client.create_topics({topic: wanted})
         except TopicAlreadyExistsError:
             pass
         finally:
@@ -41,3 +46,8 @@ def open_topic(connection: Connection, topic: str, settings: Mapping[str, str]) 
         return connect_producer(connection, max_block_ms=BLOCK_MS)
     except (KafkaError, OSError) as error:
         raise LabError(f"{topic}: the cluster {explain(error, connection.username)}") from error
+
+
+def _check_exists(client: Any, topic: str) -> None:
+    if topic not in client.list_topics():
+        raise LabError(f"there is no topic {topic}; create it first")

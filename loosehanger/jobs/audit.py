@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from loosehanger.audit.loop import Options, Watch, survey
+from loosehanger.audit.lab_watch import LabOptions, survey, watch_lab
+from loosehanger.audit.loop import Options
 from loosehanger.audit.metrics import AuditMetrics, MetricsServer
 from loosehanger.audit.service import AuditService
 from loosehanger.audit.state import Folder
@@ -68,9 +69,8 @@ def main() -> int:
     given = arguments().parse_args()
     where = address(os.environ)
     token = metrics_token(Path(os.environ.get(TOKEN_FILE, "")), TOKEN_FILE)
-    options = Options(
-        every_s=given.every,
-        late_after_s=given.late_after,
+    options = LabOptions(
+        Options(every_s=given.every, late_after_s=given.late_after),
         lateness_s=600,
         kept_s=given.keep * 3600,
         minutes=_MINUTES,
@@ -85,7 +85,7 @@ def main() -> int:
 
         def rounds(changed: threading.Event) -> Iterator[Mapping[str, Any]]:
             lab = load_lab()
-            with Watch(spark, lab, survey(lab), options, folder, _say) as watch:
+            with watch_lab(spark, lab, survey(lab), options, folder, _say) as watch:
                 yield from watch.updates(changed)
 
         # Spark's session has a handler of its own, which would break a round off in the middle.

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from loosehanger.audit.display import display
-from loosehanger.audit.loop import Options, Watch, publisher, survey
+from loosehanger.audit.lab_watch import LabOptions, publisher, survey, watch_lab
+from loosehanger.audit.loop import Options
 from loosehanger.audit.metrics import AuditMetrics, MetricsServer
 from loosehanger.audit.state import Folder
 from loosehanger.errors import WrongUseError, run_command
@@ -36,14 +37,12 @@ def main() -> int:
         LabError: a region cannot be read.
     """
     given = job_options.parser("watch").parse_args()
-    options = Options(
-        every_s=given.every,
-        late_after_s=given.late_after,
+    options = LabOptions(
+        Options(every_s=given.every, late_after_s=given.late_after, warn_s=given.warn or WARN_S),
         lateness_s=given.lateness,
         kept_s=given.keep * 3600,
         minutes=given.minutes,
         products=given.products,
-        warn_s=given.warn or WARN_S,
         topic_in=given.topic_in or "",
         canary_s=given.canary,
     )
@@ -67,7 +66,7 @@ def main() -> int:
             if given.metrics_token_file is None:
                 serving.callback(_withdraw)
                 _announce(given.metrics[0], served.port, lab.scenario)
-        watch = Watch(start_session("watch"), lab, scope, options, folder, _report)
+        watch = watch_lab(start_session("watch"), lab, scope, options, folder, _report)
         # Spark's session has a handler of its own, which would break a round off in the middle.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: _end(ended))

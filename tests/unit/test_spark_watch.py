@@ -34,6 +34,7 @@ from loosehanger.audit.locate_differences import RegionClusters, name_records
 from loosehanger.audit.round_totals import tally
 from loosehanger.audit.state import Folder
 from loosehanger.audit.table import AuditTable
+from loosehanger.audit.verdict_rows import VerdictRow, verdict_row
 from loosehanger.audit.warming import warm_up
 from loosehanger.errors import LabError
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -352,19 +353,23 @@ def test_verdicts_are_a_table_that_anybody_can_read(spark: SparkSession, tmp_pat
     table = AuditTable(spark, tmp_path / "audit", kept_s=3600)
     balance = AuditBalance([Flow(MIRROR, "A", "europe.A")])
     account = OpenBucket(0, 5, 3, verdict=MISSING, kinds={"missing": 2})
-    judged = [Judged(Bucket("na", "europe.A", 0, START // 10), MISSING, account)]
+    judged = Judged(Bucket("na", "europe.A", 0, START // 10), MISSING, account)
+
+    def rows_at(now_ms: int) -> list[VerdictRow]:
+        return [verdict_row(judged, balance, now_ms)]
+
     now = (START + 30) * 1000
-    table.take(judged, balance, now)
+    table.take(rows_at(now))
     again = AuditTable(spark, tmp_path / "audit", kept_s=3600)
     again.load(json.loads(json.dumps(table.dump())))
-    again.take(judged, balance, now + 1000)
+    again.take(rows_at(now + 1000))
     again.write(now + 60_000)
     assert again.dump() == []
     rows = spark.read.parquet(str(tmp_path / "audit")).collect()
     assert len(rows) == 2
     assert rows[0].bucket.timestamp() == START
     assert (rows[0].sources, rows[0].target, rows[0].verdict, rows[0].missing) == ("europe", "na", MISSING, 2)
-    again.take(judged, balance, now + 7_200_000)
+    again.take(rows_at(now + 7_200_000))
     again.write(now + 7_300_000)
     assert len(list((tmp_path / "audit").glob("*.parquet"))) == 1, "what is older than it shall be kept is deleted"
 

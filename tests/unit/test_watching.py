@@ -6,7 +6,7 @@ import json
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,30 +16,27 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
-from loosehanger.audit import canary, loop, mirror_positions
+from loosehanger.audit import canary, loop, mirror_positions, regions
+from loosehanger.audit.canary import Canary
 from loosehanger.audit.display import alarms_of
-from loosehanger.audit.loop import Options, Reading, Scope, Watch, scope_of
+from loosehanger.audit.document import NUMBERS
+from loosehanger.audit.lab_watch import scope_of
+from loosehanger.audit.loop import Options, Parts, Watch
 from loosehanger.audit.mirror_positions import Positions
+from loosehanger.audit.region_reader import BucketTotals, Reading, RegionReader
+from loosehanger.audit.scope import Scope
 from loosehanger.audit.state import Folder
 from loosehanger.errors import UnreachableError
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.claims.claims import claims_of
 from loosehanger.lab.mirrors.mirror import Mirror
-from loosehanger.proof.compare.fingerprints import CONTENT
 from loosehanger.proof.read.mirrors import UNKNOWN, MirrorProgress
 from loosehanger.proof.report.record_times import iso
 
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", "", "c")
-OPTIONS = Options(every_s=0.01, late_after_s=10, lateness_s=600, kept_s=3600, minutes=5, products=5)
+OPTIONS = Options(every_s=0.01, late_after_s=10)
 NOW = 1_800_000_005_000
-
-
-class Row(SimpleNamespace):
-    """What Spark gives: by attribute and by name."""
-
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, name)
 
 
 @dataclass
@@ -112,14 +109,19 @@ class StubCluster:
         """Nothing to close."""
 
 
-class StubReader(loop.RegionReader):
+class StubReader(RegionReader):
     """Reads the world without Spark."""
 
-    world: World
-
-    def __init__(self, _: Any, region: Any) -> None:
-        super().__init__(None, region)
+    def __init__(self, world: World, region: str) -> None:
+        super().__init__(region, StubCluster(world, region))  # type: ignore[arg-type]
+        self.world = world
         self.guard = SimpleNamespace(look=lambda *_: self.world.deleted.get(self.name, {}))  # type: ignore[assignment]
+
+    def totals(self, *_: Any) -> Any:
+        raise NotImplementedError
+
+    def close_consumer(self) -> None:
+        """Nothing to close."""
 
     def read_on(self, wanted: Mapping[TopicPartition, int], _: Mapping[str, str]) -> Reading:
         self.world.taking.wait(self.world.reading_s)
@@ -136,14 +138,9 @@ class StubReader(loop.RegionReader):
             if first > offset:
                 lost[place] = first - offset
             for number, value in enumerate(topic.values[first:], first):
-                content = dict.fromkeys(CONTENT, zlib.crc32(value.encode()))
-                rows.append(
-                    Row(
-                        topic=place.topic, partition=0, bucket=round(time.time()) // 10, event="",
-                        records=1, first=number, last=number, bytes=1, **content,
-                    )
-                )  # fmt: skip
-        return Reading(starts, until, lost, tuple(back), rows)  # type: ignore[arg-type]
+                content = (zlib.crc32(value.encode()),) * 4
+                rows.append(BucketTotals(place.topic, 0, round(time.time()) // 10, 1, content, number, number, 1))
+        return Reading(starts, until, lost, tuple(back), rows)
 
 
 class StubLab:
@@ -162,14 +159,6 @@ class StubLab:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     found = World()
-    StubReader.world = found
-    monkeypatch.setattr(loop, "RegionReader", StubReader)
-    monkeypatch.setattr(loop, "connection_for", lambda *_: StubCluster.connection)
-    monkeypatch.setattr(canary, "connection_for", lambda *_: StubCluster.connection)
-    monkeypatch.setattr(loop, "Cluster", SimpleNamespace(of=lambda region, _: StubCluster(found, region.name)))
-    monkeypatch.setattr(loop, "name_records", lambda *_: None)
-    monkeypatch.setattr(loop, "session_beside", lambda spark: spark)
-    monkeypatch.setattr(loop, "is_alive", lambda _: False)
     monkeypatch.setattr(loop, "_LOOK_S", 0.0)
     monkeypatch.setattr(time, "time", lambda: NOW / 1000)
     monkeypatch.setattr(Positions, "start", lambda _: None)
@@ -177,18 +166,33 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return found
 
 
-def watch_of(world: World, folder: Path, said: list[str] | None = None, options: Options = OPTIONS) -> Watch:
+def watch_of(
+    world: World,
+    folder: Path,
+    said: list[str] | None = None,
+    sent: Canary | None = None,
+    name: Callable[..., None] = lambda *_: None,
+) -> Watch:
     """A watch of the world as it is."""
     inventories = {name: StubCluster(world, name).inventory() for name in world.topics}
     scope = scope_of(StubLab(), StubLab.clusters, inventories)  # type: ignore[arg-type]
+    parts = Parts(
+        StubLab.scenario,
+        StubLab.mirrors,
+        lambda there, unfit: scope_of(StubLab(), scope.clusters, there, unfit),  # type: ignore[arg-type]
+        {name: StubReader(world, name) for name in scope.clusters},
+        lambda copied_by: Positions(StubLab.mirrors, lambda _: StubCluster(world, "europe"), copied_by),  # type: ignore[arg-type,return-value]
+        name,
+        canary=sent,
+    )
     report = said.append if said is not None else pytest.fail
-    return Watch(None, StubLab(), scope, options, Folder(folder), report)  # type: ignore[arg-type]
+    return Watch(parts, scope, OPTIONS, Folder(folder), report)
 
 
 def numbers(watch: Watch, topic: str = "LH.A") -> dict[str, int]:
     """What a flow's newest numbers are, without zeros."""
     (flow,) = [flow for flow in watch.document()["flows"] if flow["topic"] == topic]
-    names = ("records", "copies", "older", *loop._NUMBERS)
+    names = ("records", "copies", "older", *NUMBERS)
     return {name: flow[name] for name in names if flow[name] and not name.endswith("buckets")}
 
 
@@ -260,7 +264,8 @@ def test_what_is_read_too_late_for_a_round_comes_in_with_a_later_one(
 ) -> None:
     with watch_of(world, tmp_path) as watch:
         rounds(watch, 1)
-        monkeypatch.setattr(loop, "_PATIENCE_S", 0.05)
+        monkeypatch.setattr(regions, "_PATIENCE_S", 0.05)
+        watch._regions.end_round()
         world.reading_s = 0.3
         world.write("europe", "abc")
         world.copy("abc")
@@ -297,18 +302,17 @@ def test_a_copy_that_was_made_since_the_last_look_is_no_fault(
 
 
 def test_records_are_named_beside_the_rounds_and_only_while_they_are_what_was_judged(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def name(_spark: Any, _reader: Any, _balance: Any, found: Mapping[Any, Any], _count: int) -> None:
+    def name(_balance: Any, found: Mapping[Any, Any], _until: Any) -> None:
         begun.set()
         assert go_on.wait(10)
         for account in found.values():
             account.kinds, account.examples = {"missing": account.records - account.copies}, [{"kind": "missing"}]
 
-    monkeypatch.setattr(loop, "name_records", name)
-    with watch_of(world, tmp_path) as watch:
+    with watch_of(world, tmp_path, name=name) as watch:
         world.write("europe", "abc")
         world.copy("a")
         rounds(watch)
@@ -541,10 +545,9 @@ def test_a_canary_that_is_swallowed_or_late_is_reported(
 ) -> None:
     producer = Sending(world)
     monkeypatch.setattr(canary, "open_topic", lambda *_: producer)
-    monkeypatch.setattr(canary, "connection_for", lambda *_: None)
     for region in world.topics:
         world.topics[region][canary.TOPIC] = Topic()
-    watch = watch_of(world, tmp_path, options=replace(OPTIONS, canary_s=1e6))
+    watch = watch_of(world, tmp_path, sent=Canary({"europe": StubCluster.connection}, 1e6))
     updates = watch.updates(threading.Event())
 
     def standing() -> tuple[str, int]:

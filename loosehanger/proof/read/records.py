@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.headers import RUN, SEQ
+from loosehanger.proof.read.buckets import BUCKET_MS as BUCKET_MS
 
 RECORD_SCHEMA = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
@@ -19,8 +20,6 @@ PLACE = ("region", "topic", "partition")
 """A partition of a region's topic."""
 IDENTITY = "struct<partition: int, offset: bigint, key: binary, timestamp: bigint, run: string, seq: string>"
 """The identity of a record, whatever happened to its content; its timestamp in milliseconds."""
-BUCKET_MS = 10_000
-"""How much time a bucket spans, in milliseconds."""
 
 
 def bucket() -> Column:
