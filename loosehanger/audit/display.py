@@ -15,10 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from loosehanger.audit.balance import KINDS
+from loosehanger.audit.verdicts import verdict_of
 from loosehanger.kafka.retention_risk import TopicRisk
 from loosehanger.proof.difference import printable
+from loosehanger.proof.report.output import console
 from loosehanger.proof.report.record_times import plain
-from loosehanger.proof.report.tables import console
 
 _MINUTE = (
     ("orders", "orders"),
@@ -37,14 +38,14 @@ _ALWAYS = ("records", "copies", "in_flight", "late", "missing")
 _HEADER = 2
 """Lines of a table beside its rows: its header, and the empty line before it."""
 _MOST = 10
-_FIRST = "Spark is warming up; the first numbers appear in about ten seconds."
 
 
-def display(documents: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
+def display(documents: Iterable[Mapping[str, Any]], first: str, *, as_json: bool) -> None:
     """Shows each document as it arrives.
 
     Args:
         documents: as from ``Watch.updates``; times in epoch milliseconds.
+        first: what a terminal shows until then.
         as_json: one JSON document a line.
     """
     output = console()
@@ -52,7 +53,7 @@ def display(documents: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
         for document in documents:
             print(as_line(document), flush=True)
     elif output.is_terminal:
-        with Live(_FIRST, console=output, auto_refresh=False, vertical_overflow="crop") as live:
+        with Live(first, console=output, auto_refresh=False, vertical_overflow="crop") as live:
             for document in documents:
                 live.update(screen(document, output.width, output.height), refresh=True)
     else:
@@ -89,6 +90,8 @@ def lines(document: Mapping[str, Any]) -> list[str]:
 def alarms_of(document: Mapping[str, Any]) -> list[str]:
     """The alarms: buckets that are not even, topics that are not judged, regions that do not answer."""
     found = list(document["problems"])
+    if document.get("unread"):
+        found.append(f"{document['unread']:,} offsets are not read yet: the watch is behind")
     for flow in document["flows"]:
         if flow["loss"]:
             found += [f"{flow['source']} → {flow['target']}: {risk}" for risk in TopicRisk(**flow["loss"]).warnings()]
@@ -111,6 +114,20 @@ def alarms_of(document: Mapping[str, Any]) -> list[str]:
     for entry in document["not_judged"]:
         found.append(f"{entry['source']} → {entry['target']}: {entry['topic']} is not judged: {entry['why']}")
     return found
+
+
+def line_of(document: Mapping[str, Any]) -> str:
+    """Returns a line of the log about a round; the same one as long as nothing of note changes.
+
+    Args:
+        document: as from ``Watch.document``.
+    """
+    parts = [f"{verdict_of(document)}: {len(document['flows'])} copies of topics"]
+    differences = {kind: sum(flow[kind] for flow in document["flows"]) for kind in KINDS}
+    parts += [f"{count} {kind.replace('_', ' ')}" for kind, count in differences.items() if count]
+    if document["totals"]["late"]:
+        parts.append("records are late")
+    return "; ".join([", ".join(parts), *document["problems"]])
 
 
 def _examples(entry: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from loosehanger.audit.balance import bucket_of
 from loosehanger.audit.region_reader import Reading
 from loosehanger.audit.state import Folder
 from loosehanger.audit.table import AuditTable
-from loosehanger.audit.verdict_rows import VerdictRow
+from loosehanger.audit.verdicts import VerdictRow
 from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, is_alive
 
 

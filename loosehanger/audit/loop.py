@@ -32,7 +32,7 @@ from loosehanger.audit.regions import Regions
 from loosehanger.audit.scope import Inventory, Scope, Unfit
 from loosehanger.audit.state import Folder
 from loosehanger.audit.topic import AuditTopic
-from loosehanger.audit.verdict_rows import VerdictRow, verdict_row
+from loosehanger.audit.verdicts import VerdictRow, verdict_row
 from loosehanger.kafka.retention_risk import WARN_S
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.read.buckets import BUCKET_MS
@@ -56,6 +56,8 @@ class Options:
     """Seconds without a change before a bucket that differs is judged; None for none."""
     warn_s: float = WARN_S
     """Warn of records that can be lost within this many seconds."""
+    most_open: int | None = None
+    """The most buckets that are open at once: with more, only copies are read; None for any number."""
 
 
 class KeptResults(Protocol):
@@ -129,6 +131,8 @@ class Watch:
         """Approximate bytes of a record, by region and topic."""
         self._gone: dict[str, int] = {}
         """Offsets that were deleted before a mirror had copied them, as reported so far, by flow and partition."""
+        self._unread: dict[str, int] = {}
+        """Offsets of each region that the last reading has left for later."""
         self._looked = 0.0
         self._at_ms = _now_ms()
         self._topics = FollowedTopics(self._regions, self._balance, self._notes, self._at_ms // BUCKET_MS * BUCKET_MS)
@@ -190,7 +194,7 @@ class Watch:
         )
         readings = self._regions.ask(
             {
-                name: (reader.read, self._topics.following(name), self._scope.events.get(name, {}))
+                name: (reader.read, self._to_read(name), self._scope.events.get(name, {}))
                 for name, reader in self._regions.readers.items()
             }
         )
@@ -206,7 +210,7 @@ class Watch:
         settle_s = self._options.settle_s
         settled_ms = None if settle_s is None else self._at_ms - round(settle_s * 1000)
         judged = self._balance.judge(View(positions, target_ends, source_ends, starts, read, settled_ms))
-        self._positions.learn(judged, self._balance, read)
+        self._positions.learn(judged, self._balance, read, self._at_ms)
         until = lambda: {name: self._topics.following(name) for name in self._regions.readers}  # noqa: E731
         named = self._naming.name(judged, until)
         rows = [verdict_row(entry, self._balance, self._at_ms) for entry in (*judged, *named)]
@@ -236,6 +240,7 @@ class Watch:
             **found,
             "notes": self._notes.document(),
             "problems": sorted(self._regions.problems.values()),
+            "unread": sum(self._unread.values()),
         }
 
     # The steps of a round.
@@ -311,7 +316,19 @@ class Watch:
             for number in range(there[flow.topic][1])
         ]
 
+    def _to_read(self, region: str) -> dict[TopicPartition, int]:
+        """The partitions that a round reads on: while too many buckets are open, only those of copies."""
+        following, most = self._topics.following(region), self._options.most_open
+        if most is None or len(self._balance.accounts) < most:
+            return following
+        self._regions.problems["open buckets"] = (
+            f"{len(self._balance.accounts):,} buckets wait for copies: the sources are read on once copies have arrived"
+        )
+        copies = {flow.target_topic for flow in self._scope.flows if flow.target == region}
+        return {place: offset for place, offset in following.items() if place.topic in copies}
+
     def _take(self, region: str, reading: Reading) -> None:
+        self._unread[region] = reading.unread
         for found in reading.totals:
             place = RegionPartition(region, found.topic, found.partition)
             tally = Tally(found.records, found.content, found.first, found.last)
@@ -323,6 +340,7 @@ class Watch:
             self._parts.results.take(region, reading, self._topics.since_ms, self._at_ms)
         for place in reading.back:
             self._positions.forget(region, place.topic)
+        self._regions.problems |= {problem: problem for problem in reading.problems}
         self._topics.advance(region, reading, self._at_ms)
 
     def _take_canaries(self, canary: Canary, region: str, reading: Reading) -> None:

@@ -7,7 +7,9 @@ age. The number of series grows with flows and topics, never with records.
 
 from __future__ import annotations
 
+import base64
 import hmac
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +24,9 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
 from loosehanger.audit.balance import KINDS
+from loosehanger.audit.verdicts import verdict_of
 from loosehanger.errors import WrongUseError
+from loosehanger.kafka.retention_risk import TopicRisk
 
 PATH = "/metrics"
 PREFIX = "loosehanger_audit"
@@ -32,6 +36,7 @@ VERDICTS = ("proved", "disproved", "inconclusive")
 ALARMS = ("problems", "canaries", "findings", "notes", "not_judged")
 """The kinds of alarm, named as in the watch's JSON document."""
 _COPY = ("source", "target", "mirror", "topic")
+_WRONG_IN_THE_LAB = "the scraper's token is missing or wrong; run ./lab monitoring"
 _IDLE_S = 10
 """Seconds after which a connection that sends nothing is closed."""
 Document = Mapping[str, Any]
@@ -43,11 +48,15 @@ class AuditMetrics(Collector):
 
     Args:
         canary_s: seconds from one canary to the next; None for none.
+        with_risks: whether mirrors' lag and time to loss are served, too; the lab's console serves the lab's.
         now: returns the seconds since the epoch.
     """
 
-    def __init__(self, canary_s: float | None = None, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, canary_s: float | None = None, now: Callable[[], float] = time.time, *, with_risks: bool = False
+    ) -> None:
         self._canary_s = canary_s
+        self._with_risks = with_risks
         self._now = now
         self._started = now()
         self._last: Document | None = None
@@ -64,6 +73,10 @@ class AuditMetrics(Collector):
             # A scrape in another thread reads this name once, so it never sees half a round.
             self._last = None if self._paused else document
             yield document
+
+    def last(self) -> Document | None:
+        """The document of the last round; None before the first."""
+        return self._last
 
     def pause(self) -> None:
         """Forgets the last round: what it found is no longer known."""
@@ -86,6 +99,8 @@ class AuditMetrics(Collector):
             yield from _round(document)
             yield from _flows(document)
             yield from self._canaries(document)
+            if self._with_risks:
+                yield from _risks(document)
 
     def _canaries(self, document: Document) -> Iterator[Metric]:
         if self._canary_s is None:
@@ -120,21 +135,6 @@ def _round(document: Document) -> Iterator[Metric]:
     yield from (ended, since, verdict, alarms)
 
 
-def verdict_of(document: Document) -> str:
-    """The verdict of a round about the records that it judges.
-
-    Args:
-        document: as from ``Watch.document``.
-
-    Returns:
-        ``disproved`` with a difference, ``inconclusive`` while a region could not be read or a record is late, else
-        ``proved``.
-    """
-    if document["findings"]:
-        return "disproved"
-    return "inconclusive" if document["problems"] or document["totals"]["late"] else "proved"
-
-
 def _flows(document: Document) -> Iterator[Metric]:
     judged = _gauge("judged", "Whether the copy is judged", _COPY)
     records = _counter("source_records", "Records at the source that the audit has checked", _COPY)
@@ -167,6 +167,59 @@ def _flows(document: Document) -> Iterator[Metric]:
     yield from (judged, records, copies, differences, in_flight, late, left_out)
 
 
+class RiskFamilies:
+    """The metrics of mirrors' lag and time to loss, which the lab's console serves, and a watch of other clusters."""
+
+    def __init__(self) -> None:
+        def gauge(name: str, meaning: str) -> GaugeMetricFamily:
+            return GaugeMetricFamily(f"loosehanger_mirror_{name}", meaning, labels=_COPY)
+
+        self.lag = gauge("lag_records", "Records at the source that the mirror has not copied")
+        self._age = gauge("lag_seconds", "Age of the oldest record that the mirror has not copied")
+        self._loss = gauge(
+            "time_to_loss_seconds",
+            "Time until the source may delete a record that the mirror has not copied; absent while nothing waits",
+        )
+        self._near = gauge("loss_near", "Whether that is soon, and half of the retention is used up")
+        self.gone = gauge(
+            "deleted_offsets", "Offsets that the source deleted before the mirror had copied them, since the start"
+        )
+        self._held = gauge(
+            "held_offsets", "Offsets behind the last stable offset, held back by an open transaction at the source"
+        )
+        self._held_s = gauge(
+            "held_seconds", "For how long the same open transaction has held back offsets at the source"
+        )
+
+    def add(self, labels: Sequence[str], risk: TopicRisk) -> None:
+        """Adds the risk of a copy; ``gone`` is the caller's."""
+        self.lag.add_metric(labels, risk.behind)
+        self._age.add_metric(labels, risk.age_s or 0.0)
+        self._near.add_metric(labels, risk.endangered)
+        self._held.add_metric(labels, risk.held)
+        self._held_s.add_metric(labels, risk.held_s)
+        if risk.loss_in_s is not None:
+            self._loss.add_metric(labels, risk.loss_in_s)
+
+    def all(self) -> tuple[GaugeMetricFamily, ...]:
+        """The families."""
+        return self.lag, self._age, self._loss, self._near, self.gone, self._held, self._held_s
+
+
+def _risks(document: Document) -> Iterator[Metric]:
+    families = RiskFamilies()
+    for flow in document["flows"][:MOST_FLOWS]:
+        if flow["loss"]:
+            labels = [flow["source"], flow["target"], flow["mirror"], flow["topic"]]
+            risk = TopicRisk(**flow["loss"])
+            families.add(labels, risk)
+            families.gone.add_metric(labels, risk.gone)
+    yield from families.all()
+    unread = _gauge("unread_offsets", "Offsets that are there and that the audit has not read yet", ())
+    unread.add_metric([], document["unread"])
+    yield unread
+
+
 def _joined(names: Iterable[str]) -> str:
     return "+".join(sorted(set(names)))
 
@@ -179,31 +232,51 @@ def _counter(name: str, meaning: str, labels: Sequence[str]) -> CounterMetricFam
     return CounterMetricFamily(f"{PREFIX}_{name}", meaning, labels=labels)
 
 
-def application(metrics: AuditMetrics, token: str) -> Application:
-    """The WSGI application: the metrics in Prometheus' text format or OpenMetrics, for the scraper's token only."""
+def application(metrics: AuditMetrics, token: str, pages: Mapping[str, Application] | None = None) -> Application:
+    """The WSGI application: the metrics in Prometheus' text format or OpenMetrics, for the scraper's token only.
+
+    Args:
+        metrics: of the watch.
+        token: the scraper's. For pages it is also a password, of any user, for a browser asks for one.
+        pages: further applications, by their paths.
+    """
+    others = pages or {}
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     encoded: Application = make_wsgi_app(registry, disable_compression=True)
 
     def answer(request: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        scheme, _, given = request.get("HTTP_AUTHORIZATION", "").partition(" ")
-        # WSGI's text has a character for each byte.
-        right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), token.encode())
-        if scheme.lower() != "bearer" or not right:
-            return _refuse(start, "401 Unauthorized", "the scraper's token is missing or wrong; run ./lab monitoring")
-        if request.get("PATH_INFO") != PATH:
-            return _refuse(start, "404 Not Found", f"there is only {PATH}")
+        path = request.get("PATH_INFO", "")
+        if not _has_token(request.get("HTTP_AUTHORIZATION", ""), token, basic=path in others):
+            wrong = "the token is missing or wrong" if others else _WRONG_IN_THE_LAB
+            return _refuse(start, "401 Unauthorized", wrong, "Basic" if path in others else "Bearer")
+        if path != PATH and path not in others:
+            return _refuse(start, "404 Not Found", f"there is only {' and '.join([PATH, *others])}")
         if request.get("REQUEST_METHOD") not in ("GET", "HEAD"):
-            return _refuse(start, "405 Method Not Allowed", f"{PATH} can only be read")
-        return encoded(request, start)
+            return _refuse(start, "405 Method Not Allowed", f"{path} can only be read")
+        return others[path](request, start) if path in others else encoded(request, start)
 
     return answer
 
 
-def _refuse(start: StartResponse, status: str, reason: str) -> Iterable[bytes]:
+def _has_token(authorization: str, token: str, *, basic: bool) -> bool:
+    scheme, _, given = authorization.partition(" ")
+    # WSGI's text has a character for each byte.
+    credentials = given.strip().encode("latin-1", "replace")
+    if scheme.lower() == "basic" and basic:
+        try:
+            _, _, credentials = base64.b64decode(credentials, validate=True).partition(b":")
+        except ValueError:
+            return False
+    elif scheme.lower() != "bearer":
+        return False
+    return hmac.compare_digest(credentials, token.encode())
+
+
+def _refuse(start: StartResponse, status: str, reason: str, scheme: str = "Bearer") -> Iterable[bytes]:
     headers = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
     if status.startswith("401"):
-        headers.append(("WWW-Authenticate", "Bearer"))
+        headers.append(("WWW-Authenticate", f'{scheme} realm="the audit"' if scheme == "Basic" else scheme))
     start(status, headers)
     return [f"{reason}\n".encode()]
 
@@ -223,22 +296,37 @@ class _Server(ThreadingWSGIServer):
         """Ignores a client that left before its answer was complete."""
 
 
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+def _server_of(host: str) -> type[_Server]:
+    return _Server6 if ":" in host else _Server
+
+
 class MetricsServer:
     """Serves the metrics in threads of its own; a context manager.
 
     Args:
         metrics: of the watch.
-        address: the host, a loopback address, and the port; port 0 for any that is free.
+        address: the host and the port; port 0 for any that is free.
         token: the scraper's.
+        pages: further applications, by their paths.
 
     Raises:
         WrongUseError: the address cannot be listened on.
     """
 
-    def __init__(self, metrics: AuditMetrics, address: tuple[str, int], token: str) -> None:
+    def __init__(
+        self,
+        metrics: AuditMetrics,
+        address: tuple[str, int],
+        token: str,
+        pages: Mapping[str, Application] | None = None,
+    ) -> None:
         host, port = address
         try:
-            self._server = make_server(host, port, application(metrics, token), _Server, _Handler)
+            self._server = make_server(host, port, application(metrics, token, pages), _server_of(host), _Handler)
         except OSError as error:
             reason = error.strerror or error
             raise WrongUseError(f"--metrics: cannot listen on {host}:{port} ({reason}); name another port") from error

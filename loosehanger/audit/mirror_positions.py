@@ -78,7 +78,9 @@ class Positions:
         """The records of each mirror that are not copied yet, by partition."""
         return dict(self._risks)
 
-    def learn(self, judged: Iterable[Judged], balance: AuditBalance, read: Mapping[RegionPartition, int]) -> None:
+    def learn(
+        self, judged: Iterable[Judged], balance: AuditBalance, read: Mapping[RegionPartition, int], at_ms: int
+    ) -> None:
         """Learns from what a round has judged and read; Connect knows without it."""
 
     def forget(self, region: str, topic: str) -> None:

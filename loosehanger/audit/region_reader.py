@@ -49,6 +49,10 @@ class Reading:
     totals: list[BucketTotals]
     events: list[Any] = field(default_factory=list)
     """Rows of ``round_totals.tally`` for the topics whose events count."""
+    problems: tuple[str, ...] = ()
+    """Partitions that could not be read, and why."""
+    unread: int = 0
+    """Offsets that are there and left for later rounds."""
 
 
 class RegionReader(ABC):
@@ -155,4 +159,5 @@ class RegionReader(ABC):
         lost = {place: start - wanted[place] for place, start in first.items() if start > wanted[place]}
         ranges = {place: (start, until[place]) for place, start in first.items() if until[place] > start}
         totals, rows = self.totals(ranges, events) if ranges else ([], [])
-        return Reading(starts, until, lost, back, totals, rows)
+        unread = sum(max(ends[place] - offset, 0) for place, offset in until.items())
+        return Reading(starts, until, lost, back, totals, rows, unread=unread)

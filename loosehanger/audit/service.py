@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from loosehanger.audit.balance import KINDS
-from loosehanger.audit.metrics import AuditMetrics, verdict_of
+from loosehanger.audit.display import line_of
+from loosehanger.audit.metrics import AuditMetrics
 from loosehanger.errors import LabError
 from loosehanger.proof.session import SparkEndedError
 
@@ -110,17 +110,3 @@ def digest(folder: Path) -> str:
             continue  # It was deleted since.
         together.update(f"{path.name} {len(content)} ".encode() + content)
     return together.hexdigest()
-
-
-def line_of(document: Document) -> str:
-    """Returns a line of the log about a round; the same one as long as nothing of note changes.
-
-    Args:
-        document: as from ``Watch.document``.
-    """
-    parts = [f"{verdict_of(document)}: {len(document['flows'])} copies of topics"]
-    differences = {kind: sum(flow[kind] for flow in document["flows"]) for kind in KINDS}
-    parts += [f"{count} {kind.replace('_', ' ')}" for kind, count in differences.items() if count]
-    if document["totals"]["late"]:
-        parts.append("records are late")
-    return "; ".join([", ".join(parts), *document["problems"]])

@@ -9,14 +9,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from loosehanger.errors import LabError
+from loosehanger.errors import LabError, WrongUseError
+from loosehanger.files import write_file
 
 VERSION = 2
+TABLES = ("activity", "audit")
+"""The tables that a watch of the lab has there."""
+_LOCK = "lock"
 
 
 class Folder:
@@ -30,6 +35,23 @@ class Folder:
         self.path = path
         self._file = path / "state.json"
 
+    def check(self) -> None:
+        """Checks that the folder is one of a watch, or can become one.
+
+        Raises:
+            WrongUseError: it holds something else, or cannot be written to.
+        """
+        where = f"--state: {self.path}"
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            names = {path.name for path in self.path.iterdir()}
+        except OSError as error:
+            raise WrongUseError(f"{where} cannot be used ({error.strerror}); name a folder") from error
+        if names and not names & {_LOCK, self._file.name}:
+            raise WrongUseError(f"{where} is not empty and has no state of a watch; name another folder")
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise WrongUseError(f"{where} cannot be written to; name another folder")
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Locks the folder against a second watch.
@@ -38,7 +60,7 @@ class Folder:
             LabError: another watch has locked it.
         """
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self.path / "lock").open("w") as lock:
+        with (self.path / _LOCK).open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -65,17 +87,15 @@ class Folder:
             if not changed:
                 return stored, ""
             reason = f"the cluster of {changed[0]} has changed or is missing"
-        for child in self.path.iterdir() if self.path.exists() else ():
-            if child.is_dir():
-                shutil.rmtree(child)
+        for name in TABLES:
+            shutil.rmtree(self.table(name), ignore_errors=True)
         return None, reason
 
     def store(self, state: Mapping[str, Any]) -> None:
         """Stores the state, which includes ``clusters``, in place of the earlier one."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = self._file.with_suffix(".new")
-        new.write_text(json.dumps({"version": VERSION, **state}, separators=(",", ":")), encoding="utf-8")
-        new.replace(self._file)
+        # Examples have keys of records.
+        write_file(self._file, json.dumps({"version": VERSION, **state}, separators=(",", ":")))
 
     def _stored(self) -> tuple[dict[str, Any] | None, str]:
         try:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from loosehanger.audit.balance import KINDS
 from loosehanger.audit.minutes import Layout, MinuteTable
-from loosehanger.audit.verdict_rows import VerdictRow
+from loosehanger.audit.verdicts import VerdictRow
 from loosehanger.times import minute_of
 
 LAYOUT = Layout(

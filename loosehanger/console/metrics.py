@@ -20,6 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from loosehanger.audit.metrics import RiskFamilies
 from loosehanger.console.context import Context
 from loosehanger.console.guard import METRICS
 from loosehanger.console.models import Link, Mirror, PastProof
@@ -84,27 +85,7 @@ class Scrape(Collector):
         yield from (up, killed)
 
     def _flows(self) -> Iterator[Metric]:
-        lag = _gauge("mirror_lag_records", "Records at the source that the mirror has not copied", _COPY)
-        age = _gauge("mirror_lag_seconds", "Age of the oldest record that the mirror has not copied", _COPY)
-        loss = _gauge(
-            "mirror_time_to_loss_seconds",
-            "Time until the source may delete a record that the mirror has not copied; absent while nothing waits",
-            _COPY,
-        )
-        endangered = _gauge("mirror_loss_near", "Whether that is soon, and half of the retention is used up", _COPY)
-        gone = _gauge(
-            "mirror_deleted_offsets",
-            "Offsets that the source deleted before the mirror had copied them, since the console started",
-            _COPY,
-        )
-        held = _gauge(
-            "mirror_held_offsets",
-            "Offsets behind the last stable offset, held back by an open transaction at the source",
-            _COPY,
-        )
-        held_s = _gauge(
-            "mirror_held_seconds", "For how long the same open transaction has held back offsets at the source", _COPY
-        )
+        risks = RiskFamilies()
         latency = _histogram(
             "mirror_end_to_end_latency_seconds", "From a record's creation until the console read its copy", _COPY
         )
@@ -116,23 +97,17 @@ class Scrape(Collector):
             labels = [one.flow.source, one.flow.target, one.flow.mirror, topic]
             danger = one.dangers.get(topic)
             if danger is not None:
-                lag.add_metric(labels, danger.behind)
-                age.add_metric(labels, danger.age_s or 0.0)
-                endangered.add_metric(labels, danger.endangered)
-                held.add_metric(labels, danger.held)
-                held_s.add_metric(labels, danger.held_s)
-                if danger.loss_in_s is not None:
-                    loss.add_metric(labels, danger.loss_in_s)
+                risks.add(labels, danger)
             elif one.connector is not None and topic in one.connector.lags:
-                lag.add_metric(labels, one.connector.lags[topic])
+                risks.lag.add_metric(labels, one.connector.lags[topic])
             if danger is not None or topic in one.lost:
-                gone.add_metric(labels, max(one.lost.get(topic, 0), danger.gone if danger else 0))
+                risks.gone.add_metric(labels, max(one.lost.get(topic, 0), danger.gone if danger else 0))
             if totals := self.totals.get((one.flow.target, copy)):
                 records.add_metric(labels, totals.records)
                 size.add_metric(labels, totals.bytes)
                 latency.add_metric(labels, totals.cumulative(), totals.latency_ms / 1000)
         left_out.add_metric([], max(0, len(copies) - MOST_COPIES))
-        yield from (lag, age, loss, endangered, gone, held, held_s, latency, records, size, left_out)
+        yield from (*risks.all(), latency, records, size, left_out)
 
     def _mirrors(self) -> Iterator[Metric]:
         up = _gauge("mirror_up", "Whether a Connect worker of the mirror answers", ("region", "mirror"))

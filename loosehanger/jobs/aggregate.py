@@ -8,7 +8,8 @@ from loosehanger.errors import ExitCode, run_command
 from loosehanger.lab import job_options
 from loosehanger.lab.record import load_lab
 from loosehanger.proof.report import output
-from loosehanger.proof.report.tables import console, show_aggregates
+from loosehanger.proof.report.output import console
+from loosehanger.proof.report.tables import show_aggregates
 from loosehanger.proof.session import start_session
 from loosehanger.sales.sales import sum_up
 

@@ -28,7 +28,8 @@ from loosehanger.proof.proof import Proof
 from loosehanger.proof.read.external import EXTERNAL, two_clusters
 from loosehanger.proof.report import files, output
 from loosehanger.proof.report.junit import junit
-from loosehanger.proof.report.tables import console, show_proof
+from loosehanger.proof.report.output import console
+from loosehanger.proof.report.tables import show_proof
 from loosehanger.proof.session import start_session
 from loosehanger.proof.verdict import EXIT_CODES, judge
 

@@ -25,6 +25,7 @@ from loosehanger.proof.report import output
 from loosehanger.proof.session import start_session
 
 _PATIENCE_S = 1.5
+_FIRST = "Spark is warming up; the first numbers appear in about ten seconds."
 
 
 def main() -> int:
@@ -75,7 +76,7 @@ def main() -> int:
             timer.daemon = True
             timer.start()
         with watch:
-            display(metrics.following(watch.updates(ended)), as_json=given.json)
+            display(metrics.following(watch.updates(ended)), _FIRST, as_json=given.json)
     return 0
 
 

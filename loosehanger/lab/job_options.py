@@ -17,7 +17,7 @@ from loosehanger.errors import WrongUseError
 from loosehanger.paths import caller_path
 
 _OF_TWO_CLUSTERS = ("source_config", "target_config", "topics")
-_seconds_watched = number(0, 1e6, "a number of seconds", above=True)
+seconds_watched = number(0, 1e6, "a number of seconds", above=True)
 
 
 def prove(parser: Parser) -> None:
@@ -132,31 +132,31 @@ def aggregate(parser: Parser) -> None:
 def watch(parser: Parser) -> None:
     """Adds the options of the watch."""
     parser.add_argument("--json", action="store_true", help="print one JSON document for each update, one a line")
-    parser.add_argument("--for", type=_seconds_watched, metavar="SECONDS", help="how long to watch (until Ctrl-C)")
+    parser.add_argument("--for", type=seconds_watched, metavar="SECONDS", help="how long to watch (until Ctrl-C)")
     parser.add_argument(
         "--late-after",
-        type=_seconds_watched,
+        type=seconds_watched,
         default=10,
         metavar="SECONDS",
         help="a record that is not copied for longer is late (default 10)",
     )
     parser.add_argument(
         "--lateness",
-        type=_seconds_watched,
+        type=seconds_watched,
         default=600,
         metavar="SECONDS",
         help="how much older than the newest event an event may be to count in its minute (default 600)",
     )
     parser.add_argument(
         "--every",
-        type=_seconds_watched,
+        type=seconds_watched,
         default=2,
         metavar="SECONDS",
         help="from one round of reading to the next (default 2)",
     )
     parser.add_argument(
         "--warn",
-        type=_seconds_watched,
+        type=seconds_watched,
         metavar="SECONDS",
         help="warn of a loss that can come within this time (default 3600)",
     )
@@ -165,7 +165,7 @@ def watch(parser: Parser) -> None:
     )
     parser.add_argument(
         "--canary",
-        type=_seconds_watched,
+        type=seconds_watched,
         nargs="?",
         const=120,
         metavar="SECONDS",

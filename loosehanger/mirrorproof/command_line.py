@@ -62,6 +62,11 @@ SUB_COMMANDS: dict[str, SubCommand] = {
         "0 proved, 1 disproved, 2 wrong use, 4 inconclusive or failed",
         failed=ExitCode.INCONCLUSIVE,
     ),
+    "watch": SubCommand(
+        "Audits mirrors while records flow: what is missing, doubled or altered, how late, and what may be lost next.",
+        "watch",
+        "0 ended by Ctrl-C or --for, 1 a cluster cannot be read at the start, 2 wrong use",
+    ),
     "plan": SubCommand(
         "Shows what a proof of a configuration's flows would compare, and what it could not.",
         "plan",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Self
 
+_LONGEST_KEY = 64
+
 
 class Difference(Enum):
     """A kind of difference, in the order of a table's columns. Its value is its key in documents."""
@@ -79,3 +81,15 @@ def keys(*kinds: Difference) -> tuple[str, ...]:
 def printable(text: str) -> str:
     """The text with U+FFFD in place of each character that XML does not allow or a reader cannot see."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def readable_key(key: bytes | bytearray | None) -> str | None:
+    """A record's key for people: as text where it is text, else in hexadecimal digits; cut where it is long."""
+    if key is None:
+        return None
+    try:
+        text = key.decode("utf-8")
+    except UnicodeDecodeError:
+        text = ""
+    shown = text if text.isprintable() and (text or not key) else f"0x{key.hex()}"
+    return shown if len(shown) <= _LONGEST_KEY else f"{shown[:_LONGEST_KEY]}…"

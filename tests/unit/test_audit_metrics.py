@@ -18,7 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from loosehanger.audit.balance import KINDS
 from loosehanger.audit.canary import Arrivals
-from loosehanger.audit.metrics import MOST_FLOWS, AuditMetrics, MetricsServer, verdict_of
+from loosehanger.audit.metrics import MOST_FLOWS, AuditMetrics, MetricsServer
+from loosehanger.audit.verdicts import verdict_of
 from loosehanger.errors import WrongUseError
 from loosehanger.jobs import watch
 from loosehanger.lab import job_options

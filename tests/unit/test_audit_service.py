@@ -12,8 +12,9 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from loosehanger.audit import service
+from loosehanger.audit.display import line_of
 from loosehanger.audit.metrics import AuditMetrics
-from loosehanger.audit.service import AuditService, digest, line_of
+from loosehanger.audit.service import AuditService, digest
 from loosehanger.errors import LabError, UnreachableError, WrongUseError
 from loosehanger.jobs import audit
 from loosehanger.lab.job_options import metrics_token

@@ -34,7 +34,7 @@ from loosehanger.audit.locate_differences import RegionClusters, name_records
 from loosehanger.audit.round_totals import tally
 from loosehanger.audit.state import Folder
 from loosehanger.audit.table import AuditTable
-from loosehanger.audit.verdict_rows import VerdictRow, verdict_row
+from loosehanger.audit.verdicts import VerdictRow, verdict_row
 from loosehanger.audit.warming import warm_up
 from loosehanger.errors import LabError
 from loosehanger.lab.mirrors.mirror import Mirror

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from loosehanger.kafka.cluster import number_of
 from loosehanger.proof.compare import differences, fingerprints
+from loosehanger.proof.difference import readable_key
 from loosehanger.proof.flows import Flow, FlowId, MirrorId
 from loosehanger.proof.read import records
 from loosehanger.proof.read.batches import Ranges, no_records, read_regions
@@ -24,7 +25,6 @@ from loosehanger.proof.snapshot import Cut, OffsetSnapshot, is_compacted
 
 # The bytes on disk of a record besides key, value and headers: an upper estimate.
 _RECORD_OVERHEAD = 100
-_LONGEST_KEY = 64
 _FLOWS = "flow int, source string, topic string, target string, target_topic string, slot int"
 _CUTS = "flow int, partition int, until long"
 _PARTITIONS = "flow int, partition int"
@@ -503,20 +503,9 @@ def example(row: Row) -> dict[str, Any]:
         "source_offset": source.offset if source else None,
         "target_offset": target.offset if target else None,
         **({"target_partition": target.partition} if row.kind == "moved" else {}),
-        "key": _readable(record.key),
+        "key": readable_key(record.key),
         "timestamp": iso(record.timestamp),
     }
-
-
-def _readable(key: bytearray | None) -> str | None:
-    if key is None:
-        return None
-    try:
-        text = key.decode("utf-8")
-    except UnicodeDecodeError:
-        text = ""
-    shown = text if text.isprintable() and (text or not key) else f"0x{key.hex()}"
-    return shown if len(shown) <= _LONGEST_KEY else f"{shown[:_LONGEST_KEY]}…"
 
 
 def _range(ranges: Ranges, partition: TopicPartition) -> tuple[int, int]:

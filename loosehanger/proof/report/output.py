@@ -1,4 +1,4 @@
-"""Standard output under ``--json``: exactly one document, whatever fails."""
+"""Standard output: for people, or under ``--json`` exactly one document, whatever fails."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rich.console import Console
+
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
 """Set where ``spark-submit`` has started this process."""
 _MOST_REASONS = 10
+
+
+def console() -> Console:
+    """Standard output for people. Rich honours ``NO_COLOR``."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 100)
 
 
 def separate_streams(arguments: list[str]) -> None:

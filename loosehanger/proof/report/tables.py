@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -41,11 +40,6 @@ _COLUMNS = (
 )
 _RARE = tuple((kind.column, kind.value) for kind in FAULTS if kind.is_rare)
 """Columns that a table has only if they are not empty."""
-
-
-def console() -> Console:
-    """Standard output. Rich honours ``NO_COLOR``."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 100)
 
 
 def show_proof(document: Mapping[str, Any], output: Console) -> None:

@@ -1,7 +1,8 @@
-"""The audit's verdicts as rows: for a table, a topic, or anything else that takes them."""
+"""The audit's verdicts: as rows for a table, a topic, or anything else, and that of a whole round."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from loosehanger.audit.balance import KINDS, AuditBalance, Judged
@@ -34,3 +35,18 @@ def verdict_row(entry: Judged, balance: AuditBalance, now_ms: int) -> VerdictRow
         "copies": account.copies,
         **{kind: account.kinds.get(kind, 0) for kind in KINDS},
     }
+
+
+def verdict_of(document: Mapping[str, Any]) -> str:
+    """The verdict of a round about the records that it judges.
+
+    Args:
+        document: as from ``Watch.document``.
+
+    Returns:
+        ``disproved`` with a difference, ``inconclusive`` while a region could not be read or a record is late, else
+        ``proved``.
+    """
+    if document["findings"]:
+        return "disproved"
+    return "inconclusive" if document["problems"] or document["totals"]["late"] else "proved"

@@ -1,0 +1,300 @@
+"""``mirrorproof watch`` between two brokers of a user's own, with a copier that is none of the kit's.
+
+First all is quiet, also while the copier stands still and after the watch was started again. Then the copier loses a
+record, writes one twice and changes one: each is named, with exact counts. Two flows at once, odd bytes, and
+partitions without a record.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from loosehanger.paths import ROOT
+
+from .broker import Broker, running
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+TOPICS = {"orders": 4, "stock": 2}
+"""Partitions; the last one of each has no record."""
+GRACE_S = 4.0
+WITHIN_S = 60.0
+TOKEN = "token-of-a-test"
+
+
+def create(broker: Broker, topics: dict[str, int]) -> None:
+    client = broker.admin()
+    client.create_topics({name: {"num_partitions": count, "replication_factor": 1} for name, count in topics.items()})
+    client.wait_for_topics(list(topics))
+    client.close()
+
+
+@dataclass
+class Writer:
+    """Writes numbered records with odd bytes, some each second, until it is closed."""
+
+    source: Broker
+    written: int = 0
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        with KafkaProducer(**self.source.connection().kafka_python()) as producer:
+            while not self.ended.wait(0.1):
+                for topic, partitions in TOPICS.items():
+                    self.written += 1
+                    key = b"\xff\x00%d" % self.written if self.written % 3 else None
+                    value = b"\x00\xfe odd %d" % self.written if self.written % 5 else None
+                    headers = [("h", b"\xff"), ("h", None), ("", b"")] if self.written % 2 else []
+                    producer.send(topic, value, key=key, partition=self.written % (partitions - 1), headers=headers)
+
+
+@dataclass
+class Copier:
+    """Copies record by record, in order; what it does wrong, it does once for each of its ``faults``."""
+
+    source: Broker
+    target: Broker
+    faults: list[str] = field(default_factory=list)
+    copied: int = 0
+    stands: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        consumer = KafkaConsumer(**self.source.connection().kafka_python(), enable_auto_commit=False)
+        places = [TopicPartition(topic, number) for topic, count in TOPICS.items() for number in range(count)]
+        consumer.assign(places)
+        consumer.seek_to_beginning()
+        with KafkaProducer(**self.target.connection().kafka_python()) as producer:
+            while not self.ended.is_set():
+                if self.stands.is_set():
+                    self.ended.wait(0.1)
+                    continue
+                for place, records in consumer.poll(100).items():
+                    for record in records:
+                        self._copy(producer, place, record)
+                producer.flush()
+        consumer.close()
+
+    def _copy(self, producer: Any, place: TopicPartition, record: Any) -> None:
+        self.copied += 1
+        value = record.value
+        # A later record of the partition must come, so that the loss shows.
+        fault = self.faults.pop(0) if self.faults and value is not None and record.key is not None else ""
+        if fault == "missing":
+            return
+        if fault == "altered":
+            value += b"?"
+        for _ in range(2 if fault == "doubled" else 1):
+            producer.send(
+                f"copy.{place.topic}",
+                value,
+                key=record.key,
+                partition=place.partition,
+                headers=list(record.headers),
+                timestamp_ms=record.timestamp,
+            )
+
+
+@dataclass
+class Watching:
+    """A running ``mirrorproof watch``."""
+
+    process: subprocess.Popen[str]
+    documents: list[dict[str, Any]] = field(default_factory=list)
+
+    def read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.documents.append(json.loads(line))
+
+    def until(self, holds: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+        """The first document from now on of which this holds."""
+        seen, deadline = len(self.documents), time.monotonic() + WITHIN_S
+        while time.monotonic() < deadline:
+            for document in self.documents[seen:]:
+                seen += 1
+                if holds(document):
+                    return document
+            assert self.process.poll() is None, "the watch has ended"
+            time.sleep(0.05)
+        raise AssertionError(f"not within {WITHIN_S:.0f} s: {what}; last: {self.documents[-1:]}")
+
+    def end(self) -> tuple[int, float, str]:
+        """Ends it by Ctrl-C: its exit code, the seconds that it took, and what it said last."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(20)
+        assert self.process.stderr
+        return code, time.monotonic() - began, self.process.stderr.read()
+
+
+@contextmanager
+def watching(config: Path, folder: Path, *more: str) -> Iterator[Watching]:
+    command = [sys.executable, "-P", "-m", "loosehanger.mirrorproof.command_line", "watch", str(config), "--json"]
+    command += ["--state", str(folder / "state"), "--every", "1", "--grace", str(GRACE_S), *more]
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        found = Watching(process)
+        reader = threading.Thread(target=found.read, daemon=True)
+        reader.start()
+        try:
+            yield found
+        finally:
+            if process.poll() is None:
+                process.kill()
+            reader.join()
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Broker]]:
+    old, new = tmp_path_factory.mktemp("old"), tmp_path_factory.mktemp("new")
+    with running(old) as source, running(new, cluster="TmV3Q2x1c3Rlck5ld05ldw") as target:
+        create(source, TOPICS)
+        create(target, {f"copy.{topic}": count for topic, count in TOPICS.items()})
+        yield source, target
+
+
+@pytest.fixture
+def config(brokers: tuple[Broker, Broker], tmp_path: Path) -> Path:
+    path = tmp_path / "flows.yaml"
+    source, target = (broker.properties("admin") for broker in brokers)
+    path.write_text(
+        f"clusters:\n  old: {{file: '{source}'}}\n  new: {{file: '{target}'}}\nflows:\n"
+        "  - {name: orders, source: old, target: new, topics: [orders], names: {prefix: copy.}}\n"
+        "  - {name: stock, source: old, target: new, topics: [stock], names: {prefix: copy.}}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def kinds(document: dict[str, Any]) -> dict[str, int]:
+    names = ("missing", "duplicates", "altered", "unexpected", "moved", "never_mirrored")
+    return {name: document["totals"][name] for name in names if document["totals"][name]}
+
+
+def is_quiet(document: dict[str, Any]) -> bool:
+    return not document["findings"] and not document["problems"] and not document["notes"]
+
+
+def asked(port: int, path: str, authorization: str) -> tuple[int, str]:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": authorization})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def free_port() -> int:
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return int(opened.getsockname()[1])
+
+
+@pytest.mark.timeout(420)
+def test_nothing_is_alarmed_falsely_and_every_fault_is_named(
+    brokers: tuple[Broker, Broker], config: Path, tmp_path: Path
+) -> None:
+    writer, copier = Writer(brokers[0]), Copier(*brokers)
+    threads = [threading.Thread(target=run, daemon=True) for run in (writer.run, copier.run)]
+    for thread in threads:
+        thread.start()
+    try:
+        _watch_quietly(config, tmp_path, copier)
+        _watch_faults(config, tmp_path, copier)
+    finally:
+        for part in (writer, copier):
+            part.ended.set()
+        for thread in threads:
+            thread.join(20)
+
+
+def _watch_quietly(config: Path, folder: Path, copier: Copier) -> None:
+    with watching(config, folder) as watch:
+        watch.until(lambda one: all(flow["equal_buckets"] > 1 for flow in one["flows"]), "equal buckets")
+        assert all(map(is_quiet, watch.documents)), watch.documents
+        # A copier that stands still has lost nothing.
+        copier.stands.set()
+        late = watch.until(lambda one: one["totals"]["late"] > 0, "records are late")
+        assert not late["findings"]
+        assert any((flow["loss"] or {}).get("behind") for flow in late["flows"])
+        records = watch.documents[-1]["totals"]["records"]
+        code, seconds, said = watch.end()
+        assert (code, seconds < 8) == (0, True), (code, seconds, said)
+        assert "records at the sources" in said
+        assert "inconclusive" in said
+    with watching(config, folder) as watch:
+        again = watch.until(lambda _: True, "the first round")
+        assert again["totals"]["records"] >= records, "it goes on where it was"
+        watch.until(lambda one: one["totals"]["late"] > 0, "records are late still")
+        copier.stands.clear()
+        watch.until(lambda one: not one["totals"]["late"] and one["totals"]["records"] > records, "all has arrived")
+        assert all(map(is_quiet, watch.documents)), [one for one in watch.documents if not is_quiet(one)]
+        # Killed: the next one continues from what the last round stored.
+        watch.process.kill()
+
+
+def _watch_faults(config: Path, folder: Path, copier: Copier) -> None:
+    token, port = folder / "token", free_port()
+    token.write_text(TOKEN, encoding="utf-8")
+    served = ("--metrics", str(port), "--metrics-token-file", str(token), "--report-topic", "new:audit")
+    with watching(config, folder, *served) as watch:
+        expected: dict[str, int] = {}
+        watch.until(is_quiet, "quiet after a kill")
+        for fault, kind in (("missing", "missing"), ("doubled", "duplicates"), ("altered", "altered")):
+            copier.faults.append(fault)
+            expected[kind] = 1
+            found = watch.until(lambda one: kinds(one) == expected, f"{expected}")
+            examples = [example for finding in found["findings"] for example in finding["examples"]]
+            assert kind in {example["kind"] for example in examples}, found["findings"]
+            assert all(example["key"].startswith("0xff00") for example in examples)
+        _look_at_pages(port)
+        assert not watch.documents[-1]["problems"]
+        code, seconds, said = watch.end()
+        assert (code, seconds < 8) == (0, True), (code, seconds, said)
+        assert "disproved" in said
+    with watching(config, folder) as watch:
+        assert kinds(watch.until(lambda _: True, "the first round")) == expected, "findings outlive a restart"
+
+
+def _look_at_pages(port: int) -> None:
+    basic = "Basic " + base64.b64encode(f"any:{TOKEN}".encode()).decode()
+    assert asked(port, "/metrics", "Bearer wrong")[0] == 401
+    assert asked(port, "/", "Bearer wrong")[0] == 401
+    status, metrics = asked(port, "/metrics", f"Bearer {TOKEN}")
+    assert status == 200
+    for kind in ("missing", "duplicates", "altered"):
+        values = [
+            float(line.split()[-1])
+            for line in metrics.splitlines()
+            if line.startswith("loosehanger_audit_differences{") and f'kind="{kind}"' in line
+        ]
+        assert sum(values) == 1, kind
+    assert 'loosehanger_audit_round_verdict{verdict="disproved"} 1.0' in metrics
+    assert "loosehanger_mirror_lag_records{" in metrics
+    status, page = asked(port, "/", basic)
+    assert (status, "Disproved" in page, "copy.orders" in page) == (200, True, True)
