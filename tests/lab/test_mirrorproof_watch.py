@@ -16,8 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from loosehanger.paths import ROOT
@@ -201,12 +200,8 @@ def is_quiet(document: dict[str, Any]) -> bool:
 
 
 def asked(port: int, path: str, authorization: str) -> tuple[int, str]:
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": authorization})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+    answer = requests.get(f"http://127.0.0.1:{port}{path}", headers={"Authorization": authorization}, timeout=10)
+    return answer.status_code, answer.text
 
 
 def free_port() -> int:
