@@ -74,28 +74,36 @@ class Labs:
         self._used += 1
         bound = _CONTROL_S if control else HEALTHY_S
         outcome = ScheduleRun(self._kit, schedule, self.catalogue, self._accountant, sabotage, bound).run()
-        leaves_loss = any(self.catalogue[placed.fault].after == "disproved" for placed in schedule.faults)
-        left = outcome.findings and outcome.verdicts.get("after") != PROVED
-        if leaves_loss or left or not outcome.oracles <= _HARMLESS:
+        if control and not sabotage.spoil:
+            self._heal()
+        elif self._leaves(outcome):
             self.forget()
         return outcome
 
+    def _leaves(self, outcome: ScheduleOutcome) -> bool:
+        """Whether a schedule may have left something in the lab."""
+        leaves_loss = any(self.catalogue[placed.fault].after == "disproved" for placed in outcome.schedule.faults)
+        unproved = bool(outcome.findings) and outcome.verdicts.get("after") != PROVED
+        return leaves_loss or unproved or not outcome.oracles <= _HARMLESS
+
     def adopt(self) -> None:
         """Takes over the lab that an earlier search has kept, if it is healthy once its faults are healed."""
-        try:
-            scenario = self._kit.lab.scenario
-        except LabError:
-            return
-        self._scenario = scenario
-        healed = self._kit.run("fault", "heal").returncode == ExitCode.DONE
-        try:
-            wait_for(lambda: None if self._kit.run("status").returncode == 0 else "not healthy", HEALTHY_S, scenario)
-        except LabError:
-            healed = False
-        if healed:
+        with contextlib.suppress(LabError):
+            self._scenario = self._kit.lab.scenario
+        if self._scenario and self._heal():
             self._accountant = Accountant(self._kit.lab)
-        else:
+
+    def _heal(self) -> bool:
+        """Heals every fault; a lab that does not become healthy is cleaned up. Returns whether it is there."""
+        done = self._kit.run("fault", "heal")
+        try:
+            wait_for(lambda: None if self._kit.run("status").returncode == 0 else "not healthy", HEALTHY_S, "the lab")
+        except LabError:
             self.forget()
+        else:
+            if done.returncode:
+                self.forget()
+        return bool(self._scenario)
 
     def forget(self) -> None:
         """Cleans the lab up."""

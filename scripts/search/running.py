@@ -27,7 +27,7 @@ HEALTHY_S = 150.0
 """Seconds after healing within which the lab must be healthy."""
 NOTICED_S = 45.0
 """Seconds beyond the catalogue's within which a cause must be named: other faults and other work slow everything."""
-UNDECIDED_S, DECIDED_S, HEALED_S = 8, 60, 150
+UNDECIDED_S, DECIDED_S, HEALED_S = 4, 60, 150
 """How long the proof waits for a mirror: where no fault lets it pass, where it must decide, and after healing."""
 COMMAND_S = 300.0
 """Seconds after which a command counts as one that does not end."""
@@ -290,7 +290,8 @@ class ScheduleRun:
         at, took, command = began - self._began, time.monotonic() - began, " ".join(arguments)
         said = _shown(done) if arguments[0] == "status" else _said(done)
         # As it happens: a search that is ended in the middle must show where it was.
-        print(f"  {at:6.1f} s  {command} ({took:.1f} s): {done.returncode}", file=sys.stderr, flush=True)
+        shown = f" {said.splitlines()[-1][:300]}" if arguments[0] in ("status", "prove") and said else ""
+        print(f"  {at:6.1f} s  {command} ({took:.1f} s): {done.returncode}{shown}", file=sys.stderr, flush=True)
         self.outcome.events.append(
             {"at": round(at, 1), "took": round(took, 1), "command": command, "code": done.returncode, "said": said}
         )
