@@ -34,7 +34,7 @@ from scripts.search.controls import controls
 from scripts.search.prediction import PROVED
 from scripts.search.quick import QuickKit
 from scripts.search.results import Results, digest
-from scripts.search.running import HEALTHY_S, NO_SABOTAGE, Sabotage, ScheduleOutcome, ScheduleRun
+from scripts.search.running import DECIDED_S, HEALTHY_S, NO_SABOTAGE, Sabotage, ScheduleOutcome, ScheduleRun
 from scripts.search.schedules import Schedule, candidates, described, make_schedule, read_schedule, scenario_of
 from scripts.search.shrinking import REPLAYS, shrink
 
@@ -42,7 +42,7 @@ RENEW_AFTER = 20
 """Schedules of one lab at most: its topics grow, and with them each proof."""
 _PORT_BASE = 23000
 """Of a lab that is kept: apart from those of tests and benchmarks."""
-_CONTROL_S = 45.0
+_CONTROL_S = 40.0
 """What is broken on purpose is not waited for as long."""
 _HARMLESS = frozenset({"cause"})
 """Oracles whose findings leave a lab as it was, if it is proved afterwards."""
@@ -72,8 +72,9 @@ class Labs:
             self._scenario, self._used = schedule.scenario, 0
             self._accountant = Accountant(self._kit.lab)
         self._used += 1
-        bound = _CONTROL_S if control else HEALTHY_S
-        outcome = ScheduleRun(self._kit, schedule, self.catalogue, self._accountant, sabotage, bound).run()
+        healthy_s, decided_s = (_CONTROL_S, _CONTROL_S / 4) if control else (HEALTHY_S, DECIDED_S)
+        run = ScheduleRun(self._kit, schedule, self.catalogue, self._accountant, sabotage, healthy_s, decided_s)
+        outcome = run.run()
         if control and not sabotage.spoil:
             self._heal()
         elif self._leaves(outcome):

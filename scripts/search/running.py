@@ -114,6 +114,7 @@ class ScheduleRun:
         accountant: counts the acknowledged records; None where no producer keeps a ledger.
         sabotage: damage that is not declared.
         healthy_s: seconds after healing within which the lab must be healthy.
+        decided_s: seconds for which a proof that must decide waits for a mirror.
     """
 
     def __init__(
@@ -124,9 +125,10 @@ class ScheduleRun:
         accountant: Accountant | None = None,
         sabotage: Sabotage = NO_SABOTAGE,
         healthy_s: float = HEALTHY_S,
+        decided_s: float = DECIDED_S,
     ) -> None:
         self._kit, self._catalogue, self._accountant, self._sabotage = kit, catalogue, accountant, sabotage
-        self._healthy_s = healthy_s
+        self._healthy_s, self._decided_s = healthy_s, decided_s
         self._lab = kit.lab
         self._faults = placed_faults(schedule, self._lab, catalogue)
         self._began = time.monotonic()
@@ -248,8 +250,8 @@ class ScheduleRun:
 
     def _prove(self, when: str, allowed: frozenset[str]) -> str:
         """Proves; returns the verdict. One that was not predicted is asked for again, of a proof with a new session."""
-        undecided = UNDECIDED_S if INCONCLUSIVE in allowed else DECIDED_S
-        words = ("prove", "--json", "--timeout", str(HEALED_S if when == "after" else undecided))
+        undecided = UNDECIDED_S if INCONCLUSIVE in allowed else self._decided_s
+        words = ("prove", "--json", "--timeout", str(int(HEALED_S if when == "after" else undecided)))
         done = self._command(*words)
         if isinstance(self._kit, QuickKit) and _verdict(done) not in allowed:
             done = self._command(*words, kit=self._kit.slow)
