@@ -28,7 +28,7 @@ from loosehanger.faults.names import fault_names
 from loosehanger.lab.scenario_index import scenario_names
 from loosehanger.waiting import wait_for
 from scripts.bench.common import machine, sandbox, succeed
-from scripts.sandbox import Kit, copy_kit
+from scripts.sandbox import Kit, copy_files, copy_kit
 from scripts.search.accounts import Accountant
 from scripts.search.controls import controls
 from scripts.search.prediction import PROVED
@@ -153,9 +153,13 @@ def _prepared(options: argparse.Namespace) -> Iterator[Labs]:
 
 @contextlib.contextmanager
 def _kept(folder: Path) -> Iterator[Kit]:
-    """The kit in the folder of a search; a copy of this one if there is none yet."""
+    """The kit in the folder of a search, with the files of this one."""
     root = folder.absolute() / "kit"
-    yield Kit(root, root / ".lab", _PORT_BASE) if root.exists() else copy_kit(folder.absolute(), _PORT_BASE)
+    if not root.exists():
+        yield copy_kit(folder.absolute(), _PORT_BASE)
+        return
+    copy_files(root)
+    yield Kit(root, root / ".lab", _PORT_BASE)
 
 
 def _search(options: argparse.Namespace, scenarios: Sequence[str]) -> int:
