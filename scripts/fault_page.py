@@ -139,6 +139,8 @@ def _needs(needs: Needs) -> str:
     found = []
     if needs.mirrors > 1:
         found.append(f"{needs.mirrors} mirrors")
+    if needs.sources > 1:
+        found.append(f"a mirror of {needs.sources} sources")
     if needs.exactly_once is not None:
         found.append("exactly-once delivery" if needs.exactly_once else "a mirror without exactly-once delivery")
     if needs.checkpoints:

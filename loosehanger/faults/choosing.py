@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,11 @@ def fitting_mirrors(lab: Lab, fault: Fault, wanted: WantedSite = WantedSite()) -
         if not running:
             how = "with" if needs.exactly_once else "without"
             raise WrongUseError(f"{fault.name} needs a running mirror {how} exactly-once delivery")
+    if needs.sources > 1:
+        resources = Counter((mirror.region, mirror.name) for mirror in lab.mirrors)
+        running = [mirror for mirror in running if resources[mirror.region, mirror.name] >= needs.sources]
+        if not running:
+            raise WrongUseError(f"{fault.name} needs a running mirror of {needs.sources} sources")
     if needs.checkpoints:
         running = [mirror for mirror in running if mirror.translates]
         if not running:

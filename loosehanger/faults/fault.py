@@ -22,6 +22,7 @@ from loosehanger.faults.changes.disks import FillDisk
 from loosehanger.faults.changes.groups import CommitOffsets, JoinGroup
 from loosehanger.faults.changes.links import DisturbLink, ResetConnections
 from loosehanger.faults.changes.processes import FreezeProcess, KillProcess, StopProcess
+from loosehanger.faults.changes.quotas import ThrottleOffsets
 from loosehanger.faults.changes.rebalance import StallRebalance
 from loosehanger.faults.changes.records import DeleteRecords, OutrunMirror, WriteRecords
 from loosehanger.faults.changes.rights import RevokeRight
@@ -67,6 +68,7 @@ CHANGES: Mapping[str, type[Change]] = {
     "revoke_right": RevokeRight,
     "stall_rebalance": StallRebalance,
     "stop_process": StopProcess,
+    "throttle_offsets": ThrottleOffsets,
     "write_records": WriteRecords,
 }
 """The changes that a fault may name."""
@@ -146,6 +148,8 @@ class Needs(Entry):
     platforms: tuple[Literal["local", "kubernetes"], ...] = ("local",)
     mirrors: int = 1
     """At least so many mirrors."""
+    sources: int = 1
+    """The mirror's resource must copy from at least so many sources."""
     exactly_once: bool | None = None
     """Whether the mirror must be, or must not be, set up with exactly-once delivery; None for either."""
     checkpoints: bool = False

@@ -29,6 +29,11 @@ _REFUSED = re.compile(
     re.MULTILINE,
 )
 """A cluster refuses what a mirror asks, or one does not accept who the other is. The innermost is the cause."""
+_FLUSH = re.compile(
+    r"Timed out (?:while )?waiting (?:to flush offsets|for previous offset flush)|(?:Failed to flush|Failed to commit) "
+    r"offsets|Flush of offsets threw"
+)
+"""A source task without exactly-once delivery could not write its positions."""
 _JOINS, _JOINED = "(Re-)joining group", "Successfully joined group with generation"
 REFUSED_S = 30
 """Seconds for which a refusal in a worker's log counts."""
@@ -64,6 +69,11 @@ class WorkerLogs:
     def rebalances_since(self) -> float | None:
         """Returns when the rebalance began that a worker waits in; None if no log has such a one."""
         return min(filter(None, map(_joining_since, self._logs)), default=None)
+
+    def flush_failed_at(self) -> float | None:
+        """Returns when a task last could not write its positions; None if no log has it."""
+        found = (_time_of(log, entry.start()) for log in self._logs for entry in _FLUSH.finditer(log))
+        return max(filter(None, found), default=None)
 
     def refused_work(self, after: float) -> dict[str, str]:
         """Returns the work of connectors that a missing right, a password or a certificate has kept from being done.
@@ -123,6 +133,13 @@ def silent_causes(logs: WorkerLogs, *, where: str, target: str, now: float) -> I
         now: in seconds since the epoch.
     """
     yield from rebalance_causes(logs, where=where, now=now)
+    failed = logs.flush_failed_at()
+    if failed is not None and now - failed < REFUSED_S:
+        cause = (
+            "a flush of offsets times out or fails, so the mirror's positions are not written: a worker that restarts "
+            "copies the records since the last flush a second time"
+        )
+        yield Problem(Rank.CONNECTOR, cause, where, next=_logs_of(where))
     for work, exception in logs.refused_work(now - REFUSED_S).items():
         found = explain(exception, target)
         rank = Rank.RIGHTS if "AuthorizationException" in exception else Rank.CONNECTOR

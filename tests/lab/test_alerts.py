@@ -19,6 +19,8 @@ import psutil
 import pytest
 import yaml
 
+from loosehanger.faults.fault import Fault, read_fault
+from loosehanger.faults.names import fault_names
 from loosehanger.paths import ROOT
 from scripts.sandbox import Kit
 from tests.alerting import Monitoring, monitoring
@@ -29,6 +31,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(900)]
 
 BOUND_S = 60.0
 """Within which an alert must fire after its fault, and end after its mending."""
+CATALOGUE = [fault for name in fault_names() if (fault := read_fault(name)).noticed.alert]
+"""The faults that an alert notices."""
 WAIT_S = 240.0
 """How long a test waits to say how much longer it took."""
 QUIET_S = 60
@@ -36,8 +40,8 @@ NOT_MADE = {
     "ProofTooOld": "it waits for a week",
     **dict.fromkeys(
         (
-            *("MirrorFailed", "MirrorPaused", "MirrorStalled", "MirrorLagging", "MirrorLossNear", "MirrorLoss"),
-            *("OpenTransaction", "ProofDisproved"),
+            *("MirrorLagging", "MirrorLossNear", "MirrorLoss"),
+            "ProofDisproved",
         ),
         "its fault is not made here yet",
     ),
@@ -70,7 +74,11 @@ def calm(watched: Monitoring) -> None:
 
 
 def holds(
-    watched: Monitoring, fault: Callable[[], object], mend: Callable[[], object], **alerts: dict[str, str]
+    watched: Monitoring,
+    fault: Callable[[], object],
+    mend: Callable[[], object],
+    bound: float = BOUND_S,
+    **alerts: dict[str, str],
 ) -> None:
     """Makes a fault and mends it: each of these alerts must fire and end within the bound.
 
@@ -78,6 +86,7 @@ def holds(
         watched: Prometheus and Alertmanager.
         fault: makes it.
         mend: mends it, whatever happens.
+        bound: the seconds.
         alerts: the alerts' names, with labels that they must have.
     """
     seconds = {}
@@ -92,7 +101,7 @@ def holds(
     for alert, labels in alerts.items():
         seconds[f"{alert} ends"] = watched.wait_for(alert, firing=False, since=mended, bound=WAIT_S, **labels)
     print(*(f"{what} after {took:.0f} s" for what, took in seconds.items()), sep="\n")
-    assert all(took <= BOUND_S for took in seconds.values()), seconds
+    assert all(took <= bound for took in seconds.values()), seconds
 
 
 @contextmanager
@@ -157,7 +166,8 @@ def test_a_quiet_lab_raises_no_alert_and_every_expression_has_data(kit: Kit, wat
 
 
 def test_each_alert_is_made_or_has_its_reason() -> None:
-    made = {"ControlRoomDown", "RegionDown", "MirrorDown", "LinkClosed"}
+    made = {"ControlRoomDown", "RegionDown", "MirrorDown"}
+    made |= {fault.noticed.alert.says for fault in CATALOGUE if fault.noticed.alert}
     assert alert_rules().keys() == made | NOT_MADE.keys()
 
 
@@ -197,10 +207,19 @@ def test_a_mirror_whose_worker_is_down(kit: Kit, watched: Monitoring) -> None:
     holds(watched, fault, partial(restart, kit, region), MirrorDown={"region": region})
 
 
-def test_a_link_that_is_cut(kit: Kit, watched: Monitoring) -> None:
-    def link(*change: str) -> None:
-        done = kit.run("link", "europe", "south-america", *change)
-        assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("fault", CATALOGUE, ids=lambda fault: fault.name)
+def test_a_fault_of_the_catalogue(kit: Kit, watched: Monitoring, fault: Fault) -> None:
+    alert = fault.noticed.alert
+    assert alert
 
-    pair = {"source": "europe", "target": "south-america"}
-    holds(watched, partial(link, "--cut"), partial(link, "--heal"), LinkClosed=pair)
+    def run(*words: str) -> None:
+        done = kit.run("fault", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    holds(
+        watched,
+        partial(run, "inject", fault.name),
+        partial(run, "heal", fault.name),
+        bound=alert.within,
+        **{alert.says: {}},
+    )

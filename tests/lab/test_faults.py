@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,10 @@ from loosehanger.errors import WrongUseError
 from loosehanger.faults.choosing import WantedSite, choose_site, fitting_mirrors
 from loosehanger.faults.fault import Fault, read_fault
 from loosehanger.faults.names import fault_names
+from loosehanger.kafka.connect import ConnectClient
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Lab, Region
+from loosehanger.paths import ROOT
 from scripts.plain_tools import Look, measure, plain_looks
 from scripts.sandbox import Kit, copy_kit, forget_bytecode
 from tests.unit.test_scenario_rights import topology
@@ -58,7 +60,9 @@ def described(scenario: str) -> Lab:
 
 
 def place(fault: Fault) -> str:
-    """The first scenario that can have a fault."""
+    """The first scenario that can have a fault; the first of all for one that needs other manifests."""
+    if fault.needs.exactly_once is False:
+        return SCENARIOS[0]
     for scenario in SCENARIOS:
         try:
             fitting_mirrors(described(scenario), fault)
@@ -70,20 +74,24 @@ def place(fault: Fault) -> str:
 
 def tried() -> Iterator[Any]:
     """Every fault with its scenario; those of one scenario together, and those that leave a loss behind last."""
-    faults = [(place(fault), fault.after == "disproved", fault) for fault in map(read_fault, fault_names())]
+    known = map(read_fault, fault_names())
+    faults = [(place(fault), (fault.needs.exactly_once is False, fault.after == "disproved"), fault) for fault in known]
     for scenario, _, fault in sorted(faults, key=lambda entry: (SCENARIOS.index(entry[0]), entry[1], entry[2].name)):
         yield pytest.param(scenario, fault.name, id=fault.name)
 
 
 @pytest.fixture(scope="module")
-def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Kit]]:
+def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Kit]]:
     """A kit in which a scenario is set up; the one before is cleaned up."""
     folder = tmp_path_factory.mktemp("faults")
     kit = copy_kit(folder, port_base=26000)
 
-    def set_up(scenario: str) -> Kit:
+    def set_up(scenario: str, *, exactly_once: bool = True) -> Kit:
         done = kit.run("status", "--json")
         there = json.loads(done.stdout)["scenario"] if done.stdout else ""
+        if deliver(kit, scenario, exactly_once=exactly_once) and there:
+            clean(kit)
+            there = ""
         if done.returncode == 0 and there == scenario:
             return kit
         if there not in ("", scenario):
@@ -97,6 +105,18 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], K
     finally:
         clean(kit)
         forget_bytecode(folder)
+
+
+def deliver(kit: Kit, scenario: str, *, exactly_once: bool) -> bool:
+    """Gives a scenario's mirrors exactly-once delivery, or takes it; returns whether that changed a manifest."""
+    changed = False
+    for path in (kit.root / "playbooks" / scenario / "manifests").glob("mm2*.yaml"):
+        text = (ROOT / path.relative_to(kit.root)).read_text(encoding="utf-8")
+        if not exactly_once:
+            text = re.sub(r"(?m)^ *exactly\.once\.\S+ \S+\n", "", text)
+        changed |= path.read_text(encoding="utf-8") != text
+        path.write_text(text, encoding="utf-8")
+    return changed
 
 
 def clean(kit: Kit) -> None:
@@ -137,23 +157,41 @@ def watching(kit: Kit, output: Path) -> Iterator[Callable[[], str]]:
         shutil.rmtree(kit.home / "watch", ignore_errors=True)
 
 
-def looked_at(kit: Kit, name: str) -> tuple[Mirror, Look]:
+@pytest.fixture(scope="module")
+def looks() -> dict[tuple[str, str], Look]:
+    """What plain tools show of healthy mirrors, by scenario and mirror, once that was measured."""
+    return {}
+
+
+def looked_at(kit: Kit, name: str, looks: dict[tuple[str, str], Look]) -> tuple[Mirror, Look]:
     """The mirror that a fault will be injected into, and what plain tools show of it before."""
     lab = kit.lab
     mirror = choose_site(lab, kit.home, read_fault(name), WantedSite()).mirror
-    return mirror, plain_looks(lab, mirror)
+    place = (lab.scenario, mirror.id)
+    if place not in looks:
+        looks[place] = plain_looks(lab, mirror)
+    return mirror, looks[place]
+
+
+def accused(kit: Kit, injected: Mapping[str, str]) -> list[str]:
+    """The problems of sources of a mirror that have no fault."""
+    region, _, name = injected["mirror"].partition("/")
+    others = {one.source for one in kit.lab.mirrors if (one.region, one.name) == (region, name)} - {injected["source"]}
+    found = json.loads(kit.run("status", "--json").stdout)["problems"]
+    return [one["cause"] for one in found if any(other in f"{one['where']} {one['cause']}" for other in others)]
 
 
 @pytest.mark.parametrize(("scenario", "name"), list(tried()))
 def test_a_fault_is_noticed_healed_and_proved(
-    labs: Callable[[str], Kit], scenario: str, name: str, tmp_path: Path
+    labs: Callable[..., Kit], looks: dict[tuple[str, str], Look], scenario: str, name: str, tmp_path: Path
 ) -> None:
-    kit, fault = labs(scenario), read_fault(name)
-    noticed = fault.noticed
+    fault = read_fault(name)
+    kit, noticed = labs(scenario, exactly_once=fault.needs.exactly_once is not False), fault.noticed
 
     def unhealthy() -> str | None:
-        done = kit.run("status")
-        return None if done.returncode == 0 else done.stdout + done.stderr
+        done = kit.run("status", "--json")
+        problems = json.loads(done.stdout)["problems"] if done.stdout else ["status shows nothing"]
+        return None if done.returncode == 0 and problems == [] else f"{problems}\n{done.stdout}{done.stderr}"
 
     def unseen() -> str | None:
         assert noticed.status
@@ -161,8 +199,7 @@ def test_a_fault_is_noticed_healed_and_proved(
         return None if noticed.status.says.lower() in text.lower() else f"'{noticed.status.says}' is not in:\n{text}"
 
     seconds_until(unhealthy, PATIENCE_S, "the lab is not healthy")
-    assert json.loads(kit.run("status", "--json").stdout)["problems"] == []
-    before = looked_at(kit, name) if MEASURES else None
+    before = looked_at(kit, name, looks) if MEASURES else None
     with contextlib.ExitStack() as beside:
         watched = beside.enter_context(watching(kit, tmp_path / "watch.txt")) if noticed.watch else str
         done = kit.run("fault", "inject", name, "--json")
@@ -174,6 +211,8 @@ def test_a_fault_is_noticed_healed_and_proved(
             took = seconds_until(unseen, noticed.status.within, name)
             print(f"{name}: status after {took:.1f} s")
             assert took <= noticed.status.within * SLACK
+            if fault.needs.sources > 1:
+                assert accused(kit, json.loads(done.stdout)) == []
         if says := noticed.watch:
             took = seconds_until(
                 lambda: None if says.says in watched() else f"'{says.says}' is not in:\n{watched()[-3000:]}",
@@ -186,7 +225,7 @@ def test_a_fault_is_noticed_healed_and_proved(
         mirror, look = before
         print(measure(kit.lab, mirror, fault, look, time.monotonic() - injected))
     if noticed.proof:
-        done = kit.run("prove", "--timeout", "30")
+        done = kit.run("prove", "--timeout", "20")
         assert done.returncode == CODES[noticed.proof.verdict], done.stdout + done.stderr
         assert noticed.proof.says in done.stdout + done.stderr
     if fault.heals_itself:
@@ -202,7 +241,32 @@ def test_a_fault_is_noticed_healed_and_proved(
         clean(kit)
 
 
-def test_a_lab_that_was_torn_down_with_a_frozen_worker_leaves_nothing(labs: Callable[[str], Kit]) -> None:
+def test_a_topic_is_forgotten_by_a_mirror_whose_worker_is_down(labs: Callable[..., Kit]) -> None:
+    kit = labs("03-broadcast")
+
+    def fault(*words: str) -> str:
+        done = kit.run("fault", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def positions() -> list[str]:
+        (mirror,) = (one for one in kit.lab.mirrors if one.region == "south-america")
+        found = ConnectClient.of(mirror.connect).positions(mirror.connector, mirror.source_alias)
+        return sorted({topic for topic, _ in found})
+
+    def unknown() -> str | None:
+        return None if "LH.FAULT-TIMES" in (found := positions()) else f"{found}"
+
+    fault("inject", "wrong-timestamps", "--target", "north-america")
+    seconds_until(unknown, PATIENCE_S, "the other mirror has not copied the topic")
+    fault("inject", "worker-stopped", "--target", "south-america")
+    assert "healed in " in fault("heal", "wrong-timestamps")
+    fault("heal", "worker-stopped")
+    assert "LH.FAULT-TIMES" not in positions()
+    assert positions(), "every position is gone"
+
+
+def test_a_lab_that_was_torn_down_with_a_frozen_worker_leaves_nothing(labs: Callable[..., Kit]) -> None:
     kit = labs("03-broadcast")
     assert kit.run("fault", "inject", "worker-frozen").returncode == 0
     clean(kit)

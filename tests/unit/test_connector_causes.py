@@ -203,3 +203,20 @@ def test_a_mirror_that_may_not_sign_in_any_more_is_named_while_its_task_runs(tra
     (found,) = silent(poll, "2026-11-27 07:20:20")
     assert (found.rank, found.cause) == (Rank.CONNECTOR, f"{cause}; it fails while reading its source")
     assert silent(poll, "2026-11-27 07:20:40") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{id=a->b.MirrorSourceConnector-0} Timed out waiting to flush offsets to storage; will try again on next flush",
+        "{id=a->b.MirrorSourceConnector-0} Failed to flush offsets to storage: ",
+        "{id=a->b.MirrorSourceConnector-0} Timed out while waiting for previous offset flush to complete, cancelling",
+    ],
+)
+def test_a_flush_of_offsets_that_failed_is_named_for_half_a_minute(text: str) -> None:
+    log = f"2026-11-27 07:20:00,100 ERROR {text} (WorkerSourceTask)\n"
+    (found,) = silent(log, "2026-11-27 07:20:20")
+    assert found.cause.startswith("a flush of offsets times out or fails, so the mirror's positions are not written")
+    assert silent(log, "2026-11-27 07:20:40") == []
+    usual = "2026-11-27 07:20:00,100 INFO  {id=a} Committing offsets (WorkerSourceTask)\n"
+    assert silent(usual, "2026-11-27 07:20:20") == []

@@ -185,12 +185,12 @@ def test_a_connector_gets_its_state_again(
 def test_a_mirror_without_workers_forgets_by_tombstones_under_the_keys_that_connect_wrote(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def key(topic: str, connector: str = CONNECTOR, cluster: str = "europe") -> bytes:
-        return json.dumps([connector, {"topic": topic, "partition": 0, "cluster": cluster}]).encode()
+    def key(topic: str, connector: str = CONNECTOR, cluster: str = "europe", partition: int = 0) -> bytes:
+        return json.dumps([connector, {"topic": topic, "partition": partition, "cluster": cluster}]).encode()
 
     wanted, copied = key("LH.FAULT"), key("asia.LH.FAULT")
     others = [key("LH.ORDERS"), key("LH.FAULT", "another"), key("LH.FAULT", cluster="asia"), key("LH.FAULTS")]
-    records = [(number, b"{}") for number in (wanted, copied, *others)] + [(key("LH.FAULT-2"), None)]
+    records = [(number, b"{}") for number in (wanted, copied, *others)] + [(key("LH.FAULT", partition=1), None)]
     read = [SimpleNamespace(key=name, value=value, partition=3) for name, value in records]
     sent: list[tuple[Any, ...]] = []
     client = MagicMock()

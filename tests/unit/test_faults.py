@@ -344,6 +344,7 @@ def test_a_clean_up_forgets_what_was_injected() -> None:
         (("level: 2", "level: 2\nneeds: {platforms: [kubernetes]}"), "odd-thing cannot be injected on local; it needs"),
         (("level: 2", "level: 2\nneeds: {exactly_once: true}"), "needs a running mirror with exactly-once delivery"),
         (("level: 2", "level: 2\nneeds: {checkpoints: true}"), "needs a running mirror that translates consumer"),
+        (("level: 2", "level: 2\nneeds: {sources: 2}"), "odd-thing needs a running mirror of 2 sources"),
     ],
 )
 def test_what_a_lab_cannot_have_is_refused_in_one_line(home: Path, change: tuple[str, str], expected: str) -> None:
