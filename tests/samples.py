@@ -165,3 +165,32 @@ def aggregates(**products: str) -> dict[str, Any]:
         "scenario": "03-broadcast",
         "regions": {"europe": region(9000), "north-america": region(8990), "south-america": empty},
     }
+
+
+def signed() -> dict[str, Any]:
+    """Evidence, as the page and the PDF show it."""
+    partitions = [
+        {
+            "cluster": name,
+            "topic": "LH.ORDERS",
+            "partition": 0,
+            "start": 0,
+            "end": 1234,
+            "records": 1200,
+            "sha256": "ab" * 32,
+        }
+        for name in ("europe", "north-america")
+    ]
+    return {
+        "statement": {
+            "made": {"at": "2026-01-01T00:00:09+00:00", "by": "mirrorproof 0.1.0", "seconds": 9.0},
+            "judged": {"since": "2025-12-31T00:00:00+00:00", "order": "judge", "settings": "report"},
+            "clusters": [{"name": "europe", "id": "MkU3OEVBNTcwNTJENDM2Qg"}, {"name": "north-america", "id": "<T1>"}],
+            "partitions": partitions,
+        },
+        "name": "proof.json",
+        "sha256": "cd" * 32,
+        "key": "RWTCjBQNEDMTfsPAeI/W6DbRNOjXEinkT69qYGDJUjWkHzcYt/wp+etT",
+        "key_id": "7E1333100D148CC2",
+        "signature": f"untrusted comment: x\nRU{'x' * 98}\ntrusted comment: timestamp:1\tfile:proof.json\n{'y' * 88}\n",
+    }

@@ -11,11 +11,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from functools import partial
 from importlib import import_module
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import SparkSession
 
@@ -24,6 +25,7 @@ from loosehanger.lab import job_options
 from loosehanger.lab.record import Lab, load_lab
 from loosehanger.proof import inconclusive, scratch
 from loosehanger.proof.compare.configurations import Handling
+from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.proof import Proof
 from loosehanger.proof.read.external import EXTERNAL, two_clusters
 from loosehanger.proof.report import files, output
@@ -33,10 +35,15 @@ from loosehanger.proof.report.tables import show_proof
 from loosehanger.proof.session import start_session
 from loosehanger.proof.verdict import EXIT_CODES, judge
 
+if TYPE_CHECKING:
+    from minisign import SecretKey
+
 _PRODUCTS = 10
 _NOT_FINISHED = "not finished within {limit:g} s; raise --limit, or compare fewer topics at a time"
 _REPORT = "loosehanger.proof.report.page"
 """Loaded only where it is wanted."""
+Make = Callable[[dict[str, Any]], str | bytes]
+"""Makes the content of a file."""
 
 
 def main() -> int:
@@ -62,6 +69,8 @@ def prove(options: argparse.Namespace, lab: Lab, order: Handling = "judge") -> i
         The exit code.
     """
     started = time.monotonic()
+    # What cannot be used is named before anything is read.
+    key = _signing_key(options)
     if options.report:
         # Its charts take a while to load, and until they are wanted Python mostly waits for Java.
         threading.Thread(target=import_module, args=(_REPORT,), daemon=True).start()
@@ -78,6 +87,7 @@ def prove(options: argparse.Namespace, lab: Lab, order: Handling = "judge") -> i
             configs=options.configs,
             allow_same_cluster=options.allow_same_cluster,
             order=order,
+            digests=key is not None,
         )
         found = _within(
             getattr(options, "limit", None),
@@ -91,8 +101,9 @@ def prove(options: argparse.Namespace, lab: Lab, order: Handling = "judge") -> i
     except Exception as error:
         _report(traceback.format_exc().rstrip())
         document = inconclusive.document(_broken_off(error), lab.scenario, time.monotonic() - started, lab.claims)
-    # After the limit nothing else may take long.
-    written = _write_files(options, document, lab if found is not None else None)
+    # After the limit nothing else may take long, and the evidence is not complete.
+    evidence = proof.evidence if found else Evidence()
+    written = _write_files(options, document, lab if found is not None else None, evidence, key)
     try:
         if options.json:
             written = output.print_proof(document) and written
@@ -142,11 +153,46 @@ def _start_spark(records: int | None, silent_s: float | None = None) -> SparkSes
     return start_session("prove", records=records, silent_s=silent_s)
 
 
-def _write_files(options: argparse.Namespace, document: dict[str, Any], lab: Lab | None) -> bool:
+def _write_evidence(
+    options: argparse.Namespace, evidence: Evidence, document: dict[str, Any], key: SecretKey
+) -> dict[str, Any] | None:
+    """Writes signed evidence; returns what the page shows of it, or None if it cannot be written."""
+    from loosehanger.proof.evidence.signed_file import write_evidence
+
+    try:
+        return write_evidence(options.evidence, evidence, document, key)
+    except LabError as error:
+        _report(f"error: {error}")
+    except Exception as error:
+        _report(f"{traceback.format_exc()}error: {options.evidence}: could not be made: {error!r}")
+    return None
+
+
+def _signing_key(options: argparse.Namespace) -> SecretKey | None:
+    if not options.sign:
+        return None
+    from loosehanger.proof.evidence.signatures import secret_key  # only where something is signed
+
+    return secret_key(options.sign)
+
+
+def _write_files(
+    options: argparse.Namespace,
+    document: dict[str, Any],
+    lab: Lab | None,
+    evidence: Evidence,
+    key: SecretKey | None,
+) -> bool:
     """Writes the requested files; the verdict is printed even if a file cannot be written."""
-    written = True
-    json_file = getattr(options, "json_file", None)
-    for path, make in ((options.report, partial(_page, lab=lab)), (options.junit, junit), (json_file, _as_json)):
+    signed = _write_evidence(options, evidence, document, key) if key else None
+    written = key is None or signed is not None
+    files_wanted: tuple[tuple[Path | None, Make], ...] = (
+        (options.report, partial(_page, lab=lab, signed=signed)),
+        (options.pdf, partial(_pdf, signed=signed)),
+        (options.junit, junit),
+        (getattr(options, "json_file", None), _as_json),
+    )
+    for path, make in files_wanted:
         try:
             if path:
                 files.write(path, make(document))
@@ -163,9 +209,15 @@ def _as_json(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def _page(document: dict[str, Any], lab: Lab | None) -> str:
-    page: str = import_module(_REPORT).render(document, _aggregates(lab) if lab else {})
+def _page(document: dict[str, Any], lab: Lab | None, signed: Mapping[str, Any] | None) -> str:
+    page: str = import_module(_REPORT).render(document, _aggregates(lab) if lab else {}, signed)
     return page
+
+
+def _pdf(document: dict[str, Any], signed: dict[str, Any] | None) -> bytes:
+    from loosehanger.proof.report.pdf import render_pdf  # only where it is wanted
+
+    return render_pdf(document, signed)
 
 
 def _broken_off(error: Exception) -> str:

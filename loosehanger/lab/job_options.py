@@ -70,7 +70,20 @@ def any_proof(parser: Parser) -> None:
         "(judge; between two clusters of your own report)",
     )
     parser.add_argument("--report", type=caller_path, metavar="FILE", help="write a page for people (HTML)")
+    parser.add_argument("--pdf", type=caller_path, metavar="FILE", help="write the same for the files, without charts")
     parser.add_argument("--junit", type=caller_path, metavar="FILE", help="write a report for CI (JUnit's XML)")
+    parser.add_argument(
+        "--evidence",
+        type=caller_path,
+        metavar="FILE",
+        help="write evidence that others can check: JSON, with its signature in FILE.minisig; needs --sign",
+    )
+    parser.add_argument(
+        "--sign",
+        type=caller_path,
+        metavar="KEY",
+        help="the file with the secret key that signs the evidence (minisign's format; mirrorproof key makes one)",
+    )
     parser.add_argument(
         "--since", type=since, metavar="TIME", help="leave out what is older: an ISO 8601 time, or 30m, 12h, 7d ago"
     )
@@ -82,8 +95,7 @@ def check_prove(options: argparse.Namespace) -> None:
     Raises:
         WrongUseError: options contradict each other, or a file cannot be read or written.
     """
-    for path in filter(None, (options.report, options.junit)):
-        check_writable(path)
+    check_results(options)
     if not are_two_clusters(options):
         return
     if missing := [f"--{name.replace('_', '-')}" for name in _OF_TWO_CLUSTERS if not getattr(options, name)]:
@@ -100,6 +112,19 @@ def check_prove(options: argparse.Namespace) -> None:
             re.compile(pattern.strip())
         except re.error as error:
             raise WrongUseError(f"--topics: '{pattern.strip()}' is not a regular expression: {error}") from error
+
+
+def check_results(options: argparse.Namespace) -> None:
+    """Checks that the results can be written where they are wanted, and that evidence will be signed.
+
+    Raises:
+        WrongUseError: they cannot, or a key is missing.
+    """
+    if bool(options.evidence) != bool(options.sign):
+        raise WrongUseError("--evidence and --sign go together; mirrorproof key FILE makes a key")
+    names = ("report", "pdf", "junit", "evidence", "json_file")
+    for path in filter(None, (getattr(options, name, None) for name in names)):
+        check_writable(path)
 
 
 def are_two_clusters(options: argparse.Namespace) -> bool:

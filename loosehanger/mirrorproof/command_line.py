@@ -10,15 +10,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import import_module
 from types import ModuleType
 from typing import NoReturn
 
 from loosehanger.arguments import Parser
 from loosehanger.errors import ExitCode, WrongUseError, run_command
 from loosehanger.suggestions import did_you_mean
-
-PROGRAM = "mirrorproof"
+from loosehanger.version import PROGRAM, version
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,18 @@ SUB_COMMANDS: dict[str, SubCommand] = {
         "demo",
         "0 both proofs were right, 1 failed, 2 wrong use",
     ),
+    "verify": SubCommand(
+        "Checks evidence: whether it is as it was signed, and whether the clusters still hold what was compared.",
+        "verify",
+        "0 intact, and everything is still there; 1 not as it was signed, or records were changed since; 2 wrong use; "
+        "4 intact, but not everything can be read any more",
+        failed=ExitCode.INCONCLUSIVE,
+    ),
+    "key": SubCommand(
+        "Makes a pair of keys to sign evidence with, in minisign's format.",
+        "key",
+        "0 done, 1 failed, 2 wrong use",
+    ),
     "jars": SubCommand(
         "Fetches the jars of Spark's Kafka connector into a folder, for a machine without a repository.",
         "connector",
@@ -125,14 +136,6 @@ def overview() -> str:
         f"{listed}\n\n"
         f"{PROGRAM} COMMAND --help explains a command; {PROGRAM} --version names the version."
     )
-
-
-def version() -> str:
-    """The installed version; ``unknown`` where the package is not installed."""
-    try:
-        return metadata.version(PROGRAM)
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def run() -> int:

@@ -24,8 +24,7 @@ def complete(options: argparse.Namespace, configuration: Configuration) -> None:
     options.junit = options.junit or results.get("junit")
     options.json_file = results.get("json")
     options.configs = options.configs or configuration.judge.settings
-    for path in filter(None, (options.report, options.junit, options.json_file)):
-        job_options.check_writable(path)
+    job_options.check_results(options)
 
 
 def main() -> int:

@@ -17,7 +17,9 @@ from loosehanger.mirrorproof.places import cache
 from loosehanger.paths import caller_path
 
 ALL_TOPICS = ".*"
-_REPORT_NEEDS = "matplotlib"
+_JOB = "job"
+_FLOWS_JOB = "flows_job"
+_REPORTS_NEED = ("matplotlib", "fpdf")
 
 
 def add_options(parser: Parser) -> None:
@@ -70,10 +72,10 @@ def run(options: argparse.Namespace) -> NoReturn:
         report = report or configuration.results.get("html")
     else:
         job_options.check_prove(job_options.parser("prove").parse_args(arguments))
-    if report and not importlib.util.find_spec(_REPORT_NEEDS):
-        raise WrongUseError("--report needs charts; install mirrorproof[report]")
+    if (report or options.pdf) and not all(map(importlib.util.find_spec, _REPORTS_NEED)):
+        raise WrongUseError("--report and --pdf need further packages; install mirrorproof[report]")
     try:
-        start(arguments, options)
+        start(_FLOWS_JOB if options.config else _JOB, arguments, options)
     except (LabError, OSError) as error:
         from loosehanger.mirrorproof.jars import RepositoryError  # slow to import
 
@@ -87,8 +89,13 @@ def run(options: argparse.Namespace) -> NoReturn:
         raise give_up(error, arguments) from error
 
 
-def start(arguments: list[str], options: argparse.Namespace) -> NoReturn:
-    """Replaces this process with the job.
+def start(job: str, arguments: list[str], options: argparse.Namespace) -> NoReturn:
+    """Replaces this process with a job.
+
+    Args:
+        job: the module of this package.
+        arguments: the job's.
+        options: those about Spark.
 
     Raises:
         LabError: Spark, Java or the connector is missing.
@@ -100,14 +107,8 @@ def start(arguments: list[str], options: argparse.Namespace) -> NoReturn:
     sys.stdout.flush()
     # Spark creates a folder in its working directory.
     os.chdir(work)
-    job = [
-        sys.executable,
-        "-P",
-        "-m",
-        f"loosehanger.mirrorproof.{'flows_job' if options.config else 'job'}",
-        *arguments,
-    ]
-    os.execve(job[0], job, found)  # noqa: S606 (no shell is wanted)
+    command = [sys.executable, "-P", "-m", f"loosehanger.mirrorproof.{job}", *arguments]
+    os.execve(command[0], command, found)  # noqa: S606 (no shell is wanted)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -112,7 +112,8 @@ class FlowComparer:
                 cuts, progress = self._found.cuts, self._found.progress
                 windows = {flow.id: found for flow in flows if (found := self._found.window_of(flow)) is not None}
                 with reported(spark, comparing, self._run.report):
-                    self._found.counts |= compare(spark, flows, cuts, progress, frozen, self._run.examples, windows)
+                    arguments = (flows, cuts, progress, frozen, self._run.examples, windows, self._found.digests)
+                    self._found.counts |= compare(spark, *arguments)
                 self._found.append_time |= {flow.id for flow in flows if frozen.has_append_time(flow)}
                 self._look_at_offsets(spark, flows, frozen)
             except UnreachableError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from loosehanger.lab.claims.claims import OF_LEDGERS, Forbidden
 from loosehanger.lab.record import Lab
 from loosehanger.paths import lab_home
 from loosehanger.proof.compare.configurations import Handling
+from loosehanger.proof.compare.digests import Digests
 from loosehanger.proof.compare.isolation import Present, named_like, scan, to_scan
 from loosehanger.proof.cuts import Cuts
 from loosehanger.proof.evidence.evidence import Evidence
@@ -45,6 +47,7 @@ class Proof:
             clusters of the user's own, where providers have their own defaults.
         allow_same_cluster: two clusters of the user's own may have the same id.
         order: the effect of records in another order.
+        digests: whether to make the digests of what is compared.
     """
 
     def __init__(
@@ -60,9 +63,11 @@ class Proof:
         configs: Handling | None = None,
         allow_same_cluster: bool = False,
         order: Handling = "judge",
+        digests: bool = False,
     ) -> None:
         default: Handling = "report" if lab.platform == EXTERNAL else "judge"
         self._found = Evidence(claims=lab.claims, since=since, handling=configs or default, order=order)
+        self._found.digests = Digests() if digests else None
         self._run = ProofRun(
             *(lab, self._found, report, timeout_s, examples, since),
             while_moving=while_moving,
@@ -70,6 +75,11 @@ class Proof:
         )
         self._start_spark = start_spark
         self._samplers: dict[str, LatencySampler] = {}
+
+    @property
+    def evidence(self) -> Evidence:
+        """The results so far."""
+        return self._found
 
     def run(self) -> Evidence:
         """Runs the steps of the proof, in the order of its argument.
@@ -81,6 +91,7 @@ class Proof:
         finder, cuts, settings = FlowFinder(run), Cuts(run), SettingsComparer(run)
         try:
             finder.refuse_the_same_cluster()
+            self._name_clusters()
             finder.find_flows()
             finder.leave_out_other_names()
             run.spark = run.threads.submit(self._start_spark, self._records())
@@ -113,6 +124,14 @@ class Proof:
             return None  # It has just answered. The next steps report it if it stays silent.
         records = sum(end - start for ranges in frozen for start, end in ranges.values())
         return records * (1 + len(self._run.mirrors()))
+
+    def _name_clusters(self) -> None:
+        if self._found.digests is None:
+            return
+        for region, cluster in self._run.clusters.items():
+            # One that does not answer has nothing compared.
+            with suppress(UnreachableError):
+                self._found.clusters[region] = cluster.id()
 
     def _start_sampling(self) -> None:
         for region in sorted({flow.target for flow in self._found.flows}):

@@ -38,7 +38,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     proved = [samples.flow(target=target) for target in ("north-america", "south-america")]
     undecided = ("mirror mm2-north-america is STOPPED, 5 records behind",)
     pages = {
-        "proved": render(samples.proof(*proved), samples.aggregates()),
+        "proved": render(samples.proof(*proved), samples.aggregates(), samples.signed()),
         "disproved": render(samples.broken_proof(), samples.aggregates()),
         "inconclusive": render(samples.proof(*proved, verdict="inconclusive", reasons=undecided), {}),
     }

@@ -88,11 +88,17 @@ def test_two_clusters_are_checked_and_proved(
     assert same.returncode == 1
     assert "the same cluster" in same.stdout
 
-    proved = run(program, folder, "prove", source, target, "--topics", "whole", "--json", "--report", "page.html")
+    assert run(program, folder, "key", "mine.key").returncode == 0
+    evidence = ("--evidence", "proof.json", "--sign", "mine.key", "--pdf", "proof.pdf")
+    whole = ("--topics", "whole", "--json", "--report", "page.html", *evidence)
+    proved = run(program, folder, "prove", source, target, *whole)
     assert proved.returncode == 0, proved.stdout + proved.stderr
     document = json.loads(proved.stdout)
     assert (document["verdict"], document["totals"]["source_records"]) == ("proved", RECORDS)
     assert (folder / "page.html").exists()
+    assert (folder / "proof.pdf").read_bytes().startswith(b"%PDF-")
+    verified = run(program, folder, "verify", "proof.json", "--key", "mine.key.pub")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
 
     everything = run(program, folder, "prove", source, target, "--timeout", "5", "--json")
     assert everything.returncode == 1, everything.stdout + everything.stderr

@@ -133,10 +133,15 @@ def test_the_file_gives_what_the_command_line_leaves_open(tmp_path: Path) -> Non
         f"{HEAD}{FLOW}topics: [a]}}\njudge: {{settings: ignore}}\nresults: {{json: a.json, html: a.html}}\n",
         encoding="utf-8",
     )
-    options = argparse.Namespace(report=None, junit=tmp_path / "mine.xml", configs=None)
+    options = argparse.Namespace(report=None, junit=tmp_path / "mine.xml", configs=None, evidence=None, sign=None)
     complete(options, read_configuration(path))
     assert options == argparse.Namespace(
-        report=tmp_path / "a.html", junit=tmp_path / "mine.xml", json_file=tmp_path / "a.json", configs="ignore"
+        report=tmp_path / "a.html",
+        junit=tmp_path / "mine.xml",
+        json_file=tmp_path / "a.json",
+        configs="ignore",
+        evidence=None,
+        sign=None,
     )
     path.write_text(f"{HEAD}{FLOW}topics: [a]}}\nresults: {{json: no/a.json}}\n", encoding="utf-8")
     with pytest.raises(WrongUseError, match="there is no folder"):

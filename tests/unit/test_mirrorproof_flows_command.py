@@ -61,6 +61,6 @@ def test_wrong_use_is_named_before_spark_starts(
 
 def test_the_job_starts_with_what_can_be_used(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(prove, "start", lambda arguments, _: started.append(arguments))
+    monkeypatch.setattr(prove, "start", lambda _, arguments, __: started.append(arguments))
     prove.run(SUB_COMMANDS["prove"].parser("prove").parse_args(["--config", str(path)]))
     assert started[0][0] == f"--config={path}"

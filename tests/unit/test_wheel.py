@@ -109,6 +109,7 @@ def test_the_wheel_names_every_package_that_it_imports(unpacked: Path) -> None:
     }
     known = {"kafka": "kafka-python", "yaml": "pyyaml", "py4j": "pyspark", "markupsafe": "jinja2"}
     known |= {"prometheus_client": "prometheus-client"}
+    known |= {"minisign": "py-minisign", "fpdf": "fpdf2"}
     found = {name.split(".")[0] for path in modules(unpacked) for name in imported(path, unpacked)} - {"", PACKAGE}
     outside = {known.get(name, name) for name in found - sys.stdlib_module_names}
     assert outside <= required, "add them to pyproject.toml"

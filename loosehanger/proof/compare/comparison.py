@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from loosehanger.kafka.cluster import number_of
 from loosehanger.proof.compare import differences, fingerprints
+from loosehanger.proof.compare.digests import Digests, Place, chunk_digests
 from loosehanger.proof.difference import readable_key
 from loosehanger.proof.flows import Flow, FlowId, MirrorId
 from loosehanger.proof.read import records
@@ -131,6 +132,7 @@ class Comparison:
         frozen: the offsets to read.
         read: reads records.
         windows: the end of each partition at the source, for flows that are judged in part only.
+        digests: takes the digests of the partitions, in the same reading; None if they are not wanted.
     """
 
     def __init__(
@@ -142,7 +144,9 @@ class Comparison:
         frozen: OffsetSnapshot,
         read: Read,
         windows: Mapping[FlowId, Mapping[int, int]] | None = None,
+        digests: Digests | None = None,
     ) -> None:
+        self._digests = digests
         self._spark = spark
         self._cuts = cuts
         self._frozen = frozen
@@ -168,7 +172,10 @@ class Comparison:
             example_count: the number of differences of each kind and flow to show.
         """
         tallied = self._tally_sources().persist()
-        target = fingerprints.outline(fingerprints.tally(self._read(self._frozen.targets)))
+        copies = fingerprints.tally(self._read(self._frozen.targets), chunk=self._digests.size if self._digests else 0)
+        if self._digests:
+            copies = copies.persist()
+        target = fingerprints.outline(copies)
         compared = fingerprints.compare(self._source_outlines(tallied), self._of_target(target)).persist()
         sequences = (
             fingerprints.sequences(tallied)
@@ -176,6 +183,9 @@ class Comparison:
             .join(self._flows.select("flow", "source", "topic"), ["source", "topic"])
         )
         partitions = self._partitions(compared)
+        if self._digests:
+            self._digests.take(chunk_digests(tallied), self._frozen.sources, self._judged_places())
+            self._digests.take(chunk_digests(copies), self._frozen.targets)
         for row in sequences.groupBy(*FLOW).agg(F.sum("gaps").alias("gaps")).collect():
             self._counts[row.flow].source_gaps = row.gaps
         named, behind = None, self._behind(partitions)
@@ -191,7 +201,7 @@ class Comparison:
         if named:
             self._name(named.persist(), sequences, partitions, example_count)
             named.unpersist()
-        for frame in (tallied, compared):
+        for frame in (tallied, copies, compared):
             frame.unpersist()
         return {flow.id: count for flow, count in zip(self._numbered, self._counts, strict=True)}
 
@@ -213,7 +223,12 @@ class Comparison:
             ", ".join(["region string", "topic string", "partition int", *(f"{name} long" for name in names)]),
         )
         sources = self._read(self._frozen.sources).join(F.broadcast(frame), [*PLACE])
-        return fingerprints.tally(sources, names, runs=True)
+        return fingerprints.tally(sources, names, runs=True, chunk=self._digests.size if self._digests else 0)
+
+    def _judged_places(self) -> set[Place]:
+        """The partitions of the sources that have an end to judge up to: no other is read."""
+        flows = self._numbered
+        return {(flows[number].source, TopicPartition(flows[number].topic, part)) for number, part, _ in self._until}
 
     def _source_outlines(self, tallied: DataFrame) -> DataFrame:
         outline = fingerprints.outline(tallied, self._slots).withColumnRenamed("region", "source")
@@ -454,6 +469,7 @@ def compare(
     frozen: OffsetSnapshot,
     example_count: int,
     windows: Mapping[FlowId, Mapping[int, int]] | None = None,
+    digests: Digests | None = None,
 ) -> dict[FlowId, Counts]:
     """Reads both sides and compares them: first the fingerprints, then the buckets that differ record by record.
 
@@ -461,7 +477,9 @@ def compare(
         The counts of each flow.
     """
     fit(spark, frozen.records)
-    comparison = Comparison(spark, flows, cuts, progress, frozen, partial(frozen.read, spark), windows)
+    if digests:
+        digests.fit(frozen.records)
+    comparison = Comparison(spark, flows, cuts, progress, frozen, partial(frozen.read, spark), windows, digests)
     return comparison.run(example_count)
 
 

@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.headers import RUN, SEQ
+from loosehanger.proof.compare.digests import chunk_of, record_digest
 from loosehanger.proof.read.records import FLOW_PARTITION, PLACE, bucket, hashes, header
 
 BUCKET = (*FLOW_PARTITION, "bucket")
@@ -33,7 +34,7 @@ _LOW_HALF = 2**32 - 1
 _ROW = 2**33 - 1
 
 
-def tally(records: DataFrame, until: Sequence[str] = (), *, runs: bool = False) -> DataFrame:
+def tally(records: DataFrame, until: Sequence[str] = (), *, runs: bool = False, chunk: int = 0) -> DataFrame:
     """The sums of a single pass over the records: a small frame, from which the other frames are computed.
 
     Args:
@@ -41,10 +42,12 @@ def tally(records: DataFrame, until: Sequence[str] = (), *, runs: bool = False) 
             in the order of its offsets.
         until: columns of that frame, each an offset below which records are to be counted.
         runs: whether to read the sequence numbers of the kit's producer.
+        chunk: how many offsets a chunk of ``digests`` has; 0 without digests.
 
     Returns:
-        Rows for ``outline`` and ``sequences``.
+        Rows for ``outline`` and ``sequences``, and with a chunk for ``digests.chunk_digests``.
     """
+    digest = [chunk_of(chunk).alias("chunk"), record_digest().alias("digest")] if chunk else []
     rows = records.select(
         *PLACE,
         "offset",
@@ -55,9 +58,10 @@ def tally(records: DataFrame, until: Sequence[str] = (), *, runs: bool = False) 
         F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW)).alias("row"),
         (header(RUN) if runs else F.lit(None).cast("string")).alias("run"),
         (header(SEQ).try_cast("long") if runs else F.lit(None).cast("long")).alias("seq"),
+        *digest,
     )
     row = F.col("row") % _PRIME
-    return rows.groupBy(*PLACE, "task", "bucket", "run").agg(
+    return rows.groupBy(*PLACE, "task", "bucket", "run", *(["chunk"] if chunk else [])).agg(
         F.count("offset").alias("records"),
         F.array(*(F.count_if(F.col("offset") < F.col(name)) for name in until)).cast("array<long>").alias("below"),
         *(F.sum(half).alias(name) for name, half in zip(CONTENT, halves(), strict=True)),
@@ -68,6 +72,7 @@ def tally(records: DataFrame, until: Sequence[str] = (), *, runs: bool = False) 
         F.min("seq").alias("first_seq"),
         F.max("seq").alias("last_seq"),
         F.count("seq").alias("numbered"),
+        *([F.collect_list(F.struct("offset", "digest")).alias("digests")] if chunk else []),
     )
 
 

@@ -14,6 +14,7 @@ from loosehanger.lab.claims.claims import Claim
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.proof.compare.comparison import Counts
 from loosehanger.proof.compare.configurations import ConfigDifference, Handling
+from loosehanger.proof.compare.digests import Digests
 from loosehanger.proof.compare.isolation import Present
 from loosehanger.proof.compare.retention_gaps import History
 from loosehanger.proof.evidence.findings import Finding, Weight
@@ -61,6 +62,10 @@ class Evidence:
     """The forbidden data that was found, by claim."""
     switch: Switch | None = None
     """Results from ledgers; None without claims about them, or if they could not be read."""
+    digests: Digests | None = None
+    """The digests of what was compared; None if they are not wanted."""
+    clusters: dict[str, str] = field(default_factory=dict)
+    """The ids of the clusters, by region, where digests are wanted."""
     findings: list[Finding] = field(default_factory=list)
     """Findings of the steps themselves: what is inconclusive, and why; and notes for the reader."""
 

@@ -48,7 +48,7 @@ def fingerprint() -> Column:
     """
     timestamp = F.unix_millis("timestamp").cast("string").cast("binary")
     content = F.concat(
-        _framed(F.col("key")), _framed(F.col("value")), _framed(timestamp), _framed(_headers().cast("binary"))
+        framed(F.col("key")), framed(F.col("value")), framed(timestamp), framed(_headers().cast("binary"))
     )
     return F.unhex(F.sha2(content, 256))
 
@@ -88,6 +88,7 @@ def _headers() -> Column:
     return F.to_json("headers", {"ignoreNullFields": "true"})
 
 
-def _framed(part: Column) -> Column:
+def framed(part: Column) -> Column:
+    """A binary part with its length before it, and what differs from all of these for null."""
     length = F.octet_length(part).cast("string").cast("binary")
     return F.coalesce(F.concat(length, F.lit(b":"), part), F.lit(b"-"))

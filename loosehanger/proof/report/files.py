@@ -8,8 +8,8 @@ from pathlib import Path
 from loosehanger.errors import LabError
 
 
-def write(path: Path, text: str) -> None:
-    """Writes the text as UTF-8, atomically: a reader sees the old file or the new one, never half of it.
+def write(path: Path, content: str | bytes) -> None:
+    """Writes bytes, or a text as UTF-8, atomically: a reader sees the old file or the new one, never half of it.
 
     Raises:
         LabError: the folder does not exist or cannot be written to.
@@ -19,8 +19,8 @@ def write(path: Path, text: str) -> None:
     temporary = path.with_name(f".{secrets.token_hex(16)}")
     try:
         try:
-            with temporary.open("x", encoding="utf-8", errors="replace", newline="\n") as file:
-                file.write(text)
+            with temporary.open("xb") as file:
+                file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

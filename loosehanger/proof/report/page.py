@@ -27,13 +27,14 @@ _WORST_FIRST = ("disproved", "inconclusive", "proved")
 _EXAMPLES = {kind.value: kind.label for kind in FAULTS} | {Difference.DUPLICATES.value: Difference.DUPLICATES.single}
 
 
-def render(document: Mapping[str, Any], aggregates: Mapping[str, Any]) -> str:
+def render(document: Mapping[str, Any], aggregates: Mapping[str, Any], signed: Mapping[str, Any] | None = None) -> str:
     """Makes the page.
 
     Args:
         document: the proof, as from ``loosehanger.proof.verdict.judge``, or as ``./lab prove --json`` prints it.
         aggregates: the sales, as from ``loosehanger.sales.sales.sum_up``, or as ``./lab aggregate --json`` prints
             them; empty if they are unknown.
+        signed: the evidence, as from ``loosehanger.proof.evidence.signed_file.write_evidence``; None without.
 
     Returns:
         HTML. The same input gives the same page, as long as Matplotlib is the same.
@@ -59,6 +60,7 @@ def render(document: Mapping[str, Any], aggregates: Mapping[str, Any]) -> str:
     pairs = [_pair(place, key, document, colours.index(key[1])) for place, key in enumerate(keys, 1)]
     return environment.get_template("report.html.j2").render(
         document=document,
+        signed=signed,
         headline=_VERDICTS[document["verdict"]],
         sentence=summary(document),
         claims=_claims(document),
