@@ -15,6 +15,7 @@ from loosehanger.lab.record import ADMINISTRATOR, Lab
 from loosehanger.ledger import number_of
 from loosehanger.waiting import wait_for
 from scripts.sandbox import Kit
+from scripts.search.effects import depth
 from scripts.search.prediction import DISPROVED, INCONCLUSIVE, PROVED, accuses
 from scripts.search.running import Sabotage
 from scripts.search.schedules import Placed, Schedule, candidates
@@ -40,7 +41,8 @@ def controls(lab: Lab, faults: Mapping[str, Fault]) -> Iterator[Control]:
     def pick(verdict: str, *, named: bool) -> Placed:
         for fault, mirror in candidates(lab, list(faults.values())):
             proof = fault.noticed.proof
-            fits = accuses(fault) if named else not fault.noticed.status
+            # One that takes no broker or worker away, where other commands would wait for it.
+            fits = depth(fault) <= 1 and (accuses(fault) if named else not fault.noticed.status)
             if proof and proof.verdict == verdict and fits and not fault.heals_itself:
                 return Placed(
                     fault=fault.name, region=mirror.region, mirror=mirror.name, source=mirror.source,

@@ -251,8 +251,9 @@ class ScheduleRun:
         undecided = UNDECIDED_S if INCONCLUSIVE in allowed else DECIDED_S
         words = ("prove", "--json", "--timeout", str(HEALED_S if when == "after" else undecided))
         done = self._command(*words)
-        if isinstance(self._kit, QuickKit) and _verdict(done) not in allowed:
-            done = self._command(*words, kit=self._kit.slow)
+        quick = self._kit if isinstance(self._kit, QuickKit) and self._sabotage is NO_SABOTAGE else None
+        if quick and _verdict(done) not in allowed:
+            done = self._command(*words, kit=quick.slow)
         document, verdict = _document(done), _verdict(done)
         self.outcome.verdicts[when] = verdict
         if verdict not in allowed:
