@@ -71,17 +71,22 @@ class Kit:
 def copy_kit(folder: Path, port_base: int) -> Kit:
     """Copies the checkout's files, and links what is installed."""
     root, home = folder / "kit", folder / "kit" / ".lab"
+    copy_files(root)
+    home.mkdir(mode=0o700)
+    (lab_home() / "cache").mkdir(exist_ok=True)
+    for name in INSTALLED:
+        (home / name).symlink_to(lab_home() / name)
+    return Kit(root, home, port_base)
+
+
+def copy_files(root: Path) -> None:
+    """Copies the checkout's files into a folder, over those that are there."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, root / name)
-    home.mkdir(mode=0o700)
-    (lab_home() / "cache").mkdir(exist_ok=True)
-    for name in INSTALLED:
-        (home / name).symlink_to(lab_home() / name)
-    return Kit(root, home, port_base)
 
 
 def forget_bytecode(folder: Path) -> None:

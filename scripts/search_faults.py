@@ -28,13 +28,13 @@ from loosehanger.faults.names import fault_names
 from loosehanger.lab.scenario_index import scenario_names
 from loosehanger.waiting import wait_for
 from scripts.bench.common import machine, sandbox, succeed
-from scripts.sandbox import Kit, copy_kit
+from scripts.sandbox import Kit, copy_files, copy_kit
 from scripts.search.accounts import Accountant
 from scripts.search.controls import controls
 from scripts.search.prediction import PROVED
 from scripts.search.quick import QuickKit
 from scripts.search.results import Results, digest
-from scripts.search.running import HEALTHY_S, NO_SABOTAGE, Sabotage, ScheduleOutcome, ScheduleRun
+from scripts.search.running import DECIDED_S, HEALTHY_S, NO_SABOTAGE, Sabotage, ScheduleOutcome, ScheduleRun
 from scripts.search.schedules import Schedule, candidates, described, make_schedule, read_schedule, scenario_of
 from scripts.search.shrinking import REPLAYS, shrink
 
@@ -42,7 +42,7 @@ RENEW_AFTER = 20
 """Schedules of one lab at most: its topics grow, and with them each proof."""
 _PORT_BASE = 23000
 """Of a lab that is kept: apart from those of tests and benchmarks."""
-_CONTROL_S = 45.0
+_CONTROL_S = 40.0
 """What is broken on purpose is not waited for as long."""
 _HARMLESS = frozenset({"cause"})
 """Oracles whose findings leave a lab as it was, if it is proved afterwards."""
@@ -72,30 +72,39 @@ class Labs:
             self._scenario, self._used = schedule.scenario, 0
             self._accountant = Accountant(self._kit.lab)
         self._used += 1
-        bound = _CONTROL_S if control else HEALTHY_S
-        outcome = ScheduleRun(self._kit, schedule, self.catalogue, self._accountant, sabotage, bound).run()
-        leaves_loss = any(self.catalogue[placed.fault].after == "disproved" for placed in schedule.faults)
-        left = outcome.findings and outcome.verdicts.get("after") != PROVED
-        if leaves_loss or left or not outcome.oracles <= _HARMLESS:
+        healthy_s, decided_s = (_CONTROL_S, _CONTROL_S / 4) if control else (HEALTHY_S, DECIDED_S)
+        run = ScheduleRun(self._kit, schedule, self.catalogue, self._accountant, sabotage, healthy_s, decided_s)
+        outcome = run.run()
+        if control and not sabotage.spoil:
+            self._heal()
+        elif self._leaves(outcome):
             self.forget()
         return outcome
 
+    def _leaves(self, outcome: ScheduleOutcome) -> bool:
+        """Whether a schedule may have left something in the lab."""
+        leaves_loss = any(self.catalogue[placed.fault].after == "disproved" for placed in outcome.schedule.faults)
+        unproved = bool(outcome.findings) and outcome.verdicts.get("after") != PROVED
+        return leaves_loss or unproved or not outcome.oracles <= _HARMLESS
+
     def adopt(self) -> None:
         """Takes over the lab that an earlier search has kept, if it is healthy once its faults are healed."""
-        try:
-            scenario = self._kit.lab.scenario
-        except LabError:
-            return
-        self._scenario = scenario
-        healed = self._kit.run("fault", "heal").returncode == ExitCode.DONE
-        try:
-            wait_for(lambda: None if self._kit.run("status").returncode == 0 else "not healthy", HEALTHY_S, scenario)
-        except LabError:
-            healed = False
-        if healed:
+        with contextlib.suppress(LabError):
+            self._scenario = self._kit.lab.scenario
+        if self._scenario and self._heal():
             self._accountant = Accountant(self._kit.lab)
-        else:
+
+    def _heal(self) -> bool:
+        """Heals every fault; a lab that does not become healthy is cleaned up. Returns whether it is there."""
+        done = self._kit.run("fault", "heal")
+        try:
+            wait_for(lambda: None if self._kit.run("status").returncode == 0 else "not healthy", HEALTHY_S, "the lab")
+        except LabError:
             self.forget()
+        else:
+            if done.returncode:
+                self.forget()
+        return bool(self._scenario)
 
     def forget(self) -> None:
         """Cleans the lab up."""
@@ -144,9 +153,13 @@ def _prepared(options: argparse.Namespace) -> Iterator[Labs]:
 
 @contextlib.contextmanager
 def _kept(folder: Path) -> Iterator[Kit]:
-    """The kit in the folder of a search; a copy of this one if there is none yet."""
+    """The kit in the folder of a search, with the files of this one."""
     root = folder.absolute() / "kit"
-    yield Kit(root, root / ".lab", _PORT_BASE) if root.exists() else copy_kit(folder.absolute(), _PORT_BASE)
+    if not root.exists():
+        yield copy_kit(folder.absolute(), _PORT_BASE)
+        return
+    copy_files(root)
+    yield Kit(root, root / ".lab", _PORT_BASE)
 
 
 def _search(options: argparse.Namespace, scenarios: Sequence[str]) -> int:

@@ -92,6 +92,10 @@ class WorkerLogs:
                     found[(entry["work"] or "reading its source").strip()] = refused[-1]
         return found
 
+    def unanswered_at(self) -> float | None:
+        """Returns when a worker last went without an answer to its heartbeats; None if no log has it."""
+        return self._last("session timed out without receiving a heartbeat response")
+
     def _last(self, text: str) -> float | None:
         return max(filter(None, (_last_time(log, text) for log in self._logs)), default=None)
 
@@ -141,6 +145,11 @@ def silent_causes(logs: WorkerLogs, *, where: str, target: str, now: float) -> I
         rank = Rank.RIGHTS if "AuthorizationException" in exception else Rank.CONNECTOR
         remedy = found.remedy if found else ""
         yield Problem(rank, f"{found.cause if found else exception}; it fails while {work}", where, next=remedy)
+    unanswered = logs.unanswered_at()
+    if unanswered is not None and now - unanswered < REFUSED_S:
+        # A refused heartbeat counts as one without an answer: the worker copies on until it must join again.
+        cause = "the mirror's workers get no answer to the heartbeats of their group"
+        yield Problem(Rank.RIGHTS, cause, where, next=_logs_of(where))
 
 
 def rebalance_causes(logs: WorkerLogs, *, where: str, now: float) -> Iterator[Problem]:

@@ -53,8 +53,9 @@ def controls(lab: Lab, faults: Mapping[str, Fault]) -> Iterator[Control]:
     schedule = Schedule(seed=0, number=0, scenario=lab.scenario, faults=(pick(PROVED, named=False),))
     yield Control("proof", schedule, Sabotage(hidden=pick(DISPROVED, named=False)))
     yield Control("cause", schedule, Sabotage(hidden=pick(INCONCLUSIVE, named=True)))
-    yield Control("records", schedule, Sabotage(spoil=double))
     yield Control("recovery", schedule, Sabotage(hidden=pick(INCONCLUSIVE, named=True), stays=True))
+    # Last: what it leaves can only be cleaned up.
+    yield Control("records", schedule, Sabotage(spoil=double))
 
 
 def double(kit: Kit) -> None:

@@ -27,7 +27,7 @@ HEALTHY_S = 150.0
 """Seconds after healing within which the lab must be healthy."""
 NOTICED_S = 45.0
 """Seconds beyond the catalogue's within which a cause must be named: other faults and other work slow everything."""
-UNDECIDED_S, DECIDED_S, HEALED_S = 8, 60, 150
+UNDECIDED_S, DECIDED_S, HEALED_S = 4, 60, 150
 """How long the proof waits for a mirror: where no fault lets it pass, where it must decide, and after healing."""
 COMMAND_S = 300.0
 """Seconds after which a command counts as one that does not end."""
@@ -114,6 +114,7 @@ class ScheduleRun:
         accountant: counts the acknowledged records; None where no producer keeps a ledger.
         sabotage: damage that is not declared.
         healthy_s: seconds after healing within which the lab must be healthy.
+        decided_s: seconds for which a proof that must decide waits for a mirror.
     """
 
     def __init__(
@@ -124,9 +125,10 @@ class ScheduleRun:
         accountant: Accountant | None = None,
         sabotage: Sabotage = NO_SABOTAGE,
         healthy_s: float = HEALTHY_S,
+        decided_s: float = DECIDED_S,
     ) -> None:
         self._kit, self._catalogue, self._accountant, self._sabotage = kit, catalogue, accountant, sabotage
-        self._healthy_s = healthy_s
+        self._healthy_s, self._decided_s = healthy_s, decided_s
         self._lab = kit.lab
         self._faults = placed_faults(schedule, self._lab, catalogue)
         self._began = time.monotonic()
@@ -248,8 +250,8 @@ class ScheduleRun:
 
     def _prove(self, when: str, allowed: frozenset[str]) -> str:
         """Proves; returns the verdict. One that was not predicted is asked for again, of a proof with a new session."""
-        undecided = UNDECIDED_S if INCONCLUSIVE in allowed else DECIDED_S
-        words = ("prove", "--json", "--timeout", str(HEALED_S if when == "after" else undecided))
+        undecided = UNDECIDED_S if INCONCLUSIVE in allowed else self._decided_s
+        words = ("prove", "--json", "--timeout", str(int(HEALED_S if when == "after" else undecided)))
         done = self._command(*words)
         quick = self._kit if isinstance(self._kit, QuickKit) and self._sabotage is NO_SABOTAGE else None
         if quick and _verdict(done) not in allowed:
@@ -291,7 +293,8 @@ class ScheduleRun:
         at, took, command = began - self._began, time.monotonic() - began, " ".join(arguments)
         said = _shown(done) if arguments[0] == "status" else _said(done)
         # As it happens: a search that is ended in the middle must show where it was.
-        print(f"  {at:6.1f} s  {command} ({took:.1f} s): {done.returncode}", file=sys.stderr, flush=True)
+        shown = f" {said.splitlines()[-1][:300]}" if arguments[0] in ("status", "prove") and said else ""
+        print(f"  {at:6.1f} s  {command} ({took:.1f} s): {done.returncode}{shown}", file=sys.stderr, flush=True)
         self.outcome.events.append(
             {"at": round(at, 1), "took": round(took, 1), "command": command, "code": done.returncode, "said": said}
         )

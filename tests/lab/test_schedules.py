@@ -17,11 +17,12 @@ import pytest
 from loosehanger.faults.fault import read_fault
 from loosehanger.faults.names import fault_names
 from scripts.sandbox import Kit, copy_kit, forget_bytecode
+from scripts.search.quick import QuickKit
 from scripts.search.running import ScheduleOutcome, ScheduleRun
 from scripts.search.schedules import read_schedule
 from scripts.search_faults import Labs
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
 FILES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
 SMALL = ("hidden-pause", "two-mirrors")
@@ -41,20 +42,30 @@ def check(outcome: ScheduleOutcome) -> None:
     assert outcome.refused == []
 
 
-def test_the_schedule_of_the_day_is_as_predicted(kit: Kit) -> None:
+@pytest.fixture
+def quick(kit: Kit) -> Iterator[QuickKit]:
+    """The lab that tests share, with commands that start at once."""
+    found = QuickKit.of(kit)
+    yield found
+    found.end()
+
+
+def test_the_schedule_of_the_day_is_as_predicted(quick: QuickKit) -> None:
     path = in_turn(datetime.now(UTC).timetuple().tm_yday)
     print(path.name)
-    check(ScheduleRun(kit, read_schedule(path), CATALOGUE).run())
+    check(ScheduleRun(quick, read_schedule(path), CATALOGUE).run())
 
 
 @pytest.fixture(scope="module")
 def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Labs]:
     """Labs with ledgers, one at a time."""
     folder = tmp_path_factory.mktemp("schedules")
-    found = Labs(copy_kit(folder, port_base=26000), rate=50)
+    quick = QuickKit.of(copy_kit(folder, port_base=26000))
+    found = Labs(quick, rate=20)
     try:
         yield found
     finally:
+        quick.end()
         found.forget()
         forget_bytecode(folder)
 
@@ -64,6 +75,7 @@ def ordered() -> list[Any]:
     return [pytest.param(path, id=path.stem) for path in sorted(FILES, key=lambda path: read_schedule(path).scenario)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ordered())
 def test_a_schedule_is_as_predicted(labs: Labs, path: Path) -> None:
     outcome = labs.run(read_schedule(path))

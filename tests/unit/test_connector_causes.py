@@ -156,6 +156,16 @@ def test_a_rebalance_that_does_not_end_is_named_and_one_that_has_ended_is_not() 
     assert silent(joins + joined, "2026-11-27 07:31:10") == []
 
 
+def test_heartbeats_without_an_answer_raise_the_question_of_rights_while_the_log_has_them() -> None:
+    log = (
+        "2026-11-27 07:15:47,323 INFO  [Worker clientId=connect-1, groupId=mm2] Group coordinator is unavailable or "
+        "invalid due to cause: session timed out without receiving a heartbeat response. (WorkerCoordinator)\n"
+    )
+    # ./lab status asks for the rights of a mirror with such a problem, and drops it where none is missing.
+    assert [one.rank for one in silent(log, "2026-11-27 07:15:57")] == [Rank.RIGHTS]
+    assert silent(log, "2026-11-27 07:16:57") == []
+
+
 def test_a_source_that_refuses_to_be_read_is_named_with_its_topic() -> None:
     poll = (
         "2026-11-27 07:20:00,100 WARN  Failure during poll. (MirrorSourceTask)\n"

@@ -124,6 +124,22 @@ def test_a_wrong_verdict_is_found_in_either_direction(kit: MadeUpKit, verdicts: 
     assert (finding.oracle, finding.expected, finding.seen) == ("proof", expected, f"{verdicts[-1]}: why")
 
 
+@pytest.mark.parametrize(("again", "oracles"), [("inconclusive", set()), ("disproved", {"proof"})])
+def test_only_the_verdict_of_a_proof_of_its_own_is_a_finding(kit: MadeUpKit, again: str, oracles: set[str]) -> None:
+    class Quick(QuickKit):
+        lab = property(lambda _: kit.lab)
+        slow = property(lambda _: kit)
+
+        def run(self, command: str, *arguments: str, timeout: float = 0) -> subprocess.CompletedProcess[str]:
+            return kit.run(command, *arguments, timeout=timeout)
+
+    kit.verdicts = ["disproved", again]
+    outcome = run(Quick(kit.home, kit.home, 0), placed("connector-paused"), placed("wrong-timestamps"))  # type: ignore[arg-type]
+    assert outcome.oracles == oracles
+    assert outcome.verdicts["during"] == again
+    assert [command.split()[0] for command in kit.commands].count("prove") == 3
+
+
 def test_a_cause_that_is_not_named_is_found(kit: MadeUpKit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running.ScheduleRun, "_until", lambda _run, condition, _bound: condition() is None)
     kit.verdicts, kit.answers = ["inconclusive"], {"status": (0, '{"problems": []}')}
@@ -297,3 +313,5 @@ def test_the_controls_end_with_1_if_an_oracle_is_blind(searched: MadeUpKit, caps
     assert search_faults.main(["--control", "--scenarios", SCENARIO]) == 1
     assert "blind: proof, records" in capsys.readouterr().out
     assert searched.there == []
+    # What was injected without being declared is healed, so that one lab is enough.
+    assert [command.split()[0] for command in searched.commands].count("setup") == 1
