@@ -60,8 +60,8 @@ class Writer:
                 for topic, partitions in TOPICS.items():
                     self.written += 1
                     key = b"\xff\x00%d" % self.written if self.written % 3 else None
-                    value = b"\x00\xfe odd %d" % self.written if self.written % 5 else None
-                    headers = [("h", b"\xff"), ("h", None), ("", b"")] if self.written % 2 else []
+                    value = b"\x00\xfe odd %d" % self.written if self.written % 5 or key is None else None
+                    headers = [("h", b"\xff"), ("h", b"\x00"), ("", b"")] if self.written % 2 else []
                     producer.send(topic, value, key=key, partition=self.written % (partitions - 1), headers=headers)
 
 
