@@ -1,8 +1,8 @@
 """How a client reaches a Kafka cluster: read from Java properties or the environment, given to kafka-python or Spark.
 
 The properties file is the one that Kafka's own command line tools take (``--command-config``), so one file serves
-every client. SCRAM and PLAIN, with TLS or without, TLS alone, client certificates and plaintext are understood: what
-the kit's clusters and the usual real ones offer.
+every client. SCRAM, PLAIN and OAUTHBEARER by client credentials, with TLS or without, TLS alone, client certificates
+and plaintext are understood: what the kit's clusters and the usual real ones offer.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka.key_stores import KEY_STORE, ClientCertificate, read_key_store, read_trust_store
+from loosehanger.kafka.oauth import ClientCredentials, read_credentials
 from loosehanger.kafka.properties import (
     PLAIN_LOGIN_MODULE,
     LoginModule,
@@ -33,11 +34,11 @@ from loosehanger.kafka.properties import parse_properties as parse_properties
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SCRAM = ("SCRAM-SHA-512", "SCRAM-SHA-256")
-_MECHANISMS = (*_SCRAM, "PLAIN")
+_OAUTH = "OAUTHBEARER"
+_MECHANISMS = (*_SCRAM, "PLAIN", _OAUTH)
 _MSK_IAM = "software.amazon.msk.auth.iam."
 _NOT_YET = {
     "GSSAPI": "GSSAPI (Kerberos)",
-    "OAUTHBEARER": "OAUTHBEARER (OAuth 2.0 tokens)",
     "AWS_MSK_IAM": "AWS_MSK_IAM (IAM of Amazon MSK)",
 }
 
@@ -65,7 +66,10 @@ class Connection:
     security_protocol: str = "PLAINTEXT"
     sasl_mechanism: str | None = None
     username: str | None = None
+    """With OAUTHBEARER the client's id."""
     password: str | None = None
+    credentials: ClientCredentials | None = None
+    """For the tokens of OAUTHBEARER."""
     ca_file: Path | None = None
     ca_certificates: str | None = None
     """Certificate authorities in PEM, in place of a file."""
@@ -163,11 +167,15 @@ class Connection:
             raise WrongUseError(
                 f"{path}: security.protocol: '{protocol}' is not one that Kafka knows ({', '.join(_PROTOCOLS)})"
             )
-        mechanism = username = password = ca_file = ca_certificates = certificate = None
+        mechanism = username = password = credentials = ca_file = ca_certificates = certificate = None
         check_host = True
         if protocol.startswith("SASL"):
             mechanism = _mechanism(properties, path)
-            username, password = _user(properties, path)
+            if mechanism == _OAUTH:
+                credentials = read_credentials(properties, path)
+                username = credentials.client_id
+            else:
+                username, password = _user(properties, path)
         if protocol.endswith("SSL"):
             ca_file, ca_certificates = read_trust_store(properties, path)
             certificate = read_key_store(properties, path)
@@ -179,6 +187,7 @@ class Connection:
             sasl_mechanism=mechanism,
             username=username,
             password=password,
+            credentials=credentials,
             ca_file=ca_file,
             ca_certificates=ca_certificates,
             certificate=certificate,
@@ -226,7 +235,12 @@ class Connection:
         }
         if self.security_protocol.endswith("SSL"):
             arguments["ssl_context"] = self.trust()
-        if self.security_protocol.startswith("SASL"):
+        if self.credentials:
+            from loosehanger.kafka.token_provider import SharedTokens
+
+            tokens = SharedTokens(self.credentials)
+            arguments |= {"sasl_mechanism": self.sasl_mechanism, "sasl_oauth_token_provider": tokens}
+        elif self.security_protocol.startswith("SASL"):
             arguments |= {
                 "sasl_mechanism": self.sasl_mechanism,
                 "sasl_plain_username": self.username,
@@ -256,7 +270,9 @@ class Connection:
             "bootstrap.servers": ",".join(self.bootstrap_servers),
             "security.protocol": self.security_protocol,
         }
-        if self.sasl_mechanism:
+        if self.credentials:
+            properties |= self.credentials.java()
+        elif self.sasl_mechanism:
             module = PLAIN_LOGIN_MODULE if self.sasl_mechanism == "PLAIN" else SCRAM_LOGIN_MODULE
             user = {"username": self.username or "", "password": self.password or ""}
             properties["sasl.mechanism"] = self.sasl_mechanism

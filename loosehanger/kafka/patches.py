@@ -11,6 +11,7 @@ import io
 import logging
 import re
 import socket
+import ssl
 import threading
 import time
 import weakref
@@ -31,6 +32,7 @@ from kafka.errors import (
     KafkaTimeoutError,
     NodeNotReadyError,
     SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
     for_code,
 )
 from kafka.net.manager import KafkaConnectionManager
@@ -44,6 +46,12 @@ from loosehanger.suggestions import did_you_mean
 LONGEST = 300
 HANDSHAKE_S = 10.0
 """How long a broker may take for its part of a TLS handshake: Kafka's own bound for setting a connection up."""
+REFUSED_S = 2.5
+"""How long a client that is refused tries on: what waiting does not mend must be named within seconds."""
+_TLS_ALERT, _TLS_ALERT_BYTES = b"\x15\x03", 7
+"""The beginning and the size of a TLS record with an alert."""
+_EXPIRED, _NOT_YET_VALID, _OTHER_NAME = 10, 9, (62, 64)
+"""OpenSSL's codes of a certificate that is not accepted (X509_V_ERR_…)."""
 NOT_WORTH_A_LINE = ("kafka.net.selector",)
 """The library's event loop measures itself, and calls itself blocked whenever a busy machine runs something else."""
 MOST_UNPACKED = 64 * 1024 * 1024
@@ -125,6 +133,21 @@ class AdvertisedAddressError(KafkaConnectionError):  # type: ignore[misc]
     """A broker that cannot be reached at the address that it advertises."""
 
 
+class NoTokenError(SaslAuthenticationFailedError):  # type: ignore[misc]
+    """The identity provider gave no token."""
+
+
+class MechanismError(UnsupportedSaslMechanismError):  # type: ignore[misc]
+    """A broker that does not offer the client's SASL mechanism; the message follows the cluster's name."""
+
+
+class UntrustedError(KafkaConnectionError):  # type: ignore[misc]
+    """A TLS handshake that failed; the message follows the cluster's name."""
+
+
+_REFUSALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError, UntrustedError)
+
+
 def cluster_id(client: Any) -> str:
     """The id of the cluster that a producer or a consumer is connected to; empty where it does not know it yet."""
     metadata = getattr(client, "_metadata", None) or getattr(client, "_cluster", None)
@@ -138,6 +161,15 @@ def explain(error: Exception, user: str | None) -> str:
         error: what the client raised.
         user: the client's user; None for an anonymous one.
     """
+    if isinstance(error, NoTokenError):
+        return f"cannot be signed in to: {error.args[0]}"
+    if isinstance(error, (MechanismError, UntrustedError)):
+        return str(error.args[0])
+    if isinstance(error, SaslAuthenticationFailedError) and "OAUTHBEARER" in str(error):
+        return (
+            f"refuses the token of client '{user}'; check the client's scope at the identity provider, and the issuer, "
+            "the audience and the keys (JWKS) that the brokers expect"
+        )
     if isinstance(error, SaslAuthenticationFailedError):
         # The broker's own words, without the names that kafka-python puts before them.
         return f"refuses user '{user or 'anonymous'}': {str(error).rsplit(': ', 1)[-1]}"
@@ -349,10 +381,16 @@ def _with_last_words(receive: Callable[[Any], tuple[bytes, Any]]) -> Callable[[A
 
     A broker that refuses a password sends an error and closes the connection. The client saw only a lost connection
     and retried for ever. The next read still finds the end.
+
+    A TLS listener answers a client without TLS with an alert, which the client would take for the size of a response.
     """
 
     def sock_recv(self: Any) -> tuple[bytes, Any]:
         data, error = receive(self)
+        if data.startswith(_TLS_ALERT) and len(data) == _TLS_ALERT_BYTES and not isinstance(self, KafkaSSLTransport):
+            host, port = self._sock.getpeername()[:2]
+            address = f"{self.host or host}:{port}"
+            return b"", UntrustedError(f"speaks TLS at {address}; set security.protocol to SSL or SASL_SSL")
         return data, None if data else error
 
     sock_recv.repairs = receive  # type: ignore[attr-defined]
@@ -362,26 +400,48 @@ def _with_last_words(receive: Callable[[Any], tuple[bytes, Any]]) -> Callable[[A
 def _with_the_reason(bootstrap: Callable[..., Awaitable[bool]]) -> Callable[..., Awaitable[bool]]:
     """Names why a client found no cluster: kafka-python 3.0.12 reports only that its time is up.
 
-    The client still retries until then, because its user may have been created a moment ago. A wrong password then ends
-    as ``SaslAuthenticationFailedError``, and the message names a certificate that is not trusted.
+    The client still retries for a while, because its user may have been created a moment ago. A wrong password then
+    ends as ``SaslAuthenticationFailedError``, and a certificate that is not trusted as ``UntrustedError``.
     """
 
     async def do_bootstrap(self: Any, deadline: float | None) -> bool:
         failures: list[Exception] = []
+        refused_at: list[float] = []
+        offered: set[str] = set()
         get_connection = self.get_connection
 
+        def note(failure: Exception) -> None:
+            failures.append(failure)
+            if isinstance(failure, _REFUSALS):
+                refused_at.append(time.monotonic())
+
+        def refusal() -> Exception | None:
+            found = [failure for failure in failures if isinstance(failure, _REFUSALS)]
+            if found and type(found[-1]) is UnsupportedSaslMechanismError:
+                wanted = self.config["sasl_mechanism"]
+                return MechanismError(
+                    f"does not offer the mechanism {wanted} (it offers {', '.join(sorted(offered)) or 'none'}); "
+                    "set sasl.mechanism to one that it offers"
+                )
+            return found[-1] if found else None
+
         def noting(*arguments: Any, **options: Any) -> Any:
+            # The pauses between attempts double: one that would end too late is not waited for.
+            if refused_at and (reason := refusal()):
+                next_attempt = time.monotonic() + self.connection_delay(arguments[0])
+                if next_attempt > refused_at[0] + REFUSED_S:
+                    raise reason
             connection = get_connection(*arguments, **options)
-            connection.init_future.add_errback(failures.append)
+            connection.init_future.add_errback(note)
+            connection._send_request = _noting_mechanisms(connection._send_request, offered)
             return connection
 
         self.get_connection = noting
         try:
             return await bootstrap(self, deadline)
         except KafkaTimeoutError as error:
-            refusals = [failure for failure in failures if isinstance(failure, SaslAuthenticationFailedError)]
-            if refusals:
-                raise refusals[-1] from error
+            if reason := refusal():
+                raise reason from error
             if failures:
                 raise KafkaTimeoutError(f"{error.args[0]}: {failures[-1]}") from error
             raise
@@ -390,6 +450,17 @@ def _with_the_reason(bootstrap: Callable[..., Awaitable[bool]]) -> Callable[...,
 
     do_bootstrap.repairs = bootstrap  # type: ignore[attr-defined]
     return do_bootstrap
+
+
+def _noting_mechanisms(send: Callable[..., Any], offered: set[str]) -> Callable[..., Any]:
+    """Keeps the mechanisms that a broker offers, which kafka-python 3.0.12 drops with its answer."""
+
+    def send_request(*arguments: Any, **options: Any) -> Any:
+        future = send(*arguments, **options)
+        future.add_callback(lambda response: offered.update(getattr(response, "mechanisms", None) or ()))
+        return future
+
+    return send_request
 
 
 def cause_of(error: Exception, client: Any) -> Exception:
@@ -409,6 +480,10 @@ def _with_the_address(build: Callable[..., Awaitable[Any]]) -> Callable[..., Awa
         try:
             built = await build(self, node, *arguments, **options)
         except KafkaError as error:
+            why = error.__context__
+            if isinstance(why, (ssl.SSLError, ConnectionResetError, BrokenPipeError)):
+                self.unreached = UntrustedError(_untrusted(why, f"{node.host}:{node.port}"))
+                raise self.unreached from error
             given = {(broker.host, broker.port) for broker in self.cluster.bootstrap_brokers()}
             if (node.host, node.port) in given:
                 raise
@@ -423,6 +498,28 @@ def _with_the_address(build: Callable[..., Awaitable[Any]]) -> Callable[..., Awa
 
     build_transport.repairs = build  # type: ignore[attr-defined]
     return build_transport
+
+
+def _untrusted(error: OSError, address: str) -> str:
+    """Says why a TLS handshake failed, and what to do."""
+    reason = getattr(error, "reason", None)
+    # A broker without TLS takes the handshake for a request that is too large, and closes the connection.
+    is_closed = isinstance(error, ssl.SSLEOFError) or not isinstance(error, ssl.SSLError)
+    if is_closed or reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return f"does not speak TLS at {address}; check security.protocol and the port"
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return f"ends the TLS handshake at {address} ({reason or error}); check security.protocol and ssl.keystore"
+    shows = f"shows a certificate at {address} that"
+    if error.verify_code == _EXPIRED:
+        return f"{shows} has expired; renew it at the brokers"
+    if error.verify_code == _NOT_YET_VALID:
+        return f"{shows} is not valid yet; check the clocks"
+    if error.verify_code in _OTHER_NAME:
+        return f"{shows} is not for this name; use a name that is in it, or renew it at the brokers"
+    return (
+        f"{shows} is of an authority that is not trusted here ({error.verify_message}); "
+        "give the brokers' authority as ssl.truststore.location"
+    )
 
 
 def _leaving_nothing(init: Callable[..., None]) -> Callable[..., None]:

@@ -16,6 +16,7 @@ from loosehanger.suggestions import did_you_mean
 
 SCRAM_LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN_LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+OAUTH_LOGIN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -66,11 +67,14 @@ _KNOWN = frozenset(
 _KNOWN_FAMILIES = ("config.providers.", "sasl.kerberos.", "sasl.oauthbearer.")
 _OF_LIBRDKAFKA = frozenset(
     """
-    metadata.broker.list sasl.mechanisms sasl.password sasl.username ssl.ca.location ssl.ca.pem
+    https.ca.location https.ca.pem metadata.broker.list sasl.mechanisms sasl.oauthbearer.client.id
+    sasl.oauthbearer.client.secret sasl.oauthbearer.extensions sasl.oauthbearer.grant.type sasl.oauthbearer.method
+    sasl.password sasl.username ssl.ca.location ssl.ca.pem
     ssl.certificate.location ssl.certificate.pem ssl.key.location ssl.key.pem
     """.split()
 )
 """Properties of clients that rest on librdkafka, which ``of_librdkafka`` understands."""
+_OAUTH_OPTIONS = {"client.id": "clientId", "client.secret": "clientSecret"}
 _NO_VERIFICATION = "enable.ssl.certificate.verification"
 """librdkafka's property that turns verification off, which no property of Kafka's does."""
 
@@ -180,7 +184,9 @@ def of_librdkafka(properties: Mapping[str, str], where: str) -> dict[str, str]:
 
     take("bootstrap.servers", given.get("metadata.broker.list"))
     take("sasl.mechanism", given.get("sasl.mechanisms"))
-    if "sasl.username" in given or "sasl.password" in given:
+    if oauth := _oauth_of(given, where):
+        take("sasl.jaas.config", format_jaas(oauth))
+    elif "sasl.username" in given or "sasl.password" in given:
         module = PLAIN_LOGIN_MODULE if found.get("sasl.mechanism", "").strip() == "PLAIN" else SCRAM_LOGIN_MODULE
         user = {"username": "sasl.username", "password": "sasl.password"}
         if missing := [name for name in user.values() if name not in given]:
@@ -195,6 +201,27 @@ def of_librdkafka(properties: Mapping[str, str], where: str) -> dict[str, str]:
         pem = _pem_of(caller_path(path), f"{where}: ssl.{name}.location") if path else given.get(f"ssl.{name}.pem")
         take(f"ssl.keystore.{location}", pem)
     return found
+
+
+def _oauth_of(given: Mapping[str, str], where: str) -> LoginModule | None:
+    """The client credentials of librdkafka's properties as a JAAS entry; None where they have none."""
+    prefix = "sasl.oauthbearer."
+    own = {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
+    if not own:
+        return None
+    if (
+        own.get("method", "oidc").lower() != "oidc"
+        or own.get("grant.type", "client_credentials") != "client_credentials"
+    ):
+        raise WrongUseError(f"{where}: {prefix}method: only 'oidc' with the grant client_credentials is supported")
+    options = {option: own[name] for name, option in _OAUTH_OPTIONS.items() if name in own}
+    for pair in filter(None, (part.strip() for part in own.get("extensions", "").split(","))):
+        name, _, value = pair.partition("=")
+        options[f"extension_{name}"] = value
+    for name, option in (("location", "location"), ("pem", "certificates")):
+        if authority := given.get(f"https.ca.{name}"):
+            options |= {"ssl.truststore.type": "PEM", f"ssl.truststore.{option}": authority}
+    return LoginModule(OAUTH_LOGIN_MODULE, options)
 
 
 def _pem_of(path: Path, where: str) -> str:
@@ -249,7 +276,7 @@ def parse_jaas(text: str, where: str) -> LoginModule:
 def format_jaas(module: LoginModule) -> str:
     """Writes an entry for ``sasl.jaas.config``."""
     options = "".join(
-        ' {}="{}"'.format(name, value.replace("\\", "\\\\").replace('"', '\\"'))
+        ' {}="{}"'.format(name, value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
         for name, value in module.options.items()
     )
     return f"{module.name} required{options};"

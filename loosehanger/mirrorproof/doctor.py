@@ -29,6 +29,7 @@ _CONNECT_S = 2.0
 _ANSWER_S = 3.0
 _NAMED = 3
 """Most names in a message."""
+_NOT_SIGNED_IN = ("refuses user", "refuses the token", "cannot be signed in to", "does not offer the mechanism")
 _PLAIN_NAME = re.compile(r"[\w-]+")
 
 
@@ -149,11 +150,15 @@ def _ask(cluster: Cluster, state: ClusterState) -> None:
         cluster.close()
     except LabError as error:
         text = str(error).removeprefix(f"{state.name}: ")
-        refused, named = "refuses user" in text, "advertises the address" in text
+        found, _, remedy = text.partition("; ")
+        refused = any(words in text for words in _NOT_SIGNED_IN)
+        named = "advertises the address" in text
         what = "signed in" if refused else "addresses" if named else "reachable"
-        remedy = "check the user, the password and the mechanism" if refused else "check bootstrap.servers"
-        remedy = "use a listener whose address is valid here" if named else remedy
-        state.checks.append(ClusterCheck(state.name, what, text, remedy))
+        if "refuses user" in text:
+            remedy = "check the user, the password and the mechanism"
+        elif named:
+            remedy = "use a listener whose address is valid here"
+        state.checks.append(ClusterCheck(state.name, what, found, remedy or "check bootstrap.servers"))
 
 
 def _advertised(name: str, brokers: Collection[Mapping[str, Any]]) -> ClusterCheck:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,8 @@ class Broker:
     pid: int = 0
     second: int = 0
     """A port for a second listener."""
+    third: int = 0
+    """A port for a third one."""
 
     def connection(self, user: str = _ADMIN) -> Connection:
         """A user's way in."""
@@ -85,6 +87,7 @@ def running(
     advertised: str | None = None,
     cluster: str = "MkU3OEVBNTcwNTJENDM2Qg",
     further: Mapping[str, str] | None = None,
+    jvm: Sequence[str] = (),
 ) -> Iterator[Broker]:
     """Starts a broker with its data in a folder, and stops it.
 
@@ -93,9 +96,10 @@ def running(
         advertised: the address that it tells its clients, in place of its own.
         cluster: its id, for a second cluster.
         further: settings beside the usual ones, or in place of them, such as a second listener's; ``{broker}`` and
-            ``{controller}`` in them are the ports, and ``{second}`` one more.
+            ``{controller}`` in them are the ports, and ``{second}`` and ``{third}`` two more.
+        jvm: options of its Java machine.
     """
-    broker, controller, second = _free_ports(3)
+    broker, controller, second, third = _free_ports(4)
     properties = folder / "server.properties"
     jaas = f'{SCRAM_LOGIN_MODULE} required username="{_ADMIN}" password="{_PASSWORD}";'
     settings = {
@@ -121,7 +125,7 @@ def running(
         "auto.create.topics.enable": "false",
     }
     for name, value in (further or {}).items():
-        ports = {"{broker}": broker, "{controller}": controller, "{second}": second}
+        ports = {"{broker}": broker, "{controller}": controller, "{second}": second, "{third}": third}
         for placeholder, port in ports.items():
             value = value.replace(placeholder, str(port))
         settings[name] = value
@@ -132,9 +136,9 @@ def running(
         *("--add-scram", scram),
         log=folder / "format.log",
     ).wait(60)
-    process = java("kafka.Kafka", str(properties), log=folder / "broker.log")
+    process = java(*jvm, "kafka.Kafka", str(properties), log=folder / "broker.log")
     try:
-        found = Broker(broker, folder, process.pid, second)
+        found = Broker(broker, folder, process.pid, second, third)
         wait_until(lambda: _answers(found), 60, f"the broker, see {folder / 'broker.log'}")
         yield found
     finally:

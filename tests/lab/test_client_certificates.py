@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
     pkcs12,
 )
-from cryptography.x509.oid import NameOID
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 
@@ -25,45 +16,23 @@ from loosehanger.files import write_file
 from loosehanger.kafka.clients import HURRIED, connect_admin
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.properties import format_properties
+from tests.certificates import KEY, certificate, certificate_pem, key_pem
 
 from .broker import java, running
 
 pytestmark = pytest.mark.lab
 
 PASSWORD = "store-of-a-test"
-_KEY = ec.generate_private_key(ec.SECP256R1())
-
-
-def _certificate(name: str, issuer: str = "authority") -> x509.Certificate:
-    now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
-        .public_key(_KEY.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=name == issuer, path_length=None), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))]), critical=False
-        )
-        .sign(_KEY, hashes.SHA256())
-    )
-
-
-def _pem(name: str) -> str:
-    return _certificate(name).public_bytes(Encoding.PEM).decode()
 
 
 def test_both_clients_sign_in_by_a_certificate(tmp_path: Path) -> None:
-    key = _KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    authority = _pem("authority")
+    key = key_pem()
+    authority = certificate_pem("authority")
     (tmp_path / "ca.crt").write_text(authority)
     write_file(
         tmp_path / "me.p12",
         pkcs12.serialize_key_and_certificates(
-            b"me", _KEY, _certificate("me"), None, BestAvailableEncryption(PASSWORD.encode())
+            b"me", KEY, certificate("me"), None, BestAvailableEncryption(PASSWORD.encode())
         ),
     )
     listener = {
@@ -72,7 +41,7 @@ def test_both_clients_sign_in_by_a_certificate(tmp_path: Path) -> None:
         "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
         "listener.name.ssl.ssl.client.auth": "required",
         "listener.name.ssl.ssl.keystore.type": "PEM",
-        "listener.name.ssl.ssl.keystore.certificate.chain": _pem("broker"),
+        "listener.name.ssl.ssl.keystore.certificate.chain": certificate_pem("broker"),
         "listener.name.ssl.ssl.keystore.key": key,
         "listener.name.ssl.ssl.truststore.type": "PEM",
         "listener.name.ssl.ssl.truststore.certificates": authority,

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.oauth import ALLOWED_URLS
 from loosehanger.proof.read.fetching import fetch_few, frame_of, takes_files
 from loosehanger.proof.read.records import RECORD_SCHEMA
 from loosehanger.proof.session import SILENT_S
@@ -86,6 +87,7 @@ def read_records(
     few = fetch_few(connection, wanted) if not consumers and takes_files(spark) else None
     if few is not None:
         return frame_of(spark, few)
+    _allow_token_endpoint(spark, connection)
     tasks = sum(1 + (end - start) // _RECORDS_A_TASK for start, end in wanted.values())
     return (
         spark.read.format("kafka")
@@ -101,6 +103,19 @@ def read_records(
         .load()
         .select("key", "value", "topic", "partition", "offset", "timestamp", "headers")
     )
+
+
+def _allow_token_endpoint(spark: SparkSession, connection: Connection) -> None:
+    """Lets the consumers of this Java machine ask the connection's token endpoint; executors elsewhere have their own.
+
+    Kafka's clients of 3.9.1 and later refuse every address that this property lacks, and read it at each request.
+    """
+    if connection.credentials is None:
+        return
+    system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]
+    allowed = [part for part in (system.getProperty(ALLOWED_URLS) or "").split(",") if part]
+    if connection.credentials.endpoint not in allowed:
+        system.setProperty(ALLOWED_URLS, ",".join([*allowed, connection.credentials.endpoint]))
 
 
 def read_regions(read: Callable[[str, Ranges], DataFrame], ranges: Mapping[str, Ranges], name: str) -> list[DataFrame]:
