@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from kafka.admin import ACL, AlterConfigOp, ConfigResource, UserScramCredentialUpsertion
 
 from loosehanger.errors import WrongUseError
@@ -181,24 +182,41 @@ def test_a_user_without_scram_has_no_password_to_change(site: Site) -> None:
 
 
 @pytest.fixture
-def node(site: Site) -> None:
-    """Writes the folder of Europe's node, with a certificate and the listener for North America."""
+def node(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Writes the folder of Europe's node, with a certificate and the listener for North America.
+
+    Returns:
+        The stores that the node has shown; it shows a new one at the second look only.
+    """
     region = LocalRegion(site.home, site.home, "europe", 0)
     certificates.ensure_authority(region, "europe", 365)
     certificates.ensure_certificate(region, "europe", "europe-kafka-0", "europe-kafka", ["europe-kafka-bootstrap"], 365)
     folder = region.folder / "kafka" / "europe" / "0"
     folder.mkdir(parents=True)
     store = region.secrets / "europe-kafka-0" / "keystore.pem"
-    (folder / "server.properties").write_text(f"listener.name.link-north-america.ssl.keystore.location={store}\n")
+    setting = "listener.name.link-north-america.ssl.keystore.location"
+    listeners = "TLS-9098://127.0.0.1:1,LINK-NORTH-AMERICA://127.0.0.1:9199"
+    (folder / "server.properties").write_text(f"{setting}={store}\nlisteners={listeners}\n")
+    loading, shown = [str(store)], []
+
+    def look(address: tuple[str, int], timeout: float) -> str:
+        assert address == ("127.0.0.1", 9199)
+        assert timeout
+        shown.append(loading[-1])
+        loading.append(site.clusters["europe"].settings["0"].get(setting, str(store)))
+        return x509.load_pem_x509_certificates(Path(shown[-1]).read_bytes())[0].public_bytes(Encoding.PEM).decode()
+
+    monkeypatch.setattr("ssl.get_server_certificate", look)
+    return shown
 
 
-@pytest.mark.usefixtures("node")
 @pytest.mark.parametrize("defect", ["expired", "unknown_authority"])
-def test_a_node_loads_another_certificate_and_its_own_again(site: Site, defect: str) -> None:
+def test_a_node_loads_another_certificate_and_its_own_again(site: Site, node: list[str], defect: str) -> None:
     change = ReplaceCertificate.model_validate({"defect": defect})
     undo = change.prepare(site)
     change.heal(site, undo)
     change.inject(site, undo)
+    assert node[-2:] == [node[0], str(Path(undo["nodes"]["0"], "fault-keystore.pem"))], "it waits until it is shown"
     ((setting, store),) = site.clusters["europe"].settings["0"].items()
     assert setting == "listener.name.link-north-america.ssl.keystore.location"
     secrets = site.home / "regions" / "europe" / "secrets"

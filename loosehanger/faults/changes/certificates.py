@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import ssl
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +20,12 @@ from loosehanger.faults.changes.permissions import granted
 from loosehanger.faults.site import FaultSite
 from loosehanger.files import write_file
 from loosehanger.kafka.properties import read_properties
+from loosehanger.waiting import wait_for
 
 _DAY = datetime.timedelta(days=1)
+SHOWN_S = 60
+"""Seconds until a node shows the certificate that it was given."""
+_ANSWER_S = 5.0
 _KEY_STORE = "fault-keystore.pem"
 """The key store of the fault, beside a node's own properties."""
 
@@ -131,3 +137,25 @@ def _load(site: FaultSite, undo: Undo, stores: Mapping[str, str | None]) -> None
             result = admin.alter_configs([resource], raise_on_unknown=False)["broker"][node]
             if result != "OK":
                 raise LabError(f"{undo['region']}: node {node} does not load the certificate: {result}")
+    # A node loads it some time after it has answered, and a client that connects until then is none the worse.
+    for node, store in stores.items():
+        properties = read_properties(Path(undo["nodes"][node], "server.properties"))
+        wanted = x509.load_pem_x509_certificates(Path(store or properties[undo["setting"]]).read_bytes())[0]
+        address = _address(properties["listeners"], undo["setting"])
+        wait_for(partial(_shows_another, address, wanted), SHOWN_S, f"{undo['region']}: the certificate of node {node}")
+
+
+def _address(listeners: str, setting: str) -> tuple[str, int]:
+    """Returns where the listener of a setting such as ``listener.name.link-europe.ssl.keystore.location`` listens."""
+    name = setting.split(".")[2]
+    found = next(one for one in listeners.split(",") if one.partition("://")[0].strip().lower() == name)
+    host, _, port = found.partition("://")[2].rpartition(":")
+    return host, int(port)
+
+
+def _shows_another(address: tuple[str, int], wanted: x509.Certificate) -> str | None:
+    try:
+        shown = ssl.get_server_certificate(address, timeout=_ANSWER_S)
+    except OSError as error:
+        return f"no TLS connection: {error}"
+    return None if x509.load_pem_x509_certificate(shown.encode()) == wanted else "it shows another one"

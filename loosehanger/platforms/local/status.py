@@ -216,10 +216,11 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
     states_, failures = mirror.states(), mirror.failures()
     health = mirror_health(mirror.resource, states_, present, failures, down)
     changed = tuple(_changed_by_hand(mirror, {name: entry["info"]["config"] for name, entry in found.items()}, where))
+    of_logs = tuple(silent_causes(logs, where=where, target=region, now=time.time()))
     if health.healthy:
-        return replace(health, problems=(*changed, *silent_causes(logs, where=where, target=region, now=time.time())))
+        return replace(health, problems=(*changed, *of_logs))
     of_connectors = connector_causes(states_, present, failures, logs, where=where, target=region)
-    return replace(health, problems=(*causes, *changed, *of_connectors))
+    return replace(health, problems=(*causes, *changed, *of_logs, *of_connectors))
 
 
 def _changed_by_hand(mirror: LocalMirrorMaker, present: Mapping[str, Mapping[str, str]], where: str) -> list[Problem]:
