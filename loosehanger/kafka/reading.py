@@ -16,8 +16,8 @@ from loosehanger.kafka.patches import UnreadableError
 _FIRST_STEP = 16
 """How many offsets before a partition's end are read first to find its last record."""
 _STEPS_GROW = 16
-_AT_ONCE = 70
-"""How many partitions one consumer reads at a time: its work for each of them delays all."""
+_AT_ONCE = 2000
+"""How many partitions one consumer reads at a time: a request for all of them, and records of all in memory."""
 _MOST_NAMES = 10
 _SILENT_S = 15.0
 """Seconds without a record after which reading fails, where records remain."""
@@ -98,6 +98,7 @@ def _read_chunk(
     first_step: int,
 ) -> dict[TopicPartition, str]:
     unread: dict[TopicPartition, str] = {}
+    places = list(ranges)
     # What is being read of each partition.
     reading = {place: (max(start, end - first_step), end) for place, (start, end) in ranges.items() if start < end}
     try:
@@ -129,8 +130,9 @@ def _read_chunk(
         if len(ranges) == 1:
             return {place: f"{type(error).__name__}: {error}" for place in ranges}
         # The client does not say which of them it cannot read.
-        for place, span in ranges.items():
-            unread |= _read_chunk(consumer, {place: span}, deadline, take, enough, first_step)
+        for half in (places[: len(places) // 2], places[len(places) // 2 :]):
+            part = {place: ranges[place] for place in half}
+            unread |= _read_chunk(consumer, part, deadline, take, enough, first_step)
         return unread
     return unread | dict.fromkeys(reading, "")
 

@@ -109,6 +109,7 @@ class FlowComparer:
                 frozen = ahead.result() if ahead else self._freeze(flows)
                 comparing = f"reading and comparing {frozen.records:,} records of {len(flows):,} flows"
                 self._run.report(comparing)
+                frozen = frozen.with_small_partitions(spark)
                 cuts, progress = self._found.cuts, self._found.progress
                 windows = {flow.id: found for flow in flows if (found := self._found.window_of(flow)) is not None}
                 with reported(spark, comparing, self._run.report):

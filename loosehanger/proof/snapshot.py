@@ -17,8 +17,9 @@ from loosehanger.kafka.cluster import Cluster, Config, partitions_of
 from loosehanger.kafka.reading import some_of
 from loosehanger.kafka.transactions import Held
 from loosehanger.proof.flows import Flow
-from loosehanger.proof.read.batches import Ranges, read_records
+from loosehanger.proof.read.batches import Ranges, read_beside, read_records
 from loosehanger.proof.read.fetching import Fetched, Records, fetch_few, frame_of, takes_files
+from loosehanger.proof.read.small_partitions import SmallPartitions
 
 _LOOK_S = 0.2
 _REPORT_S = 5.0
@@ -52,6 +53,8 @@ class OffsetSnapshot:
     """By region, the first offset of each partition to compare: earlier records are copies of a former source."""
     fetched: Mapping[str, Records] = field(default_factory=dict, repr=False)
     """The records of regions with few of them, which are read already."""
+    small: Mapping[str, SmallPartitions] = field(default_factory=dict, repr=False)
+    """Of the other regions, the partitions with few records, which are read already."""
 
     @classmethod
     def freeze(
@@ -128,6 +131,18 @@ class OffsetSnapshot:
             few = dict(zip(wanted, found, strict=True))
         return replace(self, fetched={region: records for region, records in few.items() if records is not None})
 
+    def with_small_partitions(self, spark: SparkSession) -> OffsetSnapshot:
+        """Reads the small partitions of the regions with many records, in parallel, for a session that takes files."""
+        if self.since or not takes_files(spark):
+            return self
+        regions = sorted({*self.targets, *self.sources} - self.fetched.keys())
+        wanted = {region: self._of_both_sides(region) for region in regions}
+        with ThreadPoolExecutor(max_workers=max(len(regions), 1)) as threads:
+            found = threads.map(
+                lambda region: SmallPartitions.read(self.clusters[region].connection, wanted[region]), regions
+            )
+            return replace(self, small=dict(zip(regions, found, strict=True)))
+
     def at_hand(self, region: str, partition: TopicPartition, offsets: tuple[int, int]) -> list[Fetched] | None:
         """The records of these offsets, if they have been read already."""
         found = self.fetched.get(region, {}).get(partition)
@@ -145,6 +160,8 @@ class OffsetSnapshot:
         few = {partition: self.at_hand(region, partition, offsets) for partition, offsets in ranges.items()}
         if ranges and takes_files(spark) and None not in few.values():
             return frame_of(spark, {partition: records or [] for partition, records in few.items()})
+        if region in self.small:
+            return read_beside(spark, self.clusters[region].connection, ranges, self.small[region])
         if not self.since:
             return read_records(spark, self.clusters[region].connection, ranges)
         # By the offset of the first such record less is read; older ones may still come after it.

@@ -85,13 +85,25 @@ class Cost(NamedTuple):
 
 
 def cost(kit: Kit, command: Sequence[str]) -> Cost:
-    """Runs a command, and looks at its processes until it ends."""
+    """Runs a command of a kit, and looks at its processes until it ends."""
+    return measured(command, kit.root, kit.variables())
+
+
+def measured(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], errors: Path = Path(os.devnull)
+) -> Cost:
+    """Runs a command, and looks at its processes until it ends.
+
+    Args:
+        command: the program and its arguments.
+        folder: where it runs.
+        environment: its variables.
+        errors: the file for its standard error.
+    """
     most, processor = 0, dict[int, float]()
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output, errors.open("w", encoding="utf-8") as complaints:
         started = time.monotonic()
-        process = subprocess.Popen(
-            command, cwd=kit.root, env=kit.variables(), stdout=output, stderr=subprocess.DEVNULL, text=True
-        )
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=complaints, text=True)
         tree = psutil.Process(process.pid)
         while process.poll() is None:
             resident = 0

@@ -15,10 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from loosehanger.kafka import clients
 from loosehanger.proof import scratch
-from loosehanger.proof.read import fetching
+from loosehanger.proof.read import fetching, small_partitions
 from loosehanger.proof.read.batches import read_records
 from loosehanger.proof.read.fetching import DoubtError, RecordFetcher
 from loosehanger.proof.read.records import fingerprint, hashes
+from loosehanger.proof.read.small_partitions import SmallPartitions
 from tests.batches import Odd
 
 from .broker import Broker, running
@@ -107,10 +108,29 @@ def test_both_ways_give_the_same_records(
     (file,) = tmp_path.iterdir()
     assert file.stat().st_mode & 0o077 == 0
     monkeypatch.setattr(fetching, "_MOST_OFFSETS", 1)
+    monkeypatch.setattr(small_partitions, "_MOST_OFFSETS", 0)
     many = everything(spark, broker)
     assert list(tmp_path.iterdir()) == [file], "the second time Spark has read"
     assert len(many) == 2 * len(TIMES) * len(PAYLOADS) * len(HEADERS) + 40
     assert few == many
+    # Partition 0 has more records than the others, and then more bytes.
+    for name, most in (("_MOST_OFFSETS", 100), ("_MOST_BYTES", 1000)):
+        monkeypatch.setattr(small_partitions, "_MOST_OFFSETS", 1000)
+        monkeypatch.setattr(small_partitions, name, most)
+        assert everything(spark, broker) == many
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_small_partitions_are_read_again_in_part(
+    spark: SparkSession, broker: Broker, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv(scratch.VARIABLE, str(tmp_path))
+    small = SmallPartitions.read(broker.connection(), ranges(broker))
+    wanted = {PARTITIONS[0]: (50, 60), PARTITIONS[1]: (0, 3)}
+    assert all(small.covers(place, offsets) for place, offsets in wanted.items())
+    assert not small.covers(PARTITIONS[0], (50, 1000))
+    found = small.frame(spark, wanted).select("partition", "offset").orderBy("partition", "offset").collect()
+    assert [tuple(row) for row in found] == [(0, n) for n in range(50, 60)] + [(1, n) for n in range(3)]
 
 
 def test_a_client_reads_on_from_anywhere(broker: Broker) -> None:
@@ -138,6 +158,12 @@ def test_what_is_unusual_or_much_is_left_to_spark(broker: Broker) -> None:
         producer.send(TOPIC, b"", None, [(Odd("n\xe4me \xff"), b"")], 2).get(30)
     with pytest.raises(DoubtError, match="not UTF-8"):
         fetcher.fetch({PARTITIONS[2]: (0, 1)}, 1000)
+    # Where the others are wanted all the same, only those are left to it.
+    wanted = ranges(broker) | {PARTITIONS[2]: (0, 1)}
+    assert fetcher.fetch_undoubted(wanted, MOST_BYTES).keys() == set(PARTITIONS[:2])
+    assert PARTITIONS[0] not in fetcher.fetch_undoubted(wanted, 1000)
+    with pytest.raises(DoubtError, match="OffsetOutOfRange"):
+        fetcher.fetch_undoubted({PARTITIONS[2]: (5, 9)}, 1000)
     fetcher.close()
 
 

@@ -21,7 +21,7 @@ from loosehanger.lab.record import PROVER
 from loosehanger.proof import flow_comparer, scratch, snapshot
 from loosehanger.proof.compare.comparison import compare
 from loosehanger.proof.proof import Proof
-from loosehanger.proof.read import batches
+from loosehanger.proof.read import batches, fetching
 from loosehanger.proof.read.external import two_clusters, wait_for_arrival
 from loosehanger.proof.session import SILENT_S
 from loosehanger.proof.verdict import judge
@@ -66,10 +66,13 @@ def test_the_last_records_of_many_partitions_are_found(broker: tuple[Broker, int
         print(f"{count} partitions: {time.monotonic() - began:.1f} s")
 
 
+@pytest.mark.parametrize("most", [None, 1], ids=["in memory", "in a file"])
 def test_many_partitions_are_proved(
-    broker: tuple[Broker, int], spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    broker: tuple[Broker, int], spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, most: int | None
 ) -> None:
     found, count = broker
+    if most:
+        monkeypatch.setattr(fetching, "_MOST_OFFSETS", most)
     monkeypatch.setenv(scratch.VARIABLE, str(tmp_path))
     admin = found.properties("admin")
     lab = two_clusters(admin, admin, "many", "default", "old")

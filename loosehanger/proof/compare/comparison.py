@@ -500,15 +500,25 @@ def _judged(
     windows: Mapping[FlowId, Mapping[int, int]],
 ) -> Iterator[tuple[int, int, int]]:
     """The number of each flow, each of its partitions, and the source offset below which it is judged."""
+    places = {source: _by_topic(cut.ranges) for source, cut in cuts.items()}
+    behind: dict[tuple[str, MirrorId], Mapping[TopicPartition, int]] = {}
     for number, flow in enumerate(flows):
-        cut, mirror = cuts[flow.source], progress[flow.mirror.id]
-        behind = mirror.behind(cut.last_records)
-        for partition, (_, end) in cut.ranges.items():
-            if partition.topic == flow.topic:
-                until = mirror.positions.get(partition, -1) + 1 if partition in behind else end
-                window = windows.get(flow.id)
-                within = until if window is None else min(until, window.get(partition.partition, 0))
-                yield number, partition.partition, within
+        cut, mirror, key = cuts[flow.source], progress[flow.mirror.id], (flow.source, flow.mirror.id)
+        if key not in behind:
+            behind[key] = mirror.behind(cut.last_records)
+        window = windows.get(flow.id)
+        for partition in places[flow.source].get(flow.topic, ()):
+            _, end = cut.ranges[partition]
+            until = mirror.positions.get(partition, -1) + 1 if partition in behind[key] else end
+            within = until if window is None else min(until, window.get(partition.partition, 0))
+            yield number, partition.partition, within
+
+
+def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    found: dict[str, list[TopicPartition]] = {}
+    for place in places:
+        found.setdefault(place.topic, []).append(place)
+    return found
 
 
 def example(row: Row) -> dict[str, Any]:

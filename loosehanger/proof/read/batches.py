@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 
 from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +15,7 @@ from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.oauth import ALLOWED_URLS
 from loosehanger.proof.read.fetching import fetch_few, frame_of, takes_files
 from loosehanger.proof.read.records import RECORD_SCHEMA
+from loosehanger.proof.read.small_partitions import SmallPartitions
 from loosehanger.proof.session import SILENT_S
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
@@ -84,9 +86,28 @@ def read_records(
     if not wanted:
         return no_records(spark)
     # A caller that reads repeatedly has authenticated consumers already.
-    few = fetch_few(connection, wanted) if not consumers and takes_files(spark) else None
+    if consumers or not takes_files(spark):
+        return _by_consumers(spark, connection, wanted, consumers, **options)
+    few = fetch_few(connection, wanted)
     if few is not None:
         return frame_of(spark, few)
+    return read_beside(spark, connection, wanted, SmallPartitions.read(connection, wanted), **options)
+
+
+def read_beside(
+    spark: SparkSession, connection: Connection, ranges: Ranges, small: SmallPartitions, **options: str
+) -> DataFrame:
+    """The records of these offsets, of which some are in a file already; others are read by consumers of Spark's."""
+    there = {place: offsets for place, offsets in ranges.items() if small.covers(place, offsets)}
+    rest = {place: offsets for place, offsets in ranges.items() if place not in there and offsets[0] < offsets[1]}
+    frames = [small.frame(spark, there)] if there else []
+    frames += [_by_consumers(spark, connection, rest, "", **options)] if rest else []
+    return reduce(DataFrame.unionByName, frames or [no_records(spark)])
+
+
+def _by_consumers(
+    spark: SparkSession, connection: Connection, wanted: Ranges, consumers: str, **options: str
+) -> DataFrame:
     _allow_token_endpoint(spark, connection)
     tasks = sum(1 + (end - start) // _RECORDS_A_TASK for start, end in wanted.values())
     return (

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from loosehanger.errors import LabError
 from loosehanger.kafka.clients import connect_consumer
 from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.patches import UnreadableError
 from loosehanger.proof import scratch
 from loosehanger.proof.read.records import RECORD_SCHEMA
 
@@ -102,10 +103,26 @@ def frame_of(spark: SparkSession, found: Records, name: str = "") -> DataFrame:
     Returns:
         A frame of ``RECORD_SCHEMA``, each partition in the order of its offsets.
     """
-    folder = Path(os.environ[scratch.VARIABLE])
-    file = folder / f"{name or uuid4()}.json"
-    with open(file, "w", encoding="ascii", opener=_private) as lines:
+    file = new_file(name)
+    append(file, found)
+    return frame_of_file(spark, file)
+
+
+def new_file(name: str = "") -> Path:
+    """Makes an empty file in the job's folder, in place of the last one of that name; without a name, one more."""
+    file = Path(os.environ[scratch.VARIABLE]) / f"{name or uuid4()}.json"
+    with open(file, "w", encoding="ascii", opener=_private):
+        return file
+
+
+def append(file: Path, found: Records) -> None:
+    """Writes records to the end of a file, each partition in the order of its offsets."""
+    with file.open("a", encoding="ascii") as lines:
         lines.writelines(_lines(found))
+
+
+def frame_of_file(spark: SparkSession, file: Path) -> DataFrame:
+    """The records of a file, as ``frame_of`` has them."""
     read = spark.read.schema(_FILE_SCHEMA).json(str(file), mode="FAILFAST")
     return read.withColumn("timestamp", F.timestamp_millis("timestamp"))
 
@@ -169,6 +186,24 @@ class RecordFetcher:
         Raises:
             DoubtError: there are more bytes, or anything about them is unusual, or the cluster does not give them.
         """
+        return self._fetch(ranges, most_bytes)
+
+    def fetch_undoubted(self, ranges: Mapping[TopicPartition, tuple[int, int]], most_bytes: int) -> Records:
+        """As ``fetch``, but leaves out the partitions with anything unusual, and those that exceed the bytes.
+
+        Raises:
+            DoubtError: the cluster does not give the records.
+        """
+        left_out: set[TopicPartition] = set()
+        found = self._fetch(ranges, most_bytes, left_out)
+        return {place: records for place, records in found.items() if place not in left_out}
+
+    def _fetch(
+        self,
+        ranges: Mapping[TopicPartition, tuple[int, int]],
+        most_bytes: int,
+        left_out: set[TopicPartition] | None = None,
+    ) -> Records:
         wanted = {place: (start, end) for place, (start, end) in ranges.items() if start < end}
         found: dict[TopicPartition, list[Fetched]] = {place: [] for place in ranges}
         if not wanted:
@@ -176,7 +211,7 @@ class RecordFetcher:
         try:
             if self._consumer is None:
                 self._consumer = connect_consumer(self._connection, **_SETTINGS)
-            _read(self._consumer, wanted, found, most_bytes)
+            _read(self._consumer, wanted, found, most_bytes, left_out)
         except Exception as error:
             # The consumer is in an unknown state.
             self.close()
@@ -198,6 +233,7 @@ def _read(
     wanted: Mapping[TopicPartition, tuple[int, int]],
     found: Mapping[TopicPartition, list[Fetched]],
     most_bytes: int,
+    left_out: set[TopicPartition] | None,
 ) -> None:
     consumer.assign(list(wanted))
     # One that was read before is paused still.
@@ -206,17 +242,31 @@ def _read(
         consumer.seek(place, start)
     # Where each is: behind a partition's last record there may be markers, which are read and not given.
     positions = {place: start for place, (start, _) in wanted.items()}
+
+    def doubt(places: Iterable[TopicPartition], reason: str) -> None:
+        if left_out is None:
+            raise DoubtError(reason)
+        for place in [*places]:
+            left_out.add(place)
+            positions.pop(place, None)
+            consumer.pause(place)
+
     size, deadline = 0, time.monotonic() + _PATIENCE_S
     while positions:
-        for place, batch in consumer.poll(timeout_ms=200).items():
-            _, end = wanted[place]
-            records = [_fetched(record) for record in batch if record.offset < end]
-            size += sum(map(_size, records))
-            if found[place] and records and records[0].offset <= found[place][-1].offset:
-                raise DoubtError(f"{place.topic}-{place.partition}: offset {records[0].offset} once more")
-            found[place].extend(records)
+        try:
+            polled = consumer.poll(timeout_ms=200)
+        except UnreadableError as error:
+            doubt([error.place], str(error))
+            continue
+        for place, batch in polled.items():
+            if place not in positions:
+                continue
+            try:
+                size += _take(found[place], batch, wanted[place][1], place)
+            except DoubtError as error:
+                doubt([place], str(error))
         if size > most_bytes:
-            raise DoubtError(f"more than {most_bytes} bytes")
+            doubt(positions, f"more than {most_bytes} bytes")
         for place, before in list(positions.items()):
             position = consumer.position(place)
             if position != before:
@@ -226,6 +276,15 @@ def _read(
                 consumer.pause(place)
         if time.monotonic() > deadline:
             raise DoubtError(f"nothing more within {_PATIENCE_S:.0f} s")
+
+
+def _take(found: list[Fetched], batch: Iterable[Any], end: int, place: TopicPartition) -> int:
+    """Adds the records of a batch; returns their bytes."""
+    records = [_fetched(record) for record in batch if record.offset < end]
+    if found and records and records[0].offset <= found[-1].offset:
+        raise DoubtError(f"{place.topic}-{place.partition}: offset {records[0].offset} once more")
+    found.extend(records)
+    return sum(map(_size, records))
 
 
 def _fetched(record: Any) -> Fetched:
