@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _MEASURED = ((0, 9.0), (1_000_000, 21.6), (5_000_000, 41.9), (20_000_000, 76.7))
 """Records on a side, and how many seconds their proof took: docs/performance.md."""
+_MEASURED_PARTITIONS = 3
+_PARTITION_S = 0.006
+"""Seconds for each further partition, likewise."""
 
 
 @dataclass
@@ -104,7 +107,7 @@ class ProofPlan:
                 "records": records,
                 "copy_records": copies,
             },
-            "estimate_s": round(estimate_s(max(records, copies))),
+            "estimate_s": round(estimate_s(max(records, copies), sum(topic.partitions or 0 for topic in compared))),
         }
 
 
@@ -339,16 +342,18 @@ def _places(name: str, flows: Sequence[tuple[Mirror, FlowPlan]]) -> dict[str, in
     return found
 
 
-def estimate_s(records: int) -> float:
+def estimate_s(records: int, partitions: int = _MEASURED_PARTITIONS) -> float:
     """Estimates how many seconds a proof takes, from measurements on two cores.
 
     Args:
         records: on the larger side.
+        partitions: at the source.
     """
+    more = max(0, partitions - _MEASURED_PARTITIONS) * _PARTITION_S
     before, after = next(
         ((low, high) for low, high in pairwise(_MEASURED) if records <= high[0]), (_MEASURED[-2], _MEASURED[-1])
     )
-    return before[1] + (records - before[0]) * (after[1] - before[1]) / (after[0] - before[0])
+    return more + before[1] + (records - before[0]) * (after[1] - before[1]) / (after[0] - before[0])
 
 
 def lines(plan: ProofPlan, document: Mapping[str, Any]) -> list[str]:

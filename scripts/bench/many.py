@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from tests.lab.broker import Broker, running
 
 CLUSTERS = ("TWFueVBhcnRpdGlvbnMwMQ", "TWFueVBhcnRpdGlvbnMwMg")
 WAIT_S = 300
-AT_ONCE = 50
+AT_ONCE = 200
 """Topics that are created with one request."""
 _LAST_LINES = 30
 _LINKED = {
@@ -56,7 +57,12 @@ def main() -> None:
     checkouts = [ROOT, *([options.beside.absolute()] if options.beside else [])]
     with brokers(options.link_ms) as (source, target, link), tempfile.TemporaryDirectory() as name:
         began = time.monotonic()
-        records = sum(fill(broker, options.topics, options.partitions, options.records) for broker in (source, target))
+        with ThreadPoolExecutor(2) as threads:
+            filling = [
+                threads.submit(fill, broker, options.topics, options.partitions, options.records)
+                for broker in (source, target)
+            ]
+        records = sum(filled.result() for filled in filling)
         print(
             f"{options.topics} topics, {options.partitions} partitions and {records // 2:,} records on each side, "
             f"written in {time.monotonic() - began:.0f} s; {machine()}; load {os.getloadavg()[0]:.1f}",

@@ -44,7 +44,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One that has the topic: a partition of everything, one that ends in an aborted transaction, and an empty one."""
     with running(tmp_path_factory.mktemp("broker")) as found:
         client = found.admin()
-        client.create_topics([NewTopic(TOPIC, 3, 1, topic_configs={"message.timestamp.after.max.ms": str(2**63 - 1)})])
+        # Retention must not take the old ones.
+        configs = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
+        client.create_topics([NewTopic(TOPIC, 3, 1, topic_configs=configs)])
         client.wait_for_topics([TOPIC])
         client.close()
         arguments = found.connection().kafka_python()

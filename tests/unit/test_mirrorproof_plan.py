@@ -106,6 +106,7 @@ def test_no_topic_at_all_is_a_problem(tmp_path: Path) -> None:
 )
 def test_the_estimate_follows_the_measurements(records: int, seconds: float) -> None:
     assert estimate_s(records) == pytest.approx(seconds)
+    assert estimate_s(records, 1003) == pytest.approx(seconds + 6)
 
 
 class Service:

@@ -19,6 +19,7 @@ from loosehanger.kafka.connection import Connection
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import idle_patterns, named_topics, selected_topics, target_topic
 from loosehanger.proof.compare.configurations import ConfigDifference, compare_configs
+from loosehanger.proof.evidence import latency
 from loosehanger.proof.evidence.latency import LatencySampler, percentiles
 from loosehanger.proof.read import mirrors
 from loosehanger.proof.read.mirrors import Connect, MirrorProgress, describe, standing, wait_for_mirror
@@ -278,3 +279,9 @@ def test_where_no_copy_is_there_yet_nothing_is_sampled(monkeypatch: pytest.Monke
     sampler = LatencySampler(Connection(("x:1",)), {})
     sampler.run()
     assert sampler._samples == {}
+
+
+def test_of_many_partitions_the_first_of_each_topic_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "_MOST_PARTITIONS", 3)
+    sampler = LatencySampler(Connection(("x:1",)), {"a": 3, "b": 2})
+    assert sampler._partitions == [TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("a", 1)]

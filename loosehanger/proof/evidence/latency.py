@@ -23,6 +23,8 @@ _STEPS = (1, 2, 5)
 _MOST_SAMPLES = 10_000
 # Further behind than this, the sampler would measure itself and not the mirror.
 _MOST_LAG = 2_000
+_MOST_PARTITIONS = 1_000
+"""Each of them costs the sampler work, whether it has new records or not."""
 
 
 class LatencySampler(threading.Thread):
@@ -35,7 +37,9 @@ class LatencySampler(threading.Thread):
     def __init__(self, connection: Connection, topics: dict[str, int]) -> None:
         super().__init__(name="latency", daemon=True)
         self._connection = connection
-        self._partitions = partitions_of(topics)
+        # The first partition of each topic comes before any second one.
+        in_turn = sorted(partitions_of(topics), key=lambda place: place.partition)
+        self._partitions = in_turn[:_MOST_PARTITIONS]
         self._ending = threading.Event()
         self._samples: dict[str, list[int]] = {}
         self._seen: dict[str, int] = {}

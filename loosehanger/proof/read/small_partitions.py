@@ -26,6 +26,8 @@ _AT_ONCE = 100_000
 """Offsets that are read at once, and are in memory then."""
 _MOST_BYTES = 64 * 1024 * 1024
 """The most that is read at once, of keys, values and headers."""
+_MOST_IN_FILE = 512 * 1024 * 1024
+"""Bytes of the file, beyond which no more is read into it."""
 _MOST_FAILURES = 2
 _BOUNDS = "topic string, partition int, start long, end long"
 _WHOLE = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -67,6 +69,8 @@ class SmallPartitions:
                     continue
                 append(file, found)
                 there.update((place, chunk[place]) for place in found)
+                if file.stat().st_size > _MOST_IN_FILE:
+                    break
         return cls(file, there)
 
     def covers(self, place: TopicPartition, offsets: tuple[int, int]) -> bool:
