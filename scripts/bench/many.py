@@ -30,6 +30,7 @@ from loosehanger.paths import ROOT, lab_home
 from scripts.bench.common import Cost, machine, measured, table
 from scripts.bench.counting_link import CountingLink
 from tests.lab.broker import Broker, running
+from tests.lab.test_fetching import librdkafka
 
 CLUSTERS = ("TWFueVBhcnRpdGlvbnMwMQ", "TWFueVBhcnRpdGlvbnMwMg")
 WAIT_S = 300
@@ -105,18 +106,7 @@ def fill(broker: Broker, topics: int, partitions: int, records: int) -> int:
         client.create_topics([NewTopic(name, counts[name], 1) for name in chunk], timeout_ms=WAIT_S * 1000)
         client.wait_for_topics(chunk, timeout_ms=WAIT_S * 1000)
     client.close()
-    connection = broker.connection()
-    writer = Producer(
-        {
-            "bootstrap.servers": ",".join(connection.bootstrap_servers),
-            "security.protocol": connection.security_protocol,
-            "sasl.mechanism": connection.sasl_mechanism,
-            "sasl.username": connection.username,
-            "sasl.password": connection.password,
-            "queue.buffering.max.messages": 1_000_000,
-            "linger.ms": 200,
-        }
-    )
+    writer = Producer(librdkafka(broker) | {"queue.buffering.max.messages": 1_000_000, "linger.ms": 200})
     begin, written = int(time.time() * 1000) // 3_600_000 * 3_600_000 - 7_200_000, 0
     for number, (name, count) in enumerate(counts.items()):
         for partition in range(count):
