@@ -23,6 +23,7 @@ from loosehanger.audit.document import NUMBERS
 from loosehanger.audit.lab_watch import scope_of
 from loosehanger.audit.loop import Options, Parts, Watch
 from loosehanger.audit.mirror_positions import Positions
+from loosehanger.audit.observed_positions import ObservedPositions
 from loosehanger.audit.region_reader import BucketTotals, Reading, RegionReader
 from loosehanger.audit.scope import Scope
 from loosehanger.audit.state import Folder
@@ -37,6 +38,7 @@ from loosehanger.proof.report.record_times import iso
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", "", "c")
 OPTIONS = Options(every_s=0.01, late_after_s=10)
 NOW = 1_800_000_005_000
+OBSERVED = ObservedPositions.positions
 
 
 @dataclass
@@ -172,6 +174,8 @@ def watch_of(
     said: list[str] | None = None,
     sent: Canary | None = None,
     name: Callable[..., None] = lambda *_: None,
+    options: Options = OPTIONS,
+    positions: Callable[..., Any] = Positions,
 ) -> Watch:
     """A watch of the world as it is."""
     inventories = {name: StubCluster(world, name).inventory() for name in world.topics}
@@ -181,12 +185,12 @@ def watch_of(
         StubLab.mirrors,
         lambda there, unfit: scope_of(StubLab(), scope.clusters, there, unfit),  # type: ignore[arg-type]
         {name: StubReader(world, name) for name in scope.clusters},
-        lambda copied_by: Positions(StubLab.mirrors, lambda _: StubCluster(world, "europe"), copied_by),  # type: ignore[arg-type,return-value]
+        lambda copied_by: positions(StubLab.mirrors, lambda _: StubCluster(world, "europe"), copied_by),
         name,
         canary=sent,
     )
     report = said.append if said is not None else pytest.fail
-    return Watch(parts, scope, OPTIONS, Folder(folder), report)
+    return Watch(parts, scope, options, Folder(folder), report)
 
 
 def numbers(watch: Watch, topic: str = "LH.A") -> dict[str, int]:
@@ -579,3 +583,36 @@ def test_a_canary_begins_where_no_mirror_writes_its_topic() -> None:
         )
     ]
     assert canary.sources(chain) == ["a"], "in b it would be a second writer, and from d nobody copies it"
+
+
+def test_without_connect_the_copies_show_what_is_missing_also_over_a_restart(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [NOW]
+    monkeypatch.setattr(time, "time", lambda: now[0] / 1000)
+    monkeypatch.setattr(ObservedPositions, "positions", OBSERVED)
+    grace = replace(OPTIONS, settle_s=10.0)
+
+    def observed(mirrors: Any, source_of: Any, copied_by: Any) -> Positions:
+        return ObservedPositions(mirrors, source_of, copied_by, lambda *_: {}, 10.0)
+
+    def later(watch: Watch, seconds: float = 11.0) -> dict[str, int]:
+        now[0] += round(seconds * 1000)
+        rounds(watch, 3)
+        return numbers(watch)
+
+    with watch_of(world, tmp_path, options=grace, positions=observed) as watch:
+        world.write("europe", "abc")
+        world.write("na", "ac")
+        assert later(watch) == {"records": 3, "copies": 2, "in_flight": 1}
+        assert later(watch) == {"records": 3, "copies": 2, "late": 1}, "nothing has come since: it may be behind"
+        world.write("europe", "d")
+        world.write("na", "d")
+        # The next watch must know that this copy has arrived: it is not judged before.
+        rounds(watch, 2)
+        assert not numbers(watch).get("missing")
+    with watch_of(world, tmp_path, options=grace, positions=observed) as watch:
+        assert later(watch) == {"records": 4, "copies": 3, "missing": 1}
+        world.write("na", "b")
+        later(watch)
+        assert later(watch) == {"records": 4, "copies": 4, "unexpected": 1, "missing": 1}, "in another ten seconds"
