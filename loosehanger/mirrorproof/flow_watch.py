@@ -45,7 +45,7 @@ from loosehanger.suggestions import instead
 from loosehanger.times import span
 
 _MOST_OPEN = 50_000
-"""The most open buckets, which bounds the memory: some 50 MB."""
+"""The most open buckets, which bounds the memory: some 60 MB."""
 _PATIENCE_S = 3.0
 """Seconds from a signal until the process ends, whatever still waits for a cluster."""
 _FIRST = "Asking the clusters; the first numbers appear in a moment."
