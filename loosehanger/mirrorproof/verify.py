@@ -28,7 +28,11 @@ def add_evidence(parser: Parser) -> None:
     """Adds what the command and its job both take."""
     parser.add_argument("file", type=caller_path, metavar="FILE", help="the evidence, with FILE.minisig beside it")
     parser.add_argument(
-        "--key", required=True, metavar="PUBLIC", help="the signer's public key: a file, or the key (RW…) itself"
+        "--key",
+        type=_key,
+        required=True,
+        metavar="PUBLIC",
+        help="the signer's public key: a file, or the key (RW…) itself",
     )
     held = parser.add_argument_group("whether the clusters still hold what was compared")
     either = held.add_mutually_exclusive_group()
@@ -41,6 +45,12 @@ def add_evidence(parser: Parser) -> None:
     )
     either.add_argument("--config", type=caller_path, metavar="CONFIG", help="the configuration file that prove took")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
+
+
+def _key(text: str) -> str:
+    """A key as it is; a file's path for any working directory, since the job has one of its own."""
+    path = caller_path(text)
+    return text if text.startswith("RW") and not path.exists() else str(path)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafka import TopicPartition
 
 from loosehanger.errors import ExitCode, WrongUseError
-from loosehanger.mirrorproof import command_line, evidence
+from loosehanger.mirrorproof import command_line, evidence, verify
 from loosehanger.mirrorproof.holding import PartitionNow, held_by, state_of
 from loosehanger.proof.compare.digests import Digests, PartitionDigest
 from loosehanger.proof.evidence import signatures
@@ -248,3 +248,12 @@ def test_the_pdf_has_the_evidence(key: Path, tmp_path: Path) -> None:
     assert plain.startswith(b"%PDF-")
     assert len(whole) > len(plain)
     assert render_pdf(samples.broken_proof()).startswith(b"%PDF-")
+
+
+def test_a_relative_key_is_found_by_the_job_too(signed: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job has another working directory."""
+    started: list[list[str]] = []
+    monkeypatch.setattr(verify, "start", lambda _, arguments, __: started.append(arguments))
+    monkeypatch.chdir(key.parent)
+    command_line.main(["verify", str(signed), "--key", f"{key.name}.pub", "--clusters", "a", "b"])
+    assert f"--key={key}.pub" in started[0]
