@@ -18,7 +18,6 @@ _TRANSACTION_MS = 900_000
 """As long as a broker allows: what a case leaves open stays open."""
 _LARGEST = 2_000_000
 _JUNK = b"former"
-_NULL = object()
 
 
 class SideWriter:
@@ -29,12 +28,7 @@ class SideWriter:
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._settings = {
-            **connection.kafka_python(),
-            "max_request_size": _LARGEST,
-            # The client refuses a record without key and value, which the protocol allows.
-            "value_serializer": lambda value: None if value is _NULL else value,
-        }
+        self._settings = {**connection.kafka_python(), "max_request_size": _LARGEST}
         self._librdkafka = {
             "bootstrap.servers": ",".join(connection.bootstrap_servers),
             "security.protocol": connection.security_protocol,
@@ -67,8 +61,8 @@ class SideWriter:
     def send(self, topic: str, records: Sequence[CaseRecord], compression: str = "", batch: int = 0) -> None:
         """Sends records without a transaction."""
         codec = {"compression_type": compression} if compression else {}
-        if any(value is None for record in records for _, value in record.headers):
-            # kafka-python refuses null values of headers, and librdkafka takes the time 0 for now.
+        if any(map(_is_refused, records)):
+            # Not for all of them: it takes the time 0 for now.
             self._send_by_librdkafka(topic, records)
             return
         with KafkaProducer(**self._settings, **codec) as producer:
@@ -126,11 +120,16 @@ class SideWriter:
         return producer
 
 
+def _is_refused(record: CaseRecord) -> bool:
+    """Whether kafka-python refuses a record that the protocol allows."""
+    return record.key is None is record.value or any(value is None for _, value in record.headers)
+
+
 def _send(producer: KafkaProducer, topic: str, records: Iterable[CaseRecord]) -> None:
     sent = [
         producer.send(
             topic,
-            _NULL if record.value is None else record.value,
+            record.value,
             key=record.key,
             headers=list(record.headers),
             partition=record.partition,
