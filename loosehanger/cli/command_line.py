@@ -136,6 +136,20 @@ def _client(parser: Parser) -> None:
     parser.add_argument("--show", action="store_true", help="print the settings, password included, and not the path")
 
 
+def _mirror_properties(parser: Parser) -> None:
+    parser.add_argument("mirrors", nargs="*", metavar="REGION/NAME", help="which mirrors; all if left out")
+    parser.add_argument("--topics", metavar="REGEX", help="copy these topics, and not those of the manifests")
+    parser.add_argument(
+        "--alias",
+        metavar="PREFIX",
+        default="dedicated-",
+        help="what the clusters' aliases begin with (dedicated-); with the lab's own aliases, internal topics collide",
+    )
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--show", action="store_true", help="print the file, passwords included, and not its path")
+    ways.add_argument("--run", action="store_true", help="run MirrorMaker 2 with it, here, until Ctrl-C")
+
+
 def _produce(parser: Parser) -> None:
     parser.add_argument("region", metavar="REGION")
     parser.add_argument("--topic", required=True, metavar="TOPIC", help="an existing topic")
@@ -553,6 +567,14 @@ GROUPS = {
             description="Writes the settings with which a client reaches a region's cluster into a file that only "
             "you can read, and shows its path.",
             options=_client,
+        ),
+        Command(
+            name="mirror-properties",
+            arguments="[REGION/NAME ...]",
+            summary="the mirrors as a properties file, for MirrorMaker 2's dedicated mode",
+            description="Writes what the manifests say of the mirrors into a file that only you can read, as "
+            "connect-mirror-maker.sh takes it, and shows its path. docs/dedicated-mode.md explains it.",
+            options=_mirror_properties,
         ),
         Command(
             name="kafka",

@@ -282,6 +282,13 @@ def client(arguments: Sequence[str]) -> int:
     return client_settings.run(load_lab(), COMMANDS["client"].parse(arguments))
 
 
+def write_mirror_properties(arguments: Sequence[str]) -> int:
+    """Writes, or runs, a properties file of the mirrors: see ``mirror-properties --help``."""
+    from loosehanger.cli import mirror_properties  # slow to import
+
+    return mirror_properties.run(load_lab(), COMMANDS["mirror-properties"].parse(arguments))
+
+
 def kafka(arguments: Sequence[str]) -> int:
     """Runs one of Kafka's own tools: see ``kafka --help``."""
     if wants_help(arguments[:1]):
@@ -434,6 +441,7 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "logs": logs,
     "monitoring": monitoring,
     "client": client,
+    "mirror-properties": write_mirror_properties,
     "kafka": kafka,
     "watch": watch,
     "aggregate": aggregate,

@@ -89,7 +89,7 @@ def _positional(name: str, given: Sequence[str]) -> Iterable[Candidate]:
             return [(command, "") for command in ("list", "inject", "guess", "heal", "status")]
         case "fault", [*_, "--source" | "--target"]:
             return [(region, "") for region in recorded_regions() if region not in given]
-        case "fault", [*_, "--mirror"]:
+        case ("fault", [*_, "--mirror"]) | ("mirror-properties", _):
             return [
                 (f"{region}/{name}", "") for region in recorded_regions() for name in recorded_names("mirror", region)
             ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from loosehanger.cli.client_settings import properties_file
@@ -21,7 +22,7 @@ _HEAP = "256m"
 
 
 def run(lab: Lab, region: str, user: str, tool: str, arguments: Sequence[str]) -> NoReturn:
-    """Replaces this process with the tool, so that signals and the exit code are its own.
+    """Becomes the tool.
 
     Args:
         lab: what is set up.
@@ -41,15 +42,26 @@ def run(lab: Lab, region: str, user: str, tool: str, arguments: Sequence[str]) -
     if given := [word for word in arguments if word.partition("=")[0] in ("--bootstrap-server", "--command-config")]:
         raise WrongUseError(f"{given[0]}: ./lab kafka sets it; leave it out, and use --user for another user")
     servers = ",".join(Connection.from_properties(properties).bootstrap_servers)
+    temporary = folder if (folder := lab_home() / "regions" / region / "tmp").is_dir() else None
+    given_by_us = ("--bootstrap-server", servers, "--command-config", str(properties))
+    become(KAFKA_TOOLS[tool].main_class, *given_by_us, *arguments, temporary=temporary)
+
+
+def become(main_class: str, *arguments: str, log_level: str = "ERROR", temporary: Path | None = None) -> NoReturn:
+    """Replaces this process with one of Kafka's programs, so that signals and the exit code are its own.
+
+    Args:
+        main_class: the program.
+        arguments: its arguments.
+        log_level: the least severe messages that it logs.
+        temporary: the folder for its temporary files; None for the system's.
+
+    Raises:
+        LabError: Java cannot be started.
+    """
     java = Java(lab_home())
-    command = java.command(
-        KAFKA_TOOLS[tool].main_class,
-        *("--bootstrap-server", servers, "--command-config", str(properties), *arguments),
-        options=JvmOptions(),
-        heap=_HEAP,
-        system={"log4j2.level": "ERROR"},
-        temporary=folder if (folder := lab_home() / "regions" / region / "tmp").is_dir() else None,
-    )
+    system = {"log4j2.level": log_level}
+    command = java.command(main_class, *arguments, options=JvmOptions(), heap=_HEAP, system=system, temporary=temporary)
     sys.stdout.flush()
     try:
         os.execve(command[0], command, {**os.environ, **java.environment})  # noqa: S606 (no shell is wanted)

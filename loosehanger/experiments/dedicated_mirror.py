@@ -28,18 +28,15 @@ from loosehanger.experiments.site import Site, administration, uninterrupted
 from loosehanger.files import write_file
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.links import CLIENT
-from loosehanger.lab.manifests.resources import JvmOptions, as_text
+from loosehanger.kafka.properties import read_properties
+from loosehanger.lab.manifests.resources import JvmOptions
 from loosehanger.lab.record import ADMINISTRATOR
 from loosehanger.lab.scenario import MIRROR
 from loosehanger.platforms.java import Java
+from loosehanger.platforms.mirror_properties import DedicatedFlow, mirror_properties
 from loosehanger.process_lifetime import end_with_parent
 
 _ONE_PARTITION = {"offset.storage.partitions": 1, "status.storage.partitions": 1}
-_AS_THE_CLUSTER_SAYS = {
-    "config.storage.replication.factor": -1,
-    "offset.storage.replication.factor": -1,
-    "status.storage.replication.factor": -1,
-}
 _HEAP = "256m"
 
 
@@ -177,24 +174,18 @@ def mm2_properties(
         ends: by alias, the connection to a cluster, and the file with its other client settings.
         settings: the mirror's settings.
     """
-    pair = f"{source}->{target}"
-    lines: dict[str, Any] = {"clusters": f"{source}, {target}", "emit.heartbeats.enabled": "false"}
-    for alias, (connection, file) in ends.items():
-        of_file = (line.partition("=") for line in file.read_text(encoding="utf-8").splitlines())
-        lines |= {f"{alias}.{key}": value for key, _, value in of_file}
-        lines[f"{alias}.bootstrap.servers"] = ",".join(connection.bootstrap_servers)
-    lines |= {f"{target}.{key}": value for key, value in (_AS_THE_CLUSTER_SAYS | _ONE_PARTITION).items()}
-    lines |= {f"{target}.{key}": value for key, value in settings.worker.items()}
-    lines |= {
-        f"{target}->{source}.enabled": "false",
-        f"{pair}.enabled": "true",
-        f"{pair}.topics": topic,
-        f"{pair}.replication.factor": -1,
-        f"{pair}.offset-syncs.topic.replication.factor": -1,
-        f"{pair}.sync.topic.acls.enabled": "false",
-        f"{pair}.emit.checkpoints.enabled": "false",
+    clients = {
+        alias: {**read_properties(file), "bootstrap.servers": ",".join(connection.bootstrap_servers)}
+        for alias, (connection, file) in ends.items()
     }
-    lines |= {f"{pair}.{key}": value for key, value in settings.connector.items()}
-    # Copies get names of their own, whatever the manifest's policy is.
-    lines[f"{pair}.replication.policy.class"] = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
-    return "".join(f"{key} = {as_text(value)}\n" for key, value in lines.items())
+    connector = {
+        "emit.heartbeats.enabled": False,
+        "emit.checkpoints.enabled": False,
+        "sync.topic.acls.enabled": False,
+        "replication.factor": -1,
+        **settings.connector,
+        # Copies get names of their own, whatever the manifest's policy is.
+        "replication.policy.class": "org.apache.kafka.connect.mirror.DefaultReplicationPolicy",
+    }
+    flow = DedicatedFlow(source, target, topic, connector, {**_ONE_PARTITION, **settings.worker})
+    return mirror_properties(clients, [flow])

@@ -33,7 +33,9 @@ def test_every_command_that_is_named_anywhere_is_there() -> None:
         if path.is_file() and path.suffix not in (".png", ".classes"):
             text = path.read_text(encoding="utf-8")
             scripts |= dict.fromkeys(re.findall(r"(?<![\w/.*])\./([\w-]+\.sh)", text), name)
-            commands |= dict.fromkeys(re.findall(r"[`$] ?\./lab ([a-z]+)|^\./lab ([a-z]+)", text, re.MULTILINE), name)
+            commands |= dict.fromkeys(
+                re.findall(r"[`$] ?\./lab ([a-z][a-z-]*)|^\./lab ([a-z][a-z-]*)", text, re.MULTILINE), name
+            )
     assert {script: name for script, name in scripts.items() if not (ROOT / script).exists()} == {}
     named = {word: name for words, name in commands.items() for word in words if word}
     assert {"setup", "status", "prove"} <= set(named)

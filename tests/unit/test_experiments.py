@@ -31,6 +31,7 @@ from loosehanger.experiments.progress import SweepProgress
 from loosehanger.experiments.read_location import DIRECT, MIRRORED, ReadStep
 from loosehanger.experiments.write_location import ABROAD, HOME, WriteStep, judged
 from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.properties import parse_properties
 from loosehanger.lab.link_settings import size_text
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Lab, Region
@@ -204,7 +205,7 @@ def test_an_own_mirror_is_as_the_manifest_sets_it_and_names_its_copies_itself(tm
         {"tasks.max": 2, "x.y": True}, {"exactly.once.source.support": "enabled"}
     )
     text = dedicated_mirror.mm2_properties("t", "e-0", "e-1", ends, settings)
-    found = dict(line.split(" = ") for line in text.splitlines())
+    found = parse_properties(text)
     assert found["clusters"] == "e-0, e-1"
     assert found["e-0.bootstrap.servers"] == "127.0.0.1:0"
     assert found["e-1.security.protocol"] == "PLAINTEXT"
