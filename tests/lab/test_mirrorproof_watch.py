@@ -195,6 +195,10 @@ def kinds(document: dict[str, Any]) -> dict[str, int]:
     return {name: document["totals"][name] for name in names if document["totals"][name]}
 
 
+def examples(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [example for finding in document["findings"] for example in finding["examples"]]
+
+
 def is_quiet(document: dict[str, Any]) -> bool:
     return not document["findings"] and not document["problems"] and not document["notes"]
 
@@ -263,10 +267,12 @@ def _watch_faults(config: Path, folder: Path, copier: Copier) -> None:
         for fault, kind in (("missing", "missing"), ("doubled", "duplicates"), ("altered", "altered")):
             copier.faults.append(fault)
             expected[kind] = 1
-            found = watch.until(lambda one: kinds(one) == expected, f"{expected}")
-            examples = [example for finding in found["findings"] for example in finding["examples"]]
-            assert kind in {example["kind"] for example in examples}, found["findings"]
-            assert all(example["key"].startswith("0xff00") for example in examples)
+            # Counted first, and named a moment later.
+            found = watch.until(
+                lambda one: kinds(one) == expected and {found["kind"] for found in examples(one)} == set(expected),
+                f"{expected}, with an example of each",
+            )
+            assert all(example["key"].startswith("0xff00") for example in examples(found)), kind
         _look_at_pages(port)
         assert not watch.documents[-1]["problems"]
         code, seconds, said = watch.end()
