@@ -165,7 +165,8 @@ def explain(error: Exception, user: str | None) -> str:
         return f"cannot be signed in to: {error.args[0]}"
     if isinstance(error, (MechanismError, UntrustedError)):
         return str(error.args[0])
-    if isinstance(error, SaslAuthenticationFailedError) and "OAUTHBEARER" in str(error):
+    # Brokers answer to a bad token with the status of RFC 7628, and some without a word.
+    if isinstance(error, SaslAuthenticationFailedError) and re.search(r'OAUTHBEARER|"status" *: *"', str(error)):
         return (
             f"refuses the token of client '{user}'; check the client's scope at the identity provider, and the issuer, "
             "the audience and the keys (JWKS) that the brokers expect"

@@ -151,7 +151,7 @@ def test_both_clients_sign_in_by_client_credentials_and_renew_their_tokens(place
         files.append(place.write(f"{name}.properties", place.oauth(**address)))
         connection = Connection.from_properties(files[-1], {})
         admin = connect_admin(connection)
-        admin.create_topics([NewTopic("orders", 2, 1)])
+        admin.create_topics([NewTopic("orders", 2, 1, topic_configs={"retention.ms": "-1"})])
         admin.wait_for_topics(["orders"])
         with connect_producer(connection) as producer:
             for number in range(RECORDS):

@@ -163,8 +163,11 @@ def test_a_token_that_cannot_be_had_is_named() -> None:
     assert took < SOON_S
 
 
-def test_a_token_that_is_refused_is_named() -> None:
-    error = SaslAuthenticationFailedError("x: Authentication failed with SASL mechanism OAUTHBEARER")
+@pytest.mark.parametrize(
+    "said", ["Authentication failed with SASL mechanism OAUTHBEARER", '{"status":"invalid_token"}']
+)
+def test_a_token_that_is_refused_is_named(said: str) -> None:
+    error = SaslAuthenticationFailedError(f"x: {said}")
     assert patches.explain(error, "ann").startswith("refuses the token of client 'ann'; check the client's scope")
 
 
