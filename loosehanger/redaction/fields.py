@@ -22,6 +22,9 @@ DEPTH = 4
 MOST_RECORDS = 20_000
 """The most records in a batch, so that a stream with a large backlog needs no more memory."""
 _EVERY = "1 second"
+# Possessive, because Java's regular expressions would otherwise recurse for each character.
+_JSON_STRING = r'"(?:[^"\\]++|\\.)*+"'
+_JSON_NUMBER = r"[0-9][0-9.eE+-]*"
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,12 @@ def cleared(records: DataFrame, fields: Sequence[str], headers: Sequence[str]) -
     text = F.when(is_object, F.to_json(_without(F.col("parsed"), fields, DEPTH)))
     # Below the depth limit, or in JSON as the text of a field, a reader would still find the field.
     remains = has_field(F.col("text"), fields) if fields else F.lit(False)
-    # Spark's JSON parser does not take every large number.
-    is_readable = F.try_parse_json("text").isNotNull()
+    # Spark's JSON parser does not take every large number, and takes others as infinite.
+    is_exact = F.try_parse_json("text").isNotNull() & ~_is_infinite("text", "value")
     withheld = (
         F.when(F.col("value").isNull(), None)
         .when(F.col("text").isNull(), "its value is no JSON object")
-        .when(~is_readable, "it has a number that is out of range")
+        .when(~is_exact, "it has a number that is out of range")
         .when(remains, "it has such a field where none can be taken out")
     )
     kept = F.filter("headers", lambda header: ~header["key"].isin(*headers)) if headers else F.col("headers")
@@ -99,6 +102,15 @@ def _without(value: Column, fields: Sequence[str], depth: int) -> Column:
         .when(_is(value, "ARRAY"), F.to_variant_object(F.transform(value.cast("array<variant>"), inner)))
         .otherwise(value)
     )
+
+
+def _is_infinite(text: str, value: str) -> Column:
+    """Whether a number of a JSON text was beyond a double, and was written again as the string ``"Infinity"``."""
+    numbers = F.regexp_extract_all(
+        F.regexp_replace(F.col(value).cast("string"), _JSON_STRING, '""'), F.lit(_JSON_NUMBER), F.lit(0)
+    )
+    is_beyond = F.exists(numbers, lambda number: number.try_cast("double") == F.lit(float("inf")))
+    return F.when(F.col(text).rlike('"-?Infinity"'), is_beyond).otherwise(F.lit(False))
 
 
 def _is(value: Column, kind: str) -> Column:

@@ -109,10 +109,10 @@ def test_a_folder_of_jars_is_checked_by_hash(tmp_path: Path) -> None:
     damaged.write_text("x", encoding="utf-8")
     with pytest.raises(WrongUseError, match="is missing or is another file"):
         connector.jars_for(version, environment)
-    with pytest.raises(WrongUseError, match=r"and Spark is 4\.2\.0"):
-        connector.jars_for("4.2.0", environment)
-    shutil.move(damaged, damaged.with_name("spark-sql-kafka-0-10_2.13-4.2.0.jar"))
-    assert [path.name for path in connector.jars_for("4.2.0", environment)] == ["spark-sql-kafka-0-10_2.13-4.2.0.jar"]
+    with pytest.raises(WrongUseError, match=r"and Spark is 4\.1\.1"):
+        connector.jars_for("4.1.1", environment)
+    shutil.move(damaged, damaged.with_name("spark-sql-kafka-0-10_2.13-4.1.1.jar"))
+    assert [path.name for path in connector.jars_for("4.1.1", environment)] == ["spark-sql-kafka-0-10_2.13-4.1.1.jar"]
 
 
 def test_another_repository_is_named_by_its_own_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,12 +84,20 @@ def test_a_field_is_found_as_deep_as_promised_and_deeper_ones_are_withheld(spark
         (b'"customer"', "its value is no JSON object"),
         (b"null", "its value is no JSON object"),
         (b'{"a": 1e999}', "it has a number that is out of range"),
+        (b'{"a": ["Infinity", "\\"", {"b": -1.5E+400}]}', "it has a number that is out of range"),
+        (b'{"a": 1e999, "b": "%s"}' % (b"x\\n" * 50_000), "it has a number that is out of range"),
         (b'{"a": "{\\"customer\\": \\"A\\"}"}', "it has such a field where none can be taken out"),
     ],
 )
 def test_what_cannot_be_cleared_is_withheld_and_told_why(spark: SparkSession, value: bytes, why: str) -> None:
     (row,) = clear(spark, value)
     assert row["withheld"] == why
+
+
+def test_text_that_looks_like_a_number_out_of_range_is_passed_on(spark: SparkSession) -> None:
+    value = {"a": "Infinity", "b": "-Infinity", "c": '1e999"', "d": 1e300, "1e999": 7}
+    (row,) = clear(spark, json.dumps(value).encode())
+    assert as_json(row) == value
 
 
 def test_what_stands_after_a_value_does_not_leave(spark: SparkSession) -> None:
