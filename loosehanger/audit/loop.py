@@ -158,7 +158,7 @@ class Watch:
         """The document after each round, until ``ended`` is set.
 
         Raises:
-            SparkEndedError: Spark has ended.
+            LabError: what reads has ended for good, as Spark may.
         """
         for reader in self._regions.readers.values():
             reader.ended = ended
@@ -176,7 +176,7 @@ class Watch:
         """Reads the new records, judges, and stores the results.
 
         Raises:
-            SparkEndedError: Spark has ended.
+            LabError: what reads has ended for good, as Spark may.
         """
         self._regions.begin_round()
         if time.monotonic() >= self._looked:

@@ -146,7 +146,7 @@ def _load(site: FaultSite, undo: Undo, stores: Mapping[str, str | None]) -> None
 
 
 def _address(listeners: str, setting: str) -> tuple[str, int]:
-    """Returns where the listener of a setting such as ``listener.name.link-europe.ssl.keystore.location`` listens."""
+    """Returns where the listener of a setting such as ``listener.name.external.ssl.keystore.location`` listens."""
     name = setting.split(".")[2]
     found = next(one for one in listeners.split(",") if one.partition("://")[0].strip().lower() == name)
     host, _, port = found.partition("://")[2].rpartition(":")
