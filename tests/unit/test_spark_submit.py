@@ -18,7 +18,8 @@ from tests.unit.test_layers import BASE, PACKAGE, USES, imported, sources
 README = (ROOT / "spark-jobs" / "README.md").read_text(encoding="utf-8")
 PROVE = ROOT / "spark-jobs" / "prove.py"
 DISTRIBUTIONS = {
-    "kafka": "kafka-python", "yaml": "pyyaml", "py4j": "pyspark", "prometheus_client": "prometheus-client"
+    "kafka": "kafka-python", "yaml": "pyyaml", "py4j": "pyspark", "prometheus_client": "prometheus-client",
+    "fpdf": "fpdf2", "minisign": "py-minisign",
 }  # fmt: skip
 """Packages of another name than their modules, or that come with another one."""
 
