@@ -93,7 +93,7 @@ def test_a_token_is_made_shown_once_and_revoked(
     page.get_by_role("button", name="Make a token").click()
     expect(page.get_by_text(re.compile("Authorization: Bearer lh_"))).to_be_visible()
     page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)  # Styles may come late.
     answer = Axe().run(page)
     assert answer.response["violations"] == [], answer.generate_report()
     page.get_by_role("link", name="API", exact=True).click()

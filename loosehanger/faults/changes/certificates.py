@@ -137,7 +137,7 @@ def _load(site: FaultSite, undo: Undo, stores: Mapping[str, str | None]) -> None
             result = admin.alter_configs([resource], raise_on_unknown=False)["broker"][node]
             if result != "OK":
                 raise LabError(f"{undo['region']}: node {node} does not load the certificate: {result}")
-    # A node loads it some time after it has answered, and a client that connects until then is none the worse.
+    # A node loads it some time after it has answered; until then clients are shown the one before.
     for node, store in stores.items():
         properties = read_properties(Path(undo["nodes"][node], "server.properties"))
         wanted = x509.load_pem_x509_certificates(Path(store or properties[undo["setting"]]).read_bytes())[0]
