@@ -91,11 +91,14 @@ class _NamedRecords(NamedTuple):
 
     kinds: dict[str, int]
     examples: list[dict[str, Any]]
+    arrived: int = 0
+    """Copies of records that moved here from another partition, where they are counted."""
 
     @property
     def net(self) -> int:
         """The number of records that the sources have more."""
-        return self.kinds.get("missing", 0) - self.kinds.get("unexpected", 0) - self.kinds.get("duplicates", 0)
+        gone = self.kinds.get("missing", 0) + self.kinds.get("moved", 0)
+        return gone - self.kinds.get("unexpected", 0) - self.kinds.get("duplicates", 0) - self.arrived
 
 
 def name_records(
@@ -191,6 +194,12 @@ def _named(
     for row in counted.collect():
         key = _key(topics[row.flow], row.partition, row.bucket)
         names.setdefault(key, _NamedRecords({}, [])).kinds[row.kind] = row["count"]
+    arrived = named.where("kind = 'moved'").groupBy(
+        "flow", "target_record.partition", F.expr(f"target_record.timestamp div {BUCKET_MS}").alias("bucket")
+    )
+    for row in arrived.count().collect():
+        key = _key(topics[row.flow], row.partition, row.bucket)
+        names[key] = names.get(key, _NamedRecords({}, []))._replace(arrived=row["count"])
     for row in differences.examples(named, count).collect():
         record = row.source_record or row.target_record
         key = _key(topics[row.flow], row.partition, record.timestamp // BUCKET_MS)

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -223,8 +225,11 @@ class Logs:
     def read(self, region: str, ranges: Ranges) -> DataFrame:
         """The records of these offsets."""
         frame = self._spark.createDataFrame(self._records[region], RECORD_SCHEMA)
-        ((_, (first, end)),) = ranges.items()
-        return frame.where((F.col("offset") >= first) & (F.col("offset") < end))
+        wanted = [
+            (F.col("partition") == place.partition) & (F.col("offset") >= first) & (F.col("offset") < end)
+            for place, (first, end) in ranges.items()
+        ]
+        return frame.where(reduce(or_, wanted))
 
     def within(self, region: str, places: Collection[TopicPartition], bucket: int) -> Ranges:
         """The offsets of the bucket's records, whatever lies between them included."""
@@ -261,6 +266,20 @@ def test_the_records_of_a_bucket_that_does_not_balance_are_named(spark: SparkSes
     assert examples["missing"]["key"] == "e"
     assert examples["duplicates"]["target_offset"] == 1
     assert (examples["altered"]["source_offset"], examples["altered"]["target_offset"]) == (2, 3)
+
+
+def test_a_record_that_moved_is_named_although_its_copy_was_called_unexpected_before(spark: SparkSession) -> None:
+    here = record("A", b"g", 1, 6)
+    copy = record("europe.A", b"g", 1, 0)
+    logs = Logs(spark, europe=[here], na=[(*copy[:3], 1, *copy[4:])])
+    balance, elsewhere = AuditBalance([Flow(MIRROR, "A", "europe.A")]), BUCKET._replace(partition=1)
+    found = {elsewhere: OpenBucket(0, 0, 1, verdict=DIFFERENT, target=[0, 0])}
+    name_records(spark, logs, balance, found, 5)
+    assert found[elsewhere].kinds == {"unexpected": 1}
+    found[BUCKET] = OpenBucket(0, 1, 0, verdict=MISSING, sources={"europe A": [6, 6]})
+    name_records(spark, logs, balance, found, 5)
+    assert (found[BUCKET].kinds, found[elsewhere].kinds) == ({"moved": 1}, {})
+    assert [example["target_partition"] for example in found[BUCKET].examples] == [1]
 
 
 def test_records_of_other_buckets_between_them_are_no_difference(spark: SparkSession) -> None:
