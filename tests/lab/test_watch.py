@@ -153,6 +153,12 @@ def put(kit: Kit, region: str, *keys: str, value: str = "", timestamp: int | Non
             sent.get(timeout=30)
 
 
+def states(rest: ConnectClient, connector: str) -> str:
+    """The states of a connector and its tasks, one after the other."""
+    status = rest.status(connector) or {"connector": {"state": ""}, "tasks": []}
+    return str(status["connector"]["state"]) + "".join(task["state"] for task in status["tasks"])
+
+
 @contextmanager
 def moved_position(kit: Kit, to: int | None = None, topic: str = TOPIC) -> Iterator[None]:
     """Stops North America's mirror, and lets it go on as if it had copied partition 0 up to this offset, or whole."""
@@ -160,12 +166,8 @@ def moved_position(kit: Kit, to: int | None = None, topic: str = TOPIC) -> Itera
     rest = ConnectClient.of(mirror.connect)
     path = f"/connectors/{quote(mirror.connector, safe='')}"
 
-    def state() -> str:
-        status = rest.status(mirror.connector) or {"connector": {"state": ""}, "tasks": []}
-        return str(status["connector"]["state"]) + "".join(task["state"] for task in status["tasks"])
-
     rest.act(mirror.connector, "stop")
-    wait_until(lambda: state() == "STOPPED", 60, "the mirror has stopped")
+    wait_until(lambda: states(rest, mirror.connector) == "STOPPED", 60, "the mirror has stopped")
     yield
     if to is None:
         with KafkaConsumer(**connection_for(kit.lab.region(mirror.source), "admin").kafka_python()) as consumer:
@@ -175,7 +177,7 @@ def moved_position(kit: Kit, to: int | None = None, topic: str = TOPIC) -> Itera
     place = {"cluster": mirror.source_alias, "topic": topic, "partition": 0}
     rest.call("PATCH", f"{path}/offsets", {"offsets": [{"partition": place, "offset": {"offset": to}}]})
     rest.act(mirror.connector, "resume")
-    wait_until(lambda: state().startswith("RUNNINGRUNNING"), 60, "the mirror runs again")
+    wait_until(lambda: states(rest, mirror.connector).startswith("RUNNINGRUNNING"), 60, "the mirror runs again")
 
 
 def write(kit: Kit, region: str, values: str) -> None:
@@ -366,6 +368,8 @@ def test_a_loss_is_warned_of_before_and_counted_after_it(kit: Kit, watched_topic
         put(kit, "europe", *map(str, range(500)))
         watching.wait_for(target, {"records": 500, "copies": 500})
         rest.act(mirror.connector, "pause")
+        # Its task still copies what it is waiting for at that moment.
+        wait_until(lambda: states(rest, mirror.connector) == "PAUSEDPAUSED", 60, "the mirror has paused")
         client = admin(kit, "europe")
         resource = ConfigResource(ConfigResourceType.TOPIC, TOPIC, {"retention.ms": "60000"})
         client.alter_configs([resource])
