@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +14,13 @@ from loosehanger.lab.manifests.views import MirrorMaker
 from loosehanger.lab.mirrors.replication import IDENTITY_POLICY
 from loosehanger.lab.scenario import MIRROR, Scenario
 from loosehanger.lab.scenario_index import SETUP
+from loosehanger.lab.topology import SERVICE
 
 _CLUSTER = "kafka_cluster"
 """The role that gives a region a cluster."""
 _KAFKA = "kafka"
 _PROGRAMS = ("producer", "clearing", "consumer")
 """The roles that run a program beside or in front of a cluster."""
-_BOOTSTRAP = re.compile(r"-kafka-bootstrap\.([a-z0-9-]+)\.svc")
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,8 @@ def _label(mirror: Mapping[str, Any]) -> str:
 
 def _region(document: Document, end: Mapping[str, Any]) -> str:
     address = str(end.get("bootstrapServers", ""))
-    if found := _BOOTSTRAP.search(address):
-        return found[1]
+    if found := SERVICE.search(address):
+        return found["region"]
     raise WrongUseError(f"{document.where()}: '{address}' is not the address of a region's cluster")
 
 
