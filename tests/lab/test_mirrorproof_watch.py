@@ -1,4 +1,4 @@
-"""``mirrorproof watch`` between two brokers of a user's own, with a copier that is none of the kit's.
+"""``mirrorproof watch`` between two brokers of a user's own, with a copier that the kit did not bring.
 
 First all is quiet, also while the copier stands still and after the watch was started again. Then the copier loses a
 record, writes one twice and changes one: each is named, with exact counts. Two flows at once, odd bytes, and
