@@ -59,7 +59,8 @@ def _lines(faults: Iterable[Fault]) -> Iterator[str]:
     yield "\n## In the field\n"
     for fault in known:
         links = "; ".join(f"[{report.about}]({report.url})" for report in fault.reports)
-        yield f"- **{fault.name}**{_needs(fault.needs)}: {fault.field}{f' ({links})' if links else ''}"
+        where = f"{_needs(fault.needs)}{_kubernetes(fault)}"
+        yield f"- **{fault.name}**{where}: {fault.field}{f' ({links})' if links else ''}"
 
 
 def _measured(faults: Iterable[Fault]) -> Iterator[str]:
@@ -146,6 +147,10 @@ def _needs(needs: Needs) -> str:
     if needs.checkpoints:
         found.append("a mirror that translates consumer groups")
     return f" (needs {' and '.join(found)})" if found else ""
+
+
+def _kubernetes(fault: Fault) -> str:
+    return " (on Kubernetes, too)" if fault.on_kubernetes else ""
 
 
 def _cell(text: str) -> str:

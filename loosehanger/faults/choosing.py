@@ -58,9 +58,7 @@ def fitting_mirrors(lab: Lab, fault: Fault, wanted: WantedSite = WantedSite()) -
     Raises:
         WrongUseError: there is none; the message says why.
     """
-    platform = LOCAL if lab.platform == LOCAL else "kubernetes"
-    able = [set(fault.needs.platforms), *(change.platforms for change in fault.changes)]
-    if not all(platform in platforms for platforms in able):
+    if not fault.changes_on(lab.platform):
         raise WrongUseError(f"{fault.name} cannot be injected on {lab.platform}; it needs the local platform")
     if len(lab.mirrors) < fault.needs.mirrors:
         raise WrongUseError(
@@ -126,7 +124,13 @@ def _named(lab: Lab, wanted: WantedSite) -> list[Mirror]:
 
 
 def _topic(lab: Lab, mirror: Mirror, wanted: str) -> str | None:
-    """Returns the wanted topic if the mirror copies it; without one, the first with records and a copy."""
+    """Returns the wanted topic if the mirror copies it; without one, the first with records and a copy.
+
+    On Kubernetes the clusters cannot be asked from here; the topics are those of the manifests.
+    """
+    if lab.platform != LOCAL:
+        declared = sorted(topic for region, topic in lab.topology.declared_topics if region == mirror.source)
+        return next((topic for topic in selected_topics(mirror, declared) if wanted in ("", topic)), None)
     with Cluster.of(lab.region(mirror.source), ADMINISTRATOR) as source:
         there = source.topics()
         selected = selected_topics(mirror, there)

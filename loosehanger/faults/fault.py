@@ -25,6 +25,7 @@ from loosehanger.faults.changes.processes import FreezeProcess, KillProcess, Sto
 from loosehanger.faults.changes.quotas import ThrottleOffsets
 from loosehanger.faults.changes.rebalance import StallRebalance
 from loosehanger.faults.changes.records import DeleteRecords, OutrunMirror, WriteRecords
+from loosehanger.faults.changes.resources import DeletePod, DenyUser, EditMirror, MistypeDeclaredPattern
 from loosehanger.faults.changes.rights import RevokeRight
 from loosehanger.faults.changes.topics import (
     AlterBrokers,
@@ -50,13 +51,17 @@ CHANGES: Mapping[str, type[Change]] = {
     "delete_connector": DeleteConnector,
     "delete_copy": DeleteCopy,
     "delete_internal_topic": DeleteInternalTopic,
+    "delete_pod": DeletePod,
     "delete_records": DeleteRecords,
+    "deny_user": DenyUser,
     "disturb_link": DisturbLink,
+    "edit_mirror": EditMirror,
     "fill_disk": FillDisk,
     "freeze_process": FreezeProcess,
     "join_group": JoinGroup,
     "keep_partitions": KeepPartitions,
     "kill_process": KillProcess,
+    "mistype_declared_pattern": MistypeDeclaredPattern,
     "mistype_pattern": MistypePattern,
     "open_transaction": OpenTransaction,
     "outrun_mirror": OutrunMirror,
@@ -145,7 +150,6 @@ class Plain(Entry):
 class Needs(Entry):
     """What a lab must have for it."""
 
-    platforms: tuple[Literal["local", "kubernetes"], ...] = ("local",)
     mirrors: int = 1
     """At least so many mirrors."""
     sources: int = 1
@@ -154,6 +158,9 @@ class Needs(Entry):
     """Whether the mirror must be, or must not be, set up with exactly-once delivery; None for either."""
     checkpoints: bool = False
     """Whether the mirror must translate consumer groups."""
+
+
+_Change = Annotated[InstanceOf[Change], BeforeValidator(change_of)]
 
 
 class Fault(Entry):
@@ -169,8 +176,10 @@ class Fault(Entry):
     """What happens in the field."""
     reports: tuple[Report, ...] = ()
     needs: Needs = Needs()
-    changes: tuple[Annotated[InstanceOf[Change], BeforeValidator(change_of)], ...]
-    """How it is made; healed in reverse order."""
+    changes: tuple[_Change, ...]
+    """How it is made on one machine; healed in reverse order."""
+    on_kubernetes: tuple[_Change, ...] = ()
+    """How an account of the namespaces makes it on Kubernetes; none where it cannot."""
     noticed: Noticed
     plain: Plain
     mirror_does: str
@@ -181,6 +190,10 @@ class Fault(Entry):
     """What the proof says once it is healed."""
     heals_itself: bool = False
     """Whether the lab recovers without healing."""
+
+    def changes_on(self, platform: str) -> tuple[Change, ...]:
+        """Returns how it is made on a platform; empty where it cannot be."""
+        return self.changes if platform == "local" else self.on_kubernetes
 
 
 def read_fault(name: str, catalogue: Path = CATALOGUE) -> Fault:

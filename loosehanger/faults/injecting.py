@@ -47,11 +47,11 @@ def inject(lab: Lab, home: Path, fault: Fault, wanted: WantedSite, *, surprise: 
         raise WrongUseError(f"the stage '{lab.unfinished}' was begun and not finished; run it again first")
     with _reporting(fault.name):
         site = choose_site(lab, home, fault, wanted)
-        made = tuple(Made(change_text(change), dict(change.prepare(site))) for change in fault.changes)
+        made = tuple(Made(change_text(change), dict(change.prepare(site))) for change in fault.changes_on(lab.platform))
     injection = Injection(fault.name, site.mirror.id, site.topic, time.time(), made, surprise=surprise)
     journal.write(injection)
     with _reporting(fault.name):
-        for change, found in zip(fault.changes, made, strict=True):
+        for change, found in zip(fault.changes_on(lab.platform), made, strict=True):
             change.inject(site, found.undo)
     injection = replace(injection, complete=True)
     journal.write(injection)

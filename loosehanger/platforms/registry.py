@@ -81,6 +81,64 @@ def change_declared_topic(region: Region, topic: str, changes: Mapping[str, str 
     return topics.change(region, topic, changes)
 
 
+def read_resource(region: Region, kind: str, name: str) -> dict[str, Any]:
+    """Returns a resource of the kit on Kubernetes.
+
+    Raises:
+        WrongUseError: there is none.
+        LabError: the API server does not answer.
+    """
+    from loosehanger.platforms.kubernetes import edits
+
+    return edits.read(region, kind, name)
+
+
+def merge_resource(region: Region, kind: str, name: str, fields: Mapping[str, Any]) -> None:
+    """Changes a resource on Kubernetes by a JSON merge patch, and waits until its operator has observed it.
+
+    Raises:
+        WrongUseError: there is no such resource, or the API server refuses the change.
+        LabError: no operator observes it, or the API server does not answer.
+    """
+    from loosehanger.platforms.kubernetes import edits
+
+    edits.merge(region, kind, name, fields)
+
+
+def await_resource(region: Region, kind: str, name: str) -> None:
+    """Waits until a resource on Kubernetes is ready.
+
+    Raises:
+        LabError: it does not become so, or the API server does not answer.
+    """
+    from loosehanger.platforms.kubernetes import edits
+
+    edits.await_ready(region, kind, name)
+
+
+def pods_of_resource(region: Region, kind: str, name: str) -> list[str]:
+    """Returns the pods of a mirror or a Kafka cluster that the account may delete.
+
+    Raises:
+        WrongUseError: it may delete none, or there is none.
+        LabError: the API server does not answer.
+    """
+    from loosehanger.platforms.kubernetes import edits
+
+    return edits.pods_of(region, kind, name)
+
+
+def delete_pod(region: Region, kind: str, name: str, pod: str) -> None:
+    """Deletes a pod of a mirror or a Kafka cluster at once.
+
+    Raises:
+        LabError: the API server does not answer.
+    """
+    from loosehanger.platforms.kubernetes import edits
+
+    edits.delete_pod(region, kind, name, pod)
+
+
 def addresses_from(home: Path, cluster: str, servers: Sequence[str], seen_from: str) -> list[str] | None:
     """Returns the addresses by which one region reaches another region's cluster on this machine.
 

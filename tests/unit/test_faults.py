@@ -341,7 +341,6 @@ def test_a_clean_up_forgets_what_was_injected() -> None:
     ("change", "expected"),
     [
         (("level: 2", "level: 2\nneeds: {mirrors: 2}"), "odd-thing needs 2 mirrors, and 03-broadcast has 1"),
-        (("level: 2", "level: 2\nneeds: {platforms: [kubernetes]}"), "odd-thing cannot be injected on local; it needs"),
         (("level: 2", "level: 2\nneeds: {exactly_once: true}"), "needs a running mirror with exactly-once delivery"),
         (("level: 2", "level: 2\nneeds: {checkpoints: true}"), "needs a running mirror that translates consumer"),
         (("level: 2", "level: 2\nneeds: {sources: 2}"), "odd-thing needs a running mirror of 2 sources"),
@@ -351,6 +350,17 @@ def test_what_a_lab_cannot_have_is_refused_in_one_line(home: Path, change: tuple
     with pytest.raises(WrongUseError) as error:
         fitting_mirrors(lab(), odd(home, TEXT.replace(*change)))
     assert expected in str(error.value)
+
+
+def test_a_fault_that_kubernetes_cannot_have_is_refused_in_one_line(home: Path) -> None:
+    on_kubernetes = replace(lab(), platform="kubernetes")
+    with pytest.raises(WrongUseError, match="odd-thing cannot be injected on kubernetes; it needs the local platform"):
+        fitting_mirrors(on_kubernetes, odd(home, TEXT))
+
+
+def test_a_fault_that_kubernetes_can_have_fits_there(home: Path) -> None:
+    able = odd(home, TEXT.replace("noticed:", "on_kubernetes:\n  - note: {what: three}\nnoticed:"))
+    assert fitting_mirrors(replace(lab(), platform="kubernetes"), able) == [MIRROR]
 
 
 @pytest.mark.parametrize(

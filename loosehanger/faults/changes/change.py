@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from loosehanger.faults.site import FaultSite
 from loosehanger.lab.manifests.validation import Entry
@@ -19,9 +19,6 @@ class Change(Entry, ABC):
     ``prepare`` changes nothing. Its answer is recorded before ``inject`` begins, so that healing works after an
     interrupted injection too: ``heal`` must accept a change that was never made, and one that was undone already.
     """
-
-    platforms: ClassVar[frozenset[str]] = frozenset({"local"})
-    """The platforms that it can be made on."""
 
     @abstractmethod
     def prepare(self, site: FaultSite) -> Undo:

@@ -23,6 +23,7 @@ from kubernetes.dynamic.exceptions import DynamicApiError, ResourceNotFoundError
 from urllib3.exceptions import HTTPError
 
 from loosehanger.errors import LabError, UnreachableError, WrongUseError
+from loosehanger.lab.record import Region
 from loosehanger.platforms.kubernetes.resources import FIELD_MANAGER, USER_FIELD_MANAGER, reference
 
 ANSWER_SECONDS = 30
@@ -325,6 +326,17 @@ class KubernetesCluster:
             raise unknown from error
         except (DynamicApiError, ApiException, HTTPError) as error:
             raise self._failure(error) from error
+
+
+def cluster_of(region: Region) -> KubernetesCluster:
+    """Returns a client of the API server that has a region's resources.
+
+    Raises:
+        LabError: the region's record does not say where they are, or the API server cannot be reached.
+    """
+    if region.kubernetes is None:
+        raise LabError(f"{region.name}: the record does not say where its resources are; run the set-up again")
+    return KubernetesCluster(region.kubernetes.kubeconfig, region.kubernetes.context)
 
 
 @contextmanager

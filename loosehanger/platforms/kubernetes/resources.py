@@ -26,6 +26,8 @@ ASKS_CONNECT: Final = {"loosehanger-lab/asks-connect": "true"}
 """The additional label of pods that query mirrors; network policies admit no other pods."""
 MIRROR_PODS: Final = {"app.kubernetes.io/name": "kafka-mirror-maker-2"}
 """A label of every mirror's pods, which Strimzi and Event Streams both set."""
+BROKER_PODS: Final = {"app.kubernetes.io/name": "kafka"}
+"""A label of every broker's pod, beside those of the entity operator."""
 
 STRIMZI: Final = "kafka.strimzi.io/v1"
 RULES: Final = ("monitoring.coreos.com/v1", "PrometheusRule")

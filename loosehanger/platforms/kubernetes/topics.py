@@ -7,7 +7,7 @@ from typing import Any
 
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.lab.record import Region
-from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
+from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, cluster_of
 from loosehanger.platforms.kubernetes.readiness import unseen, waiting_for
 from loosehanger.platforms.kubernetes.rights import list_own
 from loosehanger.waiting import wait_for
@@ -32,9 +32,7 @@ def change(region: Region, topic: str, changes: Mapping[str, str | None]) -> boo
         WrongUseError: the operator refuses the change, which is reverted.
         LabError: the API server does not answer, or no operator reconciles the change.
     """
-    if region.kubernetes is None:
-        raise LabError(f"{region.name}: the record does not say where its resources are; run the set-up again")
-    cluster = KubernetesCluster(region.kubernetes.kubeconfig, region.kubernetes.context)
+    cluster = cluster_of(region)
     declared = next(
         (
             resource
