@@ -27,7 +27,7 @@ from loosehanger.lab import job_options
 from loosehanger.lab.claims.claims import DeclaredThrough
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Lab, Region
-from loosehanger.proof import cuts, flow_comparer, flow_finder, proof, scratch, session, settings_comparer, snapshot
+from loosehanger.proof import cuts, flow_comparer, flow_finder, proof, session, settings_comparer, snapshot
 from loosehanger.proof import run as proof_run
 from loosehanger.proof.compare.comparison import Counts
 from loosehanger.proof.compare.configurations import ConfigDifference, Handling
@@ -138,7 +138,6 @@ class Comparing:
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Europe and two targets, with clusters that are none, and a comparison that finds nothing."""
-    monkeypatch.delenv(scratch.VARIABLE, raising=False)  # A made-up session takes no files.
     monkeypatch.setattr(proof_run, "Cluster", StubCluster)
     monkeypatch.setattr(proof, "LatencySampler", lambda *_: SimpleNamespace(start=lambda: None, finish=dict))
     monkeypatch.setattr(settings_comparer, "config_differences", lambda *_: ({}, {}))
