@@ -122,7 +122,7 @@ class View:
     source_ends: Mapping[RegionPartition, int]
     """High watermarks, asked after those of the targets."""
     source_starts: Mapping[RegionPartition, int]
-    """Where the sources' logs begin."""
+    """Where the sources' logs begin, asked after the positions."""
     read: Mapping[RegionPartition, int]
     """The offset up to which each place has been read, including everything that the balance has added."""
     settled_ms: int | None = None
@@ -316,6 +316,9 @@ class AuditBalance:
         if self.behind(key, account, view.positions):
             return False
         sources = [RegionPartition(flow.source, flow.topic, key.partition) for flow in self._into[key[:2]]]
+        if any(source not in view.source_starts for source, _, _ in self._spans(key, account)):
+            # Whether its records were deleted before they were copied is not known.
+            return False
         return _passed(key.place, view.target_ends, view.read) and all(
             # A source that has no such partition has no record there either.
             _passed(source, view.source_ends, view.read)
@@ -327,14 +330,20 @@ class AuditBalance:
         if lacking <= 0:
             account.kinds = {"unexpected": -lacking} if lacking else {"altered": 1}
             return DIFFERENT
+        # Buckets share offsets with others, so this is the most that the sources can have deleted of this one.
+        deleted = sum(
+            max(min(view.source_starts[source], last + 1) - first, 0)
+            for source, first, last in self._spans(key, account)
+        )
+        counts = {"never_mirrored": min(lacking, deleted), "missing": max(lacking - deleted, 0)}
+        account.kinds = {kind: count for kind, count in counts.items() if count}
+        return NEVER_MIRRORED if deleted else MISSING
+
+    def _spans(self, key: Bucket, account: OpenBucket) -> Iterator[tuple[RegionPartition, int, int]]:
+        """The sources of a bucket's records, each with the first and the last offset."""
         for flow in self._into[key[:2]]:
-            offsets = account.sources.get(f"{flow.source} {flow.topic}")
-            start = view.source_starts.get(RegionPartition(flow.source, flow.topic, key.partition), 0)
-            if offsets and start > offsets[0]:
-                account.kinds = {"never_mirrored": lacking}
-                return NEVER_MIRRORED
-        account.kinds = {"missing": lacking}
-        return MISSING
+            if offsets := account.sources.get(f"{flow.source} {flow.topic}"):
+                yield RegionPartition(flow.source, flow.topic, key.partition), offsets[0], offsets[1]
 
 
 def bucket_of(time_ms: int) -> int:

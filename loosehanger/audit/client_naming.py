@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka import TopicPartition
 
-from loosehanger.audit.balance import NEVER_MIRRORED, AuditBalance, Bucket, OpenBucket, RegionPartition
+from loosehanger.audit.balance import AuditBalance, Bucket, OpenBucket, RegionPartition
 from loosehanger.audit.client_records import ReadRecord, read_bucket
+from loosehanger.audit.explanation import RereadRecords, explanation
 from loosehanger.audit.naming import EXAMPLES, Until
 from loosehanger.audit.observed_positions import Fronts
 from loosehanger.errors import UnreachableError
@@ -22,7 +23,6 @@ from loosehanger.proof.report.record_times import iso
 _MOST_OFFSETS = 200_000
 """The most offsets to read for the buckets of one time; of the other buckets only counts are reported."""
 _MISSING, _UNEXPECTED = Difference.MISSING.value, Difference.UNEXPECTED.value
-_NEVER_MIRRORED = Difference.NEVER_MIRRORED.value
 _DUPLICATES, _ALTERED, _MOVED = Difference.DUPLICATES.value, Difference.ALTERED.value, Difference.MOVED.value
 OpenCluster = Callable[[str], Cluster]
 """Opens a cluster by its name, with connections of its own."""
@@ -51,6 +51,30 @@ class NamedDifference:
             "key": readable_key(record.key),
             "timestamp": iso(record.timestamp),
         }
+
+
+@dataclass
+class BucketSide:
+    """One side of a bucket.
+
+    Attributes:
+        counted: the records that its account counts.
+        older: those that came before it was opened: they were the same on both sides.
+    """
+
+    counted: list[ReadRecord] = field(default_factory=list)
+    older: list[ReadRecord] = field(default_factory=list)
+
+    def add(self, records: Iterable[ReadRecord], known: Sequence[int]) -> None:
+        """Adds records.
+
+        Args:
+            records: of one partition.
+            known: the first and the last offset that the account counts; empty for none.
+        """
+        for record in records:
+            is_counted = bool(known) and known[0] <= record.offset <= known[1]
+            (self.counted if is_counted else self.older).append(record)
 
 
 class BucketReader:
@@ -100,6 +124,19 @@ class BucketReader:
         except KeyError as error:
             raise UnreachableError(f"{region}: {error.args[0]} no longer exists") from error
 
+    def sides(self, balance: AuditBalance, key: Bucket, account: OpenBucket) -> tuple[BucketSide, BucketSide]:
+        """Reads both sides of a bucket: those of all its sources, and that of the target.
+
+        Raises:
+            UnreachableError: a cluster does not answer, or a record cannot be read.
+        """
+        here, there = BucketSide(), BucketSide()
+        for flow in balance.sources(key[:2]):
+            known = account.sources.get(f"{flow.source} {flow.topic}", [])
+            here.add(self.read(flow.source, flow.topic, key, known), known)
+        there.add(self.read(key.region, key.topic, key, account.target), account.target)
+        return here, there
+
 
 def name_records(
     open_cluster: OpenCluster, balance: AuditBalance, found: Mapping[Bucket, OpenBucket], until: Until
@@ -118,22 +155,20 @@ def name_records(
     chosen = _within_bounds(found)
     names = {key.region for key in chosen} | {flow.source for key in chosen for flow in balance.sources(key[:2])}
     differences: list[NamedDifference] = []
+    left: dict[Bucket, tuple[int, int]] = {}
     with BucketReader.opened(names, open_cluster, until) as reader:
         for key, account in chosen.items():
-            here = [
-                record
-                for flow in balance.sources(key[:2])
-                for record in reader.read(
-                    flow.source, flow.topic, key, account.sources.get(f"{flow.source} {flow.topic}", ())
-                )
-            ]
-            there = reader.read(key.region, key.topic, key, account.target)
-            differences += compare(key, here, there)
+            here, there = reader.sides(balance, key, account)
+            left[key] = len(here.counted), len(there.counted)
+            differences += compare(key, here.counted, there.counted, [*here.older, *there.older])
     by_key: dict[Bucket, list[NamedDifference]] = defaultdict(list)
+    arrived: dict[Bucket, int] = defaultdict(int)
     for one in name_altered(name_moved(differences)):
         by_key[one.key].append(one)
+        if one.kind == _MOVED and one.target:
+            arrived[one.key._replace(partition=one.target.partition)] += 1
     for key, account in chosen.items():
-        _note(account, by_key[key])
+        _note(account, by_key[key], *left[key], arrived[key])
 
 
 def find_reached(open_cluster: OpenCluster, fronts: Fronts, read: Mapping[RegionPartition, int]) -> dict[Bucket, int]:
@@ -156,19 +191,22 @@ def find_reached(open_cluster: OpenCluster, fronts: Fronts, read: Mapping[Region
     return reached
 
 
-def compare(key: Bucket, here: Iterable[ReadRecord], there: Iterable[ReadRecord]) -> list[NamedDifference]:
+def compare(
+    key: Bucket, here: Iterable[ReadRecord], there: Iterable[ReadRecord], older: Iterable[ReadRecord] = ()
+) -> list[NamedDifference]:
     """Compares the records of a bucket as multisets of (key, value, timestamp, headers).
 
     Args:
         key: the bucket.
         here: its records at the source.
         there: those at the target.
+        older: records of the bucket that were the same on both sides when it was closed before.
 
     Returns:
         The records without a partner: missing, duplicates or unexpected.
     """
     sources = list(here)
-    known = {record.fingerprint for record in sources}
+    known = {record.fingerprint for record in (*sources, *older)}
     differences = []
     for source, target in _matched(sources, there):
         if target is None:
@@ -226,23 +264,19 @@ def _matched(
             )
 
 
-def _note(account: OpenBucket, differences: Sequence[NamedDifference]) -> None:
-    """Notes the kinds in the account, if they explain the counted difference: retention may have deleted records."""
-    kinds: dict[str, int] = {}
-    for one in differences:
-        kinds[one.kind] = kinds.get(one.kind, 0) + 1
-    net = kinds.get(_MISSING, 0) - kinds.get(_UNEXPECTED, 0) - kinds.get(_DUPLICATES, 0)
-    gone = account.records - account.copies - net
-    if account.verdict == NEVER_MIRRORED and gone > 0:
-        kinds[_NEVER_MIRRORED] = gone
-    elif gone:
+def _note(
+    account: OpenBucket, differences: Sequence[NamedDifference], sources: int, copies: int, arrived: int = 0
+) -> None:
+    """Notes the kinds and examples in the account, if they explain the counted difference."""
+    kinds = Counter(one.kind for one in differences)
+    found = explanation(account, RereadRecords(kinds, sources, copies, arrived))
+    if found is None:
         return
-    account.kinds = kinds
-    shown: dict[str, int] = defaultdict(int)
-    account.examples = []
+    account.kinds, account.verdict, account.examples = found.kinds, found.verdict, []
+    shown: Counter[str] = Counter()
     for one in sorted(differences, key=lambda one: (one.source or one.target).offset):  # type: ignore[union-attr]
         shown[one.kind] += 1
-        if shown[one.kind] <= EXAMPLES:
+        if one.kind in found.known and shown[one.kind] <= EXAMPLES:
             account.examples.append(one.example())
 
 

@@ -2,38 +2,39 @@
 
 The account of a bucket has the offsets of its records since it was opened. A bucket that was equal once, and that late
 records opened again, has older records too. These decide whether a copy without a record is unexpected or the second
-copy of a record. And where the offsets of buckets interleave, some records are read on one side only. So if such a
-copy turns up, or if the records do not explain the counted difference, the bucket is read again by its timestamps. The
-result that explains the counted difference with the fewest records is kept: records that one side has deleted since
-must not add any. If no result explains it, only the count is reported.
+copy of a record. So if such a copy turns up, the bucket is read again by its timestamps. That result counts if it has
+the same difference with no more records: records that one side has deleted since must not add any. If the records do
+not explain the counted difference (``explanation``), only the count is reported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from loosehanger.audit.balance import NEVER_MIRRORED, AuditBalance, Bucket, OpenBucket
+from loosehanger.audit.balance import AuditBalance, Bucket, OpenBucket
+from loosehanger.audit.explanation import Explanation, RereadRecords, explanation
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.proof.compare import differences
 from loosehanger.proof.compare.comparison import example
 from loosehanger.proof.read import records
 from loosehanger.proof.read.batches import Ranges, no_records, read_records
 from loosehanger.proof.read.buckets import BUCKET_MS
-from loosehanger.proof.read.records import FLOW_PARTITION
+from loosehanger.proof.read.records import FLOW_PARTITION, PLACE
 from loosehanger.proof.session import fit, small_frame
 
 _MOST_OFFSETS = 1_000_000
 """The most offsets to read for the buckets of one round; of the other buckets only counts are reported."""
 _FAR = 2**62
-_BUCKET = (*FLOW_PARTITION, "bucket")
-Spans = dict[str, dict[TopicPartition, tuple[int, int]]]
+_FINDING = (*FLOW_PARTITION, "bucket", "kind")
+_Span = tuple[str, str, int, int, int, int, int]
+_SPAN = "region string, topic string, flow int, partition int, bucket long, first long, last long"
 
 
 class Rereader(Protocol):
@@ -86,11 +87,15 @@ class RegionClusters:
         return {place: (first[place], min(end[place], until[place])) for place in until if first[place] < until[place]}
 
 
-class _NamedRecords(NamedTuple):
+@dataclass
+class _NamedRecords:
     """The records in which a bucket differs."""
 
-    kinds: dict[str, int]
-    examples: list[dict[str, Any]]
+    kinds: dict[str, int] = field(default_factory=dict)
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    sources: int = 0
+    """The records that were read at the sources, and at the target."""
+    copies: int = 0
     arrived: int = 0
     """Copies of records that moved here from another partition, where they are counted."""
 
@@ -99,6 +104,10 @@ class _NamedRecords(NamedTuple):
         """The number of records that the sources have more."""
         gone = self.kinds.get("missing", 0) + self.kinds.get("moved", 0)
         return gone - self.kinds.get("unexpected", 0) - self.kinds.get("duplicates", 0) - self.arrived
+
+    def explanation(self, account: OpenBucket) -> Explanation | None:
+        """How they explain the difference of their bucket, if they do."""
+        return explanation(account, RereadRecords(self.kinds, self.sources, self.copies, self.arrived))
 
 
 def name_records(
@@ -118,32 +127,29 @@ def name_records(
         PySparkException: the records cannot be read.
     """
     chosen = _within_bounds(found)
-    names = _named(spark, reader, balance, chosen, count)
-    doubtful = [key for key in chosen if names[key].kinds.get("unexpected") or not _explains(chosen[key], names[key])]
-    for key in doubtful:
-        if chosen[key].by_time:
-            names[key] = _better(chosen[key], names[key], _NamedRecords(chosen[key].kinds, chosen[key].examples))
-    if new := [key for key in doubtful if not chosen[key].by_time]:
-        whole = _within_bounds(chosen | {key: _widened(reader, balance, key, chosen[key]) for key in new})
-        for key, renamed in _named(spark, reader, balance, whole, count).items():
-            names[key] = _better(chosen[key], names[key], renamed)
-            chosen[key].by_time = chosen[key].by_time or key in new
+    first = _named(spark, reader, balance, chosen, count)
+    doubtful = {}
     for key, account in chosen.items():
-        if _explains(account, names[key]):
-            account.kinds, account.examples = _kinds(account, names[key]), names[key].examples
+        explained = first[key].explanation(account)
+        if explained is None or (account.by_time and _size(account.kinds) <= _size(explained.kinds)):
+            continue
+        if explained.kinds.get("unexpected") and not account.by_time:
+            doubtful[key] = _widened(reader, balance, key, account)
+        _note(account, first[key], explained)
+    again = _named(spark, reader, balance, _within_bounds(chosen | doubtful), count) if doubtful else {}
+    for key in doubtful.keys() & again.keys():
+        account, names = chosen[key], again[key]
+        account.by_time = True
+        is_same = names.net == first[key].net and _size(names.kinds) <= _size(first[key].kinds)
+        # The account counts the records that were read first.
+        names = replace(names, sources=first[key].sources, copies=first[key].copies)
+        if is_same and (explained := names.explanation(account)):
+            _note(account, names, explained)
 
 
-def _explains(account: OpenBucket, names: _NamedRecords) -> bool:
-    """Whether they explain the counted difference; records that a source has deleted cannot all be named."""
-    return account.verdict == NEVER_MIRRORED or names.net == account.records - account.copies
-
-
-def _better(account: OpenBucket, names: _NamedRecords, others: _NamedRecords) -> _NamedRecords:
-    """The others, if they explain the same difference with no more records."""
-    if not _explains(account, names):
-        return others
-    is_same = others.net == names.net and sum(others.kinds.values()) <= sum(names.kinds.values())
-    return others if is_same else names
+def _note(account: OpenBucket, names: _NamedRecords, explained: Explanation) -> None:
+    account.kinds, account.verdict = explained.kinds, explained.verdict
+    account.examples = [one for one in names.examples if one["kind"] in explained.known]
 
 
 def _widened(reader: Rereader, balance: AuditBalance, key: Bucket, account: OpenBucket) -> OpenBucket:
@@ -171,49 +177,61 @@ def _named(
     fit(spark, sum(map(_offsets, chosen.values())))
     topics = sorted({key[:2] for key in chosen})
     number = {topic: index for index, topic in enumerate(topics)}
-    wanted = small_frame(spark, [(number[key[:2]], key.partition, key.bucket) for key in chosen], _schema(_BUCKET))
-    sides: list[tuple[Spans, list[tuple[str, str, int]]]] = [({}, []), ({}, [])]
-    for key, account in chosen.items():
-        spans, places = sides[1]
-        _add(spans, places, key.region, key.topic, key.partition, account.target, number[key[:2]])
-        spans, places = sides[0]
-        for flow in balance.sources(key[:2]):
-            offsets = account.sources.get(f"{flow.source} {flow.topic}", [])
-            _add(spans, places, flow.source, flow.topic, key.partition, offsets, number[key[:2]])
-    here, there = (_read(spark, reader, spans, places, wanted) for spans, places in sides)
+    here, there = (_read(spark, reader, spans) for spans in _sides(balance, chosen, number))
     until = small_frame(
         spark,
         sorted({(number[key[:2]], key.partition, _FAR) for key in chosen}),
         "flow int, partition int, until long",
     )
-    marked = differences.match_copies(here, there, until).withColumn("reordered", F.lit(False))
+    marked = differences.match_copies(here, there, until).withColumn("reordered", F.lit(False)).persist()
     named = differences.name_differences(marked).persist()
+    names = {key: _NamedRecords() for key in chosen}
     time = F.coalesce("source_record.timestamp", "target_record.timestamp")
-    counted = named.groupBy(*FLOW_PARTITION, F.floor(time / BUCKET_MS).alias("bucket"), "kind").count()
-    names = {key: _NamedRecords({}, []) for key in chosen}
-    for row in counted.collect():
-        key = _key(topics[row.flow], row.partition, row.bucket)
-        names.setdefault(key, _NamedRecords({}, [])).kinds[row.kind] = row["count"]
-    arrived = named.where("kind = 'moved'").groupBy(
-        "flow", "target_record.partition", F.expr(f"target_record.timestamp div {BUCKET_MS}").alias("bucket")
-    )
-    for row in arrived.count().collect():
-        key = _key(topics[row.flow], row.partition, row.bucket)
-        names[key] = names.get(key, _NamedRecords({}, []))._replace(arrived=row["count"])
-    for row in differences.examples(named, count).collect():
-        record = row.source_record or row.target_record
-        key = _key(topics[row.flow], row.partition, record.timestamp // BUCKET_MS)
-        names.setdefault(key, _NamedRecords({}, [])).examples.append(example(row))
+    of_bucket = F.floor(time / BUCKET_MS).alias("bucket")
+
+    def at(row: Any) -> _NamedRecords:
+        region, topic = topics[row.flow]
+        return names.setdefault(Bucket(region, topic, row.partition, row.bucket), _NamedRecords())
+
+    read = marked.groupBy(*FLOW_PARTITION, of_bucket)
+    for row in read.agg(F.count("source_record").alias("sources"), F.count("target_record").alias("copies")).collect():
+        at(row).sources, at(row).copies = row.sources, row.copies
+    for row in named.groupBy(*FLOW_PARTITION, of_bucket, "kind").count().collect():
+        at(row).kinds[row.kind] = row["count"]
+    moved = named.where("kind = 'moved'").groupBy("flow", "target_record.partition", of_bucket)
+    for row in moved.count().collect():
+        at(row).arrived = row["count"]
+    # Where sources have deleted records, which copies are unexpected is not known.
+    unknown = [
+        (number[key[:2]], key.partition, key.bucket, "unexpected")
+        for key, account in chosen.items()
+        if names[key].sources < account.records and names[key].kinds.get("unexpected")
+    ]
+    shown = named.withColumn("bucket", of_bucket)
+    if unknown:
+        schema = "flow int, partition int, bucket long, kind string"
+        shown = shown.join(F.broadcast(small_frame(spark, unknown, schema)), list(_FINDING), "left_anti")
+    for row in differences.examples(shown, count).collect():
+        at(row).examples.append(example(row))
     named.unpersist()
+    marked.unpersist()
     return {key: names[key] for key in chosen}
 
 
-def _kinds(account: OpenBucket, named: _NamedRecords) -> dict[str, int]:
-    """The named kinds, and the count of records that the source has deleted and that cannot be named."""
-    if account.verdict != NEVER_MIRRORED:
-        return named.kinds
-    gone = max(account.records - account.copies - named.net, 0)
-    return named.kinds | ({"never_mirrored": gone} if gone else {})
+def _sides(
+    balance: AuditBalance, chosen: Mapping[Bucket, OpenBucket], number: Mapping[tuple[str, str], int]
+) -> tuple[list[_Span], list[_Span]]:
+    """The offsets of the accounts at the sources, and at the targets."""
+    here: list[_Span] = []
+    there: list[_Span] = []
+    for key, account in chosen.items():
+        place = number[key[:2]], key.partition, key.bucket
+        if account.target:
+            there.append((key.region, key.topic, *place, account.target[0], account.target[1]))
+        for flow in balance.sources(key[:2]):
+            if offsets := account.sources.get(f"{flow.source} {flow.topic}"):
+                here.append((flow.source, flow.topic, *place, offsets[0], offsets[1]))
+    return here, there
 
 
 def _within_bounds(found: Mapping[Bucket, OpenBucket]) -> dict[Bucket, OpenBucket]:
@@ -230,40 +248,21 @@ def _offsets(account: OpenBucket) -> int:
     return sum(span[1] - span[0] + 1 for span in (*account.sources.values(), account.target) if span)
 
 
-def _add(
-    spans: Spans,
-    places: list[tuple[str, str, int]],
-    region: str,
-    topic: str,
-    partition: int,
-    offsets: Sequence[int],
-    number: int,
-) -> None:
-    if offsets:
-        place, of_region = TopicPartition(topic, partition), spans.setdefault(region, {})
-        first, end = of_region.get(place, (offsets[0], offsets[1] + 1))
-        of_region[place] = min(first, offsets[0]), max(end, offsets[1] + 1)
-        places.append((region, topic, number))
-
-
-def _read(
-    spark: SparkSession,
-    reader: Rereader,
-    spans: Spans,
-    places: Sequence[tuple[str, str, int]],
-    wanted: DataFrame,
-) -> DataFrame:
-    """The records of the wanted buckets."""
-    frames = [reader.read(region, ranges).withColumn("region", F.lit(region)) for region, ranges in spans.items()]
+def _read(spark: SparkSession, reader: Rereader, spans: Sequence[_Span]) -> DataFrame:
+    """The records of one side of the buckets."""
+    ranges: dict[str, dict[TopicPartition, tuple[int, int]]] = {}
+    for region, topic, _, partition, _, first, last in spans:
+        place, of_region = TopicPartition(topic, partition), ranges.setdefault(region, {})
+        start, end = of_region.get(place, (first, last + 1))
+        of_region[place] = min(start, first), max(end, last + 1)
+    frames = [reader.read(region, found).withColumn("region", F.lit(region)) for region, found in ranges.items()]
     nothing = no_records(spark).withColumn("region", F.lit(""))
     found = records.contents(reduce(DataFrame.unionByName, frames or [nothing]))
-    numbers = small_frame(spark, sorted(set(places)), "region string, topic string, flow int")
-    return found.join(F.broadcast(numbers), ["region", "topic"]).join(F.broadcast(wanted), [*_BUCKET], "left_semi")
+    # Without the records of a bucket that only the offsets of another one lead to.
+    wanted = F.broadcast(small_frame(spark, spans, _SPAN))
+    within = F.col("record.offset").between(F.col("first"), F.col("last"))
+    return found.join(wanted, [*PLACE, "bucket"]).where(within)
 
 
-def _key(topic: tuple[str, str], partition: int, bucket: int) -> Bucket:
-    return Bucket(topic[0], topic[1], partition, bucket)
-
-
-def _schema(names: Sequence[str]) -> str:
-    return ", ".join(f"{name} {'long' if name == 'bucket' else 'int'}" for name in names)
+def _size(kinds: Mapping[str, int]) -> int:
+    return sum(kinds.values())

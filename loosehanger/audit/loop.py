@@ -187,11 +187,12 @@ class Watch:
         # In this order: no record before a target's end is newer than its source's end.
         open_places = {key.place for key, account in self._balance.accounts.items() if not account.balanced}
         target_ends = self._regions.ends(open_places)
-        source_ends = self._regions.ends(
+        sources = {
             RegionPartition(flow.source, flow.topic, place.partition)
             for place in open_places
             for flow in self._balance.sources(place[:2])
-        )
+        }
+        source_ends, source_starts = self._regions.ends(sources), self._regions.starts(sources)
         readings = self._regions.ask(
             {
                 name: (reader.read, self._to_read(name), self._scope.events.get(name, {}))
@@ -201,15 +202,10 @@ class Watch:
         self._at_ms = _now_ms()
         for name, reading in readings.items():
             self._take(name, reading)
-        starts = {
-            RegionPartition(name, *place): start
-            for name, reading in readings.items()
-            for place, start in reading.starts.items()
-        }
         read = self._topics.read()
         settle_s = self._options.settle_s
         settled_ms = None if settle_s is None else self._at_ms - round(settle_s * 1000)
-        judged = self._balance.judge(View(positions, target_ends, source_ends, starts, read, settled_ms))
+        judged = self._balance.judge(View(positions, target_ends, source_ends, source_starts, read, settled_ms))
         self._positions.learn(judged, self._balance, read, self._at_ms)
         until = lambda: {name: self._topics.following(name) for name in self._regions.readers}  # noqa: E731
         named = self._naming.name(judged, until)

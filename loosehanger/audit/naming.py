@@ -78,8 +78,9 @@ class Naming:
             account = self._balance.accounts.get(key)
             # A bucket that has changed since is judged and named again.
             if account and account.verdict and account.touched == copy.touched:
-                changed = account.kinds != copy.kinds
+                changed = (account.kinds, account.verdict) != (copy.kinds, copy.verdict)
                 account.kinds, account.examples, account.by_time = copy.kinds, copy.examples, copy.by_time
+                account.verdict = copy.verdict
                 if changed:
                     named.append(Judged(key, account.verdict, account))
         return named

@@ -101,6 +101,19 @@ class Regions:
             for place, end in ends.items()
         }
 
+    def starts(self, places: Iterable[RegionPartition]) -> dict[RegionPartition, int]:
+        """Where the logs of these partitions begin; without the regions that do not answer."""
+        by_region: dict[str, set[TopicPartition]] = {}
+        for place in places:
+            if place.region in self.readers and not self._is_missing(place):
+                by_region.setdefault(place.region, set()).add(TopicPartition(place.topic, place.partition))
+        found = self.ask(
+            {name: (self.readers[name].cluster.start_offsets, of_region) for name, of_region in by_region.items()}
+        )
+        return {
+            RegionPartition(name, *place): start for name, starts in found.items() for place, start in starts.items()
+        }
+
     def _is_missing(self, place: RegionPartition) -> bool:
         """Whether the partition did not exist at the last look at its region."""
         topics = self.inventories.get(place.region)

@@ -46,6 +46,7 @@ class Log:
                 RegionPartition(flow.source, flow.topic, 0): 0,
                 RegionPartition(flow.target, flow.target_topic, 0): 0,
             }
+            self.starts[RegionPartition(flow.source, flow.topic, 0)] = 0
         self.read = dict(self.ends)
 
     def write(self, place: RegionPartition, *values: int, bucket: int = BUCKET, read: bool = True) -> None:
@@ -132,6 +133,21 @@ def test_what_the_source_deleted_before_it_was_copied_is_never_excused() -> None
     log.write(HERE, 1, 2, 3)
     log.write(THERE, 3)
     log.copied(2)
+    log.starts[HERE] = 2
+    assert log.judge() == [(NEVER_MIRRORED, BUCKET, {"never_mirrored": 2})]
+    log = Log()
+    log.write(HERE, 1, 2, 3)
+    log.copied(2)
+    log.starts[HERE] = 1
+    assert log.judge() == [(NEVER_MIRRORED, BUCKET, {"never_mirrored": 1, "missing": 2})], "only one was deleted"
+
+
+def test_while_it_is_unknown_where_the_sources_log_begins_no_record_is_missing() -> None:
+    log = Log()
+    log.write(HERE, 1, 2)
+    log.copied(1)
+    del log.starts[HERE]
+    assert log.judge() == []
     log.starts[HERE] = 2
     assert log.judge() == [(NEVER_MIRRORED, BUCKET, {"never_mirrored": 2})]
 

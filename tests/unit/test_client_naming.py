@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from loosehanger.audit.balance import NEVER_MIRRORED, Bucket, OpenBucket
-from loosehanger.audit.client_naming import _note, compare, name_altered, name_moved
+from loosehanger.audit.balance import DIFFERENT, MISSING, NEVER_MIRRORED, AuditBalance, Bucket, OpenBucket
+from loosehanger.audit.client_naming import BucketReader, _note, compare, name_altered, name_moved, name_records
 from loosehanger.audit.client_records import ReadRecord, fingerprint, halves
+from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.proof.flows import Flow
 
 KEY = Bucket("new", "t", 0, 1)
+MIRROR = Mirror("m", "old", "new", "old", "new", "identity", ".", "t", "", "c")
 
 
 def record(
@@ -86,16 +90,138 @@ def test_a_record_that_was_altered_or_moved_is_one_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "records", "kinds"),
+    ("verdict", "records", "copies", "kinds"),
     [
-        ("missing", 1, {"missing": 1}),
-        # Retention has deleted what would explain the rest.
-        ("missing", 3, {"missing": 3}),
-        (NEVER_MIRRORED, 3, {"missing": 1, "never_mirrored": 2}),
+        ("missing", 1, 0, {"missing": 1}),
+        # The source has deleted the other two since.
+        ("missing", 3, 0, {"missing": 3}),
+        (NEVER_MIRRORED, 3, 0, {"missing": 1, "never_mirrored": 2}),
     ],
 )
-def test_only_records_that_explain_the_difference_are_named(verdict: str, records: int, kinds: dict[str, int]) -> None:
-    account = OpenBucket(0, records, 0, verdict=verdict, kinds={"missing": records})
-    _note(account, compare(KEY, [record(5)], []))
+def test_records_are_named_and_deleted_ones_are_counted(
+    verdict: str, records: int, copies: int, kinds: dict[str, int]
+) -> None:
+    account = OpenBucket(0, records, copies, verdict=verdict, kinds={verdict: records})
+    _note(account, compare(KEY, [record(5)], []), 1, 0)
     assert account.kinds == kinds
-    assert len(account.examples) == (0 if verdict == "missing" and records == 3 else 1)
+    assert [example["kind"] for example in account.examples] == ["missing"]
+
+
+class Log:
+    """A topic on both sides, with a made-up cluster for each: the records that are still there."""
+
+    def __init__(self, source: list[ReadRecord], target: list[ReadRecord]) -> None:
+        self.records = {"old": source, "new": target}
+        self.balance = AuditBalance([Flow(MIRROR, "t", "t")])
+
+    def name(self, found: dict[Bucket, OpenBucket], monkeypatch: pytest.MonkeyPatch) -> None:
+        """Names the records of these buckets."""
+
+        def read(region: str, _topic: str, key: Bucket, _known: Any) -> list[ReadRecord]:
+            return [one for one in self.records[region] if (one.partition, one.timestamp // 10_000) == key[2:]]
+
+        reader = BucketReader({}, {}, {})
+        monkeypatch.setattr(reader, "read", read)
+        monkeypatch.setattr(BucketReader, "opened", lambda *_: nullcontext(reader))
+        name_records(lambda _: pytest.fail("no cluster is asked"), self.balance, found, {})
+
+
+def account_of(sources: list[ReadRecord], copies: list[ReadRecord], verdict: str) -> OpenBucket:
+    """The account that has counted these records."""
+    account = OpenBucket(0, len(sources), len(copies), verdict=verdict)
+    account.sources = {"old t": [sources[0].offset, sources[-1].offset]} if sources else {}
+    account.target = [copies[0].offset, copies[-1].offset] if copies else []
+    for side, sign in ((sources, 1), (copies, -1)):
+        for one in side:
+            account.content = [a + sign * b for a, b in zip(account.content, halves(one.fingerprint[:16]), strict=True)]
+    return account
+
+
+def numbered(*offsets: int, first: int = 0, **changed: Any) -> list[ReadRecord]:
+    """Records by their offsets at the source; the offsets here count from ``first``."""
+    return [record(first + place, f"{number:016}", **changed) for place, number in enumerate(offsets)]
+
+
+def test_copies_of_records_that_the_source_has_deleted_are_not_unexpected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mirror was held behind 194 of 400 records and copied one more; the source has deleted all but the last ten."""
+    sources, copies = numbered(*range(400)), numbered(*range(195), *range(390, 400))
+    account = account_of(sources, copies, NEVER_MIRRORED)
+    Log(sources[390:], copies).name({KEY: account}, monkeypatch)
+    assert (account.kinds, account.verdict, account.examples) == ({"never_mirrored": 195}, NEVER_MIRRORED, [])
+
+
+def test_copies_that_were_the_same_before_a_bucket_was_opened_again_are_no_difference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sources, copies = numbered(*range(400)), numbered(*range(195))
+    # The first 194 were found equal, and dropped.
+    account = account_of(sources[194:], copies[194:], NEVER_MIRRORED)
+    Log([], copies).name({KEY: account}, monkeypatch)
+    assert (account.kinds, account.examples) == ({"never_mirrored": 205}, [])
+
+
+def test_a_record_that_is_there_and_was_not_copied_is_missing_whatever_was_deleted_after_it_was_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sources, copies = numbered(*range(10)), numbered(*range(7), 8, 9)
+    account = account_of(sources, copies, NEVER_MIRRORED)
+    # All have the same key and time, so the lost one could be taken for one that was altered.
+    Log(sources[5:], copies).name({KEY: account}, monkeypatch)
+    assert (account.kinds, account.verdict) == ({"missing": 1}, MISSING)
+
+
+def test_more_copies_than_records_were_deleted_are_unexpected_and_which_is_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sources, copies = numbered(*range(10)), [*numbered(*range(10)), *numbered(77, first=10)]
+    account = account_of(sources, copies, DIFFERENT)
+    Log(sources[4:], copies).name({KEY: account}, monkeypatch)
+    assert (account.kinds, account.examples) == ({"unexpected": 1}, [])
+    account = account_of(sources, copies, DIFFERENT)
+    Log(sources, copies).name({KEY: account}, monkeypatch)
+    assert [one["target_offset"] for one in account.examples] == [10]
+
+
+def test_records_that_were_named_keep_their_names_after_the_source_has_deleted_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sources, copies = numbered(0, 1), numbered(0)
+    account = account_of(sources, copies, MISSING)
+    Log(sources, copies).name({KEY: account}, monkeypatch)
+    Log([], copies).name({KEY: account}, monkeypatch)
+    assert (account.kinds, [one["source_offset"] for one in account.examples]) == ({"missing": 1}, [1])
+
+
+def test_where_the_target_has_deleted_copies_only_the_count_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources, copies = numbered(*range(10)), numbered(*range(4), *range(7, 10))
+    account = account_of(sources, copies, NEVER_MIRRORED)
+    account.kinds = {"never_mirrored": 3}
+    # Without the rule: one missing of those that the target has deleted, and two never mirrored.
+    Log(sources[5:], copies[5:]).name({KEY: account}, monkeypatch)
+    assert (account.kinds, account.examples) == ({"never_mirrored": 3}, [])
+
+
+def test_a_bucket_that_differs_is_never_without_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources, copies = numbered(*range(3)), numbered(0, 1, 77)
+    account = account_of(sources, copies, DIFFERENT)
+    account.kinds = {"altered": 1}
+    Log([], copies).name({KEY: account}, monkeypatch)
+    assert account.kinds == {"altered": 1}
+
+
+def test_a_second_copy_of_a_record_from_before_is_a_duplicate_also_after_the_source_deleted_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copies = [*numbered(0, 1), *numbered(1, first=2)]
+    account = account_of([], copies[2:], DIFFERENT)
+    Log([], copies).name({KEY: account}, monkeypatch)
+    assert account.kinds == {"duplicates": 1}
+
+
+def test_a_record_that_moved_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = KEY._replace(partition=1)
+    sources, copies = numbered(5), numbered(5, partition=1)
+    found = {KEY: account_of(sources, [], MISSING), elsewhere: account_of([], copies, DIFFERENT)}
+    found[elsewhere].kinds = {"unexpected": 1}
+    Log(sources, copies).name(found, monkeypatch)
+    assert (found[KEY].kinds, found[elsewhere].kinds) == ({"moved": 1}, {})

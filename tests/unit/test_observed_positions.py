@@ -44,7 +44,7 @@ class Audit:
         positions = self.positions.positions()
         self.at_ms += round(seconds * 1000)
         settled_ms = self.at_ms - round(GRACE_S * 1000)
-        view = View(positions, ends, ends, {}, self.read, settled_ms)
+        view = View(positions, ends, ends, {HERE: 0}, self.read, settled_ms)
         judged = self.balance.judge(view)
         self.positions.learn(judged, self.balance, self.read, self.at_ms)
         self.balance.begin_round()

@@ -360,6 +360,36 @@ def test_what_the_source_does_not_have_any_more_is_counted(spark: SparkSession) 
     assert account.kinds == {"missing": 2, "never_mirrored": 2}
 
 
+def test_copies_of_records_that_the_source_has_deleted_are_not_unexpected(spark: SparkSession) -> None:
+    """A mirror was held behind 20 of 40 records and copied one more; the source has deleted all but the last four."""
+    source, target = "A", "europe.A"
+    values = [f"{number}".encode() for number in range(40)]
+    here = [record(source, value, 1, offset, value) for offset, value in enumerate(values)]
+    there = [record(target, value, 1, offset, value) for offset, value in enumerate([*values[:21], *values[36:]])]
+    # First all in one account, then only what came after 20 records were found equal, and dropped.
+    for since in (0, 20):
+        account = OpenBucket(0, 40 - since, 25 - since, verdict=NEVER_MIRRORED, kinds={"never_mirrored": 15})
+        account.sources, account.target = {"europe A": [since, 39]}, [since, 24]
+        logs = Logs(spark, europe=here[36:], na=there)
+        for _ in range(2):
+            name_records(spark, logs, AuditBalance([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5)
+            assert (account.kinds, account.verdict, account.examples) == ({"never_mirrored": 15}, NEVER_MIRRORED, [])
+        assert logs.looks == 0
+
+
+def test_a_record_that_is_there_and_was_not_copied_is_missing_whatever_was_deleted_since(spark: SparkSession) -> None:
+    here = [record("A", b"%d" % number, 1, number) for number in range(10)]
+    there = [record("europe.A", b"%d" % number, 1, offset) for offset, number in enumerate([*range(7), 8, 9])]
+    account = OpenBucket(0, 10, 9, verdict=NEVER_MIRRORED, sources={"europe A": [0, 9]}, target=[0, 8])
+    logs = Logs(spark, europe=here[5:], na=there)
+    name_records(spark, logs, AuditBalance([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5)
+    assert (account.kinds, account.verdict) == ({"missing": 1}, MISSING)
+    # The target deletes copies of records that the source still has: the result from before stays.
+    logs = Logs(spark, europe=here[5:], na=there[6:])
+    name_records(spark, logs, AuditBalance([Flow(MIRROR, "A", "europe.A")]), {BUCKET: account}, 5)
+    assert account.kinds == {"missing": 1}
+
+
 def test_what_is_done_once_with_few_records_is_not_compiled_for_it(spark: SparkSession) -> None:
     beside = session_beside(spark)
     for again in (True, False, True):

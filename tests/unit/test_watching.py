@@ -486,6 +486,26 @@ def test_what_was_deleted_before_it_was_read_is_not_judged(world: World, tmp_pat
         assert watch.document()["findings"] == []
 
 
+def test_what_was_deleted_before_it_was_copied_is_named_so_whenever_it_was_read(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reading that came too late for its round is taken by a later one: its log start is from before."""
+    read_on = StubReader.read_on
+
+    def late(reader: StubReader, *asked: Any) -> Reading:
+        return replace(read_on(reader, *asked), starts=dict.fromkeys(asked[0], 0))
+
+    monkeypatch.setattr(StubReader, "read_on", late)
+    with watch_of(world, tmp_path) as watch:
+        world.write("europe", "abcde")
+        rounds(watch)
+        world.topics["europe"]["LH.A"].start = 3
+        world.copy("de")
+        rounds(watch, 3)
+        assert numbers(watch) == {"records": 5, "copies": 2, "never_mirrored": 3}
+        assert [finding["verdict"] for finding in watch.document()["findings"]] == ["never mirrored"]
+
+
 def test_what_was_deleted_at_a_target_is_said(world: World, tmp_path: Path) -> None:
     with watch_of(world, tmp_path) as watch:
         rounds(watch)
