@@ -37,10 +37,11 @@ from loosehanger.console.models import (
     Task,
     Topic,
 )
+from loosehanger.console.region_views import RegionView
 from loosehanger.console.retention_risk import Losses, MirrorReading
 from loosehanger.console.search import Searcher
 from loosehanger.console.server import Server
-from loosehanger.console.service import RegionView, Service
+from loosehanger.console.service import Service
 from loosehanger.console.settings import ConnectAccess, RegionSettings, Settings
 from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka.connection import Connection

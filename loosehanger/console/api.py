@@ -35,9 +35,9 @@ from loosehanger.console.models import (
     Topic,
     Topics,
 )
+from loosehanger.console.region_views import UnknownError
 from loosehanger.console.scenario import read_scenario
 from loosehanger.console.search import LONGEST_POSITION, MOST_FOUND, search_request
-from loosehanger.console.service import UnknownError
 from loosehanger.console.sign_in import Session
 
 TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
@@ -99,20 +99,20 @@ async def session(context: ContextOf, session: SessionOf) -> SessionInfo:
 @router.get("/topics", summary="Every topic")
 async def topics(context: ContextOf) -> Topics:
     """Topics with partitions, offsets, sizes, rates and configuration overrides."""
-    return await context.service.topics()
+    return await context.service.topics.every()
 
 
 @router.get("/topics/{topic}", summary="A topic and its copies, with every setting", responses=problems(404, 503))
 async def topic(context: ContextOf, topic: TopicName) -> list[Topic]:
     """One entry for each region that has it."""
-    found, _ = await context.service.topic(topic)
+    found, _ = await context.service.topics.named(topic)
     return found
 
 
 @router.get("/topics/{topic}/comparison", summary="A topic and its copies side by side", responses=problems(404, 503))
 async def comparison(context: ContextOf, topic: TopicName) -> list[Comparison]:
     """The configuration in each region, and where it differs."""
-    return await context.service.compare(topic)
+    return await context.service.topics.compare(topic)
 
 
 @router.patch(
@@ -125,7 +125,7 @@ async def change(
     context: ContextOf, session: SessionOf, region: RegionName, topic: TopicName, changes: SettingsChange
 ) -> Done:
     """A mirror resets a copied topic to its source's settings within seconds."""
-    work = context.service.change(region, topic, changes.settings)
+    work = context.service.topics.change(region, topic, changes.settings)
     return Done(said=await context.changes.record(session.user, region, "change settings", topic, work))
 
 
@@ -206,7 +206,7 @@ async def history(
 @router.get("/mirrors", summary="Mirrors, their connectors and tasks")
 async def mirrors(context: ContextOf) -> Mirrors:
     """States, traces, positions, throughput."""
-    return await context.service.mirrors()
+    return await context.service.mirrors.every()
 
 
 @router.post(
@@ -224,7 +224,7 @@ async def act(
     action: Action,
 ) -> Done:
     """Connect applies it within seconds."""
-    work = context.service.act(region, mirror, connector, action)
+    work = context.service.mirrors.act(region, mirror, connector, action)
     return Done(said=await context.changes.record(session.user, region, f"{action} connector", connector, work))
 
 
@@ -234,7 +234,7 @@ control_room = APIRouter(prefix="/api", responses=READ)
 @control_room.get("/flows", summary="The flows between the regions")
 async def flows(context: ContextOf) -> Flows:
     """Events and bytes a second, lag and latency of every mirror."""
-    return await context.service.flows()
+    return await context.service.all_flows()
 
 
 @control_room.get("/links", summary="The links between the regions")

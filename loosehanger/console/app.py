@@ -38,7 +38,8 @@ from loosehanger.console.links import LinkView
 from loosehanger.console.neighbours import Neighbours
 from loosehanger.console.operations import Operations, TooManyError
 from loosehanger.console.problems import problem_response
-from loosehanger.console.service import Service, UnknownError
+from loosehanger.console.region_views import UnknownError
+from loosehanger.console.service import Service
 from loosehanger.console.settings import Settings
 from loosehanger.console.sign_in import Sessions
 from loosehanger.console.views import Views
@@ -48,6 +49,11 @@ from loosehanger.signing.one_time import OneTimeTokens, remove_pages
 
 MOST_BODY = 64 * 1024
 TIDY_S = 20.0
+_ROUTED = (
+    *(api, pages, sign_on, browse, scripts_page, producing),
+    *(operating_api, operating_pages, events, metrics),
+)
+"""The modules with routes. Of two routes that fit a path, the first decides."""
 _STATUS = (
     (UnknownError, 404),
     (BusyError, 409),
@@ -110,18 +116,11 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     )
     app.state.context = context
     app.openapi = partial(openapi_document, app)  # type: ignore[method-assign]
-    for module in (api, pages):
-        if settings.control_room:
-            app.include_router(module.control_room)
+    if settings.control_room:
+        app.include_router(api.control_room)
+        app.include_router(pages.control_room)
+    for module in _ROUTED:
         app.include_router(module.router)
-    app.include_router(sign_on.router)
-    app.include_router(browse.router)
-    app.include_router(scripts_page.router)
-    app.include_router(producing.router)
-    app.include_router(operating_api.router)
-    app.include_router(operating_pages.router)
-    app.include_router(events.router)
-    app.include_router(metrics.router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
     app.add_middleware(Guard, settings=settings, sessions=sessions, tokens=tokens, stopping=context.stopping)
     _explain_errors(app, context)

@@ -18,8 +18,8 @@ from loosehanger.console.live import RecordFilter
 from loosehanger.console.models import Problem, RecordHeader, Search, WholeRecord
 from loosehanger.console.parts import Form, Part
 from loosehanger.console.records import Arrived, shown_text
+from loosehanger.console.region_views import UnknownError
 from loosehanger.console.search import SearchRequest
-from loosehanger.console.service import UnknownError
 from loosehanger.errors import LabError, UnreachableError
 from loosehanger.internal_topics import decode
 

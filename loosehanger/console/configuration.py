@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from loosehanger.console.operation_models import ConnectorConfiguration, ConnectorSetting
-from loosehanger.console.service import Service, UnknownError
+from loosehanger.console.region_views import UnknownError
+from loosehanger.console.service import Service
 from loosehanger.errors import UnreachableError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from loosehanger.console.api import ContextOf
 from loosehanger.console.context import Context
 from loosehanger.console.live import RecordFilter
-from loosehanger.console.service import RegionView, UnknownError
+from loosehanger.console.region_views import RegionView, UnknownError
 
 PUSH_S = 0.25
 """Seconds between two batches of records: short enough for a viewer, long enough to be cheap."""

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from loosehanger.console.flow_reader import FlowNow, Now
 from loosehanger.console.links import LinkView
 from loosehanger.console.marks import Marks, stage_mark, states_of
 from loosehanger.console.models import Past, Series, Topic
-from loosehanger.console.service import FlowNow, Now, Service
+from loosehanger.console.service import Service
 
 STEP_S = 10.0
 """Between two samples while the console is in use."""
@@ -310,7 +311,7 @@ class Sampler:
         if glance:
             self._service.glance(GLANCE_S + STEP_S / 2)
             await asyncio.sleep(GLANCE_S)  # while records are read, from which the latency is known
-        now = await self._service.now()
+        now = await self._service.flows.now()
         at, marks = time.time(), self._history.marks
         marks.observe(at, states_of([one.flow for one in now.flows], await self._links.all()))
         marks.add(stage_mark(self._home))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from loosehanger.console.models import Link, LinkChange, LinkClient, LinkDirection
-from loosehanger.console.service import UnknownError
+from loosehanger.console.region_views import UnknownError
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders, wanted_change
 from loosehanger.lab.link_settings import parse_rate, parse_time, rate_text, time_text

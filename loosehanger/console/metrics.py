@@ -27,7 +27,7 @@ from loosehanger.console.models import Link, Mirror, PastProof
 from loosehanger.console.totals import TopicTotals
 
 if TYPE_CHECKING:
-    from loosehanger.console.service import FlowNow
+    from loosehanger.console.flow_reader import FlowNow
 
 PREFIX = "loosehanger"
 MOST_COPIES = 500
@@ -164,7 +164,7 @@ async def read(context: Context) -> Scrape:
     service = context.service
     service.look()
     flows, mirrors, links, states = await asyncio.gather(
-        service.measured_flows(), service.mirrors(), context.links.all(), service.region_states()
+        service.flows.measured(), service.mirrors.every(), context.links.all(), service.region_states()
     )
     regions = {one.name: None if one.health == "unknown" else one.health != "bad" for one in states}
     wanted: dict[str, set[str]] = {}

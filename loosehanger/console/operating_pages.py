@@ -120,7 +120,7 @@ async def ask_create_topic(
     """Asks whether to create a topic."""
     context.service.region(region)
     wanted = _new_topic(name, partitions, settings)
-    copying = context.service.copying(region, wanted.name)
+    copying = context.service.topics.copying(region, wanted.name)
     facts = [f"Partitions: {wanted.partitions}", *(f"{key} = {value}" for key, value in wanted.settings.items())]
     warnings = [f"The mirror {one.name} copies it to {one.target}, under its policy, within seconds" for one in copying]
     return await _confirm(
@@ -151,7 +151,7 @@ async def ask_add_partitions(
 ) -> Response:
     """Asks whether to add partitions."""
     count, now = _count(partitions), await _partitions(context, region, topic)
-    copying = context.service.copying(region, topic)
+    copying = context.service.topics.copying(region, topic)
     warnings = [
         "Kafka never takes a partition away again",
         "A key may go to another partition than before: the order of a key's records is lost across the change",
@@ -192,7 +192,7 @@ async def add_partitions(
 async def ask_delete_topic(context: ContextOf, session: SessionOf, region: Region, topic: Topic) -> Response:
     """Asks whether to delete a topic."""
     chosen = context.service.region(region)
-    topics = (await context.service.topics()).topics
+    topics = (await context.service.topics.every()).topics
     found = next((one for one in topics if (one.region, one.name) == (region, topic)), None)
     if found is None:
         raise WrongUseError(f"{region} has no topic '{topic}'")
@@ -203,7 +203,7 @@ async def ask_delete_topic(context: ContextOf, session: SessionOf, region: Regio
     warnings += [
         f"The mirror {one.name} copies it to {one.target}: the copy stays, and the mirror cannot continue from its old "
         "positions if the topic is created again"
-        for one in context.service.copying(region, topic)
+        for one in context.service.topics.copying(region, topic)
     ]
     if groups:
         warnings.append(f"Groups with offsets in it: {', '.join(sorted(groups)[:20])}")
@@ -235,7 +235,7 @@ async def ask_delete_records(
         "The records cannot be brought back",
         "Offsets are deleted, of records and of markers of transactions: there may be fewer records than offsets",
         *(f"The mirror {one.name} copies from it: what it has not copied yet is lost to {one.target}"
-          for one in context.service.copying(region, topic)),
+          for one in context.service.topics.copying(region, topic)),
     ]  # fmt: skip
     return await _confirm(
         context, session, f"Delete records of {topic} in {region}?", "/operate/delete-records", "Delete the records",

@@ -23,7 +23,8 @@ from loosehanger.console.operation_models import (
     UserRight,
     Users,
 )
-from loosehanger.console.service import RegionView, Service
+from loosehanger.console.region_views import RegionView
+from loosehanger.console.service import Service
 from loosehanger.console.settings import Settings
 from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.kafka.changes import Counted, Move, PlannedMove, Target

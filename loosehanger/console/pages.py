@@ -23,9 +23,9 @@ from loosehanger.console.live import RecordFilter
 from loosehanger.console.mirrors import Action
 from loosehanger.console.models import LinkChange, SettingName, SettingValue
 from loosehanger.console.problems import problem_response
+from loosehanger.console.region_views import UnknownError
 from loosehanger.console.scenario import read_scenario
 from loosehanger.console.search import LONGEST_POSITION, search_request
-from loosehanger.console.service import UnknownError
 from loosehanger.console.sign_in import LONGEST_DELAY_S, Session
 from loosehanger.console.views import prose
 from loosehanger.errors import LabError
@@ -218,7 +218,7 @@ async def change(
         TypeAdapter(SettingValue).validate_python(value)
         if not unset and not value:
             raise UnknownError(f"{name} needs a value; to reset it, choose Back to default")
-        work = context.service.change(region, topic, {name: None if unset else value})
+        work = context.service.topics.change(region, topic, {name: None if unset else value})
         outcome = await context.changes.record(session.user, region, "change settings", topic, work)
         context.note(session, outcome, good=True)
     except ValidationError:
@@ -306,7 +306,9 @@ async def search(
 async def _known_topics(context: Context) -> list[str]:
     """The names of all topics, if they are known soon; for a form to suggest."""
     with suppress(TimeoutError):
-        answer = await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(context.service.topics())), PATIENCE_S)
+        answer = await asyncio.wait_for(
+            asyncio.shield(asyncio.ensure_future(context.service.topics.every())), PATIENCE_S
+        )
         return sorted({found.name for found in answer.topics})
     return []
 
@@ -347,7 +349,7 @@ async def act(
 ) -> Response:
     """Pauses, resumes or restarts a connector."""
     try:
-        work = context.service.act(region, mirror, connector, action)
+        work = context.service.mirrors.act(region, mirror, connector, action)
         outcome = await context.changes.record(session.user, region, f"{action} connector", connector, work)
         context.note(session, f"{outcome}. Connect applies it within seconds", good=True)
     except LabError as error:

@@ -14,7 +14,7 @@ from loosehanger.console.api import NAME, ContextOf
 from loosehanger.console.guard import POLICY
 from loosehanger.console.neighbours import ONE_TIME
 from loosehanger.console.pages import WithToken
-from loosehanger.console.service import UnknownError
+from loosehanger.console.region_views import UnknownError
 from loosehanger.console.sign_in import LONGEST_DELAY_S
 from loosehanger.signing.one_time import VALID_S, new_token
 

@@ -28,7 +28,8 @@ from loosehanger.console.jobs import Jobs
 from loosehanger.console.links import DELAYS, LinkView
 from loosehanger.console.models import Flow, JobState, Link, LinkDirection
 from loosehanger.console.operations import OPERATOR_OFF, Operations
-from loosehanger.console.service import Service, UnknownError
+from loosehanger.console.region_views import UnknownError
+from loosehanger.console.service import Service
 from loosehanger.console.settings import Settings
 from loosehanger.errors import LabError
 from loosehanger.events.render import safe
@@ -104,7 +105,7 @@ class Views:
             "regions": [region.name for region in settings.regions],
             "operator_off": OPERATOR_OFF,
         }
-        self._environment.globals |= {"routes": settings.routes, "sources": service.sources, "consoles": list}
+        self._environment.globals |= {"routes": settings.routes, "sources": service.topics.sources, "consoles": list}
 
     def __contains__(self, view: str) -> bool:
         return view in self._data
@@ -147,16 +148,16 @@ class Views:
         return {"flows": flows, "mirrors": mirrors}
 
     async def _topics(self, _: str) -> Data:
-        return {"answer": await self._service.topics()}
+        return {"answer": await self._service.topics.every()}
 
     async def _topic(self, name: str) -> Data:
-        topics, problems = await self._service.topic(name)
+        topics, problems = await self._service.topics.named(name)
         return {
             "name": name,
             "topics": topics,
             "problems": problems,
             "readers": await self._service.readers(topics),
-            "comparisons": self._service.comparisons(name, topics, problems),
+            "comparisons": self._service.topics.comparisons(name, topics, problems),
         }
 
     async def _groups(self, _: str) -> Data:
@@ -169,7 +170,7 @@ class Views:
         return {"answer": await self._service.brokers()}
 
     async def _mirrors(self, _: str) -> Data:
-        answer, links = await asyncio.gather(self._service.mirrors(), self._links.all())
+        answer, links = await asyncio.gather(self._service.mirrors.every(), self._links.all())
         ends = {(one.reads, one.writes) for mirror in answer.mirrors for one in mirror.connectors}
         return {"answer": answer, "links": {pair: link_note(links, *pair) for pair in ends}}
 
@@ -184,7 +185,7 @@ class Views:
         return {name: getattr(progress, name) for name in ("scenario", "stage", "unfinished", "platform")}
 
     async def _map(self, _: str) -> Data:
-        flows = await self._service.flows()
+        flows = await self._service.all_flows()
         land, places = places_of({region.name: region.place for region in self._settings.regions})
         links = await self._links.all()
         settings = [link_note(links, flow.source, flow.target) for flow in flows.flows]
@@ -218,7 +219,7 @@ class Views:
         elif of in self._service.regions:
             past = self._history.past(lambda subject: subject.region == of and bool(subject.topic), now)
         else:
-            places = {tuple(place) for family in self._service.families(of) for place in family}
+            places = {tuple(place) for family in self._service.topics.families(of) for place in family}
             past = self._history.past(lambda subject: (subject.region, subject.topic) in places, now)
         past = within(past, wanted.range)
         drawn = sorted(past.series, key=lambda one: -sum(filter(None, one.records_per_s)))[:MOST_LINES]

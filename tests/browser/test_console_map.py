@@ -54,7 +54,7 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Running
             async def told(count: int = count) -> Flows:
                 return flows(count)
 
-            lab.service.flows = told  # type: ignore[method-assign]
+            lab.service.all_flows = told  # type: ignore[method-assign]
         yield found
 
 

@@ -14,11 +14,11 @@ import pytest
 
 from loosehanger.console import history
 from loosehanger.console.charting import Wanted, scale_end
+from loosehanger.console.flow_reader import FlowNow, Now
 from loosehanger.console.history import KEPT_S, MEASURES, MOST_SUBJECTS, POINTS, LastHour, Measuring, Sampler, Subject
 from loosehanger.console.live import LINGER_S
 from loosehanger.console.marks import Mark, Marks, stage_mark
 from loosehanger.console.models import Change, Connector, Flow, Partition, Position, Series, Topic
-from loosehanger.console.service import FlowNow, Now
 from loosehanger.kafka.retention_risk import TopicRisk
 from loosehanger.lab.progress import Progress
 from tests.consoles import MadeUpService, Record, running, settings
@@ -196,7 +196,7 @@ def test_a_sample_that_nobody_looks_at_has_the_regions_read_and_is_no_look_itsel
     read.clear()
     asyncio.run(Sampler(service, kept).sample(glance=False))
     assert read == {}
-    asyncio.run(service.flows())
+    asyncio.run(service.all_flows())
     assert service.looked_at
     assert read["europe"] == LINGER_S
 

@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from loosehanger.console import metrics
 from loosehanger.console.context import Context
+from loosehanger.console.flow_reader import FlowNow
 from loosehanger.console.metrics import MOST_COPIES, Scrape
 from loosehanger.console.models import Connector, Flow, Link, LinkDirection, PastProof, VerdictOfClaim
 from loosehanger.console.retention_risk import LostOffsets
-from loosehanger.console.service import FlowNow
 from loosehanger.console.sign_in import Attempts
 from loosehanger.console.totals import MOST_TOPICS, Totals
 from loosehanger.kafka.retention_risk import PartitionRisk, TopicRisk

@@ -132,6 +132,6 @@ def test_a_region_whose_mirrors_run_elsewhere_knows_who_writes_there() -> None:
 
 def test_a_change_is_offered_first_where_applications_write() -> None:
     service = MadeUpService(given(TO_EUROPE, *REGIONS))
-    assert service.sources("LH.ORDERS") == ["north-america", "south-america", "europe"]
+    assert service.topics.sources("LH.ORDERS") == ["north-america", "south-america", "europe"]
     broadcast = tuple(route("mm2", name, "europe", name, "identity") for name in REGIONS[1:])
-    assert MadeUpService(given(broadcast, *REGIONS)).sources("LH.ORDERS")[0] == "europe"
+    assert MadeUpService(given(broadcast, *REGIONS)).topics.sources("LH.ORDERS")[0] == "europe"
