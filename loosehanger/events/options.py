@@ -130,6 +130,11 @@ def parser(environment: Mapping[str, str], prog: str = PROGRAM, start: str = EAR
     command.add_argument(
         "--partition", type=_partition, action="append", default=[], metavar="N", help="only this one; may be repeated"
     )
+    _add_presentation(command)
+    return command
+
+
+def _add_presentation(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--headers", action="store_true", help="show each record's headers too; --json has them always"
     )
@@ -146,7 +151,6 @@ def parser(environment: Mapping[str, str], prog: str = PROGRAM, start: str = EAR
         default=True,
         help="wait for more, or stop after the existing records (follow)",
     )
-    return command
 
 
 def read_arguments(

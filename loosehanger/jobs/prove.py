@@ -104,22 +104,27 @@ def prove(options: argparse.Namespace, lab: Lab, order: Handling = "judge") -> i
     # After the limit nothing else may take long, and the evidence is not complete.
     evidence = proof.evidence if found else Evidence()
     written = _write_files(options, document, lab if found is not None else None, evidence, key)
+    written &= _show(document, as_json=options.json)
+    code = EXIT_CODES[document["verdict"]]
+    if found is None:
+        _leave(code)
+    return int(code if written or code != ExitCode.DONE else ExitCode.INCONCLUSIVE)
+
+
+def _show(document: dict[str, Any], *, as_json: bool) -> bool:
+    """Prints the document; returns whether the caller has it, or does not want the rest."""
     try:
-        if options.json:
-            written = output.print_proof(document) and written
-        else:
-            show_proof(document, console())
-            sys.stdout.flush()
+        if as_json:
+            return output.print_proof(document)
+        show_proof(document, console())
+        sys.stdout.flush()
     except BrokenPipeError:
         discard_output()
     except OSError as error:
         _report(f"error: standard output: cannot be written: {error.strerror}")
         discard_output()
-        written = False
-    code = EXIT_CODES[document["verdict"]]
-    if found is None:
-        _leave(code)
-    return int(code if written or code != ExitCode.DONE else ExitCode.INCONCLUSIVE)
+        return False
+    return True
 
 
 def _within(limit_s: float | None, prove: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:

@@ -207,7 +207,10 @@ def watch(parser: Parser) -> None:
         metavar="HOURS",
         help="how long results are kept and counted (default 24)",
     )
+    _serve_metrics(parser)
 
+
+def _serve_metrics(parser: Parser) -> None:
     served = parser.add_argument_group("metrics for Prometheus")
     served.add_argument(
         "--metrics",

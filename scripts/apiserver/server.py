@@ -283,7 +283,7 @@ class ApiServer:
         self._plurals.clear()
 
     def _start(self) -> None:
-        folder, keys = self.folder, self.folder / "keys"
+        keys = self.folder / "keys"
         etcd, api = _free_port(), _free_port()
         self.address = f"https://{LOOPBACK}:{api}"
         _write_private(keys / "ca.crt", self._authority.pem)
@@ -291,27 +291,7 @@ class ApiServer:
             self._write_pair(name, *self._authority.sign(name, server=True))
         service_account = ec.generate_private_key(ec.SECP256R1())
         _write_private(keys / "service-account.key", _private_pem(service_account))
-
-        etcd_tls = {
-            "cert-file": keys / "etcd.crt",
-            "key-file": keys / "etcd.key",
-            "trusted-ca-file": keys / "ca.crt",
-            "client-cert-auth": "true",
-        }
-        self._run(
-            "etcd",
-            {
-                "data-dir": folder / "data",
-                "listen-client-urls": f"https://{LOOPBACK}:{etcd}",
-                "advertise-client-urls": f"https://{LOOPBACK}:{etcd}",
-                "listen-peer-urls": f"https://{LOOPBACK}:0",
-                **etcd_tls,
-                **{f"peer-{name}": value for name, value in etcd_tls.items()},
-                # The data of a test outlive nothing.
-                "unsafe-no-fsync": "true",
-                "log-level": "warn",
-            },
-        )
+        self._run_etcd(etcd)
         self._run(
             "kube-apiserver",
             {
@@ -358,6 +338,29 @@ class ApiServer:
                     "controllers": ",".join(CONTROLLERS),
                 },
             )
+
+    def _run_etcd(self, port: int) -> None:
+        keys = self.folder / "keys"
+        etcd_tls = {
+            "cert-file": keys / "etcd.crt",
+            "key-file": keys / "etcd.key",
+            "trusted-ca-file": keys / "ca.crt",
+            "client-cert-auth": "true",
+        }
+        self._run(
+            "etcd",
+            {
+                "data-dir": self.folder / "data",
+                "listen-client-urls": f"https://{LOOPBACK}:{port}",
+                "advertise-client-urls": f"https://{LOOPBACK}:{port}",
+                "listen-peer-urls": f"https://{LOOPBACK}:0",
+                **etcd_tls,
+                **{f"peer-{name}": value for name, value in etcd_tls.items()},
+                # The data of a test outlive nothing.
+                "unsafe-no-fsync": "true",
+                "log-level": "warn",
+            },
+        )
 
     def _not_ready(self) -> str | None:
         for process in self._running:

@@ -31,33 +31,7 @@ def record(region: LocalRegion, documents: Sequence[Document], topology: Topolog
         documents: the resources that were applied there.
         topology: all regions.
     """
-    folder = region.home / "access"
-    own = folder / region.name
-    changed = False
-    clients: dict[str, str] = {}
-    prover = prover_region(topology)
-    for user in region.resources("KafkaUser"):
-        name = user["metadata"]["name"]
-        cluster = LocalCluster.of(region, user["metadata"]["labels"]["strimzi.io/cluster"])
-        changed |= write_file(own / "ca.crt", read_secret(region, f"{cluster.name}-cluster-ca-cert")["ca.crt"])
-        properties = {
-            "bootstrap.servers": ",".join(
-                cluster.addresses_for(prover) if name == PROVER and prover in region.others else cluster.addresses(2)
-            ),
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.jaas.config": read_secret(region, name)["sasl.jaas.config"].decode(),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(own / "ca.crt"),
-        }
-        path = own / f"{name}.properties"
-        changed |= write_file(path, format_properties(properties))
-        clients[name] = str(path)
-    for path in own.glob("*.properties"):
-        # The files of users that no longer exist.
-        if path.stem not in clients:
-            path.unlink()
-            changed = True
+    clients, changed = _client_files(region, prover_region(topology))
     text = region_record(
         region.name,
         documents,
@@ -86,4 +60,34 @@ def record(region: LocalRegion, documents: Sequence[Document], topology: Topolog
             for mirror in region.resources(MIRROR)
         },
     )
-    return changed | write_file(folder / f"{region.name}.json", text)
+    return changed | write_file(region.home / "access" / f"{region.name}.json", text)
+
+
+def _client_files(region: LocalRegion, prover: str) -> tuple[dict[str, str], bool]:
+    """Writes the client properties of the region's users; returns each user's file, and whether a file changed."""
+    own = region.home / "access" / region.name
+    clients: dict[str, str] = {}
+    changed = False
+    for user in region.resources("KafkaUser"):
+        name = user["metadata"]["name"]
+        cluster = LocalCluster.of(region, user["metadata"]["labels"]["strimzi.io/cluster"])
+        changed |= write_file(own / "ca.crt", read_secret(region, f"{cluster.name}-cluster-ca-cert")["ca.crt"])
+        properties = {
+            "bootstrap.servers": ",".join(
+                cluster.addresses_for(prover) if name == PROVER and prover in region.others else cluster.addresses(2)
+            ),
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": read_secret(region, name)["sasl.jaas.config"].decode(),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(own / "ca.crt"),
+        }
+        path = own / f"{name}.properties"
+        changed |= write_file(path, format_properties(properties))
+        clients[name] = str(path)
+    for path in own.glob("*.properties"):
+        # The files of users that no longer exist.
+        if path.stem not in clients:
+            path.unlink()
+            changed = True
+    return clients, changed
