@@ -1,7 +1,8 @@
 """Writes a lock of jars: each with all that it needs, and its SHA-256.
 
-Usage: ``lock_jars.py LOCK``. ``jars.lock`` has Kafka and Spark's Kafka connector; ``scripts/apiserver/crds.lock`` has
-the generator of Strimzi's custom resource definitions, which only the tests need.
+Usage: ``lock_jars.py LOCK``. ``jars.lock`` has Kafka and Spark's Kafka connector; ``spark-jobs/connectors.lock`` has the
+connectors for older Sparks of users; ``scripts/apiserver/crds.lock`` has the generator of Strimzi's custom resource
+definitions, which only the tests need.
 
 A maintainer's tool, run by ``scripts/lock.sh``. Apache Ivy, which PySpark carries, resolves the dependencies. It
 takes the newest version where two are asked for, as Kafka's own build does, so no artifact comes twice.
@@ -32,10 +33,14 @@ from loosehanger.mirrorproof.jars import Jar, repository, web_session
 KAFKA = "4.3.1"
 LOG4J = "2.25.4"  # as in the Kafka distribution of that version
 SPARK = version("pyspark")
+OLDER_SPARKS = {"spark-4.0": "4.0.0", "spark-4.1": "4.1.1"}
+"""The connector for each older Spark that ``mirrorproof`` accepts, by the name of its set: one that is published whole."""
+CONNECTOR = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13")
 STRIMZI = "1.2.0"
 JMX_AGENT = "1.0.1"
 LOCKS = {
     "jars.lock": ("agent", "kafka", "spark"),
+    "spark-jobs/connectors.lock": tuple(OLDER_SPARKS),
     "scripts/apiserver/crds.lock": ("crds",),
 }
 """Each lock, and the sets of jars in it."""
@@ -52,10 +57,10 @@ WANTED = {
         ("org.apache.logging.log4j", "log4j-core", LOG4J),
         ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),
     ],
-    "spark": [
-        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK),
-        ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", SPARK),
-    ],
+    **{
+        name: [("org.apache.spark", artifact, revision) for artifact in CONNECTOR]
+        for name, revision in {"spark": SPARK, **OLDER_SPARKS}.items()
+    },
     "crds": [
         ("io.strimzi", "api", STRIMZI),
         ("io.strimzi", "crd-generator", STRIMZI),
@@ -162,7 +167,8 @@ def main() -> int:
         for name in LOCKS[sys.argv[1]]:
             folder = Path(work) / name
             folder.mkdir()
-            present = carried_by_pyspark() if name == "spark" else set()
+            # Those of older Sparks carry the same.
+            present = carried_by_pyspark() if name in ("spark", *OLDER_SPARKS) else set()
             locked += [jar for jar in resolve(root, name, folder) if jar.artifact not in present]
     Path(sys.argv[1]).write_text(format_lock(locked), encoding="utf-8")
     return 0

@@ -1,4 +1,8 @@
-"""The jars of Spark's Kafka connector: fetched once and checked by hash, or from a folder of the user's."""
+"""The jars of Spark's Kafka connector: fetched once and checked by hash, or from a folder of the user's.
+
+Spark's own way to them, ``spark.jars.packages``, knows neither the proxies nor the certificate authorities of the
+environment, asks for more than is needed, and needs the connector of exactly its version, which is not always published.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +29,28 @@ _OF_CONNECT = (
     "org.javassist", "org.scala-lang:scala-reflect",
 )  # fmt: skip
 """What only Kafka Connect and its REST server use of Kafka's jars: 15 of 57 MB."""
-_REMEDY = "mirrorproof jars FOLDER makes one for Spark {version}"
+_LOCKS = ("jars.lock", "connectors.lock")
+_REMEDY = "mirrorproof jars FOLDER --spark {version} makes one"
+SPARKS = ("4.0", "4.1", "4.2")
+"""The Sparks that a proof runs on, each with the locked connector of its own minor version."""
+_NEWEST = SPARKS[-1]
 
 
 def add_options(parser: Parser) -> None:
     """Adds the options of ``mirrorproof jars``."""
     parser.add_argument("folder", type=caller_path, metavar="FOLDER", help="where to put them; made if it is not there")
     parser.add_argument("--demo", action="store_true", help="fetch the brokers of mirrorproof demo as well (42 MB)")
+    parser.add_argument(
+        "--spark", choices=SPARKS, default=_NEWEST, help=f"the Spark that the connector is for (default {_NEWEST})"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Fetches the jars into a folder that can be taken to a machine without a repository."""
-    found = fetch(options.folder)
+    found = fetch(options.folder, connector(options.spark))
     if options.demo:
         fetch(options.folder, broker())
-    print(f"{len(found)} jars for Spark {minor(locked_version())} are in {options.folder}; {JARS} names that folder")
+    print(f"{len(found)} jars for Spark {options.spark} are in {options.folder}; {JARS} names that folder")
     return ExitCode.DONE
 
 
@@ -48,17 +59,7 @@ def minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def locked_version() -> str:
-    """Returns the version of Spark that the locked jars are for."""
-    return next(jar.version for jar in locked() if jar.artifact == _CONNECTOR)
-
-
-def coordinates(version: str) -> str:
-    """Returns the connector's Maven coordinates for a version of Spark."""
-    return f"org.apache.spark:{_CONNECTOR}:{version}"
-
-
-def locked(names: str = _SET, unwanted: tuple[str, ...] = ()) -> list[Jar]:
+def locked(names: str, unwanted: tuple[str, ...] = ()) -> list[Jar]:
     """Returns a set of locked jars.
 
     Args:
@@ -67,8 +68,17 @@ def locked(names: str = _SET, unwanted: tuple[str, ...] = ()) -> list[Jar]:
     """
     from loosehanger.mirrorproof.jars import parse_lock  # slow to import
 
-    listed = parse_lock(shipped("jars.lock").read_text(encoding="utf-8"))
+    listed = [jar for lock in _LOCKS for jar in parse_lock(shipped(lock).read_text(encoding="utf-8"))]
     return [jar for jar in listed if jar.set == names and not f"{jar.group}:{jar.artifact}".startswith(unwanted)]
+
+
+def connector(version: str) -> list[Jar]:
+    """Returns the locked jars of the connector for a Spark, of which the first two numbers of its version count."""
+    return locked(_set_of(version))
+
+
+def _set_of(version: str) -> str:
+    return _SET if minor(version) == _NEWEST else f"{_SET}-{minor(version)}"
 
 
 def broker() -> list[Jar]:
@@ -76,12 +86,12 @@ def broker() -> list[Jar]:
     return locked("kafka", _OF_CONNECT)
 
 
-def fetch(folder: Path, wanted: Sequence[Jar] | None = None) -> list[Path]:
+def fetch(folder: Path, wanted: Sequence[Jar]) -> list[Path]:
     """Fetches locked jars, each checked by its hash; those that are there and whole stay.
 
     Args:
         folder: the jars are in its folder of their set's name.
-        wanted: the jars; None for the connector's.
+        wanted: the jars.
 
     Raises:
         LabError: a jar cannot be fetched.
@@ -91,7 +101,7 @@ def fetch(folder: Path, wanted: Sequence[Jar] | None = None) -> list[Path]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "lock").open("w") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
-        return fetch_missing(list(locked() if wanted is None else wanted), folder, REPOSITORY)
+        return fetch_missing(list(wanted), folder, REPOSITORY)
 
 
 def there(place: Path, wanted: Sequence[Jar], made_by: str) -> list[Path]:
@@ -114,7 +124,7 @@ def there(place: Path, wanted: Sequence[Jar], made_by: str) -> list[Path]:
 
 
 def jars_for(version: str, environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """Returns the connector's jars for a version of Spark; none where Spark must fetch those of its own version.
+    """Returns the connector's jars for a version of Spark.
 
     Raises:
         WrongUseError: the user's folder lacks a jar, or is for another version.
@@ -122,18 +132,16 @@ def jars_for(version: str, environment: Mapping[str, str] = os.environ) -> list[
     """
     if text := environment.get(JARS):
         return _given(caller_path(text), version)
-    return fetch(cache(environment) / "jars") if minor(version) == minor(locked_version()) else []
+    return fetch(cache(environment) / "jars", connector(version))
 
 
 def _given(folder: Path, version: str) -> list[Path]:
-    """The jars of the user's folder; those for the locked version are checked by their hashes."""
-    place = folder / _SET if (folder / _SET).is_dir() else folder
+    """The jars of the user's folder, checked by their hashes."""
+    remedy = _REMEDY.format(version=minor(version))
+    place = next((place for name in (_set_of(version), _SET) if (place := folder / name).is_dir()), folder)
     prefix = f"{_CONNECTOR}-"
     versions = {path.stem.removeprefix(prefix) for path in place.glob(f"{prefix}*.jar")}
     if minor(version) not in map(minor, versions):
-        has = f"the connector for Spark {', '.join(sorted(versions))}" if versions else f"no {prefix}{version}.jar"
-        made = f"; {_REMEDY.format(version=locked_version())}"
-        raise WrongUseError(f"{JARS}: {folder} has {has}, and Spark is {version}{made}")
-    if minor(version) != minor(locked_version()):
-        return sorted(place.glob("*.jar"))
-    return there(place, locked(), _REMEDY.format(version=locked_version()))
+        has = f"the connector for Spark {', '.join(sorted(versions))}" if versions else f"no {prefix}*.jar"
+        raise WrongUseError(f"{JARS}: {folder} has {has}, and Spark is {version}; {remedy}")
+    return there(place, connector(version), remedy)

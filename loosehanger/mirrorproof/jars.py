@@ -34,7 +34,7 @@ DOWNLOADS_AT_ONCE = 8
 ATTEMPTS = 4
 FIRST_PAUSE = 1.0  # seconds before the second attempt; each further one is twice as long
 TIMEOUT = 30.0  # seconds without a byte
-_LINE = re.compile(r"([\w-]+) ([\w.-]+):([\w.-]+):([\w.-]+) (\d+) ([0-9a-f]{64})")
+_LINE = re.compile(r"([\w.-]+) ([\w.-]+):([\w.-]+):([\w.-]+) (\d+) ([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, order=True)

@@ -13,6 +13,7 @@ REPOSITORY = "MIRRORPROOF_MAVEN_REPOSITORY"
 JARS = "MIRRORPROOF_JARS"
 """The variable that names a folder with the jars, for a machine without a repository."""
 _IN_THE_CHECKOUT = {
+    "connectors.lock": "spark-jobs/connectors.lock",
     "jars.lock": "jars.lock",
     "log4j2.properties": "spark-jobs/conf/log4j2.properties",
     "spark-defaults.conf": "spark-jobs/conf/spark-defaults.conf",

@@ -83,7 +83,9 @@ def run(options: argparse.Namespace) -> NoReturn:
         if isinstance(error, WrongUseError) and not isinstance(error, RepositoryError):
             raise
         if not importlib.util.find_spec("pyspark"):
-            raise
+            from loosehanger.mirrorproof.spark import find_spark, python_path  # slow to import
+
+            sys.path += python_path(find_spark())
         from loosehanger.proof.inconclusive import give_up  # slow to import
 
         raise give_up(error, arguments) from error

