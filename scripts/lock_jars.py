@@ -1,7 +1,7 @@
 """Writes a lock of jars: each with all that it needs, and its SHA-256.
 
-Usage: ``lock_jars.py LOCK``. ``jars.lock`` has Kafka and Spark's Kafka connector; ``spark-jobs/connectors.lock`` has the
-connectors for older Sparks of users; ``scripts/apiserver/crds.lock`` has the generator of Strimzi's custom resource
+Usage: ``lock_jars.py LOCK``. ``jars.lock`` has Kafka and Spark's Kafka connector; ``spark-jobs/connectors.lock`` has
+the connectors for older Sparks of users; ``scripts/apiserver/crds.lock`` has the generator of Strimzi's custom resource
 definitions, which only the tests need.
 
 A maintainer's tool, run by ``scripts/lock.sh``. Apache Ivy, which PySpark carries, resolves the dependencies. It
@@ -34,7 +34,7 @@ KAFKA = "4.3.1"
 LOG4J = "2.25.4"  # as in the Kafka distribution of that version
 SPARK = version("pyspark")
 OLDER_SPARKS = {"spark-4.0": "4.0.0", "spark-4.1": "4.1.1"}
-"""The connector for each older Spark that ``mirrorproof`` accepts, by the name of its set: one that is published whole."""
+"""For each older Spark that ``mirrorproof`` accepts a connector that is published whole, by the name of its set."""
 CONNECTOR = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13")
 STRIMZI = "1.2.0"
 JMX_AGENT = "1.0.1"

@@ -1,7 +1,8 @@
 """The jars of Spark's Kafka connector: fetched once and checked by hash, or from a folder of the user's.
 
 Spark's own way to them, ``spark.jars.packages``, knows neither the proxies nor the certificate authorities of the
-environment, asks for more than is needed, and needs the connector of exactly its version, which is not always published.
+environment, fetches more than is needed, and asks for the connector of exactly its version, of which repositories may
+lack parts.
 """
 
 from __future__ import annotations

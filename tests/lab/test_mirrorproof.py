@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +10,8 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from loosehanger.paths import ROOT, lab_home
-
 from .broker import Broker, running
+from .stranger import installed, run
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -23,24 +19,12 @@ RECORDS = 500
 LOST = 123
 BEGAN_MS = int(time.time() * 1000) - 3_600_000
 """The first record's time: a broker refuses one that is ahead of its own."""
-PROGRAM = "LAB_MIRRORPROOF"
-"""The variable that names a program that is installed already."""
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command, installed from its wheel into an environment that has nothing else."""
-    if given := os.environ.get(PROGRAM):
-        return Path(given)
-    folder, uv = tmp_path_factory.mktemp("stranger"), lab_home().resolve() / "uv" / "bin"
-    build = f"from hatchling.build import build_wheel; build_wheel({str(folder)!r})"
-    subprocess.run([uv / "python", "-P", "-c", build], cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
-    python = folder / "venv" / "bin" / "python"
-    subprocess.run([uv / "uv", "venv", "--quiet", "--python", sys.executable, folder / "venv"], check=True, cwd=folder)
-    install: list[str | Path] = [uv / "uv", "pip", "install", "--quiet", "--python", python, f"{wheel}[spark,report]"]
-    subprocess.run(install, check=True, cwd=folder)
-    return python.with_name("mirrorproof")
+    return installed(tmp_path_factory.mktemp("stranger"), "spark", "report")
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +46,6 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker,
                             key, value = b"k%d" % number, b"v%d" % number
                             producer.send(topic, value, key=key, timestamp_ms=BEGAN_MS + number)
         yield source, target
-
-
-def run(program: Path, folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Runs the command with a cache of its own, and nothing of this environment on its path."""
-    own = ("LAB_", "PYTHON", "SPARK", "JAVA_HOME", "VIRTUAL_ENV")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
-    environment |= {"XDG_CACHE_HOME": str(folder / "cache"), "PATH": os.defpath}
-    done = subprocess.run(
-        [program, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
 
 
 def test_two_clusters_are_checked_and_proved(

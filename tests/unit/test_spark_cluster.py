@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import pytest
 
 from loosehanger.paths import lab_home
 from loosehanger.proof.submit import environment
-from tests.lab.conftest import wait_until
+from tests.standalone_spark import standalone
 
 pytestmark = pytest.mark.spark
 
@@ -36,42 +34,14 @@ except ERRORS as error:
 """
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
-    """A cluster of one worker whose executors do not start: nobody has told it where Spark is installed."""
+    """A cluster of one worker whose executors do not start: it is not given the folder that Spark is in."""
     spark = find_spec("pyspark")
     assert spark is not None
     assert spark.origin is not None
-    java = [str(lab_home() / "java-spark/bin/java"), "-Xmx256m", "-cp", f"{Path(spark.origin).parent}/jars/*"]
-    port = free_port()
-    master = f"spark://127.0.0.1:{port}"
-    here = ["--host", "127.0.0.1", "--webui-port", "0"]
-    with ExitStack() as started:
-        for program, arguments in (
-            ("master.Master", [*here, "--port", str(port)]),
-            ("worker.Worker", [*here, "--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / "work"), master]),
-        ):
-            log = tmp_path / f"{program}.log"
-            process = subprocess.Popen(
-                [*java, f"org.apache.spark.deploy.{program}", *arguments],
-                stdout=started.enter_context(log.open("w")),
-                stderr=subprocess.STDOUT,
-                env={"SPARK_LOCAL_IP": "127.0.0.1", "PATH": os.environ["PATH"]},
-            )
-            started.callback(process.wait)
-            started.callback(process.kill)
-            ready = (
-                "I have been elected leader" if program == "master.Master" else "Successfully registered with master"
-            )
-            wait_until(lambda log=log, ready=ready: ready in log.read_text(), 60, ready)  # type: ignore[misc]
-        yield master
+    with standalone(Path(spark.origin).parent, tmp_path) as address:
+        yield address
 
 
 def submit(program: str, master: str, folder: Path, executor_memory: str) -> subprocess.CompletedProcess[str]:
