@@ -156,21 +156,34 @@ def admin(kit: Kit, region: str) -> KafkaAdminClient:
     return KafkaAdminClient(**connection_for(kit.lab.region(region), "admin").kafka_python())
 
 
+class Tool(NamedTuple):
+    """One of Kafka's own tools, to be started."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+
+
+def tool(config: Path, main_class: str, *arguments: str) -> Tool:
+    """How one of Kafka's own tools is started with client properties; ``{config}`` becomes their file."""
+    jars = sorted((lab_home() / "jars" / "kafka").glob("*.jar"))
+    command = [
+        *(str(lab_home() / "java" / "bin" / "java"), "-Xmx512m", "-Dlog4j2.level=ERROR"),
+        f"org.apache.kafka.tools.{main_class}",
+        *(argument.replace("{config}", str(config)) for argument in arguments),
+    ]
+    return Tool(command, {**os.environ, "CLASSPATH": ":".join(map(str, jars))})
+
+
+def started(tool: Tool) -> subprocess.Popen[str]:
+    """Starts a tool."""
+    return subprocess.Popen(
+        tool.command, env=tool.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
 def kafka_tool(kit: Kit, region: str, main_class: str, *arguments: str) -> subprocess.Popen[str]:
     """Starts one of Kafka's own tools, as the region's administrator; ``{config}`` becomes its client configuration."""
-    jars = sorted((lab_home() / "jars" / "kafka").glob("*.jar"))
-    config = str(kit.lab.region(region).clients["admin"])
-    return subprocess.Popen(
-        [
-            *(str(lab_home() / "java" / "bin" / "java"), "-Xmx512m", "-Dlog4j2.level=ERROR"),
-            f"org.apache.kafka.tools.{main_class}",
-            *(argument.replace("{config}", config) for argument in arguments),
-        ],
-        env={**os.environ, "CLASSPATH": ":".join(map(str, jars))},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    return started(tool(kit.lab.region(region).clients["admin"], main_class, *arguments))
 
 
 def produce(

@@ -66,7 +66,9 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     version, folder = VERSIONS[request.param], tmp_path_factory.mktemp("spark")
     environment(folder / "venv", f"pyspark=={version}")
     (home,) = folder.glob("venv/lib/python3*/site-packages/pyspark")
-    with standalone(home, folder, {"SPARK_HOME": str(home), "JAVA_HOME": str(java_home())}) as master:
+    # As its own scripts set them.
+    variables = {"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13", "JAVA_HOME": str(java_home())}
+    with standalone(home, folder, variables) as master:
         yield OwnSpark(version, home, master)
 
 
