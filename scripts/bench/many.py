@@ -34,6 +34,8 @@ from tests.lab.test_fetching import librdkafka
 
 CLUSTERS = ("TWFueVBhcnRpdGlvbnMwMQ", "TWFueVBhcnRpdGlvbnMwMg")
 WAIT_S = 300
+HEAP = ("-Xmx1g",)
+"""Of each broker: enough for 10,000 partitions."""
 AT_ONCE = 200
 """Topics that are created with one request."""
 _LAST_LINES = 30
@@ -90,8 +92,8 @@ def brokers(link_ms: float) -> Iterator[tuple[Broker, Broker, CountingLink | Non
             linked = _LINKED | {"advertised.listeners": way}
             linked |= {"listener.name.link.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram."
                        "ScramLoginModule required;"}  # fmt: skip
-        source = open_now.enter_context(running(folders[0], cluster=CLUSTERS[0], further=further))
-        target = open_now.enter_context(running(folders[1], cluster=CLUSTERS[1], further=further | linked))
+        source = open_now.enter_context(running(folders[0], cluster=CLUSTERS[0], further=further, jvm=HEAP))
+        target = open_now.enter_context(running(folders[1], cluster=CLUSTERS[1], further=further | linked, jvm=HEAP))
         if link:
             link.lead_to(target.second)
         yield source, target, link

@@ -121,6 +121,7 @@ def test_the_documented_submission_of_one_archive_proves(
     assert (document["verdict"], document["totals"]["source_records"]) == ("proved", RECORDS)
 
 
+@pytest.mark.parametrize("spark", [SPARKS[-1]], indirect=True)
 def test_a_master_that_is_not_there_leaves_the_proof_inconclusive(
     program: Path, clusters: tuple[Broker, Broker], spark: OwnSpark, tmp_path: Path
 ) -> None:
