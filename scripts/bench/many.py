@@ -39,6 +39,7 @@ HEAP = ("-Xmx1g",)
 AT_ONCE = 200
 """Topics that are created with one request."""
 _LAST_LINES = 30
+_LIMITED = "limited proof"
 _LINKED = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:{broker},LINK://127.0.0.1:{second},CONTROLLER://127.0.0.1:{controller}",
     "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,LINK:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -55,6 +56,7 @@ def main() -> None:
     parser.add_argument("--beside", type=Path, metavar="FOLDER", help="another checkout, in turn with this one")
     parser.add_argument("--rounds", type=int, default=1, help="runs of each proof (1)")
     parser.add_argument("--timeout", type=int, default=60, help="the proof's --timeout, in seconds (60)")
+    parser.add_argument("--limit", type=int, metavar="SECONDS", help="prove once more, with that --limit")
     parser.add_argument("--only", choices=("doctor", "plan", "prove"), action="append", default=[])
     options = parser.parse_args()
     checkouts = [ROOT, *([options.beside.absolute()] if options.beside else [])]
@@ -71,8 +73,10 @@ def main() -> None:
             f"written in {time.monotonic() - began:.0f} s; {machine()}; load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
-        bench = Bench(Path(name), configuration(Path(name), source, target, link), link, options.timeout)
-        for command in options.only or ("doctor", "plan", "prove"):
+        file = configuration(Path(name), source, target, link)
+        bench = Bench(Path(name), file, link, options.timeout, options.limit)
+        commands = list(options.only or ("doctor", "plan", "prove"))
+        for command in [*commands, *([_LIMITED] if options.limit else [])]:
             for _ in range(options.rounds if command == "prove" else 1):
                 for checkout in checkouts:
                     bench.run(command, checkout)
@@ -151,11 +155,16 @@ class Bench:
         folder: to write in.
         file: the configuration file.
         link: the link to the target.
-        timeout_s: the proof's bound.
+        timeout_s: the proof's ``--timeout``.
+        limit_s: its ``--limit``, for the command ``limited proof``.
     """
 
-    def __init__(self, folder: Path, file: Path, link: CountingLink | None, timeout_s: int) -> None:
-        self._folder, self._file, self._link, self._timeout_s = folder, file, link, timeout_s
+    def __init__(
+        self, folder: Path, file: Path, link: CountingLink | None, timeout_s: int, limit_s: int | None = None
+    ) -> None:
+        self._folder, self._file, self._link = folder, file, link
+        self._prove = ["prove", "--config", str(file), "--json", f"--timeout={timeout_s}"]
+        self._limit_s = limit_s
 
     def run(self, command: str, checkout: Path) -> None:
         """Runs a command of a checkout."""
@@ -166,10 +175,11 @@ class Bench:
         arguments = {
             "doctor": ["doctor", str(self._folder / "old.properties"), str(self._folder / "new.properties"), "--json"],
             "plan": ["plan", str(self._file), "--json"],
-            "prove": ["prove", "--config", str(self._file), "--json", f"--timeout={self._timeout_s}"],
+            "prove": self._prove,
+            _LIMITED: [*self._prove, f"--limit={self._limit_s}"],
         }[command]
         own = [python, "-P", "-c", "import sys; from loosehanger.mirrorproof.command_line import run; sys.exit(run())"]
-        if command == "prove":
+        if "prove" in arguments:
             own = [python, "-P", str(ROOT / "scripts" / "bench" / "phases.py"), str(steps)]
         environment = {**os.environ, "MIRRORPROOF_JARS": str(home / "jars"), "XDG_CACHE_HOME": str(self._folder)}
         before = self._link.counts() if self._link else Counter[str]()
@@ -192,10 +202,9 @@ def said(command: str, found: Cost) -> str:
     except ValueError:
         document = {}
     answer = {
-        "doctor": lambda: f"ok {document.get('ok')}",
-        "plan": lambda: f"{document.get('totals')}, estimate {document.get('estimate_s')} s",
-        "prove": lambda: f"{document.get('verdict')} {str(document.get('reasons'))[:300]}",
-    }[command]()
+        "doctor": f"ok {document.get('ok')}",
+        "plan": f"{document.get('totals')}, estimate {document.get('estimate_s')} s",
+    }.get(command, f"{document.get('verdict')} {str(document.get('reasons'))[:300]}")
     return (
         f"{found.seconds:.1f} s, {found.processor:.1f} s of processor, {found.memory / 2**30:.2f} GiB, "
         f"exit code {found.code}; {answer}; load {os.getloadavg()[0]:.1f}"
