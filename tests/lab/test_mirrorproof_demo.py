@@ -29,7 +29,7 @@ PROGRAM = [sys.executable, "-P", "-m", "loosehanger.mirrorproof.command_line"]
 def jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as ``mirrorproof jars --demo`` makes it, of the lab's own jars: nothing is fetched."""
     folder = tmp_path_factory.mktemp("jars")
-    for jar in (*connector.locked(), *connector.broker()):
+    for jar in (*connector.connector(connector.SPARKS[-1]), *connector.broker()):
         (folder / jar.path).parent.mkdir(exist_ok=True)
         (folder / jar.path).symlink_to((lab_home() / "jars" / jar.path).resolve())
     return folder
