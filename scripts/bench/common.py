@@ -156,14 +156,14 @@ def admin(kit: Kit, region: str) -> KafkaAdminClient:
     return KafkaAdminClient(**connection_for(kit.lab.region(region), "admin").kafka_python())
 
 
-class Tool(NamedTuple):
+class ToolCommand(NamedTuple):
     """One of Kafka's own tools, to be started."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
 
 
-def tool(config: Path, main_class: str, *arguments: str) -> Tool:
+def tool(config: Path, main_class: str, *arguments: str) -> ToolCommand:
     """How one of Kafka's own tools is started with client properties; ``{config}`` becomes their file."""
     jars = sorted((lab_home() / "jars" / "kafka").glob("*.jar"))
     command = [
@@ -171,10 +171,10 @@ def tool(config: Path, main_class: str, *arguments: str) -> Tool:
         f"org.apache.kafka.tools.{main_class}",
         *(argument.replace("{config}", str(config)) for argument in arguments),
     ]
-    return Tool(command, {**os.environ, "CLASSPATH": ":".join(map(str, jars))})
+    return ToolCommand(command, {**os.environ, "CLASSPATH": ":".join(map(str, jars))})
 
 
-def started(tool: Tool) -> subprocess.Popen[str]:
+def started(tool: ToolCommand) -> subprocess.Popen[str]:
     """Starts a tool."""
     return subprocess.Popen(
         tool.command, env=tool.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

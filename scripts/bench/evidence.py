@@ -48,7 +48,7 @@ def main() -> None:
     sizes = sorted(int(millions * 1_000_000) for millions in options.millions)
     with tempfile.TemporaryDirectory(prefix="lab-bench-") as name, both(Path(name), sizes, options.size) as brokers:
         print(f"{options.size} bytes, {PARTITIONS} partitions; {machine()}", flush=True)
-        bench = Bench(Path(name), brokers)
+        bench = EvidenceBench(Path(name), brokers)
         kinds = {"proof": (), **({} if options.no_evidence else {"with evidence": bench.evidence()})}
         kinds |= {text: tuple(shlex.split(text)) for text in options.tries}
         costs: dict[str, list[Cost]] = {}
@@ -98,7 +98,7 @@ def topic_of(records: int) -> str:
     return f"records.{records}"
 
 
-class Bench:
+class EvidenceBench:
     """Runs the commands, and prints what each cost.
 
     Args:
