@@ -86,12 +86,20 @@ def run(arguments: Sequence[str]) -> int:
             "problems": [as_json(problem, apply_again(lab)) for problem in problems],
             "regions": regions,
             "flows": behind,
+            "started": _started(lab),
             "variables": list(required_progress().variables),
         }
         print(json.dumps(document, indent=1, ensure_ascii=False))
     else:
         show(lab, regions, problems)
     return ExitCode.DONE if healthy else exit_code(regions)
+
+
+def _started(lab: Lab) -> dict[str, dict[str, int]]:
+    """When each running program of a region was started, in seconds since the epoch; none on other machines."""
+    if port_bases(required_progress()) is None:
+        return {}
+    return {region: registry.local_starts(lab_home(), region) for region in lab.regions}
 
 
 def _silent(lab: Lab) -> set[tuple[str, str, str]]:

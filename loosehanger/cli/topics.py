@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -67,7 +69,7 @@ def _check_number(value: str | None) -> None:
 def run(lab: Lab, options: argparse.Namespace) -> int:
     """Shows or changes topics, as ``parse`` has read."""
     if options.command == "show":
-        return _show(lab, options.topic)
+        return _show(lab, options.topic, as_json=options.json)
     return _change(lab, lab.region(options.region), options.topic, options.changes, only_wait=options.only_wait)
 
 
@@ -96,11 +98,19 @@ def describe(region: Region) -> dict[str, dict[str, Any]]:
         }
 
 
-def _show(lab: Lab, name: str | None) -> int:
-    regions = {region.name: describe(region) for region in lab.clusters.values()}
+def _show(lab: Lab, name: str | None, *, as_json: bool = False) -> int:
+    with ThreadPoolExecutor(max_workers=max(len(lab.clusters), 1)) as threads:
+        regions = dict(zip(lab.clusters, threads.map(describe, lab.clusters.values()), strict=True))
     names = sorted({topic for topics in regions.values() for topic in topics})
     if name is not None and name not in names:
         raise WrongUseError(f"unknown topic '{name}'{instead(name, names, 'the topics are')}")
+    if as_json:
+        chosen = {
+            region: {topic: settings for topic, settings in topics.items() if name in (None, topic)}
+            for region, topics in regions.items()
+        }
+        print(json.dumps({"regions": chosen}, indent=1, ensure_ascii=False))
+        return ExitCode.DONE
     lines: list[str] = []
     table = Table(title_justify="left")
     for heading in ("Topic", "Setting", *regions):

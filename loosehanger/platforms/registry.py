@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -165,6 +166,16 @@ def local_programs(home: Path, region: str) -> dict[str, int]:
     from loosehanger.platforms.local.region import LocalRegion
 
     return {state.group: state.pid for state in processes.states(LocalRegion(home, ROOT, region, 0))}
+
+
+def local_starts(home: Path, region: str) -> dict[str, int]:
+    """Returns when each running program of a region on this machine was started, in seconds since the epoch."""
+    from loosehanger.platforms.local import processes
+    from loosehanger.platforms.local.region import LocalRegion
+
+    now = time.time()
+    found = processes.states(LocalRegion(home, ROOT, region, 0))
+    return {state.group: int(now - state.seconds) for state in found if state.pid}
 
 
 def signal_local_program(home: Path, region: str, program: str, number: int) -> int:

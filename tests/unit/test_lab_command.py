@@ -859,7 +859,8 @@ def test_the_events_of_a_region_may_be_in_anothers_cluster(checkout: Checkout, m
 def test_status_shows_the_stage_and_leaves_out_regions_that_the_scenario_does_not_use(checkout: Checkout) -> None:
     checkout.set_up()
     document = json.loads(checkout.lab("status", "--json").stdout)
-    keys = ["scenario", "platform", "stage", "unfinished", "healthy", "problems", "regions", "flows", "variables"]
+    keys = ["scenario", "platform", "stage", "unfinished", "healthy", "problems", "regions", "flows", "started"]
+    keys.append("variables")
     assert list(document) == keys
     assert (document["stage"], document["unfinished"], document["healthy"]) == ("setup", "", True)
     assert list(document["regions"]) == ["asia", "africa", "antarctica"]
