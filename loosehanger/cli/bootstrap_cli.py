@@ -56,8 +56,8 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS) or "; ./lab lists them"
         raise WrongUseError(f"there is no command '{name}'{hint}")
-    # The commands of 'topic' and 'fault', and Kafka's own tools, have help of their own.
-    if wants_help(rest[:1] if name == "kafka" else rest) and name not in ("topic", "fault"):
+    # The commands of 'topic', 'fault' and 'learn', and Kafka's own tools, have help of their own.
+    if wants_help(rest[:1] if name == "kafka" else rest) and name not in ("topic", "fault", "learn"):
         _help(COMMANDS[name])
         return ExitCode.DONE
     code = _run(COMMANDS[name], rest, installed=installed)

@@ -22,8 +22,8 @@ TARGETS = "monitoring/targets"
 """What the lab's Prometheus scrapes."""
 Checked = Callable[[list[str], str, Progress | None], list[str]]
 INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "molecule-ansible")
-FOUND = ("experiments",)
-"""Results of experiments, which a clean-up of the lab keeps."""
+FOUND = ("experiments", "learn.json")
+"""Results of experiments and a learner's progress, which a clean-up of the lab keeps."""
 MADE = (
     "regions", "access", "artifacts", "logs", "ansible", "monitoring", "spark", "watch", "rescued", "faults",
     "playbook.lock",

@@ -54,6 +54,7 @@ def _topic(parser: Parser) -> None:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     show = commands.add_parser("show", help="one topic, or all, in every region")
     show.add_argument("topic", nargs="?", help="as in LH.ORDERS; all topics if left out")
+    show.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     change = commands.add_parser("set", help="change settings of a topic, and wait until the mirrors have followed")
     change.add_argument("region")
     change.add_argument("topic")
@@ -92,6 +93,10 @@ KAFKA_TOOLS = {
         "org.apache.kafka.tools.BrokerApiVersionsCommand", "API versions that brokers support"
     ),
 }
+
+
+def _diff(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
 
 def _monitoring(parser: Parser) -> None:
@@ -324,6 +329,26 @@ def _job(add: Callable[[Parser], None]) -> Callable[[Parser], None]:
     return both
 
 
+def _learn(parser: Parser) -> None:
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    parser.set_defaults(command="list", json=False)
+    for name, about in (
+        ("list", "the labs and their exercises, and how far you have come"),
+        ("start", "begin an exercise: brings the lab to its beginning, and remembers how everything is then"),
+        ("check", "is it done? and if not, what is missing, and where to look"),
+        ("hint", "where to look; each time a little more"),
+        ("solve", "do it for you, and say what was done and why"),
+        ("reset", "bring the lab to the beginning of the exercise again"),
+        ("next", "begin the next exercise"),
+    ):
+        command = commands.add_parser(name, help=about)
+        if name not in ("list", "next"):
+            command.add_argument(
+                "exercise", nargs="?", metavar="EXERCISE", help="LAB/NUMBER, or NUMBER; the current one if left out"
+            )
+        command.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
 def _exercise(parser: Parser) -> None:
     parser.add_argument(
         "action", choices=("undo",), help="restore the scenario's YAML files as they were at the set-up"
@@ -460,6 +485,15 @@ GROUPS = {
             description="Every cluster, mirror, producer and consumer: healthy or not, and why not.",
             exit_codes="0 all healthy, 1 something is not, 4 a running mirror's lag could not be measured",
             options=_status,
+        ),
+        Command(
+            name="diff",
+            arguments="",
+            summary="what the manifests say and the lab does not have yet",
+            description="Compares the scenario's manifests with what was applied of them, and checks them as a set-up "
+            "does. It changes nothing.",
+            exit_codes="0 the lab is as they say, 1 it is not",
+            options=_diff,
         ),
         Command(
             name="open",
@@ -617,6 +651,17 @@ GROUPS = {
         ),
     ),
     "Learn with it": (
+        Command(
+            name="learn",
+            arguments="",
+            summary="the exercises of the labs: begin one, have it checked, get a hint, go on",
+            description="Lists the exercises of the labs, checks by the lab's state whether one is done, helps, and "
+            "keeps how far you have come in .lab/learn.json, on this machine only. A clean-up keeps it.",
+            needs_lab=False,
+            exit_codes="0 done, 1 the exercise is not done yet, or the work failed",
+            more="for example:\n  ./lab learn list\n  ./lab learn start LAB/2\n  ./lab learn check\n  ./lab learn next",
+            options=_learn,
+        ),
         Command(
             name="fault",
             arguments="",

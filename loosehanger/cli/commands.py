@@ -234,6 +234,13 @@ def link(arguments: Sequence[str]) -> int:
     return links.run(load_lab(), COMMANDS["link"].parse(arguments))
 
 
+def diff(arguments: Sequence[str]) -> int:
+    """Compares the manifests with what was applied of them: see ``diff --help``."""
+    from loosehanger.cli import diff as diff_command  # slow to import
+
+    return diff_command.run(load_lab(), COMMANDS["diff"].parse(arguments))
+
+
 def doctor(arguments: Sequence[str]) -> int:
     """Checks the machine and the lab that is set up: see ``doctor --help``."""
     from loosehanger.cli.doctor import examine
@@ -317,6 +324,13 @@ def fault(arguments: Sequence[str]) -> int:
     from loosehanger.cli import faults  # slow to import
 
     return faults.run(COMMANDS["fault"].parse(arguments))
+
+
+def learn(arguments: Sequence[str]) -> int:
+    """Lists, checks and solves exercises: see ``learn --help``."""
+    from loosehanger.cli import learn as learning  # slow to import
+
+    return learning.run(COMMANDS["learn"].parse(arguments))
 
 
 def consume(arguments: Sequence[str]) -> int:
@@ -434,6 +448,7 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "setup": setup,
     "stage": stage,
     "status": status.run,
+    "diff": diff,
     "open": open_console,
     "consume": consume,
     "produce": produce,
@@ -449,6 +464,7 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "link": link,
     "experiment": experiment,
     "fault": fault,
+    "learn": learn,
     "prove": prove,
     "exercise": lambda _: exercise.undo(required_progress()),
     "cleanup": lambda arguments: cleanup(arguments, _checked),

@@ -12,7 +12,7 @@ from loosehanger.errors import LabError
 from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.faults.names import fault_titles
 from loosehanger.lab.progress import read_progress, recorded_consoles, recorded_names, recorded_regions
-from loosehanger.lab.scenario_index import read_outline, scenario_names
+from loosehanger.lab.scenario_index import exercise_names, read_outline, scenario_names
 from loosehanger.paths import ROOT
 
 Candidate = tuple[str, str]
@@ -95,6 +95,10 @@ def _positional(name: str, given: Sequence[str]) -> Iterable[Candidate]:
             ]
         case "fault", ["inject" | "guess" | "heal"]:
             return list(fault_titles().items())
+        case "learn", []:
+            return [(command, "") for command in ("list", "start", "check", "hint", "solve", "reset", "next")]
+        case "learn", ["start" | "check" | "hint" | "solve" | "reset"]:
+            return [(name, "") for name in exercise_names()]
         case "topic", []:
             return [("show", ""), ("set", ""), ("unset", "")]
         case "completion", []:

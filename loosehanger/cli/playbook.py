@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ def run_playbook(
     quiet: bool = False,
     paths: Mapping[str, Path] | None = None,
     variables: Sequence[str] | None = None,
+    pass_signal: Callable[[int, int], object] | None = None,
 ) -> None:
     """Runs a playbook of the kit, and returns when it has succeeded.
 
@@ -49,6 +50,8 @@ def run_playbook(
         quiet: show only errors.
         paths: variables that are paths. With -e, Ansible would render templates in them, and split them at blanks.
         variables: the variables to record for later stages; None for those of the record.
+        pass_signal: passes a signal on to the commands of ``./lab`` that its tasks run, given the id of Ansible's
+            process and the signal, for Ansible gives tasks a session. Such commands take the lab's lock themselves.
 
     Raises:
         WrongUseError: the input is invalid; nothing was changed.
@@ -66,7 +69,8 @@ def run_playbook(
             file = Path(folder) / "paths.yaml"
             file.write_text("".join(f"{name}: !unsafe {json.dumps(str(path))}\n" for name, path in paths.items()))
             command += ["-e", f"@{file}"]
-        with only_one(home) as lock, _passing_signals_on() as running:
+        with contextlib.nullcontext() if pass_signal else only_one(home) as lock, _passing_signals_on() as running:
+            running.pass_signal = pass_signal
             code, output = _run(command, environment, lock, running, quiet=quiet)
         failures = [json.loads(line) for line in outcome.read_text().splitlines()] if outcome.exists() else []
     if code == 0:
@@ -104,7 +108,7 @@ def _environment(home: Path, folder: str, outcome: Path) -> dict[str, str]:
 
 
 def _run(
-    command: Sequence[str], environment: Mapping[str, str], lock: int, running: _Running, *, quiet: bool
+    command: Sequence[str], environment: Mapping[str, str], lock: int | None, running: _Running, *, quiet: bool
 ) -> tuple[int, list[str]]:
     """Runs Ansible; returns its exit code, negative for a signal, and the lines of its standard error."""
     process = subprocess.Popen(
@@ -116,7 +120,7 @@ def _run(
         stderr=subprocess.PIPE,
         text=True,
         # A child that outlives this process keeps the lock.
-        pass_fds=[lock],
+        pass_fds=[] if lock is None else [lock],
         # A terminal's Ctrl-C would reach it twice, directly and from here, and the second one kills it.
         process_group=0,
         # While it imports modules, Python may lose any other signal.
@@ -180,11 +184,15 @@ class _Running:
 
     process: subprocess.Popen[str] | None = None
     interrupted: bool = False
+    pass_signal: Callable[[int, int], object] | None = None
+    """Passes a signal on to the commands of its tasks."""
 
     def stop(self, number: int) -> None:
         """Sends it a signal, and kills it if it does not exit."""
         self.interrupted = True
         if self.process:
+            if self.pass_signal:
+                self.pass_signal(self.process.pid, number)
             self.process.send_signal(number)
             giving_up = threading.Timer(_GIVEN_UP_S, self.process.kill)
             giving_up.daemon = True

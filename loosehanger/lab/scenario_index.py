@@ -38,6 +38,12 @@ def scenario_names(playbooks: Path = PLAYBOOKS) -> list[str]:
     return sorted(path.parent.name for path in playbooks.glob(f"*/{FILE}"))
 
 
+def exercise_names(playbooks: Path = PLAYBOOKS) -> list[str]:
+    """Returns the exercises of all scenarios that have some, as ``SCENARIO/2``, in their order."""
+    found = sorted(path.parent for path in playbooks.glob("*/exercises/*/exercise.yaml"))
+    return [f"{path.parents[1].name}/{int(path.name[:2])}" for path in found if path.name[:2].isdecimal()]
+
+
 def scenario_file(name: str, playbooks: Path = PLAYBOOKS) -> Path:
     """Returns the path of a scenario's ``scenario.yaml``.
 

@@ -24,8 +24,8 @@ BLOCK_SECONDS = 300.0
 """How long the commands of a block may take together, if the text does not say otherwise."""
 _BOUND = re.compile(r"<!-- at most (\d+) s -->\n+\Z")
 _LONGEST_SECONDS = 1500
-SLOW = re.compile(r"\A# .*\n\n<!-- slow\b")
-"""Follows the title of a document that is left out where time is short."""
+SLOW = re.compile(r"\A(?:---\n(?:.+\n)+---\n\n)?# .*\n\n<!-- slow\b")
+"""Follows the front matter and title of a document that is left out where time is short."""
 _COMPLAINT = re.compile(r" (WARN|ERROR) ")
 _COMPLAINTS = 20
 """Most lines of each mirror's log that a failure quotes: the lab is gone by the time it is read."""

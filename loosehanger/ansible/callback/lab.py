@@ -64,6 +64,12 @@ class Output:
             discard_output(self._stream)
 
 
+def _reason(outcome: Mapping[str, Any]) -> str:
+    """Why a task failed: of a command, the last line of its standard error."""
+    said = str(outcome.get("stderr") or "").strip().splitlines()
+    return said[-1].removeprefix("error: ") if said else str(outcome.get("msg", ""))
+
+
 class CallbackModule(DefaultCallback):  # type: ignore[misc]
     """See the file's description."""
 
@@ -130,7 +136,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._keep_counts(result.host.get_name(), outcome, "failures")
         errors: list[dict[str, Any]] = outcome.get("lab_errors") or []
         if not ignore_errors:
-            for error in errors or [{"message": str(outcome.get("msg", "")), "wrong_use": False}]:
+            for error in errors or [{"message": _reason(outcome), "wrong_use": False}]:
                 self._record(error["message"], error["wrong_use"])
         for error in errors:
             self._display.display(f"error: {error['message']}", color=constants.COLOR_ERROR, stderr=True)

@@ -1,0 +1,55 @@
+"""What a playbook of an exercise does and why: the names of its tasks are the reasons."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from loosehanger.errors import WrongUseError
+from loosehanger.lab.manifests.documents import StrictLoader, read_file
+
+COMMAND = "ansible.builtin.command"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of a playbook."""
+
+    why: str
+    what: str
+
+
+def solution(path: Path) -> list[Task]:
+    """Lists what a playbook does, with those that it imports.
+
+    Raises:
+        WrongUseError: it cannot be read.
+    """
+    try:
+        plays = yaml.load(read_file(path), StrictLoader)  # noqa: S506 - a safe loader
+        return [task for play in plays for task in _tasks(play, path)]
+    except (yaml.YAMLError, TypeError, KeyError, AttributeError) as error:
+        raise WrongUseError(f"{os.path.relpath(path)}: is not a playbook ({error})") from error
+
+
+def _tasks(play: dict[str, Any], path: Path) -> list[Task]:
+    if imported := play.get("ansible.builtin.import_playbook"):
+        return solution(path.parent / imported)
+    return [Task(task["name"], _what(task)) for task in play["tasks"]]
+
+
+def _what(task: dict[str, Any]) -> str:
+    module, arguments = next((key, value) for key, value in task.items() if key.startswith("ansible.builtin."))
+    if module == COMMAND:
+        return str(arguments["cmd"] if isinstance(arguments, dict) else arguments)
+    if isinstance(arguments, dict) and "path" in arguments:
+        file = Path(arguments["path"]).name
+        if "replace" in arguments:
+            return f"{file}: {arguments['replace'].strip()}"
+        return f"{file}: {arguments.get('line', module)}"
+    return json.dumps(arguments)
