@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HOME = Path(os.environ.get("LAB_HOME") or ROOT / ".lab").absolute()
 UV = HOME / "uv"
 VENV = HOME / "venv"
+OFFLINE = HOME / "offline" / "wheels"  # of an exported installation, in place of a package index
 BUILD_LOCK = ROOT / "requirements-build.lock"
 PROJECT = ROOT / "pyproject.toml"
 PYPI = "https://pypi.org/simple"
@@ -92,6 +93,11 @@ def prepare_environment_variables() -> None:
             # Absolute, for the installers run in another folder.
             os.environ[name] = str(Path(os.environ.get(name) or given).absolute())
     os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+    if OFFLINE.is_dir():
+        # As an address: pip splits a path at its blanks.
+        for tool in ("PIP", "UV"):
+            os.environ |= {f"{tool}_NO_INDEX": "1", f"{tool}_FIND_LINKS": OFFLINE.as_uri()}
+        os.environ["UV_OFFLINE"] = "1"
 
 
 def run_installer(what: str, *command: str | Path) -> None:
@@ -104,7 +110,8 @@ def run_installer(what: str, *command: str | Path) -> None:
     shown = sys.stderr.isatty()
     done = subprocess.run(command, stdout=sys.stderr, stderr=None if shown else subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        check_index(index_address())
+        if not OFFLINE.is_dir():
+            check_index(index_address())
         raise InstallationError(f"{what} could not be installed; see above" if shown else f"{what}:\n{done.stderr}")
 
 
@@ -332,6 +339,7 @@ def main() -> int:
             return jars.returncode
         make_java_homes()
         make_class_archives()
+        shutil.rmtree(OFFLINE.parent, ignore_errors=True)
     return 0
 
 

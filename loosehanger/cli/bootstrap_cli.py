@@ -15,7 +15,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from loosehanger.cli import completion, doctor
+from loosehanger.cli import completion, doctor, exported
 from loosehanger.cli.cleaning import cleanup, is_anything_to_delete
 from loosehanger.cli.command_line import COMMANDS, OPTION, Command, consume_parser, overview, wants_help
 from loosehanger.cli.port_base import check_port_base
@@ -23,7 +23,7 @@ from loosehanger.errors import ExitCode, WrongUseError, run_command
 from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.lab.progress import Progress, read_progress, required_progress
 from loosehanger.lab.scenario_index import read_outline, scenario_file, scenario_names
-from loosehanger.paths import ROOT, lab_home
+from loosehanger.paths import ROOT, caller_path, lab_home
 from loosehanger.suggestions import did_you_mean
 
 NOT_HERE = 100
@@ -97,6 +97,10 @@ def _run(command: Command, rest: Sequence[str], *, installed: bool) -> int | Non
                 code = doctor.examine(progress)
                 print(f"\n{_where_we_are()}")
                 return code
+        case "prefetch":
+            source = command.parse(rest).source
+            if source is not None and not installed:
+                exported.unpack(caller_path(source), lab_home())
         case "cleanup":
             _, passed_on = command.parser().parse_known_args(rest)
             return None if is_anything_to_delete(passed_on) else cleanup(rest)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from loosehanger.cli.command_line import COMMANDS
+from loosehanger.cli.exported import UNPACKED
 from loosehanger.cli.inventories import DEFAULT_INVENTORY, given_inventories, with_inventory
 from loosehanger.cli.playbook import run_playbook
 from loosehanger.errors import ExitCode, WrongUseError
@@ -21,7 +22,18 @@ PLAYBOOK = "playbooks/cleanup.yaml"
 TARGETS = "monitoring/targets"
 """What the lab's Prometheus scrapes."""
 Checked = Callable[[list[str], str, Progress | None], list[str]]
-INSTALLED = ("venv", "uv", "jars", "java", "java-spark", "installed", "install.lock", "cache", "molecule-ansible")
+INSTALLED = (
+    "venv",
+    "uv",
+    "jars",
+    "java",
+    "java-spark",
+    "installed",
+    "install.lock",
+    "cache",
+    "molecule-ansible",
+    UNPACKED,
+)
 FOUND = ("experiments", "learn.json")
 """Results of experiments and a learner's progress, which a clean-up of the lab keeps."""
 MADE = (

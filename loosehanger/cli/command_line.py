@@ -329,6 +329,18 @@ def _job(add: Callable[[Parser], None]) -> Callable[[Parser], None]:
     return both
 
 
+def _prefetch(parser: Parser) -> None:
+    parser.add_argument(
+        "--from", dest="source", metavar="FILE", help="install what export-install has written, without a network"
+    )
+
+
+def _export_install(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="the file to write: a tar archive of about 800 MB")
+    parser.add_argument("--platform", help="linux-x86_64, linux-aarch64 or macos-arm64 (this machine's)")
+    parser.add_argument("--python", choices=("3.11", "3.12", "3.13"), help="the Python that it is for (this one)")
+
+
 def _learn(parser: Parser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     parser.set_defaults(command="list", json=False)
@@ -534,6 +546,26 @@ GROUPS = {
             "set up, the health of everything. Each problem has a remedy beside it.",
             needs_lab=False,
             exit_codes="0 no problem, 1 a problem, 4 a running mirror's lag could not be measured",
+        ),
+        Command(
+            name="prefetch",
+            arguments="",
+            summary="install everything now, and check the machine, so that a set-up needs no network",
+            description="Installs everything that labs need into .lab, from the network or from a file of "
+            "export-install, and checks memory, disk, ports and proxy as doctor does.",
+            needs_lab=False,
+            exit_codes="0 no problem, 1 a problem, or the installation failed",
+            options=_prefetch,
+        ),
+        Command(
+            name="export-install",
+            arguments="FILE",
+            summary="the installation in one file, for machines without a network",
+            description="Fetches the wheels that the locks list, for one platform and Python, and writes them with the "
+            "jars into one file. It holds no secrets and no environment. Each is checked by its hash, here and there.",
+            needs_lab=False,
+            more="on the other machine, in a clone of the same version:\n  ./lab prefetch --from FILE",
+            options=_export_install,
         ),
         Command(
             name="logs",

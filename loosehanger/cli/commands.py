@@ -257,6 +257,23 @@ def doctor(arguments: Sequence[str]) -> int:
     return code or health
 
 
+def prefetch(arguments: Sequence[str]) -> int:
+    """Checks the machine, once everything is installed: see ``prefetch --help``."""
+    from loosehanger.cli.doctor import examine
+
+    COMMANDS["prefetch"].parse(arguments)
+    code = examine(read_progress())
+    print(f"\nEverything is installed in {lab_home()}. A set-up needs no network.")
+    return code
+
+
+def export_install(arguments: Sequence[str]) -> int:
+    """Writes the installation into a file: see ``export-install --help``."""
+    from loosehanger.cli import export_install as exporting  # slow to import
+
+    return exporting.run(COMMANDS["export-install"].parse(arguments))
+
+
 def monitoring(arguments: Sequence[str]) -> int:
     """Writes a configuration of Prometheus: see ``monitoring --help``."""
     from loosehanger.cli import monitoring as monitoring_command  # slow to import
@@ -453,6 +470,8 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "consume": consume,
     "produce": produce,
     "doctor": doctor,
+    "prefetch": prefetch,
+    "export-install": export_install,
     "logs": logs,
     "monitoring": monitoring,
     "client": client,
