@@ -118,6 +118,8 @@ def unpack(source: Path, home: Path) -> Manifest:
             shutil.rmtree(home / UNPACKED, ignore_errors=True)
             missing = dict(manifest.files)
             for entry in archive:
+                if entry.name == _MANIFEST:
+                    continue
                 if entry.name not in missing or not entry.isfile() or not _NAME.fullmatch(entry.name):
                     raise LabError(f"{source}: has an entry that is not in its list: {entry.name}; export it again")
                 _extract(archive, entry, _place(home, entry.name), missing.pop(entry.name), source)

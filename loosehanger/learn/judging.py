@@ -93,37 +93,57 @@ def judge(
     Raises:
         LabError: a document cannot be fetched, or a condition is malformed.
     """
-    names = {name: command.split()[0] for name, command in exercise.content.documents.items()}
-    documents = ask([name for name, command in names.items() if command not in SLOW])
-    start = {} if before is None else {BEFORE: dict(before)}
+    asking = _Asking(exercise, ask, {} if before is None else {BEFORE: dict(before)})
+    open_ = [one for one in exercise.content.conditions if not (one.once and one.description in met)]
+    asking.need(exercise.commands([text for one in open_ for text in one.that]), slow=False)
     findings: list[ConditionResult] = []
     for condition in exercise.content.conditions:
-        if condition.once and condition.description in met:
+        if condition not in open_:
             findings.append(ConditionResult(condition, holds=True, kept=True))
-            continue
-        missing = [name for name in exercise.commands(condition.that) if name not in documents]
-        if missing:
-            if any(not finding.holds for finding in findings):
-                findings.append(ConditionResult(condition, holds=False))
-                continue
-            documents |= ask(missing)
-        templates = Templates({**documents, **start}, exercise.variables)
-        if templates.hold(condition.that):
+        elif not asking.need(exercise.commands(condition.that), slow=all(one.holds for one in findings)):
+            # A proof would find what the conditions before it have named already.
+            findings.append(ConditionResult(condition, holds=False))
+        elif asking.templates.hold(condition.that):
             findings.append(ConditionResult(condition, holds=True))
         elif before is None and exercise.uses(condition.that, [BEFORE]):
             findings.append(ConditionResult(condition, holds=False, message=NOT_STARTED))
         else:
-            mistakes = _made(exercise, (*exercise.content.mistakes, *usual), templates, documents)
-            findings.append(ConditionResult(condition, False, mistakes or templates.text(condition.failure_message)))
-    return findings, documents
+            asking.need([*exercise.content.documents], slow=False)
+            mistake = asking.mistake((*exercise.content.mistakes, *usual))
+            message = mistake or asking.templates.text(condition.failure_message)
+            findings.append(ConditionResult(condition, holds=False, message=message))
+    return findings, asking.documents
 
 
-def _made(exercise: LabExercise, mistakes: Sequence[Mistake], templates: Templates, documents: Collection[str]) -> str:
-    """The message of the first mistake that was made; empty for none."""
-    for mistake in mistakes:
-        if set(exercise.commands(mistake.that)) <= set(documents) and templates.hold(mistake.that):
-            return templates.text(mistake.message)
-    return ""
+class _Asking:
+    """The documents that were asked for so far, and what they say.
+
+    Args:
+        exercise: the exercise.
+        ask: fetches documents.
+        start: the documents at the start of the exercise, if there are any.
+    """
+
+    def __init__(self, exercise: LabExercise, ask: Ask, start: Mapping[str, Any]) -> None:
+        self._exercise, self._ask, self._start = exercise, ask, start
+        self.documents: Documents = {}
+        self.templates = Templates({}, {})
+
+    def need(self, names: Sequence[str], *, slow: bool) -> bool:
+        """Asks for the documents that are missing, the slow ones only if wanted; whether all are there."""
+        missing = [name for name in names if name not in self.documents]
+        wanted = [name for name in missing if slow or self._exercise.content.documents[name] not in SLOW]
+        if wanted:
+            self.documents |= self._ask(wanted)
+            self.templates = Templates({**self.documents, **self._start}, self._exercise.variables)
+        return len(wanted) == len(missing)
+
+    def mistake(self, mistakes: Sequence[Mistake]) -> str:
+        """The message of the first mistake that was made; empty for none."""
+        for one in mistakes:
+            if set(self._exercise.commands(one.that)) <= set(self.documents) and self.templates.hold(one.that):
+                return self.templates.text(one.message)
+        return ""
 
 
 def begun(exercise: LabExercise, documents: Mapping[str, Any]) -> bool:
