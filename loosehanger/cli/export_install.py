@@ -14,7 +14,6 @@ from loosehanger.cli.exported import LOCKS, PLATFORMS, pack, this_platform, this
 from loosehanger.errors import ExitCode, LabError, WrongUseError
 from loosehanger.lab.job_options import check_writable
 from loosehanger.lab.link_settings import size_text
-from loosehanger.mirrorproof.jars import fetch_missing, parse_lock
 from loosehanger.paths import ROOT, caller_path, lab_home
 
 
@@ -37,15 +36,23 @@ def run(options: argparse.Namespace) -> int:
         print(f"Fetching the packages for {wanted} and Python {python} (560 MB)", file=sys.stderr, flush=True)
         for lock in LOCKS[:2]:
             _download(home, ROOT / lock, folder / "wheels", wanted, python)
-        jars = parse_lock((ROOT / LOCKS[2]).read_text(encoding="utf-8"))
-        for path in fetch_missing(jars, home / "jars"):
-            there = folder / "jars" / path.relative_to(home / "jars")
-            there.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, there)
+        _copy_jars(home / "jars", folder / "jars")
         size = pack(target, folder, wanted, python)
     print(f"{target}: {size_text(size)}, for {wanted} and Python {python}.")
     print(f"On the other machine, in a clone of the same version: ./lab prefetch --from {target.name}")
     return ExitCode.DONE
+
+
+def _copy_jars(installed: Path, folder: Path) -> None:
+    """Copies the jars of the lock, after what is missing or damaged of them was fetched again."""
+    words = [sys.executable, "-P", "-m", "loosehanger.mirrorproof.jars", str(ROOT / LOCKS[2]), str(installed)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise LabError(done.stderr.strip().splitlines()[-1].removeprefix("error: "))
+    for path in installed.glob("*/*.jar"):
+        there = folder / path.relative_to(installed)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, there)
 
 
 def _download(home: Path, lock: Path, folder: Path, wanted: str, python: str) -> None:

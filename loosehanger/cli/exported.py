@@ -37,7 +37,7 @@ _PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Manifest:
+class ExportList:
     """The first entry of the file."""
 
     platform: str
@@ -81,7 +81,7 @@ def pack(target: Path, folder: Path, wheels_for: str, python: str) -> int:
     """
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {str(path.relative_to(folder)): hash_of(path) for path in found}
-    manifest = json.dumps(asdict(Manifest(wheels_for, python, hashes_of_locks(), files)), indent=1).encode()
+    manifest = json.dumps(asdict(ExportList(wheels_for, python, hashes_of_locks(), files)), indent=1).encode()
     partial = target.with_name(f".{target.name}.partial")
     try:
         with tarfile.open(partial, "w") as archive:
@@ -104,11 +104,11 @@ def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry
 
 
-def unpack(source: Path, home: Path) -> Manifest:
+def unpack(source: Path, home: Path) -> ExportList:
     """Unpacks an exported installation into a lab's home, each file checked by its hash.
 
     Raises:
-        WrongUseError: the file is none, or was made for another platform, Python or version of the kit.
+        WrongUseError: the file is not one, or was made for another platform, Python or version of the kit.
         LabError: a file in it is damaged.
     """
     try:
@@ -136,13 +136,13 @@ def _place(home: Path, name: str) -> Path:
     return home / UNPACKED / name if name.startswith("wheels/") else home / name
 
 
-def _read_manifest(archive: tarfile.TarFile, source: Path) -> Manifest:
+def _read_manifest(archive: tarfile.TarFile, source: Path) -> ExportList:
     entry = archive.next()
     stream = archive.extractfile(entry) if entry and entry.name == _MANIFEST else None
     if stream is None:
         raise WrongUseError(f"{source}: is not an exported installation; ./lab export-install FILE writes one")
     try:
-        manifest = Manifest(**json.load(stream))
+        manifest = ExportList(**json.load(stream))
     except (ValueError, TypeError) as error:
         raise WrongUseError(f"{source}: its list cannot be read ({error}); export it again") from error
     if manifest.version != _VERSION:
@@ -150,7 +150,7 @@ def _read_manifest(archive: tarfile.TarFile, source: Path) -> Manifest:
     return manifest
 
 
-def _check_fits(manifest: Manifest, source: Path) -> None:
+def _check_fits(manifest: ExportList, source: Path) -> None:
     if manifest.platform != this_platform():
         raise WrongUseError(
             f"{source}: is for {manifest.platform}, and this machine is {this_platform()}; "
