@@ -4,10 +4,14 @@ A copier copies each partition in order. So once a copy has arrived of a source 
 copied, or never will be. Two things show that a copy has arrived, and neither can be feigned by another writer or by
 records that are equal: a bucket that is the same on both sides, and the records of a bucket that were read again and
 matched one by one. A position is a lower bound: where nothing has arrived since, a record counts as late, not missing.
+
+A copier that commits its offsets to a consumer group at the source, once its copies are acknowledged, states itself how
+far it has come. Only that settles the last record of a partition, after which nothing is copied.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
@@ -44,6 +48,7 @@ class ObservedPositions(Positions):
         partitions_of: the source partitions that a copier copies.
         find_reached: reads buckets again; it runs in a thread of its own.
         settle_s: seconds without a change after which a bucket is read again.
+        groups: the consumer group of each copier that has one.
     """
 
     def __init__(
@@ -53,10 +58,14 @@ class ObservedPositions(Positions):
         partitions_of: Callable[[Mirror], Iterable[TopicPartition]],
         find_reached: FindReached,
         settle_s: float,
+        groups: Mapping[MirrorId, str] | None = None,
     ) -> None:
         super().__init__(mirrors, source_of, partitions_of)
         self._find_reached = find_reached
         self._settle_s = settle_s
+        self._groups = groups or {}
+        self._committed: dict[MirrorId, dict[TopicPartition, int]] = {}
+        """The last offset before that which each copier has committed."""
         self._passed: dict[MirrorId, dict[TopicPartition, int]] = {}
         self._estimates: dict[MirrorId, dict[TopicPartition, int]] = {}
         """Where each copier probably is: for its lag, never for a verdict."""
@@ -74,7 +83,12 @@ class ObservedPositions(Positions):
 
     def positions(self) -> dict[MirrorId, Mapping[TopicPartition, int]]:
         """The source offsets that each copier has passed for certain."""
-        return {mirror: dict(passed) for mirror, passed in self._passed.items()}
+        found: dict[MirrorId, Mapping[TopicPartition, int]] = {}
+        for mirror in self._passed.keys() | self._committed.keys():
+            passed, committed = self._passed.get(mirror, {}), self._committed.get(mirror, {})
+            places = passed.keys() | committed.keys()
+            found[mirror] = {place: max(passed.get(place, -1), committed.get(place, -1)) for place in places}
+        return found
 
     def learn(
         self, judged: Iterable[Judged], balance: AuditBalance, read: Mapping[RegionPartition, int], at_ms: int
@@ -94,6 +108,9 @@ class ObservedPositions(Positions):
             if mirror.source == region and mirror.id in self._passed:
                 known = self._passed[mirror.id]
                 self._passed[mirror.id] = {place: last for place, last in known.items() if place.topic != topic}
+            if mirror.source == region and mirror.id in self._committed:
+                found = self._committed[mirror.id]
+                self._committed[mirror.id] = {place: last for place, last in found.items() if place.topic != topic}
         self._looking = None
 
     def dump(self) -> list[list[Any]]:
@@ -106,9 +123,15 @@ class ObservedPositions(Positions):
             self._passed.setdefault(mirror, {})[TopicPartition(topic, partition)] = last
 
     def progress_of(self, mirror: Mirror) -> Callable[[], MirrorProgress]:
-        """The function that returns where a copier probably is."""
+        """The function that returns where a copier probably is, and asks for what it has committed."""
+        group = self._groups.get(mirror.id)
+        source = self._source_of(mirror) if group else None
 
         def progress() -> MirrorProgress:
+            if group and source:
+                # What it had committed before still holds where the cluster, which the rounds report, does not answer.
+                with contextlib.suppress(LabError):
+                    self._committed[mirror.id] = self._ask_group(mirror, group, source)
             found = self._estimates.get(mirror.id)
             return MirrorProgress(UNKNOWN) if found is None else MirrorProgress(_OBSERVED, found)
 
@@ -121,6 +144,13 @@ class ObservedPositions(Positions):
     ) -> dict[TopicPartition, int] | None:
         # What the audit had read at the time of its estimate: both are then of one moment.
         return dict(self._read_of.get(mirror.id, {}))
+
+    def _ask_group(self, mirror: Mirror, group: str, source: Cluster) -> dict[TopicPartition, int]:
+        wanted = set(self._partitions_of(mirror))
+        found = source.committed(group, {place.topic for place in wanted})
+        ends = source.written_offsets(wanted & found.keys())
+        # An offset beyond the end is of a topic that was recreated.
+        return {place: found[place] - 1 for place, end in ends.items() if found[place] <= end}
 
     def _pass(self, flow: Flow, partition: int, offset: int) -> None:
         passed = self._passed.setdefault(flow.mirror.id, {})

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +39,7 @@ from loosehanger.lab.mirrors.replication import changes_every_name, named_topics
 from loosehanger.lab.record import PROVER, Lab
 from loosehanger.mirrorproof.prove import ALL_TOPICS
 from loosehanger.mirrorproof.watch import report_topic
-from loosehanger.proof.flows import Flow
+from loosehanger.proof.flows import Flow, MirrorId
 from loosehanger.proof.read.external import flow_name
 from loosehanger.suggestions import instead
 from loosehanger.times import span
@@ -132,6 +132,8 @@ class AnyFlows:
         Raises:
             WrongUseError: a cluster or a topic that an option names is not there.
         """
+        groups = self.groups(options.copier_group)
+        self._check_groups(groups)
         parts = Parts(
             self.lab.scenario,
             self.mirrors,
@@ -143,6 +145,7 @@ class AnyFlows:
                 copied_by,
                 partial(find_reached, self.open),
                 options.grace,
+                groups,
             ),
             partial(name_records, self.open),
             published=self._publisher(options.report_topic),
@@ -156,6 +159,34 @@ class AnyFlows:
             most_open=_MOST_OPEN,
         )
         return Watch(parts, scope, limits, folder, report)
+
+    def groups(self, given: Iterable[str]) -> dict[MirrorId, str]:
+        """The consumer group of each flow, by ``--copier-group``: a name without a flow's before it is for all."""
+        names = {mirror.name: mirror.id for mirror in self.mirrors}
+        found: dict[MirrorId, str] = {}
+        for text in given:
+            flow, _, group = text.partition(":")
+            if group and flow in names:
+                found[names[flow]] = group
+            else:
+                found = {mirror.id: text for mirror in self.mirrors} | found
+        return found
+
+    def _check_groups(self, groups: Mapping[MirrorId, str]) -> None:
+        """Checks that the groups can be read, and have committed something.
+
+        Raises:
+            WrongUseError: a group has committed nothing at its source.
+            LabError: the cluster does not answer, or the user may not describe the group.
+        """
+        for mirror in self.mirrors:
+            if group := groups.get(mirror.id):
+                with self.open(mirror.source) as cluster:
+                    if not cluster.committed(group, cluster.inventory()):
+                        raise WrongUseError(
+                            f"--copier-group: group '{group}' has committed no offset at {mirror.source}; name the "
+                            "group to which the copier commits, or leave the option out"
+                        )
 
     def _publisher(self, wanted: str | None) -> AuditTopic | None:
         if wanted is None:

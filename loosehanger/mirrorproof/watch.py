@@ -61,6 +61,14 @@ def add_options(parser: Parser) -> None:
         metavar="SECONDS",
         help="warn of a loss that can come within this time (default 3600)",
     )
+    parser.add_argument(
+        "--copier-group",
+        action="append",
+        default=[],
+        metavar="[FLOW:]GROUP",
+        help="the group to which the copier commits its offsets at the source once copies are acknowledged: it shows "
+        "that the last record of a partition is missing; can be repeated",
+    )
     _add_results(parser)
 
 

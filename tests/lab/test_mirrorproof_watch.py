@@ -2,7 +2,8 @@
 
 First all is quiet, also while the copier stands still and after the watch was started again. Then the copier loses a
 record, writes one twice and changes one: each is named, with exact counts. Two flows at once, odd bytes, and
-partitions without a record.
+partitions without a record. Canaries arrive, verdicts are records of a topic, and the copier's group decides about the
+last record of a partition.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ import pytest
 import requests
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from loosehanger.audit.balance import KINDS
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.paths import ROOT
 
 from .broker import Broker, running
@@ -34,6 +37,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TOPICS = {"orders": 4, "stock": 2}
 """Partitions; the last one of each has no record."""
+CANARY, LAST = "canary", "last"
 GRACE_S = 4.0
 WITHIN_S = 60.0
 TOKEN = "token-of-a-test"
@@ -79,7 +83,7 @@ class Copier:
     def run(self) -> None:
         consumer = KafkaConsumer(**self.source.connection().kafka_python(), enable_auto_commit=False)
         places = [TopicPartition(topic, number) for topic, count in TOPICS.items() for number in range(count)]
-        consumer.assign(places)
+        consumer.assign([*places, TopicPartition(CANARY, 0)])
         consumer.seek_to_beginning()
         with KafkaProducer(**self.target.connection().kafka_python()) as producer:
             while not self.ended.is_set():
@@ -96,7 +100,8 @@ class Copier:
         self.copied += 1
         value = record.value
         # A later record of the partition must come, so that the loss shows.
-        fault = self.faults.pop(0) if self.faults and value is not None and record.key is not None else ""
+        is_marked = value is not None and record.key is not None and place.topic != CANARY
+        fault = self.faults.pop(0) if self.faults and is_marked else ""
         if fault == "missing":
             return
         if fault == "altered":
@@ -172,8 +177,9 @@ def watching(config: Path, folder: Path, *more: str) -> Iterator[Watching]:
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Broker]]:
     old, new = tmp_path_factory.mktemp("old"), tmp_path_factory.mktemp("new")
     with running(old) as source, running(new, cluster="TmV3Q2x1c3Rlck5ld05ldw") as target:
-        create(source, TOPICS)
-        create(target, {f"copy.{topic}": count for topic, count in TOPICS.items()})
+        topics = TOPICS | {CANARY: 1, LAST: 1}
+        create(source, topics)
+        create(target, {f"copy.{topic}": count for topic, count in topics.items()})
         yield source, target
 
 
@@ -184,15 +190,15 @@ def config(brokers: tuple[Broker, Broker], tmp_path: Path) -> Path:
     path.write_text(
         f"clusters:\n  old: {{file: '{source}'}}\n  new: {{file: '{target}'}}\nflows:\n"
         "  - {name: orders, source: old, target: new, topics: [orders], names: {prefix: copy.}}\n"
-        "  - {name: stock, source: old, target: new, topics: [stock], names: {prefix: copy.}}\n",
+        "  - {name: stock, source: old, target: new, topics: [stock], names: {prefix: copy.}}\n"
+        f"  - {{name: canary, source: old, target: new, topics: [{CANARY}], names: {{prefix: copy.}}}}\n",
         encoding="utf-8",
     )
     return path
 
 
 def kinds(document: dict[str, Any]) -> dict[str, int]:
-    names = ("missing", "duplicates", "altered", "unexpected", "moved", "never_mirrored")
-    return {name: document["totals"][name] for name in names if document["totals"][name]}
+    return {name: document["totals"][name] for name in KINDS if document["totals"][name]}
 
 
 def examples(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -233,8 +239,11 @@ def test_nothing_is_alarmed_falsely_and_every_fault_is_named(
 
 
 def _watch_quietly(config: Path, folder: Path, copier: Copier) -> None:
-    with watching(config, folder) as watch:
+    with watching(config, folder, "--canary", "2", "--canary-topic", CANARY) as watch:
         watch.until(lambda one: all(flow["equal_buckets"] > 1 for flow in one["flows"]), "equal buckets")
+        (canary,) = watch.documents[-1]["canaries"]
+        assert (canary["mirror"], canary["verdict"], canary["sent"] > 2) == ("canary", "arriving", True), canary
+        assert canary["latency_s"] < WITHIN_S
         assert all(map(is_quiet, watch.documents)), watch.documents
         # A copier that stands still has lost nothing.
         copier.stands.set()
@@ -280,8 +289,49 @@ def _watch_faults(config: Path, folder: Path, copier: Copier) -> None:
         code, seconds, said = watch.end()
         assert (code, seconds < 8) == (0, True), (code, seconds, said)
         assert "disproved" in said
+    assert reported(copier.target) == expected, "the newest verdict of each bucket is a record of the topic"
     with watching(config, folder) as watch:
         assert kinds(watch.until(lambda _: True, "the first round")) == expected, "findings outlive a restart"
+
+
+def reported(target: Broker) -> dict[str, int]:
+    """The differences by the newest verdicts of the report's topic."""
+    newest = {}
+    with KafkaConsumer(
+        "audit", **target.connection().kafka_python(), auto_offset_reset="earliest", consumer_timeout_ms=3000
+    ) as consumer:
+        for record in consumer:
+            newest[record.key] = json.loads(record.value)
+    assert {verdict["sources"] for verdict in newest.values()} == {"old"}
+    return kinds({"totals": {name: sum(found[name] for found in newest.values()) for name in KINDS}})
+
+
+@pytest.mark.timeout(240)
+def test_the_copiers_group_decides_about_the_last_record_of_a_partition(
+    brokers: tuple[Broker, Broker], tmp_path: Path
+) -> None:
+    source, target = brokers
+    flow = [str(broker.properties("admin")) for broker in brokers]
+    with Cluster("old", source.connection()) as cluster:
+        cluster.set_committed("copier", {TopicPartition(LAST, 0): 0})
+        (tmp_path / "flow.yaml").write_text(
+            f"clusters:\n  old: {{file: '{flow[0]}'}}\n  new: {{file: '{flow[1]}'}}\nflows:\n"
+            f"  - {{name: last, source: old, target: new, topics: [{LAST}], names: {{prefix: copy.}}}}\n",
+            encoding="utf-8",
+        )
+        with watching(tmp_path / "flow.yaml", tmp_path, "--copier-group", "last:copier") as watch:
+            watch.until(lambda _: True, "the first round")
+            now = round(time.time() * 1000)
+            for broker, topic, values in ((source, LAST, b"ab"), (target, f"copy.{LAST}", b"a")):
+                with KafkaProducer(**broker.connection().kafka_python()) as producer:
+                    for value in values:
+                        producer.send(topic, b"%c" % value, partition=0, timestamp_ms=now)
+            late = watch.until(lambda one: one["totals"]["late"] == 1, "the last record is late")
+            assert not kinds(late)
+            cluster.set_committed("copier", {TopicPartition(LAST, 0): 2})
+            found = watch.until(lambda one: bool(examples(one)), "it is named")
+            assert kinds(found) == {"missing": 1}
+            assert [example["source_offset"] for example in examples(found)] == [1]
 
 
 def _look_at_pages(port: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,18 @@ def test_options_that_do_not_fit_are_wrong_use(words: str, problem: str) -> None
 
 def test_a_report_topic_may_name_its_cluster() -> None:
     assert [watch.report_topic(text) for text in ("audit", "new:a.b_c-d")] == [("", "audit"), ("new", "a.b_c-d")]
+
+
+def test_a_copiers_group_is_for_one_flow_or_for_all_others() -> None:
+    mirrors = tuple(replace(MIRROR, name=name) for name in ("shop", "stock"))
+    flows = AnyFlows(Lab("flows", "external", "", {}), mirrors)
+    shop, stock = (mirror.id for mirror in mirrors)
+    assert flows.groups([]) == {}
+    assert flows.groups(["copier"]) == {shop: "copier", stock: "copier"}
+    assert flows.groups(["stock:other", "copier"]) == {shop: "copier", stock: "other"}
+    assert flows.groups(["connect-x:1"]) == {shop: "connect-x:1", stock: "connect-x:1"}, (
+        "a group's name may have a colon"
+    )
 
 
 def test_a_topic_that_is_named_and_missing_is_not_judged() -> None:

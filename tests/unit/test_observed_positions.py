@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -136,3 +136,49 @@ def test_positions_outlive_a_restart_and_are_forgotten_with_a_recreated_topic(au
     assert audit.positions.positions() == {MIRROR.id: {PLACE: 7}}
     audit.positions.forget("old", "t")
     assert audit.positions.dump() == []
+
+
+class Committing:
+    """A source's cluster, as far as a copier's group needs it."""
+
+    def __init__(self) -> None:
+        self.offset, self.end = 0, 2
+        self.answers = True
+
+    def committed(self, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
+        assert (group, list(topics)) == ("copier", ["t"])
+        if not self.answers:
+            raise UnreachableError("old does not answer")
+        return {PLACE: self.offset}
+
+    def written_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(places, self.end)
+
+
+def test_a_group_shows_that_the_last_record_of_a_partition_is_missing(audit: Audit) -> None:
+    audit.positions.end()
+    source = Committing()
+    audit.positions = ObservedPositions(
+        [MIRROR],
+        lambda _: source,  # type: ignore[arg-type,return-value]
+        lambda _: [PLACE],
+        lambda *_: {},
+        GRACE_S,
+        {MIRROR.id: "copier"},
+    )
+    audit.add(HERE, 1, 5, 6)
+    audit.add(THERE, 1, 5)
+    ask = audit.positions.progress_of(MIRROR)
+    source.offset = 1
+    ask()
+    assert audit.round(60) == [], "it has not come to the last record"
+    source.offset, source.end = 7, 2
+    ask()
+    assert audit.round(60) == [], "an offset beyond the end is of another topic of that name"
+    source.offset = 2
+    ask()
+    source.answers = False
+    ask()
+    assert verdicts(audit.round(60)) == {1: "missing"}, "what was committed still holds"
+    audit.positions.forget("old", "t")
+    assert audit.positions.positions() == {MIRROR.id: {}}
