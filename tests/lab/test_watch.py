@@ -153,6 +153,12 @@ def put(kit: Kit, region: str, *keys: str, value: str = "", timestamp: int | Non
             sent.get(timeout=30)
 
 
+def keep_for(client: KafkaAdminClient, retention_ms: int) -> None:
+    """Sets the topic's retention."""
+    settings = {"retention.ms": str(retention_ms)}
+    client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, settings)])
+
+
 def keys(kit: Kit, region: str) -> list[str]:
     """The keys of the committed records in partition 0."""
     place = TopicPartition(TOPIC, 0)
@@ -390,8 +396,7 @@ def test_a_loss_is_warned_of_before_and_counted_after_it(kit: Kit, watched_topic
         # Its task still copies what it is waiting for at that moment.
         wait_until(lambda: states(rest, mirror.connector) == "PAUSEDPAUSED", 60, "the mirror has paused")
         client = admin(kit, "europe")
-        resource = ConfigResource(ConfigResourceType.TOPIC, TOPIC, {"retention.ms": "600000"})
-        client.alter_configs([resource])
+        keep_for(client, 100_000)
         put(kit, "europe", *map(str, range(500, 2500)))
 
         def danger() -> Any:
@@ -404,6 +409,8 @@ def test_a_loss_is_warned_of_before_and_counted_after_it(kit: Kit, watched_topic
         assert status.returncode == 1
         assert "the source may delete them by time in" in status.stdout
 
+        # From here on only the test deletes records.
+        keep_for(client, 3_600_000)
         client.delete_records({TopicPartition(TOPIC, 0): 2000})
         client.close()
         wait_until(lambda: danger()["gone"] == 1500, 60, "what is gone")
