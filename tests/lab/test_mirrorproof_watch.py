@@ -3,7 +3,7 @@
 First all is quiet, also while the copier stands still and after the watch was started again. Then the copier loses a
 record, writes one twice and changes one: each is named, with exact counts. Two flows at once, odd bytes, and
 partitions without a record. Canaries arrive, verdicts are records of a topic, and the copier's group decides about the
-last record of a partition.
+last record of a partition. Where the source has deleted records, only those that were never copied are counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TOPICS = {"orders": 4, "stock": 2}
 """Partitions; the last one of each has no record."""
-CANARY, LAST = "canary", "last"
+CANARY, LAST, GAP = "canary", "last", "gap"
 GRACE_S = 4.0
 WITHIN_S = 60.0
 TOKEN = "token-of-a-test"
@@ -177,7 +177,7 @@ def watching(config: Path, folder: Path, *more: str) -> Iterator[Watching]:
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Broker]]:
     old, new = tmp_path_factory.mktemp("old"), tmp_path_factory.mktemp("new")
     with running(old) as source, running(new, cluster="TmV3Q2x1c3Rlck5ld05ldw") as target:
-        topics = TOPICS | {CANARY: 1, LAST: 1}
+        topics = TOPICS | {CANARY: 1, LAST: 1, GAP: 1}
         create(source, topics)
         create(target, {f"copy.{topic}": count for topic, count in topics.items()})
         yield source, target
@@ -306,32 +306,66 @@ def reported(target: Broker) -> dict[str, int]:
     return kinds({"totals": {name: sum(found[name] for found in newest.values()) for name in KINDS}})
 
 
+def config_of(folder: Path, brokers: tuple[Broker, Broker], topic: str) -> Path:
+    """Writes a configuration with one topic."""
+    old, new = (broker.properties("admin") for broker in brokers)
+    path = folder / "flow.yaml"
+    path.write_text(
+        f"clusters:\n  old: {{file: '{old}'}}\n  new: {{file: '{new}'}}\nflows:\n"
+        f"  - {{name: {topic}, source: old, target: new, topics: [{topic}], names: {{prefix: copy.}}}}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def put(broker: Broker, topic: str, values: Iterable[int], timestamp_ms: int) -> None:
+    """Writes a record for each number, all of the same time."""
+    with KafkaProducer(**broker.connection().kafka_python()) as producer:
+        for value in values:
+            producer.send(topic, b"%d" % value, partition=0, timestamp_ms=timestamp_ms)
+
+
 @pytest.mark.timeout(240)
 def test_the_copiers_group_decides_about_the_last_record_of_a_partition(
     brokers: tuple[Broker, Broker], tmp_path: Path
 ) -> None:
     source, target = brokers
-    flow = [str(broker.properties("admin")) for broker in brokers]
     with Cluster("old", source.connection()) as cluster:
         cluster.set_committed("copier", {TopicPartition(LAST, 0): 0})
-        (tmp_path / "flow.yaml").write_text(
-            f"clusters:\n  old: {{file: '{flow[0]}'}}\n  new: {{file: '{flow[1]}'}}\nflows:\n"
-            f"  - {{name: last, source: old, target: new, topics: [{LAST}], names: {{prefix: copy.}}}}\n",
-            encoding="utf-8",
-        )
-        with watching(tmp_path / "flow.yaml", tmp_path, "--copier-group", "last:copier") as watch:
+        with watching(config_of(tmp_path, brokers, LAST), tmp_path, "--copier-group", "last:copier") as watch:
             watch.until(lambda _: True, "the first round")
             now = round(time.time() * 1000)
-            for broker, topic, values in ((source, LAST, b"ab"), (target, f"copy.{LAST}", b"a")):
-                with KafkaProducer(**broker.connection().kafka_python()) as producer:
-                    for value in values:
-                        producer.send(topic, b"%c" % value, partition=0, timestamp_ms=now)
+            put(source, LAST, (1, 2), now)
+            put(target, f"copy.{LAST}", (1,), now)
             late = watch.until(lambda one: one["totals"]["late"] == 1, "the last record is late")
             assert not kinds(late)
             cluster.set_committed("copier", {TopicPartition(LAST, 0): 2})
             found = watch.until(lambda one: bool(examples(one)), "it is named")
             assert kinds(found) == {"missing": 1}
             assert [example["source_offset"] for example in examples(found)] == [1]
+
+
+@pytest.mark.timeout(240)
+def test_copies_of_records_that_the_source_has_deleted_are_not_unexpected(
+    brokers: tuple[Broker, Broker], tmp_path: Path
+) -> None:
+    source, target = brokers
+    with watching(config_of(tmp_path, brokers, GAP), tmp_path) as watch:
+        watch.until(lambda _: True, "the first round")
+        now = round(time.time() * 1000)
+        put(source, GAP, range(300), now)
+        put(target, f"copy.{GAP}", range(101), now)
+        watch.until(lambda one: one["totals"]["records"] == 300, "all are read")
+        client = source.admin()
+        client.delete_records({TopicPartition(GAP, 0): 250})
+        client.close()
+        put(target, f"copy.{GAP}", range(250, 300), now)
+        watch.until(lambda one: bool(kinds(one)), "the loss")
+        seen = len(watch.documents)
+        # The records are named beside the rounds.
+        watch.until(lambda _: len(watch.documents) > seen + 3 * GRACE_S, "further rounds")
+        found = [kinds(one) for one in watch.documents[seen - 1 :]]
+        assert all(one == {"never_mirrored": 149} for one in found), found
 
 
 def _look_at_pages(port: int) -> None:
