@@ -1,6 +1,6 @@
 """Whether a link that falls silent under load leaves anything missing or doubled: many silences, a proof after each.
 
-    .lab/venv/bin/python -m scripts.bench.silences [--runs N] [--seed N] [--rate N] [--keep FOLDER]
+    .lab/venv/bin/python -m scripts.bench.silences [--runs N] [--seed N] [--rate N] [--for SECONDS] [--keep FOLDER]
 
 Each silence has a direction and a length between 20 and 90 seconds, both from the seed. Where a proof is not
 ``proved``, everything that explains it is kept: the proof's document, the workers' logs, and a dump of the log
@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from loosehanger.errors import LabError
 from loosehanger.paths import lab_home
 from loosehanger.waiting import wait_for
 from scripts.bench.common import machine, sandbox, succeed, table
@@ -52,18 +53,27 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10, help="silences (10)")
     parser.add_argument("--seed", type=int, default=1, help="of directions and lengths (1)")
     parser.add_argument("--rate", type=int, default=300, help="events a second (300)")
+    parser.add_argument("--from", type=int, default=1, dest="first", help="the first of them to run (1)")
+    parser.add_argument("--for", type=float, dest="limit_s", help="begin no other silence after this many seconds")
     parser.add_argument("--keep", type=Path, default=Path("silences"), help="where to keep what explains a difference")
     options = parser.parse_args()
-    rows = []
+    rows: list[tuple[str, ...]] = []
+    begun = time.monotonic()
     with sandbox() as kit:
         succeed(kit, "setup", "03-broadcast", "-e", f"producer_rate={options.rate}")
-        for number, silence in enumerate(silences(options.seed, options.runs), start=1):
-            rows.append(
-                (f"{number}", silence.direction, f"{silence.seconds}", *one(kit, silence, options.keep / str(number)))
-            )
-            print(*rows[-1], flush=True)
-    head = ("Run", "Silent", "s", "healthy after, s", "Records", "Missing", "Duplicates", "Verdict")
-    print(f"\nseed {options.seed}, {options.rate:,} events/s; {machine()}\n\n{table(head, rows)}")
+        try:
+            for number, silence in enumerate(silences(options.seed, options.runs), start=1):
+                if number < options.first:
+                    continue
+                if options.limit_s and rows and time.monotonic() - begun > options.limit_s:
+                    print(f"the next one is --from {number}")
+                    break
+                measured = one(kit, silence, options.keep / str(number))
+                rows.append((f"{number}", silence.direction, f"{silence.seconds}", *measured))
+                print(*rows[-1], flush=True)
+        finally:
+            head = ("Run", "Silent", "s", "healthy after, s", "Records", "Missing", "Duplicates", "Verdict")
+            print(f"\nseed {options.seed}, {options.rate:,} events/s; {machine()}\n\n{table(head, rows)}")
 
 
 def one(kit: Kit, silence: Silence, keep: Path) -> tuple[str, ...]:
@@ -85,6 +95,8 @@ def one(kit: Kit, silence: Silence, keep: Path) -> tuple[str, ...]:
     wait_for(unhealthy, RECOVERY_S, "a healthy lab")
     recovered = time.monotonic() - healed
     done = kit.run("prove", "--json", "--timeout", str(RECOVERY_S), timeout=900)
+    if not done.stdout:
+        raise LabError(f"prove ended with {done.returncode}: {done.stderr.strip()}")
     document = json.loads(done.stdout)
     totals = document["totals"]
     if done.returncode:
