@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafka import TopicPartition
-from kafka.errors import TopicAuthorizationFailedError
+from kafka.errors import OffsetOutOfRangeError, TopicAuthorizationFailedError
 
 from loosehanger.audit.client_records import fingerprint, halves, time_of
 from loosehanger.audit.region_reader import BucketTotals, Ranges, Reading, RegionReader
@@ -22,7 +22,12 @@ _OVERHEAD = 12
 """What Kafka stores of a record besides key, value and headers, in bytes."""
 _AGAIN_S = 60.0
 """Seconds after which a partition that could not be read is tried again."""
-_SETTINGS = {"max_poll_records": 5000, "max_partition_fetch_bytes": 1024 * 1024}
+_SETTINGS = {
+    # Records that are deleted while a round reads them must not be left out: their copies would be unexpected.
+    "auto_offset_reset": "none",
+    "max_poll_records": 5000,
+    "max_partition_fetch_bytes": 1024 * 1024,
+}
 
 
 class ClientReader(RegionReader):
@@ -96,6 +101,9 @@ class ClientReader(RegionReader):
             if isinstance(error.__cause__, (UnreadableError, TopicAuthorizationFailedError)):
                 raise error.__cause__ from None
             self.close_consumer()
+            if isinstance(error.__cause__, OffsetOutOfRangeError):
+                problem = f"{self.name}: records were deleted while they were read; the next round reads on"
+                raise UnreachableError(problem) from error
             raise
         except LabError as error:
             # No record has come for long.

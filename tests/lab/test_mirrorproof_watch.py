@@ -28,6 +28,8 @@ import requests
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from loosehanger.audit.balance import KINDS
+from loosehanger.audit.client_reader import ClientReader
+from loosehanger.errors import UnreachableError
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.paths import ROOT
 
@@ -37,7 +39,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TOPICS = {"orders": 4, "stock": 2}
 """Partitions; the last one of each has no record."""
-CANARY, LAST, GAP = "canary", "last", "gap"
+CANARY, LAST, GAP, RACED = "canary", "last", "gap", "raced"
 GRACE_S = 4.0
 WITHIN_S = 60.0
 TOKEN = "token-of-a-test"
@@ -177,7 +179,7 @@ def watching(config: Path, folder: Path, *more: str) -> Iterator[Watching]:
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Broker]]:
     old, new = tmp_path_factory.mktemp("old"), tmp_path_factory.mktemp("new")
     with running(old) as source, running(new, cluster="TmV3Q2x1c3Rlck5ld05ldw") as target:
-        topics = TOPICS | {CANARY: 1, LAST: 1, GAP: 1}
+        topics = TOPICS | dict.fromkeys((CANARY, LAST, GAP, RACED), 1)
         create(source, topics)
         create(target, {f"copy.{topic}": count for topic, count in topics.items()})
         yield source, target
@@ -366,6 +368,27 @@ def test_copies_of_records_that_the_source_has_deleted_are_not_unexpected(
         watch.until(lambda _: len(watch.documents) > seen + 3 * GRACE_S, "further rounds")
         found = [kinds(one) for one in watch.documents[seen - 1 :]]
         assert all(one == {"never_mirrored": 149} for one in found), found
+
+
+def test_records_that_are_deleted_while_they_are_read_are_not_left_out(
+    brokers: tuple[Broker, Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, source = TopicPartition(RACED, 0), brokers[0]
+    put(source, RACED, range(30), round(time.time() * 1000))
+    client = source.admin()
+    client.delete_records({place: 20})
+    client.close()
+    reader = ClientReader("old", Cluster("old", source.connection()))
+    try:
+        with monkeypatch.context() as before:
+            # As it was a moment before.
+            before.setattr(Cluster, "start_offsets", lambda _, places: dict.fromkeys(places, 0))
+            with pytest.raises(UnreachableError, match="old: records were deleted while they were read"):
+                reader.read({place: 0}, {})
+        reading = reader.read({place: 0}, {})
+        assert (reading.lost, sum(found.records for found in reading.totals)) == ({place: 20}, 10)
+    finally:
+        reader.close()
 
 
 def _look_at_pages(port: int) -> None:
