@@ -171,6 +171,7 @@ def test_a_group_shows_that_the_last_record_of_a_partition_is_missing(audit: Aud
     ask = audit.positions.progress_of(MIRROR)
     source.offset = 1
     ask()
+    audit.round(60)
     assert audit.round(60) == [], "it has not come to the last record"
     source.offset, source.end = 7, 2
     ask()
@@ -180,5 +181,7 @@ def test_a_group_shows_that_the_last_record_of_a_partition_is_missing(audit: Aud
     source.answers = False
     ask()
     assert verdicts(audit.round(60)) == {1: "missing"}, "what was committed still holds"
+    audit.positions.forget("old", "other")
+    assert audit.positions.positions() == {MIRROR.id: {PLACE: 1}}
     audit.positions.forget("old", "t")
     assert audit.positions.positions() == {MIRROR.id: {}}

@@ -315,6 +315,7 @@ def test_records_are_named_beside_the_rounds_and_only_while_they_are_what_was_ju
         assert go_on.wait(10)
         for account in found.values():
             account.kinds, account.examples = {"missing": account.records - account.copies}, [{"kind": "missing"}]
+            account.verdict = "by its records"
 
     with watch_of(world, tmp_path, name=name) as watch:
         world.write("europe", "abc")
@@ -330,6 +331,7 @@ def test_records_are_named_beside_the_rounds_and_only_while_they_are_what_was_ju
             assert time.monotonic() < deadline
             watch.round()
         assert found[0]["missing"] == 1, "what was named of the bucket as it was before is no longer true"
+        assert found[0]["verdict"] == "by its records"
 
 
 def test_a_watch_that_was_ended_anywhere_goes_on_where_it_was(world: World, tmp_path: Path) -> None:
