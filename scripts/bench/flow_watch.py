@@ -125,7 +125,7 @@ def copy(source: Broker, target: Broker, ended: threading.Event) -> int:
 
 
 @dataclass
-class Watching:
+class RunningWatch:
     """A running watch: what its documents have shown."""
 
     process: subprocess.Popen[str]
@@ -172,7 +172,7 @@ def run(folder: Path, source: Broker, target: Broker, options: argparse.Namespac
     with subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
     ) as process:
-        watch = Watching(process)
+        watch = RunningWatch(process)
         threading.Thread(target=watch.read, daemon=True).start()
         wait_for(lambda: None if watch.rounds else "no document", END_S, "the watch's first round")
         before, began = watch.counted(), time.monotonic()
@@ -195,7 +195,7 @@ def run(folder: Path, source: Broker, target: Broker, options: argparse.Namespac
     return int(bool(watch.alarms))
 
 
-def behind(watch: Watching, records: int) -> str | None:
+def behind(watch: RunningWatch, records: int) -> str | None:
     """What is not counted yet; there are canaries besides the records."""
     here, there = watch.counted()
     if here >= records and here == there:
@@ -214,7 +214,7 @@ def verdicts(target: Broker) -> Counter[str]:
     return Counter(newest.values())
 
 
-def show(watch: Watching, results: dict[str, int], seconds: float, processor: float, memory: int) -> None:
+def show(watch: RunningWatch, results: dict[str, int], seconds: float, processor: float, memory: int) -> None:
     """Prints the table."""
     head = ("s", "records", "copies", "rounds", "equal buckets", "false alarms", "most in flight", "most late",
             "most unread", "processor, s", "memory, MiB")  # fmt: skip
