@@ -34,6 +34,7 @@ from loosehanger.kafka.cluster import Cluster
 from loosehanger.paths import ROOT
 
 from .broker import Broker, running
+from .conftest import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -327,13 +328,22 @@ def put(broker: Broker, topic: str, values: Iterable[int], timestamp_ms: int) ->
             producer.send(topic, b"%d" % value, partition=0, timestamp_ms=timestamp_ms)
 
 
+def has_committed(cluster: Cluster, offset: int) -> bool:
+    """Commits an offset for the copier; whether that was accepted."""
+    try:
+        cluster.set_committed("copier", {TopicPartition(LAST, 0): offset})
+    except UnreachableError:
+        return False
+    return True
+
+
 @pytest.mark.timeout(240)
 def test_the_copiers_group_decides_about_the_last_record_of_a_partition(
     brokers: tuple[Broker, Broker], tmp_path: Path
 ) -> None:
     source, target = brokers
     with Cluster("old", source.connection()) as cluster:
-        cluster.set_committed("copier", {TopicPartition(LAST, 0): 0})
+        wait_until(lambda: has_committed(cluster, 0), WITHIN_S, "the group's coordinator, which a new broker creates")
         with watching(config_of(tmp_path, brokers, LAST), tmp_path, "--copier-group", "last:copier") as watch:
             watch.until(lambda _: True, "the first round")
             now = round(time.time() * 1000)
@@ -341,7 +351,7 @@ def test_the_copiers_group_decides_about_the_last_record_of_a_partition(
             put(target, f"copy.{LAST}", (1,), now)
             late = watch.until(lambda one: one["totals"]["late"] == 1, "the last record is late")
             assert not kinds(late)
-            cluster.set_committed("copier", {TopicPartition(LAST, 0): 2})
+            assert has_committed(cluster, 2)
             found = watch.until(lambda one: bool(examples(one)), "it is named")
             assert kinds(found) == {"missing": 1}
             assert [example["source_offset"] for example in examples(found)] == [1]
