@@ -19,11 +19,15 @@ def spark() -> Iterator[SparkSession]:
     settings = ["spark.sql.shuffle.partitions=2", "spark.sql.adaptive.enabled=false", "spark.default.parallelism=2"]
     before = dict(os.environ)
     os.environ.update(environment(lab_home(), "local[2]", "1g", settings))
-    # A job hands records over as files of its folder. Here a test does so only where it names a folder itself: a test
-    # that runs after this fixture must not depend on it.
-    del os.environ[scratch.VARIABLE]
     session = SparkSession.builder.appName("unit tests").getOrCreate()
     yield session
     session.stop()
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture(autouse=True)
+def _no_folder_without_spark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hides the folder of the session's Spark from tests with a made-up one, whichever ran before."""
+    if "spark" not in request.fixturenames:
+        monkeypatch.delenv(scratch.VARIABLE, raising=False)
