@@ -1,0 +1,101 @@
+"""``./lab diff``: what the manifests say and the lab does not have yet, and what a set-up would refuse."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loosehanger.cli import diff
+from loosehanger.errors import WrongUseError
+from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.record import Lab
+from loosehanger.lab.scenario import read_scenario
+
+LAB = Lab("12-sea", "local", "inventories/local", {}, "setup")
+MIRROR = """\
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaMirrorMaker2
+metadata: {name: mm2, namespace: south}
+spec:
+  target: {alias: south}
+  mirrors:
+    - source: {alias: north}
+      sourceConnector: {tasksMax: 1}
+"""
+SCENARIO = "title: Sea\nteaches: Something.\ntopics: [LH.]\nstages: {setup: {next: go on}}\n"
+
+
+@pytest.fixture
+def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The manifest of a scenario's mirror, which was applied as it is."""
+    folder = tmp_path / "playbooks" / "12-sea"
+    (folder / "manifests").mkdir(parents=True)
+    (folder / "scenario.yaml").write_text(SCENARIO, encoding="utf-8")
+    (folder / "setup.yaml").write_text("[]\n", encoding="utf-8")
+    manifest = folder / "manifests" / "mm2.yaml"
+    manifest.write_text(MIRROR, encoding="utf-8")
+    monkeypatch.setattr(diff, "read_scenario", lambda name: read_scenario(name, folder.parent))
+    applied = read_scenario("12-sea", folder.parent).manifests("setup")
+    monkeypatch.setattr(diff, "recorded_documents", lambda _, region: [d for d in applied if d.namespace == region])
+    monkeypatch.setattr(diff, "check_document", lambda document: document)
+    return manifest
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The document, and the exit code in it."""
+    code = diff.run(LAB, Namespace(json=True))
+    return {**json.loads(capsys.readouterr().out), "code": code}
+
+
+def test_a_lab_that_is_as_its_manifests_say(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert manifest.exists()
+    assert diff.run(LAB, Namespace(json=False)) == 0
+    assert capsys.readouterr().out == "The lab is as the manifests of 12-sea say.\n"
+    assert {one["state"] for one in shown(capsys)["resources"]} == {"same"}
+
+
+def test_a_changed_field_is_named_with_both_values(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest.write_text(MIRROR.replace("alias: south", "alias: west"), encoding="utf-8")
+    assert diff.run(LAB, Namespace(json=False)) == 1
+    said = capsys.readouterr().out
+    assert 'mm2.yaml:1: south: KafkaMirrorMaker2/mm2\n  spec.target.alias: "south" -> "west"\n' in said
+    assert said.endswith("./lab setup 12-sea applies this.\n")
+    (changed,) = (one for one in shown(capsys)["resources"] if one["state"] == "changed")
+    assert changed["fields"] == [{"field": "spec.target.alias", "applied": "south", "now": "west"}]
+    assert changed["applied"]["target"]["alias"] == "south"
+
+
+def test_a_new_resource_and_one_that_a_set_up_would_refuse(
+    manifest: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest.write_text(MIRROR.replace("name: mm2", "name: mm3", 1), encoding="utf-8")
+
+    def refuse(document: Document) -> None:
+        raise WrongUseError(f"{document.name} is refused")
+
+    monkeypatch.setattr(diff, "check_document", refuse)
+    found = shown(capsys)
+    assert (found["errors"], found["code"]) == (["mm3 is refused"], 1)
+    assert [one["state"] for one in found["resources"]] == ["new"]
+    with pytest.raises(WrongUseError, match="mm3 is refused"):
+        diff.run(LAB, Namespace(json=False))
+
+
+def test_a_file_that_is_not_yaml_is_named(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest.write_text("a: [", encoding="utf-8")
+    found = shown(capsys)
+    assert found["resources"] == []
+    assert "mm2.yaml:2: not YAML" in found["errors"][0]
+
+
+def test_the_values_of_a_secret_are_hidden() -> None:
+    from loosehanger.lab.manifest_diff import _compared
+
+    old = Document("s.yaml", 1, {"kind": "Secret", "metadata": {"name": "s", "namespace": "sea"}, "data": {"a": "b"}})
+    new = replace(old, content={**old.content, "data": {"a": "c"}})
+    assert [(one.field, one.applied, one.now) for one in _compared(new, old).fields] == [("data.a", "hidden", "hidden")]
