@@ -37,12 +37,8 @@ print(found[0] if found else "not done yet")
 """
 """Prints the first sentence of a check."""
 _SECTION = re.compile(r"^## (?:Exercise )?(\d+)[.:] .*\n(?:(?!## ).*\n?)*", re.MULTILINE)
-_EDUCATES_DIFFICULTY = {
-    "basic": "beginner",
-    "intermediate": "intermediate",
-    "advanced": "advanced",
-    "expert": "extreme",
-}
+_OF_EDUCATES = {"basic": "beginner", "expert": "extreme"}
+"""Its words for difficulties, where they are others."""
 
 
 class ExportedLab:
@@ -89,7 +85,8 @@ class ExportedLab:
         return (
             "cd ~/kit || exit 1",
             f"found=$(./lab learn check {exercise.id} --json) && exit 0",
-            f'sentence=$(python3 -c {shlex.quote(MESSAGE)} <<<"${{found}}" 2>/dev/null) || sentence="nothing is set up"',
+            f'sentence=$(python3 -c {shlex.quote(MESSAGE)} <<<"${{found}}" 2>/dev/null) ||',
+            '  sentence="nothing is set up"',
             f'{say} "${{sentence}}"',
             "exit 1",
         )
