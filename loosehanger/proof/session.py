@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 import time
@@ -84,6 +85,8 @@ def start_session(
     """
     global _log
     _log = SparkLog.of_this_job()
+    # py4j logs the traceback of a Ctrl-C, or of a lost Java machine, by the root logger, which would print it.
+    logging.getLogger().addHandler(logging.NullHandler())
     os.environ["LAB_SPARK_JAVA"] = _java_options(records)
     try:
         if SparkContext._gateway is None:

@@ -137,6 +137,32 @@ def test_a_log_on_a_full_disk_is_not_reported_beside_the_document(tmp_path: Path
     assert "No space left on device" in done.stderr
 
 
+INTERRUPTED = """\
+import os, signal, threading
+from loosehanger.proof.session import start_session
+spark = start_session("job", in_order=True)
+threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    spark.range(10**15).count()
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+@pytest.mark.spark
+def test_an_interrupted_job_shows_no_traceback(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        env=environment(lab_home(), "local[1]", "512m", [], tmp_path),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_a_proof_ends_at_its_limit_whatever_keeps_it(tmp_path: Path) -> None:
     """Here a cluster that accepts connections and is silent, for which its clients wait longer."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
