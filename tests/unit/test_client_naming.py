@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -180,6 +181,29 @@ def test_more_copies_than_records_were_deleted_are_unexpected_and_which_is_not_k
     account = account_of(sources, copies, DIFFERENT)
     Log(sources, copies).name({KEY: account}, monkeypatch)
     assert [one["target_offset"] for one in account.examples] == [10]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_the_source_has_deleted_the_kinds_are_those_of_the_history(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mirror copies in order up to somewhere; the source deletes up to somewhere; the mirror goes on from there."""
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    count = chance.randint(1, 30)
+    opened, copied, start = chance.randint(0, count), chance.randint(0, count), chance.randint(0, count)
+    there = [number for number in range(count) if number < copied or number >= start]
+    left = list(range(max(start, opened), count))
+    skipped = set(chance.sample(left, min(len(left), chance.randint(0, 2))))
+    doubled = [number for number in left if number not in skipped and chance.random() < 0.1]
+    sources, copies = numbered(*range(count)), numbered(*(one for one in there if one not in skipped), *doubled)
+    before = min(opened, copied)  # These were the same on both sides, and the bucket was dropped and opened again.
+    lost = max(start - max(copied, before), 0)
+    account = account_of(sources[before:], copies[before:], NEVER_MIRRORED if lost else MISSING)
+    if not any(account.content):
+        return
+    kinds = {"never_mirrored": lost, "missing": len(skipped), "duplicates": len(doubled)}
+    Log(sources[start:], copies).name({KEY: account}, monkeypatch)
+    assert account.kinds == {kind: found for kind, found in kinds.items() if found}
 
 
 def test_records_that_were_named_keep_their_names_after_the_source_has_deleted_them(
