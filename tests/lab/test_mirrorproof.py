@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,25 @@ def test_two_clusters_are_checked_and_proved(
     refused = run(program, folder, "prove", source, source)
     assert refused.returncode == 2
     assert "the same cluster" in refused.stderr
+
+
+def test_evidence_of_what_is_new_is_verified_by_the_configuration(
+    program: Path, clusters: tuple[Broker, Broker], tmp_path: Path
+) -> None:
+    ends = dict(zip(("old", "new"), (str(broker.properties("admin")) for broker in clusters), strict=True))
+    flow = {"name": "half", "source": "old", "target": "new", "topics": ["whole"]}
+    text = {"clusters": {name: {"file": path} for name, path in ends.items()}, "flows": [flow]}
+    (tmp_path / "flows.yaml").write_text(json.dumps(text), encoding="utf-8")
+    half = datetime.fromtimestamp((BEGAN_MS + RECORDS // 2) / 1000, UTC).isoformat()
+    assert run(program, tmp_path, "key", "mine.key").returncode == 0
+
+    evidence = ("--since", half, "--evidence", "proof.json", "--sign", "mine.key", "--json")
+    proved = run(program, tmp_path, "prove", "--config", "flows.yaml", *evidence)
+    assert proved.returncode == 0, proved.stdout + proved.stderr
+    assert json.loads(proved.stdout)["totals"]["source_records"] == RECORDS // 2
+
+    verify = ("verify", "proof.json", "--key", "mine.key.pub", "--config", "flows.yaml", "--json")
+    verified = run(program, tmp_path, *verify)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    document = json.loads(verified.stdout)
+    assert (document["held"], document["records_held"]) == ("everything", RECORDS)
