@@ -85,7 +85,7 @@ def verify(evidence: StoredEvidence, lab: Lab, start_spark: Any) -> list[Partiti
     states = []
     for name, partitions in by_cluster.items():
         if name not in lab.clusters:
-            raise WrongUseError(f"the evidence is about cluster '{name}'; give the clusters that were compared")
+            raise WrongUseError(_not_given(name))
         with closing(Cluster.of(lab.clusters[name], PROVER)) as cluster:
             if (identity := cluster.id()) != ids.get(name):
                 raise WrongUseError(
@@ -97,6 +97,13 @@ def verify(evidence: StoredEvidence, lab: Lab, start_spark: Any) -> list[Partiti
                 fit(spark, sum(one.records for one in evidence.partitions))
             states += _states(spark, cluster, partitions, evidence)
     return states
+
+
+def _not_given(name: str) -> str:
+    """What to give in place of clusters that have not the names of the evidence."""
+    of_files = name in ("source", "target")
+    option = "--clusters, and the two files with client properties" if of_files else "--config, and the configuration"
+    return f"the evidence is about cluster '{name}', which is not given; use {option} that prove took"
 
 
 def _states(

@@ -16,6 +16,7 @@ from kafka import TopicPartition
 from loosehanger.errors import ExitCode, WrongUseError
 from loosehanger.mirrorproof import command_line, evidence, verify
 from loosehanger.mirrorproof.holding import PartitionNow, held_by, state_of
+from loosehanger.mirrorproof.verify_job import _not_given
 from loosehanger.proof.compare.digests import Digests, PartitionDigest
 from loosehanger.proof.evidence import signatures
 from loosehanger.proof.evidence.evidence import Evidence
@@ -257,3 +258,9 @@ def test_a_relative_key_is_found_by_the_job_too(signed: Path, key: Path, monkeyp
     monkeypatch.chdir(key.parent)
     command_line.main(["verify", str(signed), "--key", f"{key.name}.pub", "--clusters", "a", "b"])
     assert f"--key={key}.pub" in started[0]
+
+
+@pytest.mark.parametrize(("name", "option"), [("source", "--clusters"), ("new", "--config")])
+def test_clusters_by_other_names_are_asked_for_as_they_were_given(name: str, option: str) -> None:
+    """A proof of two files has names of its own for their clusters; one of a configuration has that file's."""
+    assert f"'{name}', which is not given; use {option}, " in _not_given(name)
