@@ -36,7 +36,8 @@ found = [one["message"] for one in json.load(sys.stdin)["conditions"] if one["me
 print(found[0] if found else "not done yet")
 """
 """Prints the first sentence of a check."""
-_SECTION = re.compile(r"^## (?:Exercise )?(\d+)[.:] .*\n(?:(?!## ).*\n?)*", re.MULTILINE)
+SECTION = re.compile(r"^## (?:Exercise )?(\d+)[.:] .*\n(?:(?!## ).*\n?)*", re.MULTILINE)
+"""A numbered section of a lab's text: its number, and all of it."""
 _OF_EDUCATES = {"basic": "beginner", "expert": "extreme"}
 """Its words for difficulties, where they are others."""
 
@@ -57,7 +58,7 @@ class ExportedLab:
         self.exercises = read_exercises(name)
         text = without_front_matter(readme.read_text(encoding="utf-8"))
         self.intro = text.strip().partition("\n## ")[0]
-        self.sections = {int(found[1]): found[0] for found in _SECTION.finditer(text)}
+        self.sections = {int(found[1]): found[0] for found in SECTION.finditer(text)}
 
     def write(self, name: str, content: str, *, executable: bool = False) -> None:
         """Writes a file of the export."""

@@ -29,7 +29,7 @@ from loosehanger.learn.exercise import (
     usual_mistakes,
 )
 from loosehanger.learn.judging import ConditionResult, Documents, begun, judge
-from loosehanger.learn.playbooks import solution
+from loosehanger.learn.playbooks import Task, solution
 from loosehanger.learn.progress import Attempt, Learner, read_learner
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.suggestions import instead
@@ -246,7 +246,10 @@ def _solve(place: ChosenExercise, *, as_json: bool) -> int:
         step.before, step.started = _look(exercise), time.time()
     step.solved = True
     place.save()
-    steps = solution(exercise.folder / "solve.yaml")
+    steps = [
+        Task(one.why, one.what.replace("{{ lab_home }}", str(lab_home())))
+        for one in solution(exercise.folder / "solve.yaml")
+    ]
     if not as_json:
         print(f"{exercise.id}: {exercise.content.title}, solved for you:")
         for number, one in enumerate(steps, start=1):
