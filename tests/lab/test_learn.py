@@ -1,11 +1,16 @@
-"""Each exercise on a real lab: a check fails before, and succeeds after the text's own commands and after ``solve``."""
+"""Each exercise on a real lab: a check fails before, and succeeds after the text's own commands and after ``solve``.
+
+``LH_WRITE_STATES=FOLDER`` keeps the documents of every check, from which ``tests/unit/exercise_states`` was made.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,6 +64,9 @@ def check(kit: Kit, exercise: LabExercise) -> tuple[int, dict[str, Any]]:
     print(f"{exercise.id}: checked in {time.monotonic() - began:.1f} s, exit code {done.returncode}")
     assert done.returncode in (0, 1), done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
+    if states := os.environ.get("LH_WRITE_STATES"):
+        file = Path(states) / f"{exercise.id.replace('/', '-')}-{document['checks']}.json"
+        file.write_text(json.dumps(document["documents"]), encoding="utf-8")
     return done.returncode, document
 
 
