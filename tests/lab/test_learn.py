@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1500)]
 PORTS = 31000
 BLOCK_SECONDS = 600.0
 EXERCISES = [exercise for lab in lab_names() for exercise in read_exercises(lab)]
+_FUNCTION = re.compile(r"^\$ \w+\(\) \{.*\n(?:> .*\n)*", re.MULTILINE)
 _BLOCK = re.compile(r"^```(console|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -71,10 +72,11 @@ def check(kit: Kit, exercise: LabExercise) -> tuple[int, dict[str, Any]]:
 
 
 def blocks(exercise: LabExercise) -> list[tuple[str, str]]:
-    """The commands and edits of an exercise's section: what each is, and its text."""
+    """The commands and edits of an exercise's section, after the shell's functions that the text defines before it."""
     text = (PLAYBOOKS / exercise.lab / "README.md").read_text(encoding="utf-8")
-    section = next(found[0] for found in SECTION.finditer(text) if int(found[1]) == exercise.number)
-    return [(found[1], found[2]) for found in _BLOCK.finditer(section)]
+    section = next(found for found in SECTION.finditer(text) if int(found[1]) == exercise.number)
+    functions = [("console", found[0]) for found in _FUNCTION.finditer(text[: section.start()])]
+    return [*functions, *((found[1], found[2]) for found in _BLOCK.finditer(section[0]))]
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
