@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
@@ -19,6 +20,15 @@ def is_taken(port: int) -> bool:
         except OSError:
             return True
     return False
+
+
+def free_ports(count: int) -> list[int]:
+    """Returns ports of the loopback address on which no program listens at the moment."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for opened in sockets:
+            opened.bind((LOOPBACK, 0))
+        return [opened.getsockname()[1] for opened in sockets]
 
 
 def outgoing_ports(kernel: Path = KERNEL) -> range:

@@ -12,13 +12,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socket import socket
 from typing import Any
 
 import pytest
 import requests
 import yaml
 
+from loosehanger.ports import free_ports
 from scripts.sandbox import Kit
 
 PROGRAMS = ("prometheus", "prometheus-alertmanager")
@@ -130,7 +130,7 @@ def monitoring(kit: Kit, folder: Path) -> Iterator[Monitoring]:
     done = kit.run("monitoring", "--json")
     assert done.returncode == 0, done.stderr
     shutil.copytree(json.loads(done.stdout)["folder"], folder)
-    ports = _free_ports(2)
+    ports = free_ports(2)
     addresses = [f"http://127.0.0.1:{port}" for port in ports]
     found = Monitoring(folder, addresses[0], addresses[1])
     receiver = _receiver(found.notices)
@@ -159,14 +159,6 @@ def monitoring(kit: Kit, folder: Path) -> Iterator[Monitoring]:
             stack.callback(_stop, process)
             _wait_ready(address, process, Path(log.name))
         yield found
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
 
 
 def _change(path: Path, old: str, new: str) -> None:

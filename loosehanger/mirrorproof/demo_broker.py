@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from loosehanger.kafka.properties import format_properties
 from loosehanger.mirrorproof.connector import broker, fetch, there
 from loosehanger.mirrorproof.places import JARS, cache
 from loosehanger.paths import caller_path
-from loosehanger.ports import LOOPBACK
+from loosehanger.ports import LOOPBACK, free_ports
 from loosehanger.process_lifetime import end_with_parent
 from loosehanger.waiting import wait_for
 
@@ -64,7 +63,7 @@ class DemoBroker:
         self._java = java
         self._jars = jars
         self._process: subprocess.Popen[bytes] | None = None
-        port, controller = _free_ports(2)
+        port, controller = free_ports(2)
         address = f"{LOOPBACK}:{port}"
         settings = {
             "process.roles": "broker,controller",
@@ -155,14 +154,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(_STOPS_S)
     process.kill()
     process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for opened in sockets:
-            opened.bind((LOOPBACK, 0))
-        return [opened.getsockname()[1] for opened in sockets]
-    finally:
-        for opened in sockets:
-            opened.close()

@@ -11,7 +11,6 @@ import ipaddress
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +28,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from loosehanger.errors import LabError
 from loosehanger.platforms.local.certificates import begin_certificate, key_usage
+from loosehanger.ports import LOOPBACK, free_ports
 from loosehanger.process_lifetime import end_with_parent
 from scripts.apiserver.build import CONTROLLER_MANAGER
 
-LOOPBACK = "127.0.0.1"
 READY_SECONDS = 120.0
 """It takes 3 seconds; a busy machine takes longer."""
 STOP_SECONDS = 15.0
@@ -284,7 +283,7 @@ class ApiServer:
 
     def _start(self) -> None:
         keys = self.folder / "keys"
-        etcd, api = _free_port(), _free_port()
+        etcd, api = free_ports(2)
         self.address = f"https://{LOOPBACK}:{api}"
         _write_private(keys / "ca.crt", self._authority.pem)
         for name in ("etcd", "kube-apiserver"):
@@ -463,10 +462,3 @@ def _write_private(path: Path, content: bytes) -> None:
     path.unlink(missing_ok=True)
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(content)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port

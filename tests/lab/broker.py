@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import AdvertisedAddressError
 from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE, format_properties
 from loosehanger.paths import lab_home
+from loosehanger.ports import free_ports
 
 from .conftest import wait_until
 
@@ -99,7 +99,7 @@ def running(
             ``{controller}`` in them are the ports, and ``{second}`` and ``{third}`` two more.
         jvm: options of its Java machine.
     """
-    broker, controller, second, third = _free_ports(4)
+    broker, controller, second, third = free_ports(4)
     properties = folder / "server.properties"
     jaas = f'{SCRAM_LOGIN_MODULE} required username="{_ADMIN}" password="{_PASSWORD}";'
     settings = {
@@ -174,14 +174,3 @@ def java(*arguments: str, log: Path, stdin: int = subprocess.DEVNULL) -> subproc
             stderr=subprocess.STDOUT,
             stdin=stdin,
         )
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for opened in sockets:
-            opened.bind(("127.0.0.1", 0))
-        return [opened.getsockname()[1] for opened in sockets]
-    finally:
-        for opened in sockets:
-            opened.close()
