@@ -43,7 +43,7 @@ lock="${root}/requirements.lock"
 
 # An environment holds absolute paths, so a moved checkout needs a new one.
 inputs="$(printf '%s\n' "${root}" "${home}" && cd "${root}" &&
-  cat pyproject.toml requirements-build.lock "${lock}" jars.lock scripts/bootstrap.sh scripts/install.py && cksum scripts/*.classes)"
+  cat pyproject.toml requirements-build.lock "${lock}" jars.lock scripts/{bootstrap.sh,install.py,class_archives.py})"
 if [[ -x "${home}/venv/bin/python" && -x "${home}/java/bin/java" && -x "${home}/java-spark/bin/java" ]] &&
   [[ -d "${home}/jars/kafka" && -r "${stamp}" && "$(<"${stamp}")" == "${inputs}" ]]; then
   exit 0

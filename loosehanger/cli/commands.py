@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from loosehanger.arguments import Parser
-from loosehanger.cli import exercise, links, status
+from loosehanger.cli import class_archives, exercise, links, status
 from loosehanger.cli.cleaning import cleanup
 from loosehanger.cli.command_line import COMMANDS, KAFKA_TOOLS, wants_help
 from loosehanger.cli.credentials import connection_of, show_credentials
@@ -26,7 +26,7 @@ from loosehanger.kafka.links import CLIENT
 from loosehanger.lab import console_password, targets
 from loosehanger.lab.diagram import mermaid
 from loosehanger.lab.programs import consumers
-from loosehanger.lab.progress import Progress, required_progress
+from loosehanger.lab.progress import LOCAL, Progress, required_progress
 from loosehanger.lab.record import ADMINISTRATOR, Lab, Region, WebConsole, check_stage, load_lab, read_progress
 from loosehanger.lab.recovery import Recovery
 from loosehanger.lab.scenario import Scenario, read_scenario
@@ -100,6 +100,8 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
         durations.keep(what, time.monotonic() - began)
     if not _CHANGES_NOTHING & set(arguments):
         lab = load_lab()
+        if lab.platform == LOCAL:
+            class_archives.start()
         if scenario.stage(name).mark:
             _show_recovery(lab, name)
         _show_rescues(name)

@@ -16,6 +16,8 @@ VERSION = 2
 """The version of the record's format."""
 VARIABLES = "LAB_VARIABLES"
 """The environment variable with the variables to record, as a JSON list."""
+LOCAL = "local"
+"""The platform whose clusters are processes of this machine."""
 _FILE = Path("access", "lab.json")
 
 

@@ -26,6 +26,12 @@ _THOROUGH_LATER = (
 compiled within seconds."""
 
 
+WORKER = "org.apache.kafka.connect.cli.ConnectDistributed"
+"""The program of Connect's workers."""
+_ARCHIVES = {WORKER: "connect.jsa"}
+"""The archive of classes that a program has, where it is not the nodes'."""
+
+
 @dataclass(frozen=True)
 class Java:
     """The lab's Java runtime and Kafka's jars."""
@@ -57,7 +63,7 @@ class Java:
         return [
             str(self.home / "java" / "bin" / "java"),
             # Halves the start-up time of a node; Java ignores a missing or unsuitable archive.
-            f"-XX:SharedArchiveFile={self._jars / 'kafka.jsa'}",
+            f"-XX:SharedArchiveFile={self._jars / _ARCHIVES.get(main_class, 'kafka.jsa')}",
             *("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"),
             *_THOROUGH_LATER,
             # Java keeps counters in /tmp, and Kafka's codecs unpack native libraries there. A killed JVM leaves both.

@@ -17,7 +17,6 @@ from types import ModuleType
 import pytest
 
 from loosehanger.paths import ROOT
-from scripts.lock_classes import HEADER, merge
 
 # Stands in for the real installer: it makes what the bootstrap looks at, and counts its runs.
 INSTALLER = """\
@@ -50,8 +49,7 @@ def checkout(tmp_path: Path) -> Path:
         (folder / name).write_text(f"{name}\n", encoding="utf-8")
     shutil.copy(ROOT / "scripts/bootstrap.sh", folder / "scripts")
     (folder / "scripts/install.py").write_text(INSTALLER, encoding="utf-8")
-    for name in ("kafka", "spark"):
-        (folder / f"scripts/{name}.classes").write_text("classes", encoding="utf-8")
+    (folder / "scripts/class_archives.py").touch()
     return folder
 
 
@@ -87,7 +85,7 @@ def test_second_run_changes_nothing(checkout: Path) -> None:
     "change",
     [
         *("pyproject.toml", "requirements-build.lock", "requirements.lock", "jars.lock"),
-        *("scripts/install.py", "scripts/bootstrap.sh", "scripts/kafka.classes", "scripts/spark.classes"),
+        *("scripts/install.py", "scripts/bootstrap.sh", "scripts/class_archives.py"),
     ],
 )
 def test_change_of_an_input_installs_again(checkout: Path, change: str) -> None:
@@ -273,32 +271,6 @@ def test_spark_gets_a_java_that_starts(install: ModuleType, monkeypatch: pytest.
     assert plain.returncode == 1
     assert spark.returncode == 0
     assert "text = two words" in spark.stderr
-
-
-def test_class_archive_that_cannot_be_made_is_no_failure(
-    install: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(install, "VENV", Path(sys.prefix))
-    monkeypatch.setattr(install, "ROOT", tmp_path)
-    (tmp_path / "scripts").mkdir()
-    (install.HOME / "jars").mkdir()
-    for name in ("kafka", "spark"):
-        (tmp_path / f"scripts/{name}.classes").write_text("not @ a list", encoding="utf-8")
-        (install.HOME / f"jars/{name}.jsa").write_bytes(b"cut off")
-    install.make_java_homes()
-    install.make_class_archives()
-    assert not list(install.HOME.glob("jars/*.jsa"))
-    said = capfd.readouterr().err
-    assert "Kafka will start more slowly" in said
-    assert "Spark will start more slowly" in said
-
-
-def test_class_lists_are_merged_without_what_cannot_be_archived() -> None:
-    lists = [
-        "# a comment\njava/lang/Object id: 0\norg/example/A id: 7\njdk/proxy1/$Proxy5 id: 9\n",
-        "java/lang/Object id: 0\norg/example/B id: 7\nplugin/C id: 8 source: /c.jar\n@lambda-proxy org/example/B x\n",
-    ]
-    assert merge(lists) == HEADER + "@lambda-proxy org/example/B x\njava/lang/Object\norg/example/A\norg/example/B\n"
 
 
 def test_a_home_that_cannot_be_made_is_one_line() -> None:

@@ -21,7 +21,6 @@ SHORTCUT = "consumer-*.sh"
 STILL = {
     "setup-03-broadcast.sh": "the shortcut for this scenario",
     "loosehanger/console/api.py": "examples of names in the interface's description",
-    "scripts/lock_classes.py": "tells how its input is made",
     "scripts/sandbox.py": "sets up the scenario that labs and benchmarks have in common",
     "scripts/bench/common.py": "measures the broadcast",
     "scripts/bench/console.py": "measures the broadcast",
@@ -59,11 +58,7 @@ def looked_at() -> Iterator[Path]:
         path = Path(line)
         elsewhere = path.parts[0] in ("playbooks", "tests", "docs", "molecule", "inventories")
         elsewhere |= MEASURED in (ROOT / path).parents  # It has what was seen, and says where.
-        if (
-            not elsewhere
-            and path.suffix not in (".md", ".classes", ".svg", ".png", ".woff2")
-            and (ROOT / path).is_file()
-        ):
+        if not elsewhere and path.suffix not in (".md", ".svg", ".png", ".woff2") and (ROOT / path).is_file():
             yield path
 
 

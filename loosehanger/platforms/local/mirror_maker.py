@@ -22,7 +22,7 @@ from loosehanger.lab.manifests.connect_settings import OVERRIDE_POLICY, REST_POR
 from loosehanger.lab.manifests.resources import ConfigMapKey, KafkaMirrorMaker2, as_text, exporter_rules
 from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.lab.record import Exporter
-from loosehanger.platforms.java import Java
+from loosehanger.platforms.java import WORKER, Java
 from loosehanger.platforms.local import processes, services
 from loosehanger.platforms.local.jmx_exporter import agent as jmx_agent
 from loosehanger.platforms.local.jmx_exporter import exporter
@@ -231,7 +231,7 @@ class LocalMirrorMaker:
                 exporter_port = self.region.exporter_port(slots[index])
                 agent, rules = jmx_agent(self.region, self._rules, self.folder / str(index), exporter_port)
             command = self.java.command(
-                "org.apache.kafka.connect.cli.ConnectDistributed",
+                WORKER,
                 str(path),
                 options=self.resource.spec.jvm_options,
                 heap=DEFAULT_HEAP,
