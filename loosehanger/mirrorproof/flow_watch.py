@@ -272,11 +272,11 @@ def summary(document: Document | None, seconds: float) -> str:
     """
     if document is None:
         return f"watched for {span(seconds)}: no round was completed"
-    copies = sum(flow["copies"] for flow in document["flows"])
-    return (
-        f"watched for {span(seconds)}: {document['totals']['records']:,} records at the sources, {copies:,} copies; "
-        f"{line_of(document)}"
-    )
+    copies, records = sum(flow["copies"] for flow in document["flows"]), document["totals"]["records"]
+    result = line_of(document)
+    if not records and not copies and result.startswith("proved"):
+        result = "there was nothing to compare"
+    return f"watched for {span(seconds)}: {records:,} records at the sources, {copies:,} copies; {result}"
 
 
 def watch(options: argparse.Namespace) -> int:

@@ -73,7 +73,9 @@ def run(options: argparse.Namespace) -> NoReturn:
     else:
         job_options.check_prove(job_options.parser("prove").parse_args(arguments))
     if (report or options.pdf) and not all(map(importlib.util.find_spec, _REPORTS_NEED)):
-        raise WrongUseError("--report and --pdf need further packages; install mirrorproof[report]")
+        raise WrongUseError(
+            "--report and --pdf need the packages of the extra 'report'; install mirrorproof[report,spark]"
+        )
     try:
         start(_FLOWS_JOB if options.config else _JOB, arguments, options)
     except (LabError, OSError) as error:

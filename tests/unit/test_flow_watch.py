@@ -105,6 +105,9 @@ def test_the_end_says_what_was_watched() -> None:
     assert summary(found, 61) == (
         "watched for 1.0 min: 9 records at the sources, 8 copies; disproved: 1 copies of topics, 1 missing"
     )
+    nothing = document(flow(copies=0, missing=0))
+    nothing["totals"]["records"] = 0
+    assert summary(nothing, 61).endswith("0 records at the sources, 0 copies; there was nothing to compare")
 
 
 def watched(**changes: Any) -> dict[str, Any]:
