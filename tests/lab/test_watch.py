@@ -159,10 +159,10 @@ def keep_for(client: KafkaAdminClient, retention_ms: int) -> None:
     client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, settings)])
 
 
-def keys(kit: Kit, region: str) -> list[str]:
-    """The keys of the committed records in partition 0."""
+def records(kit: Kit, region: str) -> dict[str, int]:
+    """The timestamps of the committed records in partition 0 by their keys, in the order of their offsets."""
     place = TopicPartition(TOPIC, 0)
-    found: list[str] = []
+    found: dict[str, int] = {}
     settings = connection_for(kit.lab.region(region), "admin").kafka_python() | {"isolation_level": "read_committed"}
     with KafkaConsumer(**settings, enable_auto_commit=False) as consumer:
         consumer.assign([place])
@@ -170,8 +170,8 @@ def keys(kit: Kit, region: str) -> list[str]:
         (end,) = consumer.end_offsets([place]).values()
 
         def whole() -> bool:
-            for records in consumer.poll(500).values():
-                found.extend(record.key.decode() for record in records)
+            for batch in consumer.poll(500).values():
+                found.update((record.key.decode(), record.timestamp) for record in batch)
             return bool(consumer.position(place) >= end)
 
         wait_until(whole, 60, f"{TOPIC} of {region}")
@@ -411,15 +411,17 @@ def test_a_loss_is_warned_of_before_and_counted_after_it(kit: Kit, watched_topic
 
         # From here on only the test deletes records.
         keep_for(client, 3_600_000)
+        last = records(kit, "europe")["1999"]
         client.delete_records({TopicPartition(TOPIC, 0): 2000})
         client.close()
         wait_until(lambda: danger()["gone"] == 1500, 60, "what is gone")
         assert "1,500 offsets were deleted before they were copied" in kit.run("status").stdout
 
+        # As if the task had fetched this one before it was paused: what it has fetched it copies, sooner or later.
+        put(kit, target, "1999", timestamp=last)
         rest.act(mirror.connector, "resume")
-        wait_until(lambda: "2499" in keys(kit, target), 120, "the last record's copy")
-        copied = keys(kit, target)
-        # The task copies as well what it had fetched before it was paused.
+        wait_until(lambda: "2499" in records(kit, target), 120, "the last record's copy")
+        copied = list(records(kit, target))
         assert [key for key in copied if not 500 <= int(key) < 2000] == [
             *map(str, range(500)),
             *map(str, range(2000, 2500)),
