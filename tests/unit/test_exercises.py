@@ -123,7 +123,7 @@ documents:
   proof: prove
 conditions:
   - description: it was there
-    that: topics.names is defined and 'A' in topics.names
+    that: "'A' in topics.names"
     once: true
     failure_message: "there is {{ topics.names | join(',') }}"
   - description: it has changed

@@ -85,6 +85,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     [
         ({WHEEL: b"other"}, r"a_b-1.0\+x-py3-none-any.whl is damaged"),
         ({"wheels/../../x": b"x"}, r"has an entry that is not in its list: wheels/../../x"),
+        ({"wheels/more.whl": b"x"}, r"has an entry that is not in its list: wheels/more.whl"),
         ({"venv/bin/python": b"x"}, r"has an entry that is not in its list: venv/bin/python"),
     ],
 )
@@ -95,6 +96,16 @@ def test_what_is_damaged_or_smuggled_in_is_refused(
     with pytest.raises(LabError, match=message):
         unpack(file, tmp_path / "home")
     assert not (tmp_path / "x").exists()
+
+
+def test_a_file_that_lacks_what_it_lists_is_refused(file: Path, tmp_path: Path) -> None:
+    rewrite(file, files={WHEEL: exported.hash_of(tmp_path / "files" / WHEEL), JAR: "0", "wheels/gone.whl": "0"})
+    with pytest.raises(LabError, match=r"kafka-clients-4.3.1.jar is damaged"):
+        unpack(file, tmp_path / "home")
+    hashes = {name: exported.hash_of(tmp_path / "files" / name) for name in (WHEEL, JAR)}
+    rewrite(file, files={**hashes, "wheels/gone.whl": "0"})
+    with pytest.raises(LabError, match=r"ends before wheels/gone.whl; copy it again"):
+        unpack(file, tmp_path / "home")
 
 
 def test_a_file_that_was_cut_off_is_refused(file: Path, tmp_path: Path) -> None:
