@@ -18,6 +18,10 @@ def main() -> int:
         from loosehanger.cli import status  # without what the other commands need
 
         return status.run(arguments)
+    from loosehanger.cli import jobs
+
+    if command in jobs.NAMES and jobs.can_run_here():
+        return jobs.run(command, arguments)
     from loosehanger.cli import commands  # slow to import
 
     return commands.RUN[command](arguments)

@@ -7,11 +7,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from loosehanger.arguments import Parser
-from loosehanger.cli import class_archives, exercise, links, status
+from loosehanger.cli import class_archives, exercise, jobs, links, status
 from loosehanger.cli.cleaning import cleanup
 from loosehanger.cli.command_line import COMMANDS, KAFKA_TOOLS, wants_help
 from loosehanger.cli.credentials import connection_of, show_credentials
@@ -22,7 +21,6 @@ from loosehanger.cli.playbook import run_playbook
 from loosehanger.cli.remembered import remembered_after, shown, with_remembered
 from loosehanger.cli.variables import checked_variables
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
-from loosehanger.kafka.links import CLIENT
 from loosehanger.lab import console_password, targets
 from loosehanger.lab.diagram import mermaid
 from loosehanger.lab.programs import consumers
@@ -411,19 +409,19 @@ def prove(arguments: Sequence[str]) -> int:
         from loosehanger.proof.inconclusive import give_up  # slow to import
 
         raise give_up(error, arguments) from error
-    _submit("prove", arguments)
+    return jobs.run("prove", arguments)
 
 
 def aggregate(arguments: Sequence[str]) -> int:
     """Aggregates the events of every region: see ``aggregate --help``."""
     _perhaps_in_a_pod("aggregate", arguments)
-    _submit("aggregate", arguments)
+    return jobs.run("aggregate", arguments)
 
 
 def watch(arguments: Sequence[str]) -> int:
     """Shows every region live: see ``watch --help``."""
     _perhaps_in_a_pod("watch", arguments)
-    _submit("watch", arguments)
+    return jobs.run("watch", arguments)
 
 
 def _perhaps_in_a_pod(command: str, arguments: Sequence[str]) -> None:
@@ -435,19 +433,9 @@ def _perhaps_in_a_pod(command: str, arguments: Sequence[str]) -> None:
     sys.exit(registry.run_in_pod(lab, lab.pod, command, arguments))
 
 
-def _submit(job: str, arguments: Sequence[str]) -> NoReturn:
-    os.environ[CLIENT] = job
-    _become("loosehanger.proof.submit", job, *arguments, folder=lab_home())
-
-
-def _become(module: str, *arguments: str, folder: Path = ROOT) -> NoReturn:
-    """Replaces this process, so that signals and exit codes are the program's own.
-
-    Spark creates a folder in its working directory, so its jobs run in the lab's home.
-    """
-    sys.stdout.flush()
-    os.environ["LAB_CALLED_FROM"] = str(Path.cwd())
-    os.chdir(folder)
+def _become(module: str, *arguments: str) -> NoReturn:
+    """Replaces this process, so that signals and exit codes are the program's own."""
+    jobs.enter(ROOT)
     os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])  # noqa: S606 (no shell is wanted)
 
 

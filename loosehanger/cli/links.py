@@ -12,10 +12,10 @@ from typing import Any
 from loosehanger.errors import ExitCode, LabError, WrongUseError
 from loosehanger.kafka.links import ask, link_state, relay_folders, wanted_change
 from loosehanger.lab.link_settings import OneWay, rate_text, size_text, time_text
+from loosehanger.lab.progress import LOCAL
 from loosehanger.lab.record import Lab
 from loosehanger.paths import lab_home
 
-LOCAL = "local"
 LinkState = Mapping[str, Any]
 """The answer of a link's relay."""
 

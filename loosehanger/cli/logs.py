@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from loosehanger.cli.links import LOCAL
 from loosehanger.errors import ExitCode, LabError, WrongUseError
 from loosehanger.events.follow import LOOK_S, MOST_LINE, follow
 from loosehanger.events.render import safe
+from loosehanger.lab.progress import LOCAL
 from loosehanger.lab.record import Lab
 from loosehanger.paths import lab_home
 from loosehanger.suggestions import did_you_mean

@@ -12,7 +12,7 @@ import yaml
 
 from loosehanger.cli.inventories import DEFAULT_INVENTORY
 from loosehanger.cli.port_base import ENVIRONMENT, VARIABLE
-from loosehanger.lab.progress import Progress
+from loosehanger.lab.progress import LOCAL, Progress
 from loosehanger.paths import ROOT
 
 _FOLDER = ROOT / DEFAULT_INVENTORY
@@ -46,7 +46,7 @@ def port_bases(
     Returns:
         None if the lab was set up with another inventory, or this one was changed, so that only Ansible can read it.
     """
-    if progress.platform != "local" or Path(ROOT, progress.inventory).resolve() != folder.resolve():
+    if progress.platform != LOCAL or Path(ROOT, progress.inventory).resolve() != folder.resolve():
         return None
     if {str(path.relative_to(folder)) for path in folder.rglob("*")} != _FILES:
         return None

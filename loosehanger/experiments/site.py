@@ -25,11 +25,11 @@ from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders, wanted_change
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
+from loosehanger.lab.progress import LOCAL
 from loosehanger.lab.record import ADMINISTRATOR, Lab
 from loosehanger.platforms.registry import addresses_from
 from loosehanger.waiting import wait_for
 
-LOCAL = "local"
 _MIRRORED, _DIRECT = "LH.EXPERIMENT-", "experiment-"
 """Prefixes of its topics: of those that are mirrored, and of those that no mirror copies."""
 _OWN = re.compile(

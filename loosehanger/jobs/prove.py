@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from loosehanger.errors import ExitCode, LabError, WrongUseError, discard_output, run_command
 from loosehanger.lab import job_options
 from loosehanger.lab.record import Lab, load_lab
-from loosehanger.proof import inconclusive, scratch
+from loosehanger.proof import early_java, inconclusive, scratch
 from loosehanger.proof.compare.configurations import Handling
 from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.proof import Proof
@@ -262,5 +262,8 @@ def run(main: Callable[[], int] = main) -> int:
         main: reads the command line and runs the proof.
     """
     output.separate_streams(sys.argv)
-    # What 1 says of a proof is that something was disproved.
-    return run_command(main, failed=ExitCode.INCONCLUSIVE)
+    try:
+        # What 1 says of a proof is that something was disproved.
+        return run_command(main, failed=ExitCode.INCONCLUSIVE)
+    finally:
+        early_java.end()

@@ -19,17 +19,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.errors import LabError
-from loosehanger.proof import scratch
+from loosehanger.proof import early_java, scratch
+from loosehanger.proof.early_java import FOR_FEW_RECORDS
 from loosehanger.proof.spark_log import SparkLog
 
 _RECORDS_A_PARTITION = 500_000
 _MOST_PARTITIONS = 400
 _FEW_RECORDS = 50_000
 _MANY_RECORDS = 2_000_000
-# Only the first of Java's two compilers: the second costs a third of such a job, and has hardly begun when it ends.
-# With one compiler Java's room for code is small, and each time it fills a collection of everything is due.
-# Spark's launcher gets all of it as well, has a smaller heap, and would log to standard output.
-_LITTLE_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xmn300m -Xlog:gc+ergo=off"
 # Half of a short run's work would be compiling code that is hardly used again: only what is really hot is worth it.
 # Long-running jobs with small rounds are not slower with it.
 _SOME_JAVA = (
@@ -87,14 +84,10 @@ def start_session(
     _log = SparkLog.of_this_job()
     # py4j logs the traceback of a Ctrl-C, or of a lost Java machine, by the root logger, which would print it.
     logging.getLogger().addHandler(logging.NullHandler())
-    os.environ["LAB_SPARK_JAVA"] = _java_options(records)
+    os.environ[early_java.OPTIONS] = _java_options(records)
     try:
         if SparkContext._gateway is None:
-            # Standard output is the job's own: Java, too, reports its troubles there.
-            # In a session of its own it ends with this process all the same, of which it has a pipe.
-            started = {"stdout": 2, "start_new_session": in_order}
-            gateway = launch_gateway(popen_kwargs=started)  # type: ignore[no-untyped-call]
-            SparkContext._ensure_initialized(gateway=gateway)
+            SparkContext._ensure_initialized(gateway=_gateway(in_order))
         spark = SparkSession.builder.appName(name).getOrCreate()
         scratch.delete_with(spark)
         spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -107,11 +100,24 @@ def start_session(
     return spark
 
 
+def _gateway(in_order: bool) -> Any:
+    """The way to a Java machine: the one that was started early, if it is fit for the job, or a new one."""
+    if early := early_java.take():
+        if os.environ[early_java.OPTIONS] == FOR_FEW_RECORDS:
+            with early.reached() as there:
+                if there:
+                    return launch_gateway()  # type: ignore[no-untyped-call]
+        early.end()
+    # Standard output is the job's own: Java, too, reports its troubles there.
+    # In a session of its own it ends with this process all the same, of which it has a pipe.
+    return launch_gateway(popen_kwargs={"stdout": 2, "start_new_session": in_order})  # type: ignore[no-untyped-call]
+
+
 def _java_options(records: int | None) -> str:
     if records is None:
         return _SOME_JAVA
     if is_little(records):
-        return _LITTLE_JAVA
+        return FOR_FEW_RECORDS
     return _SOME_JAVA if records < _MANY_RECORDS else _MUCH_JAVA
 
 

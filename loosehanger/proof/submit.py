@@ -12,12 +12,14 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
 from loosehanger.lab import job_options
+from loosehanger.lab.progress import read_progress
 from loosehanger.paths import ROOT, lab_home
-from loosehanger.proof import scratch
+from loosehanger.proof import early_java, scratch
 
 JOBS = ROOT / "spark-jobs"
 NAMES = ("prove", "aggregate", "watch", "audit", "clear")
@@ -84,7 +86,12 @@ def environment(
     if not (java / "bin" / "java").exists() or not jars:
         raise WrongUseError(f"{home}: Spark's Java runtime or jars are missing; run the set-up, it installs them")
     parts = SparkParts(java, jars, JOBS / "conf", java / "empty")
-    return environment_of(parts, master, driver_memory, conf, work or home)
+    spark = find_spec("pyspark")
+    assert spark is not None
+    assert spark.origin is not None
+    # Otherwise Spark's scripts start a Python to look for it.
+    found = {"SPARK_HOME": str(Path(spark.origin).parent)}
+    return environment_of(parts, master, driver_memory, conf, work or home) | found
 
 
 @dataclass(frozen=True)
@@ -149,15 +156,26 @@ def environment_of(
     return os.environ | added
 
 
-def main() -> int:
-    """Becomes the job."""
-    own, rest = arguments().parse_known_args()
+def _is_of_the_lab(options: Sequence[str]) -> bool:
+    """Whether a proof is of a lab, which has few records: two clusters of the user's own may have any number."""
+    return read_progress() is not None and not any(word.startswith("--source-config") for word in options)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Becomes the job.
+
+    Args:
+        words: the job and its options; by default those of the command line.
+    """
+    own, rest = arguments().parse_known_args(words)
     job = [sys.executable, str(JOBS / f"{own.job}.py"), *rest]
     if "--help" in rest or "-h" in rest:
         os.execv(job[0], job)  # noqa: S606 - help needs no Spark
     conf = [*_CONF.get(own.job, ()), *own.conf]
     try:
         given = environment(lab_home(), own.master, own.driver_memory, conf, own.work)
+        if own.job == "prove" and own.master.startswith("local") and _is_of_the_lab(rest):
+            given |= early_java.start(given)
         os.execve(job[0], job, given)  # noqa: S606
     except OSError as error:
         failure = LabError(f"{error.filename or job[0]}: {error.strerror}")
