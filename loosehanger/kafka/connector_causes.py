@@ -123,7 +123,9 @@ def changed_settings(
             yield Problem(Rank.CONNECTOR, f"connector {connector} was changed by hand: {shown}", where)
 
 
-def silent_causes(logs: WorkerLogs, *, where: str, target: str, now: float) -> Iterator[Problem]:
+def silent_causes(
+    logs: WorkerLogs, *, where: str, target: str, now: float, exactly_once: bool = False
+) -> Iterator[Problem]:
     """The problems of a mirror whose connectors and tasks are running, by its workers' logs.
 
     Args:
@@ -131,9 +133,10 @@ def silent_causes(logs: WorkerLogs, *, where: str, target: str, now: float) -> I
         where: the region and the mirror, for the user.
         target: the region that it writes to.
         now: in seconds since the epoch.
+        exactly_once: whether positions are part of the copies' transactions.
     """
     yield from rebalance_causes(logs, where=where, now=now)
-    failed = logs.flush_failed_at()
+    failed = None if exactly_once else logs.flush_failed_at()
     if failed is not None and now - failed < REFUSED_S:
         cause = (
             "a flush of offsets times out or fails, so the mirror's positions are not written: a worker that restarts "
@@ -153,7 +156,7 @@ def silent_causes(logs: WorkerLogs, *, where: str, target: str, now: float) -> I
 
 
 def rebalance_causes(logs: WorkerLogs, *, where: str, now: float) -> Iterator[Problem]:
-    """The rebalance of a mirror's workers that does not end; the arguments are those of ``silent_causes``."""
+    """The rebalance of a mirror's workers that does not end; the arguments are as those of ``silent_causes``."""
     since = logs.rebalances_since()
     if since is not None and now - since >= REBALANCE_S:
         yield Problem(

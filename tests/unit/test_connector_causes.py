@@ -131,9 +131,10 @@ Caused by: org.apache.kafka.common.errors.TopicAuthorizationException: Topic aut
 """
 
 
-def silent(log: str, now: str) -> list[Problem]:
+def silent(log: str, now: str, *, exactly_once: bool = False) -> list[Problem]:
     """The causes in a log at a time."""
-    return list(silent_causes(WorkerLogs(lambda: [log]), where=WHERE, target="west", now=at(now)))
+    logs = WorkerLogs(lambda: [log])
+    return list(silent_causes(logs, where=WHERE, target="west", now=at(now), exactly_once=exactly_once))
 
 
 def test_work_that_a_missing_right_prevents_is_named_as_long_as_it_is_refused() -> None:
@@ -220,3 +221,10 @@ def test_a_flush_of_offsets_that_failed_is_named_for_half_a_minute(text: str) ->
     assert silent(log, "2026-11-27 07:20:40") == []
     usual = "2026-11-27 07:20:00,100 INFO  {id=a} Committing offsets (WorkerSourceTask)\n"
     assert silent(usual, "2026-11-27 07:20:20") == []
+
+
+def test_a_flush_of_offsets_that_failed_doubles_nothing_with_exactly_once() -> None:
+    text = "{id=a->b.MirrorSourceConnector-0} Failed to flush offsets to storage: "
+    log = f"2026-11-27 07:20:00,100 ERROR {text} (ExactlyOnceWorkerSourceTask)\n"
+    assert silent(log, "2026-11-27 07:20:20", exactly_once=True) == []
+    assert silent(log, "2026-11-27 07:20:20") != []

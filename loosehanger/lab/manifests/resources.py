@@ -634,6 +634,11 @@ class KafkaMirrorMaker2Spec(ResourceModel):
     logging: Annotated[Any, Ignored("logs are files of the region, configured by the platform")] = None
     jvm_options: JvmOptions = JvmOptions()
 
+    @property
+    def exactly_once(self) -> bool:
+        """Whether the workers write copies and positions in transactions."""
+        return as_text(self.target.config.get("exactly.once.source.support", "")) == "enabled"
+
     @model_validator(mode="after")
     def _overrides(self) -> KafkaMirrorMaker2Spec:
         config = {key: as_text(value) for key, value in self.target.config.items()}

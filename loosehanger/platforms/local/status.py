@@ -211,12 +211,13 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
         causes = causes or tuple(rebalance_causes(logs, where=where, now=time.time()))
         return Health(MIRROR, mirror.name, False, state, "; ".join([*down, slow]), causes or (hangs,))
     except LabError as error:
-        silent = Problem(Rank.CONNECTOR, str(error), where, next=f"./lab logs {region}/{mirror.name}")
-        return Health(MIRROR, mirror.name, False, "Down", "; ".join([*down, str(error)]), causes or (silent,))
+        unread = Problem(Rank.CONNECTOR, str(error), where, next=f"./lab logs {region}/{mirror.name}")
+        return Health(MIRROR, mirror.name, False, "Down", "; ".join([*down, str(error)]), causes or (unread,))
     states_, failures = mirror.states(), mirror.failures()
     health = mirror_health(mirror.resource, states_, present, failures, down)
     changed = tuple(_changed_by_hand(mirror, {name: entry["info"]["config"] for name, entry in found.items()}, where))
-    of_logs = tuple(silent_causes(logs, where=where, target=region, now=time.time()))
+    silent = silent_causes(logs, where=where, target=region, now=time.time(), exactly_once=spec.exactly_once)
+    of_logs = tuple(silent)
     if health.healthy:
         return replace(health, problems=(*changed, *of_logs))
     of_connectors = connector_causes(states_, present, failures, logs, where=where, target=region)
