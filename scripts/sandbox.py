@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import Popen
+from typing import IO
 
 from loosehanger.lab.record import Lab, load_lab
 from loosehanger.paths import ROOT, lab_home
@@ -39,6 +41,25 @@ class Kit:
             timeout=timeout,
             check=False,
             stdin=subprocess.DEVNULL,
+        )
+
+    def start(self, output: IO[str], command: str, *arguments: str, errors: IO[str] | None = None) -> Popen[bytes]:
+        """Starts one of the kit's commands in a session of its own.
+
+        Args:
+            output: where it writes.
+            command: its name.
+            arguments: of the command.
+            errors: where it writes its errors; None for the same.
+        """
+        return Popen(
+            [sys.executable, "-P", "-m", "loosehanger.cli", command, *arguments],
+            cwd=self.root,
+            env=self.variables(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors or subprocess.STDOUT,
+            start_new_session=True,
         )
 
     def setup(self, *arguments: str) -> subprocess.CompletedProcess[str]:

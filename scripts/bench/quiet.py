@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -75,15 +74,7 @@ def watching(kit: Kit) -> Iterator[Callable[[], list[str]]]:
     """A watch beside the questions; yields what gives the alarms of all that it has shown so far, each once."""
     output = kit.home / "quiet-watch.json"
     with output.open("w") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "loosehanger.cli", "watch", "--json", "--canary", "30", "--every", "5"],
-            cwd=kit.root,
-            env=kit.variables(),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = kit.start(file, "watch", "--json", "--canary", "30", "--every", "5")
     try:
         yield lambda: watch_alarms(output)
     finally:

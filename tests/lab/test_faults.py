@@ -15,8 +15,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -141,15 +139,7 @@ def seconds_until(condition: Callable[[], str | None], bound: float, what: str) 
 def watching(kit: Kit, output: Path) -> Iterator[Callable[[], str]]:
     """A watch that runs beside the fault, once it has shown something; yields what it has counted so far."""
     with output.open("w") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "loosehanger.cli", "watch"],
-            cwd=kit.root,
-            env=kit.variables(),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = kit.start(file, "watch")
     try:
         seconds_until(lambda: None if output.stat().st_size else "nothing is shown", PATIENCE_S, "the watch")
         yield lambda: _NOTHING.sub("", output.read_text())

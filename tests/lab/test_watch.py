@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,15 +45,7 @@ class Watching:
     def __init__(self, kit: Kit, output: Path, *arguments: str) -> None:
         self._output = output
         with output.open("w") as file, output.with_suffix(".err").open("w") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "loosehanger.cli", "watch", "--json", *arguments],
-                cwd=kit.root,
-                env=kit.variables(),
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=errors,
-                start_new_session=True,
-            )
+            self.process = kit.start(file, "watch", "--json", *arguments, errors=errors)
 
     @property
     def errors(self) -> str:
