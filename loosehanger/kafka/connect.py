@@ -251,7 +251,7 @@ class ConnectClient:
         if answer.status_code == requests.codes.conflict:
             raise ConnectError(f"Connect: {method} {path}: {_REBALANCING}; try again in a moment")
         if not answer.ok:
-            message = f"Connect: {method} {path}: {answer.status_code} {answer.text[:500]}"
+            message = f"Connect: {method} {path}: {answer.status_code} {_said(answer)}"
             raise ConnectError(message, refused=answer.status_code in _REFUSALS)
         try:
             return answer.json() if answer.content else None
@@ -295,6 +295,15 @@ def parts(name: str, status: Mapping[str, Any]) -> Iterator[ConnectorPart]:
     yield ConnectorPart(name, None, connector["state"], innermost_cause(connector.get("trace")))
     for task in status.get("tasks") or ():
         yield ConnectorPart(name, task.get("id"), task["state"], innermost_cause(task.get("trace")))
+
+
+def _said(answer: requests.Response) -> str:
+    """What Connect says of a request that failed; a worker that starts or stops answers with a page for browsers."""
+    try:
+        said = answer.json()["message"]
+    except (requests.JSONDecodeError, KeyError, TypeError):
+        said = answer.reason if "<" in answer.text else answer.text
+    return " ".join(str(said)[:500].split())
 
 
 def _is_there_already(answer: requests.Response) -> bool:

@@ -77,6 +77,9 @@ def _reaches(change: Change, mirror: Mirror, other: Mirror) -> bool:
         return same_worker if broker is None else broker in (other.source, other.target)
     if isinstance(change, DisturbLink | ResetConnections):
         return {mirror.source, mirror.target} == {other.source, other.target}
+    if isinstance(change, RevokeRight | ChangePassword) and change.end == "source":
+        # Mirrors of one source may share the user there.
+        return same_worker or other.source == mirror.source
     if isinstance(change, (*_DENIALS, KeepPartitions, StallRebalance)):
         # Mirrors of one worker share the user at the target.
         return same_worker

@@ -75,3 +75,27 @@ def test_a_connector_that_was_made_when_it_was_first_asked_for_is_made(
             impatient.make_stopped("ab", {"tasks.max": "1"})
     body = {"name": "ab", "config": {"tasks.max": "1"}, "initial_state": "STOPPED"}
     assert asked == [("POST", "https://worker/connectors", body)]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('{"error_code": 500, "message": "Request\\ntimed out"}', "500 Request timed out"),
+        ("<html>\n<title>Error 404 Not Found</title>\n</html>", "500 Server Error"),
+        ('["odd"]', '500 ["odd"]'),
+        ("", "500"),
+    ],
+    ids=("Connect's own", "a page for browsers", "other JSON", "nothing"),
+)
+def test_what_connect_says_of_a_failure_is_one_line(
+    body: str, said: str, rest: ConnectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> requests.Response:
+        answer = requests.Response()
+        answer.status_code, answer.reason, answer._content = 500, "Server Error", body.encode()
+        return answer
+
+    monkeypatch.setattr(Session, "request", fail)
+    with pytest.raises(ConnectError) as error:
+        rest.connectors()
+    assert str(error.value).partition(": ")[2].partition(": ")[2].strip() == said

@@ -108,6 +108,10 @@ def test_a_fault_reaches_the_mirrors_that_share_what_it_changes(at: Callable[...
     assert reach(*at("link-cut"), lab.mirrors) == north
     assert reach(*at("broker-killed"), lab.mirrors) == north
     assert reach(*at("broker-stopped"), lab.mirrors) == ids(lab.mirrors)
+    assert reach(*at("copy-write-denied"), lab.mirrors) == north
+    # Both mirrors sign in as the same user in Europe.
+    assert reach(*at("configs-denied"), lab.mirrors) == ids(lab.mirrors)
+    assert reach(*at("password-changed"), lab.mirrors) == ids(lab.mirrors)
     assert reach(*at("record-too-large"), lab.mirrors) == ids(lab.mirrors)
 
 
