@@ -21,6 +21,7 @@ from loosehanger.waiting import wait_for
 REST_USER = "operator"
 _REFUSALS = (requests.codes.unauthorized, requests.codes.forbidden)
 _REBALANCING = "the worker group is rebalancing"
+_STARTING = "the worker is starting"
 
 
 class ConnectError(UnreachableError):
@@ -217,7 +218,7 @@ class ConnectClient:
         self.call("DELETE", _path(connector))
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Sends a request, and again while the worker group is rebalancing.
+        """Sends a request, and again while the worker is starting or its group is rebalancing.
 
         Raises:
             ConnectError: no worker answers, or Connect refuses.
@@ -237,19 +238,17 @@ class ConnectClient:
                 if not self.patient:
                     raise
                 return str(error)
-            if _is_there_already(answer):
-                return None
-            return _REBALANCING if answer.status_code == requests.codes.conflict and self.rebalance_s else None
+            return _not_ready(answer) if self.rebalance_s else None
 
         # Every request of the kit's may be sent twice.
         wait_for(attempt, self.rebalance_s, f"Connect: {method} {path}")
         assert answer is not None
+        if why := _not_ready(answer):
+            raise ConnectError(f"Connect: {method} {path}: {why}; try again in a moment")
         if missing_ok and answer.status_code == requests.codes.not_found:
             return None
         if _is_there_already(answer):
             return None  # The first attempt created it.
-        if answer.status_code == requests.codes.conflict:
-            raise ConnectError(f"Connect: {method} {path}: {_REBALANCING}; try again in a moment")
         if not answer.ok:
             message = f"Connect: {method} {path}: {answer.status_code} {_said(answer)}"
             raise ConnectError(message, refused=answer.status_code in _REFUSALS)
@@ -297,8 +296,19 @@ def parts(name: str, status: Mapping[str, Any]) -> Iterator[ConnectorPart]:
         yield ConnectorPart(name, task.get("id"), task["state"], innermost_cause(task.get("trace")))
 
 
+def _not_ready(answer: requests.Response) -> str | None:
+    """Why a worker cannot answer yet; None if it has answered.
+
+    Its web server answers before Connect does: that nothing is there, with a page for browsers.
+    """
+    if answer.status_code == requests.codes.conflict and not _is_there_already(answer):
+        return _REBALANCING
+    is_page = answer.status_code == requests.codes.not_found and answer.text.lstrip().startswith("<")
+    return _STARTING if is_page else None
+
+
 def _said(answer: requests.Response) -> str:
-    """What Connect says of a request that failed; a worker that starts or stops answers with a page for browsers."""
+    """What Connect says of a request that failed."""
     try:
         said = answer.json()["message"]
     except (requests.JSONDecodeError, KeyError, TypeError):

@@ -77,6 +77,28 @@ def test_a_connector_that_was_made_when_it_was_first_asked_for_is_made(
     assert asked == [("POST", "https://worker/connectors", body)]
 
 
+@pytest.mark.parametrize("patience", [0, 5])
+def test_a_worker_that_is_starting_has_not_answered(
+    patience: float, rest: ConnectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its web server says of everything that it is not there, also of a connector."""
+    bodies = [b"<html>\n<title>Error 404 Not Found</title>\n</html>", b'{"error_code": 404, "message": "No connector"}']
+
+    def answer(*_: object, **__: object) -> requests.Response:
+        found = requests.Response()
+        found.status_code, found._content = 404, bodies.pop(0)
+        return found
+
+    monkeypatch.setattr(Session, "request", answer)
+    asking = replace(rest, rebalance_s=patience)
+    if patience:
+        assert asking.status("ab") is None
+        assert bodies == []
+    else:
+        with pytest.raises(ConnectError, match="the worker is starting; try again in a moment"):
+            asking.status("ab")
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -198,7 +198,7 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
     workers = _answering(processes, mirror.worker_names())
     if processes and not workers:
         return Health(MIRROR, mirror.name, False, "Down", "; ".join(down), causes)
-    rest = replace(mirror.rest, timeout_s=ANSWER_SECONDS)
+    rest = replace(mirror.rest, timeout_s=ANSWER_SECONDS, rebalance_s=0)
     if down:
         rest = replace(rest, urls=mirror.urls(workers))
     try:
