@@ -25,6 +25,8 @@ FOR_FEW_RECORDS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCach
 OPTIONS = "LAB_SPARK_JAVA"
 """The environment variable with the options that depend on the amount of work."""
 _STARTED = "LAB_EARLY_JAVA"
+_START_S = 60.0
+"""Seconds until a machine that has not written its address is given up: the job then starts another one."""
 _LOOK_S = 0.02
 
 
@@ -40,9 +42,10 @@ class EarlyJava:
 
     @contextmanager
     def reached(self) -> Iterator[bool]:
-        """Waits for it; within, ``launch_gateway`` takes it over. False if it has ended."""
+        """Waits for it; within, ``launch_gateway`` takes it over. False if it has ended, or does not start."""
+        until = time.monotonic() + _START_S
         while not self.address.exists():
-            if self._has_ended():
+            if self._has_ended() or time.monotonic() > until:
                 yield False
                 return
             time.sleep(_LOOK_S)  # PySpark waits for the same file, more slowly.

@@ -116,7 +116,7 @@ def test_an_installation_replaces_what_java_would_not_use(home: Path, monkeypatc
 
 
 def test_a_clean_up_stops_the_making_and_what_it_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program that starts first, which formats a node's folder, waits for a file that nobody writes."""
+    """The program that starts first, which formats a node's folder, waits for a file that is never written."""
     monkeypatch.setenv("LAB_HOME", str(home))
     (home / "jars/kafka.jsa").unlink()
     java = home / "java"

@@ -65,14 +65,17 @@ def test_it_ends_with_a_job_that_starts_no_session(tmp_path: Path) -> None:
     assert not psutil.pid_exists(int(done.stdout))
 
 
-def test_one_that_has_ended_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", ["exit 1", "exec sleep 600"], ids=["has ended", "hangs"])
+def test_one_that_does_not_start_is_replaced(program: str, tmp_path: Path) -> None:
     job = """
+        from loosehanger.proof import early_java
         from loosehanger.proof.session import start_session
+        early_java._START_S = 1.0
         print(start_session("x", records=1).range(3).count())
     """
     spark_submit = tmp_path / "bin/spark-submit"
     spark_submit.parent.mkdir()
-    spark_submit.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    spark_submit.write_text(f"#!/bin/sh\n{program}\n", encoding="utf-8")
     spark_submit.chmod(0o700)
     done = run(f"import os\nos.environ.pop('SPARK_HOME')\n{textwrap.dedent(job)}", tmp_path, SPARK_HOME=str(tmp_path))
     assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr

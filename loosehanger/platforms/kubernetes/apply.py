@@ -340,14 +340,12 @@ def pods_left(region: RegionNamespace, cluster: KubernetesCluster, resource: Map
 def _pods_of(region: RegionNamespace, cluster: KubernetesCluster, resource: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns the pods of a resource."""
     name = resource["metadata"]["name"]
-    prefix = (
-        event_streams.LABELS if resource["apiVersion"] in event_streams.API_VERSIONS else event_streams.STRIMZI_LABELS
-    )
+    label = event_streams.cluster_label(resource["apiVersion"])
     selectors: dict[str, dict[str, str]] = {
         "Deployment": (resource.get("spec") or {}).get("selector", {}).get("matchLabels", {}),
-        "Kafka": {f"{prefix}cluster": name},
-        "EventStreams": {f"{prefix}cluster": name},
-        MIRROR: {f"{prefix}cluster": name, **MIRROR_PODS},
+        "Kafka": {label: name},
+        "EventStreams": {label: name},
+        MIRROR: {label: name, **MIRROR_PODS},
     }
     selector = selectors.get(resource["kind"])
     if not selector:

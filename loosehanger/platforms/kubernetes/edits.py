@@ -9,8 +9,8 @@ from typing import Any
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.lab.record import Region
-from loosehanger.platforms.kubernetes import event_streams
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, cluster_of
+from loosehanger.platforms.kubernetes.event_streams import cluster_label
 from loosehanger.platforms.kubernetes.readiness import unseen, waiting_for
 from loosehanger.platforms.kubernetes.resources import BROKER_PODS, CLUSTERS, MIRROR_PODS
 from loosehanger.platforms.kubernetes.rights import list_own
@@ -89,9 +89,7 @@ def delete_pod(region: Region, kind: str, name: str, pod: str) -> None:
 
 def _pods(cluster: KubernetesCluster, namespace: str, kind: str, name: str) -> list[dict[str, Any]]:
     resource = _read(cluster, namespace, kind, name)
-    of_event_streams = resource["apiVersion"] in event_streams.API_VERSIONS
-    prefix = event_streams.LABELS if of_event_streams else event_streams.STRIMZI_LABELS
-    labels = {f"{prefix}cluster": name, **(MIRROR_PODS if kind == MIRROR else BROKER_PODS)}
+    labels = {cluster_label(resource["apiVersion"]): name, **(MIRROR_PODS if kind == MIRROR else BROKER_PODS)}
     return cluster.list("v1", "Pod", namespace, ",".join(f"{key}={value}" for key, value in labels.items()))
 
 

@@ -81,6 +81,11 @@ class Rule:
     refused: bool = False
 
 
+def cluster_label(api_version: str) -> str:
+    """Returns the label by which an operator marks the pods of a resource, with the resource's name."""
+    return f"{LABELS if api_version in API_VERSIONS else STRIMZI_LABELS}cluster"
+
+
 def _moved(*paths: str, change: Change | None = None, why: str = "") -> Rule:
     return Rule(paths, change, why)
 
