@@ -94,8 +94,7 @@ def is_exactly_once(lab: Lab, mirror: Mirror) -> bool:
     """Whether a mirror's workers write in transactions."""
     for document in lab.topology.of_kind(MIRROR, mirror.region):
         if document.name == mirror.name:
-            settings = MirrorMaker(document.content).target.get("config") or {}
-            return str(settings.get("exactly.once.source.support", "")) == "enabled"
+            return MirrorMaker(document.content).exactly_once
     return False
 
 

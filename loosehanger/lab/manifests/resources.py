@@ -17,6 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from loosehanger.lab.manifests import connect_settings
 from loosehanger.lab.manifests.validation import FieldError
+from loosehanger.lab.manifests.views import is_exactly_once
 
 KAFKA_VERSION: Final = "4.3.1"
 
@@ -637,7 +638,7 @@ class KafkaMirrorMaker2Spec(ResourceModel):
     @property
     def exactly_once(self) -> bool:
         """Whether the workers write copies and positions in transactions."""
-        return as_text(self.target.config.get("exactly.once.source.support", "")) == "enabled"
+        return is_exactly_once(self.target.config)
 
     @model_validator(mode="after")
     def _overrides(self) -> KafkaMirrorMaker2Spec:
