@@ -55,7 +55,7 @@ class LocalMirrorMaker:
         self.name = resource.metadata.name
         self.settings = MirrorMakerSettings(region, resource)
         self.folder = self.settings.folder
-        self.java = Java(region.home)
+        self.java = Java(region.home, resource.spec.version)
         self._idle_since: dict[str, float] = {}
 
     @property
