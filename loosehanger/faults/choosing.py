@@ -16,10 +16,9 @@ from loosehanger.kafka.cluster import Cluster, partitions_of
 from loosehanger.lab.manifests.views import MIRROR, MirrorMaker
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
+from loosehanger.lab.progress import LOCAL
 from loosehanger.lab.record import ADMINISTRATOR, Lab
 from loosehanger.suggestions import did_you_mean
-
-LOCAL = "local"
 
 
 @dataclass(frozen=True)
