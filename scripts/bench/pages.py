@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 
+import requests
 from kafka.admin import KafkaAdminClient
 
 from loosehanger.waiting import wait_for
@@ -49,9 +50,10 @@ def main() -> None:
     with sandbox() as kit:
         succeed(kit, "setup", "03-broadcast", "-e", "consumer_replicas=0")
         create(kit, options.topics)
-        alone = ask(kit, options.times)
+        browser, console = signed_in(kit, "control-room")
+        alone = ask(browser, console.url, options.times)
         with viewers(kit, options.viewers, restless=False):
-            beside = ask(kit, options.times)
+            beside = ask(browser, console.url, options.times)
     rows = [
         (page, *(f"{seconds * 1000:.0f}" for taken in (alone[page], beside[page]) for seconds in percentiles(taken)))
         for page in PAGES
@@ -83,14 +85,13 @@ def create(kit: Kit, number: int) -> None:
             target.close()
 
 
-def ask(kit: Kit, times: int) -> dict[str, list[float]]:
+def ask(browser: requests.Session, url: str, times: int) -> dict[str, list[float]]:
     """Seconds of every request, by page."""
-    browser, console = signed_in(kit, "control-room")
     taken: dict[str, list[float]] = {page: [] for page in PAGES}
     for _ in range(times):
         for page in PAGES:
             began = time.perf_counter()
-            answer = browser.get(f"{console.url}{page}", headers={"Connection": "close"}, timeout=60)
+            answer = browser.get(f"{url}{page}", headers={"Connection": "close"}, timeout=60)
             taken[page].append(time.perf_counter() - began)
             answer.raise_for_status()
     return taken

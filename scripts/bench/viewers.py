@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import requests
 
@@ -30,19 +31,34 @@ def signed_in(kit: Kit, name: str) -> tuple[requests.Session, WebConsole]:
     region, console = next(
         (region, console) for region in kit.lab.regions.values() for console in region.consoles if console.name == name
     )
+    return sign_in(console.url, console.username, connection_for(region, console.password_of).password or ""), console
+
+
+def sign_in(url: str, username: str, password: str) -> requests.Session:
+    """A viewer of the console at an address."""
     browser = requests.Session()
     browser.trust_env = False
-    form = {"username": console.username, "password": connection_for(region, console.password_of).password}
-    browser.post(f"{console.url}/sign-in", data=form, timeout=30, allow_redirects=False).raise_for_status()
-    return browser, console
+    form = {"username": username, "password": password}
+    browser.post(f"{url}/sign-in", data=form, timeout=30, allow_redirects=False).raise_for_status()
+    return browser
 
 
 @contextlib.contextmanager
 def viewers(kit: Kit, number: int, *, restless: bool) -> Iterator[None]:
+    """So many people look at the control room of a lab, as ``viewers_of`` does."""
+    browser, console = signed_in(kit, "control-room")
+    with viewers_of(browser, console.url, kit.home, number, restless=restless):
+        yield
+
+
+@contextlib.contextmanager
+def viewers_of(browser: requests.Session, url: str, folder: Path, number: int, *, restless: bool) -> Iterator[None]:
     """So many people look, half of them at the map, half at live messages; every tenth reads slowly.
 
     Args:
-        kit: the lab.
+        browser: one who is signed in; the others use the same session.
+        url: the console.
+        folder: where the session is kept for them.
         number: how many at once.
         restless: whether they go, and come back, every three to seven seconds.
 
@@ -52,9 +68,8 @@ def viewers(kit: Kit, number: int, *, restless: bool) -> Iterator[None]:
     curl = shutil.which("curl")
     if curl is None:
         raise LabError("curl is not there: the viewers need it")
-    browser, console = signed_in(kit, "control-room")
     # A command line is for everybody to read.
-    session = kit.home / "viewers.curl"
+    session = folder / "viewers.curl"
     write_file(session, "".join(f'cookie = "{cookie.name}={cookie.value}"\n' for cookie in browser.cookies))
     turns = itertools.count()
 
@@ -65,7 +80,7 @@ def viewers(kit: Kit, number: int, *, restless: bool) -> Iterator[None]:
                 *(curl, "--disable", "--config", str(session), "--silent", "--fail", "--no-buffer", "--noproxy", "*"),
                 *("--max-time", str(stays)),
                 *(["--limit-rate", _SLOW] if place % 10 == 0 else []),
-                *("--output", "/dev/null", f"{console.url}{MAP if place % 2 else MESSAGES}"),
+                *("--output", "/dev/null", f"{url}{MAP if place % 2 else MESSAGES}"),
             ],
             stdin=subprocess.DEVNULL,
         )
