@@ -351,6 +351,10 @@ class MadeUpLog:
                 self._at[place] = found[place][-1].offset + 1
         return found
 
+    def unsubscribe(self) -> None:
+        """Has nothing assigned any more."""
+        self._at, self._paused = {}, set()
+
     def close(self, **_: object) -> None:
         """Nothing is open."""
 

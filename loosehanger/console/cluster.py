@@ -29,9 +29,15 @@ if TYPE_CHECKING:
 
 FRESH_S, STALE_S = 1.5, 5.0
 """Seconds until the next request, and until the last answer expires while that one is under way."""
+REST, MOST_FRESH_S = 3.0, 6.0
+"""A question rests for so many times as long as it took, and for so many seconds at most: a cluster with hundreds of
+topics would keep a processor busy with answers that no viewer has seen yet."""
+SETTINGS_REST, MOST_SETTINGS_S = 20.0, 15.0
+"""The same for the settings of all topics, of which Kafka sends every one, and which change seldom."""
 IDLE_S = 60.0
 CONSUMERS = "consumer"
 T = TypeVar("T")
+_Settings = tuple[dict[str, list[Setting]], "dict[str, KafkaError]"]
 
 _SOURCES = {
     "DYNAMIC_TOPIC_CONFIG": "topic",
@@ -79,6 +85,10 @@ class ClusterView:
         """The latest answer to each shared question, and when it was asked for, or arrived."""
         self._known: dict[str, tuple[float, Any]] = {}
         """The last answer, and when it arrived."""
+        self._took: dict[str, float] = {}
+        """How long the last answer took, in seconds."""
+        self._modified: tuple[float, float, frozenset[str], _Settings] | None = None
+        """The settings made on topics: when they were read, how long that took, of which topics, and what was found."""
         self._warming: Future[None] | None = None
 
     async def topics(self) -> list[Topic]:
@@ -136,8 +146,7 @@ class ClusterView:
             UnreachableError: no broker answers.
         """
         await self._run(lambda: self._change(topic, changes))
-        self._answers.clear()
-        self._known.clear()
+        self._outdate()
 
     async def ask(self, work: Callable[[KafkaAdminClient], T]) -> T:
         """Runs a question in the cluster's thread, with its admin client.
@@ -156,8 +165,13 @@ class ClusterView:
         try:
             return await self.ask(work)
         finally:
-            self._answers.clear()
-            self._known.clear()
+            self._outdate()
+
+    def _outdate(self) -> None:
+        """Forgets what was known before a change."""
+        self._answers.clear()
+        self._known.clear()
+        self._modified = None
 
     def answered_at(self, name: str) -> float:
         """When the current answer to a shared question, such as ``topics``, arrived, on the monotonic clock."""
@@ -187,11 +201,12 @@ class ClusterView:
         """Returns the answer to the same question of a moment ago, or a new one."""
         now = time.monotonic()
         at, answer = self._answers.get(name, (0.0, None))
-        if answer is None or (answer.done() and now - at > FRESH_S):
+        fresh = min(max(FRESH_S, REST * self._took.get(name, 0.0)), MOST_FRESH_S)
+        if answer is None or (answer.done() and now - at > fresh):
             answer = asyncio.ensure_future(self._run(ask))
             self._answers[name] = (now, answer)
             answer.add_done_callback(lambda done: self._take(name, done))
-        if name in self._known and now - self._known[name][0] < STALE_S:
+        if name in self._known and now - self._known[name][0] < STALE_S + fresh - FRESH_S:
             known: T = self._known[name][1]
             return known
         # A request that is cancelled must not cancel the others' answer.
@@ -203,6 +218,8 @@ class ClusterView:
         if self._answers.get(name, (0.0, None))[1] is not answer:
             return
         now = time.monotonic()
+        # A cluster that does not answer is asked again at once.
+        self._took[name] = 0.0 if failed else now - self._answers[name][0]
         self._answers[name] = (now, answer)
         if failed:
             self._known.pop(name, None)
@@ -291,7 +308,7 @@ class ClusterView:
         first, end = self._offsets(
             [(t["name"], p["partition_index"]) for t in described for p in t["partitions"] if p["leader_id"] >= 0]
         )
-        sizes, (settings, refused) = self._sizes(), self._settings(names, "modified")
+        sizes, (settings, refused) = self._sizes(), self._modified_settings(names)
         topics = []
         for topic in sorted(described, key=lambda found: str(found["name"])):
             name = topic["name"]
@@ -322,7 +339,18 @@ class ClusterView:
             )
         return topics
 
-    def _settings(self, topics: list[str], which: str) -> tuple[dict[str, list[Setting]], dict[str, KafkaError]]:
+    def _modified_settings(self, topics: list[str]) -> _Settings:
+        """The settings made on topics, as of some seconds ago where there are many."""
+        names, now = frozenset(topics), time.monotonic()
+        if self._modified is not None:
+            at, took, of, found = self._modified
+            if of == names and now - at < min(SETTINGS_REST * took, MOST_SETTINGS_S):
+                return found
+        found = self._settings(topics, "modified")
+        self._modified = time.monotonic(), time.monotonic() - now, names, found
+        return found
+
+    def _settings(self, topics: list[str], which: str) -> _Settings:
         """The settings of each topic, and Kafka's error for each of the others."""
         from kafka.errors import UnknownTopicOrPartitionError
 

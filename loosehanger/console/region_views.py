@@ -132,6 +132,7 @@ class RegionViews:
         for region in self.regions.values():
             region.cluster.close_if_idle()
             region.losses.close_if_idle()
+            region.searcher.close_if_idle()
 
     def named(self, alias: str) -> str:
         """The region of an alias; the alias itself if no mirror of the lab has it."""
@@ -163,6 +164,7 @@ class RegionViews:
         async def one(region: RegionView) -> T | UnreachableError:
             if closed := self.closed(region.name):
                 region.cluster.drop()
+                region.searcher.drop()
                 return UnreachableError(closed)
             try:
                 return await ask(region)

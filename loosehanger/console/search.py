@@ -39,6 +39,10 @@ MOST_SKIPPED = 3
 """Skipped batches that a message names."""
 MOST_SINGLE = 20
 """Single records that may wait in a region to be read, which takes a moment each."""
+IDLE_S = 60.0
+"""How long a client is kept after its last search."""
+TOPICS_S = 5.0
+"""How long the topics of a region count as known."""
 LONGEST_POSITION = 4000
 """Characters of a position, which becomes a part of an address."""
 _POLL_MS = 200
@@ -244,6 +248,7 @@ class Searcher:
         self._single = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"record-{region}")
         self._searches: set[Future[SearchResult]] = set()
         self._singles: set[Future[SearchResult]] = set()
+        self._reader, self._single_reader = (_Reader(self._connect) for _ in range(2))
 
     async def find(self, asked: SearchRequest) -> SearchResult:
         """Searches; stops when it is cancelled.
@@ -253,13 +258,15 @@ class Searcher:
         """
         # A viewer who opens a record does not wait for another viewer's search.
         single = asked.whole and asked.most == 1
-        thread, searches, most = (
-            (self._single, self._singles, MOST_SINGLE) if single else (self._thread, self._searches, MOST_WAITING)
+        thread, searches, most, reader = (
+            (self._single, self._singles, MOST_SINGLE, self._single_reader)
+            if single
+            else (self._thread, self._searches, MOST_WAITING, self._reader)
         )
         if len(searches) > most:
             raise UnreachableError(f"{self.region}: {most} searches wait already; try again in a moment")
         ended = threading.Event()
-        search = thread.submit(self._find, asked, ended)
+        search = thread.submit(self._find, reader, asked, ended)
         searches.add(search)
         search.add_done_callback(searches.discard)
         try:
@@ -268,33 +275,61 @@ class Searcher:
             ended.set()
             search.cancel()
 
-    def close(self) -> None:
-        """Stops the threads."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        self._single.shutdown(wait=False, cancel_futures=True)
+    def close_if_idle(self) -> None:
+        """Closes the clients that were not used for a while."""
+        for thread, reader in self._threads():
+            if reader.is_idle:
+                thread.submit(reader.close)
 
-    def _find(self, asked: SearchRequest, ended: threading.Event) -> SearchResult:
+    def drop(self) -> None:
+        """Closes the clients after a closed link has cut their connections."""
+        for thread, reader in self._threads():
+            if reader.is_open:
+                thread.submit(reader.close)
+
+    def close(self) -> None:
+        """Stops the threads, each after its search and with its client."""
+        for search in (*self._searches, *self._singles):
+            search.cancel()
+        for thread, reader in self._threads():
+            thread.submit(reader.close)
+            thread.shutdown(wait=False)
+
+    def _threads(self) -> tuple[tuple[ThreadPoolExecutor, _Reader], ...]:
+        return (self._thread, self._reader), (self._single, self._single_reader)
+
+    def _find(self, reader: _Reader, asked: SearchRequest, ended: threading.Event) -> SearchResult:
         prepare_clients()
         from kafka.errors import KafkaError
 
-        consumer, skipped = None, list[str]()
-        try:
-            consumer = self._connect(skipped.append, whole=asked.whole)
+        while True:
+            kept = reader.is_open
+            try:
+                found = self._read(reader, asked, ended)
+            except (KafkaError, OSError, ValueError) as error:
+                reader.close()
+                if kept and not ended.is_set():
+                    continue  # Its connection may be from before a broker's restart; a new client decides.
+                raise UnreachableError(
+                    f"{self.region}: its records cannot be searched ({type(error).__name__}: {error}); "
+                    "run ./lab status to see what is down"
+                ) from error
+            except BaseException:
+                reader.close()
+                raise
+            return found
+
+    def _read(self, reader: _Reader, asked: SearchRequest, ended: threading.Event) -> SearchResult:
+        consumer, skipped = reader.open(whole=asked.whole)
+        partitions = consumer.partitions_for_topic(asked.wanted.topic) if reader.knows_topics else None
+        if not partitions or (asked.partition is not None and asked.partition not in partitions):
             if missing := _missing(consumer, asked, self.region):
                 return SearchResult([], 0, None, missing=missing)
-            found = _Search(consumer, asked, self.region, ended).run()
-            more = len(skipped) - MOST_SKIPPED
-            lines = [*skipped[:MOST_SKIPPED], *([f"and {more} more batches that cannot be read"] if more > 0 else [])]
-            return replace(found, skipped=tuple(f"{self.region}: {line}" for line in lines))
-        except (KafkaError, OSError, ValueError) as error:
-            raise UnreachableError(
-                f"{self.region}: its records cannot be searched ({type(error).__name__}: {error}); "
-                "run ./lab status to see what is down"
-            ) from error
-        finally:
-            if consumer is not None:
-                with suppress(Exception):
-                    consumer.close(autocommit=False, timeout_ms=2000)
+            reader.read_topics()
+        found = _Search(consumer, asked, self.region, ended).run()
+        more = len(skipped) - MOST_SKIPPED
+        lines = [*skipped[:MOST_SKIPPED], *([f"and {more} more batches that cannot be read"] if more > 0 else [])]
+        return replace(found, skipped=tuple(f"{self.region}: {line}" for line in lines))
 
     def _connect(self, skipped: Callable[[str], object], *, whole: bool) -> KafkaConsumer:
         from loosehanger.kafka.clients import HURRIED, connect_consumer
@@ -309,6 +344,66 @@ class Searcher:
             max_partition_fetch_bytes=512 * 1024,
             metrics_enabled=False,
         )
+
+
+class _Reader:
+    """The consumer of one of the threads, kept from one search to the next.
+
+    A new one needs a tenth of a second, and several times as long beside busy threads.
+
+    Args:
+        connect: opens one; takes a function for a line about each batch that cannot be read, and ``whole``.
+    """
+
+    def __init__(self, connect: Callable[..., KafkaConsumer]) -> None:
+        self._connect = connect
+        self._consumer: KafkaConsumer | None = None
+        self._whole = False
+        self._skipped: list[str] = []
+        self._used = 0.0
+        self._topics_at = -TOPICS_S
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a consumer."""
+        return self._consumer is not None
+
+    @property
+    def knows_topics(self) -> bool:
+        """Whether the consumer has asked for all topics a moment ago, which takes long where there are hundreds."""
+        return time.monotonic() - self._topics_at < TOPICS_S
+
+    def read_topics(self) -> None:
+        """Notes that the consumer has asked for all topics now."""
+        self._topics_at = time.monotonic()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether its consumer was not used for a while."""
+        return self.is_open and time.monotonic() - self._used > IDLE_S
+
+    def open(self, *, whole: bool) -> tuple[KafkaConsumer, list[str]]:
+        """The consumer, with nothing assigned, and what it says of batches that it cannot read from now on.
+
+        Args:
+            whole: whether values and headers are read in full.
+        """
+        if self._whole != whole:
+            self.close()
+        self._used = time.monotonic()
+        self._skipped.clear()
+        if self._consumer is None:
+            self._whole, self._topics_at = whole, -TOPICS_S
+            self._consumer = self._connect(self._skipped.append, whole=whole)
+        self._consumer.unsubscribe()
+        return self._consumer, self._skipped
+
+    def close(self) -> None:
+        """Closes the consumer."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            with suppress(Exception):
+                consumer.close(autocommit=False, timeout_ms=2000)
 
 
 class _Search:

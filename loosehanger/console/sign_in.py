@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itsdangerous import BadData, URLSafeTimedSerializer
 
 MOST_ENDED = 10_000
+MOST_CHECKED = 1000
+"""Cookies whose signature was found to be right, and is not checked again."""
 FREE_ATTEMPTS = 3
 """Wrong passwords a minute that are answered at once, so that a typing error costs no wait."""
 LONGEST_DELAY_S = 5.0
@@ -67,6 +69,7 @@ class Sessions:
             self._key, salt="session", signer_kwargs={"key_derivation": "hmac", "digest_method": hashlib.sha256}
         )
         self._ended: OrderedDict[str, None] = OrderedDict()
+        self._checked: OrderedDict[str, Session] = OrderedDict()
 
     def accepts(self, username: str, password: str) -> bool:
         """Whether user and password are right, in constant time."""
@@ -85,15 +88,26 @@ class Sessions:
         """The session of a cookie; None when it is missing, expired, ended or forged."""
         if not cookie:
             return None
+        session = self._checked.get(cookie) or self._check(cookie)
+        if session is None or session.expires <= self._clock() or session.identity in self._ended:
+            return None
+        return session
+
+    def _check(self, cookie: str) -> Session | None:
+        """The session of a cookie with the right signature, which may be over.
+
+        Each open stream asks several times a second, and a signature lets other threads take the interpreter.
+        """
         try:
             content = self._serializer.loads(cookie)
             identity, until = str(content["id"]), float(content["until"])
         except (BadData, KeyError, TypeError, ValueError):
             return None
-        if until <= self._clock() or identity in self._ended:
-            return None
         token = hmac.digest(self._key, b"csrf " + identity.encode(), "sha256").hex()
-        return Session(self._username.decode(), identity, token, until)
+        session = self._checked[cookie] = Session(self._username.decode(), identity, token, until)
+        while len(self._checked) > MOST_CHECKED:
+            self._checked.popitem(last=False)
+        return session
 
     def end(self, session: Session) -> None:
         """Ends a session, which invalidates every copy of its cookie until the program stops."""

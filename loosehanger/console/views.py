@@ -85,6 +85,7 @@ class Views:
             loader=FileSystemLoader(Path(__file__).parent / "templates"),
             autoescape=True,
             undefined=StrictUndefined,
+            auto_reload=False,  # The files do not change while it runs, and each look at one costs a system call.
             trim_blocks=True,
             lstrip_blocks=True,
         )

@@ -109,6 +109,7 @@ def test_samples_of_an_unwatched_region_tell_what_came_in_between(
     # Samples follow each other faster than they do, and so have to answers.
     monkeypatch.setattr(history, "GLANCE_S", 4.0)
     monkeypatch.setattr(cluster, "STALE_S", 1.0)
+    monkeypatch.setattr(cluster, "REST", 0.0)
     service = Service(Settings("europe", "u", "p", (RegionSettings("europe", broker.connection()),)))
     kept = LastHour()
 

@@ -79,6 +79,7 @@ async def until_another(view: SlowCluster) -> None:
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every question after an answer is a new one."""
     monkeypatch.setattr(cluster, "FRESH_S", 0.0)
+    monkeypatch.setattr(cluster, "REST", 0.0)
 
 
 def test_who_asks_together_gets_one_answer() -> None:
@@ -113,6 +114,46 @@ def test_an_answer_that_is_too_old_will_not_do(monkeypatch: pytest.MonkeyPatch) 
         assert await waiting == 2
 
     play(scene)
+
+
+def test_an_answer_that_took_long_does_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(view: SlowCluster) -> None:
+        waiting = asyncio.ensure_future(view.number())
+        await asyncio.sleep(0.05)
+        view.let.release()
+        assert await waiting == 1
+        view.let.release(10)
+        assert await view.number() == 1
+        assert view.asked == 1
+        monkeypatch.setattr(cluster, "REST", 0.0)
+        await until_another(view)
+
+    monkeypatch.setattr(cluster, "REST", 100.0)
+    play(scene)
+
+
+def test_settings_of_all_topics_are_read_again_after_a_rest_a_new_topic_or_a_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view, read = ClusterView("europe", NOWHERE), list[list[str]]()
+
+    def settings(topics: list[str], _: str) -> tuple[dict[str, object], dict[str, object]]:
+        read.append(topics)
+        return {}, {}
+
+    monkeypatch.setattr(view, "_settings", settings)
+    monkeypatch.setattr(view, "_change", lambda *_: None)
+    monkeypatch.setattr(cluster, "SETTINGS_REST", 1e9)
+    for names in (["A"], ["A"], ["A", "B"]):
+        view._modified_settings(names)
+    assert read == [["A"], ["A", "B"]]
+    asyncio.run(view.change("A", {}))
+    view._modified_settings(["A", "B"])
+    assert len(read) == 3
+    monkeypatch.setattr(cluster, "SETTINGS_REST", 0.0)
+    view._modified_settings(["A", "B"])
+    assert len(read) == 4
+    view.close()
 
 
 def test_a_cluster_that_is_gone_is_told_as_soon_as_it_is_known() -> None:

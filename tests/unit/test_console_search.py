@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from loosehanger.console.live import RecordFilter
 from loosehanger.console.models import JobState
 from loosehanger.console.search import MOST_WAITING, SearchRequest, SearchResult, search_request
 from loosehanger.console.views import examples
-from loosehanger.errors import WrongUseError
+from loosehanger.errors import UnreachableError, WrongUseError
 from tests import samples
 from tests.consoles import HOSTILE, NOWHERE, MadeUpLog, MadeUpSearcher, Record, Running, running, settings
 
@@ -188,9 +188,15 @@ def test_odd_examples_end_no_page(control_room: Running, monkeypatch: pytest.Mon
 class HeldLog(MadeUpLog):
     """Records that do not come before the test says so."""
 
-    def __init__(self, going: threading.Event, began: threading.Event) -> None:
+    def __init__(self, going: threading.Event, began: threading.Event, skipped: Callable[[str], object]) -> None:
         super().__init__(records())
-        self.going, self.began = going, began
+        self.going, self.began, self.skipped = going, began, skipped
+
+    def assign(self, places: Sequence[Any]) -> None:
+        """Has these read, and skips a batch of each of some others."""
+        super().assign(places)
+        for number in range(5):
+            self.skipped(f"LH.ORDERS-{number}: skipped 1 record")
 
     def poll(self, milliseconds: int, max_records: int) -> dict[Any, list[Record]]:
         """Nothing until then."""
@@ -204,13 +210,15 @@ class HeldSearcher(MadeUpSearcher):
     def __init__(self) -> None:
         super().__init__("europe", NOWHERE)
         self.going, self.began = threading.Event(), threading.Event()
-        self.searches = 0
+        self.searches = self.connections = 0
 
     def _connect(self, skipped: Callable[[str], object], *, whole: bool) -> Any:  # noqa: ARG002 - as the real one
+        self.connections += 1
+        return HeldLog(self.going, self.began, skipped)
+
+    def _read(self, *given: Any) -> SearchResult:
         self.searches += 1
-        for number in range(5):
-            skipped(f"LH.ORDERS-{number}: skipped 1 record")
-        return HeldLog(self.going, self.began)
+        return super()._read(*given)
 
 
 @pytest.fixture
@@ -245,6 +253,30 @@ def test_a_search_ends_with_who_asked_for_it(held: HeldSearcher) -> None:
 
     assert asyncio.run(run()).read == 21
     assert held.searches == 2, "the one that waited was never begun"
+    held.close()
+
+
+def test_a_client_is_kept_until_it_was_idle_and_a_failure_of_it_is_tried_again(
+    held: HeldSearcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held.going.set()
+
+    def find() -> SearchResult:
+        return asyncio.run(held.find(search_request(RecordFilter())))
+
+    assert (find().read, find().read, held.connections) == (21, 21, 1)
+    held.close_if_idle()
+    assert (find().read, held.connections) == (21, 1), "it was used a moment ago"
+    monkeypatch.setattr(search_module, "IDLE_S", 0.0)
+    held.close_if_idle()
+    assert (find().read, held.connections) == (21, 2)
+    failures = [OSError("the broker has restarted")]
+    monkeypatch.setattr(HeldLog, "unsubscribe", lambda _: (_ for _ in ()).throw(failures.pop()) if failures else None)
+    assert (find().read, held.connections) == (21, 3)
+    failures += [OSError("gone"), OSError("gone")]
+    with pytest.raises(UnreachableError, match="cannot be searched"):
+        find()
+    assert held.connections == 4
     held.close()
 
 
@@ -287,5 +319,6 @@ def test_batches_that_a_search_skips_are_told(control_room: Running, monkeypatch
         *(f"europe: LH.ORDERS-{number}: skipped 1 record" for number in range(3)),
         "europe: and 2 more batches that cannot be read",
     ]
+    assert searcher.connections == 1
     assert "LH.ORDERS-0: skipped 1 record" in browser.get("/search?topic=LH.ORDERS").text
     searcher.close()
