@@ -39,10 +39,10 @@ from scripts.bench.viewers import sign_in, viewers_of
 from tests.lab.broker import Broker, java, running
 from tests.lab.test_fetching import librdkafka
 
-REGIONS = ("europe", "north-america")
+REGIONS = ("here", "there")
 CLUSTERS = ("TWFueVRvcGljc1NvdXJjZQ", "TWFueVRvcGljc1RhcmdldA")
 MIRROR = "mm2"
-CONNECTOR = "europe->northamerica.MirrorSourceConnector"
+CONNECTOR = "here->there.MirrorSourceConnector"
 USER, PASSWORD = "viewer", "of-the-benchmark"
 STARTS_S, MIRRORED_S = 60, 240
 BUSY, RATE = 10, 20
@@ -173,8 +173,8 @@ def mirror(folder: Path, source: Broker, target: Broker) -> Iterator[str]:
         config = {
             "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
             "tasks.max": "1",
-            "source.cluster.alias": "europe",
-            "target.cluster.alias": "northamerica",
+            "source.cluster.alias": REGIONS[0],
+            "target.cluster.alias": REGIONS[1],
             **ends,
             "topics": rf"{PREFIX}.*".replace(".", r"\.", 2),
             "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
@@ -234,9 +234,7 @@ def serve(given: dict[str, Any]) -> None:
     from loosehanger.console.settings import ConnectAccess, RegionSettings, Settings
     from loosehanger.kafka.connection import Connection
 
-    routes = Mirror(
-        MIRROR, "europe", "northamerica", *REGIONS, "identity", ".", rf"{PREFIX}.*", "", CONNECTOR, region=REGIONS[1]
-    )
+    routes = Mirror(MIRROR, *REGIONS, *REGIONS, "identity", ".", rf"{PREFIX}.*", "", CONNECTOR, region=REGIONS[1])
     settings = Settings(
         "control-room",
         USER,
