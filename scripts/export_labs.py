@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from loosehanger.learn.exercise import (
     read_front_matter,
     without_front_matter,
 )
+from loosehanger.learn.lab_text import SECTION
 
 HOST = "workstation"
 """The name of Instruqt's machine."""
@@ -36,8 +36,6 @@ found = [one["message"] for one in json.load(sys.stdin)["conditions"] if one["me
 print(found[0] if found else "not done yet")
 """
 """Prints the first sentence of a check."""
-SECTION = re.compile(r"^## (?:Exercise )?(\d+)[.:] .*\n(?:(?!## ).*\n?)*", re.MULTILINE)
-"""A numbered section of a lab's text: its number, and all of it."""
 _OF_EDUCATES = {"basic": "beginner", "expert": "extreme"}
 """Its words for difficulties, where they are others."""
 

@@ -287,6 +287,7 @@ def _run(exercise: LabExercise, name: str) -> None:
             str(playbook.relative_to(ROOT)),
             ["-i", "localhost,"],
             quiet=True,
+            narrate=True,
             paths={"lab_checkout": ROOT, "lab_home": lab_home()},
             pass_signal=_pass_signal,
         )

@@ -25,6 +25,8 @@ from loosehanger.paths import ROOT, lab_home
 from loosehanger.process_lifetime import end_with_parent
 from loosehanger.waiting import wait_for
 
+NARRATE = "LAB_NARRATE"
+"""The environment variable by which the callback plugin names each task as it begins."""
 _DEFECT = 250
 """ansible-core's exit code for an unexpected error."""
 _GIVEN_UP_S = 10
@@ -38,6 +40,7 @@ def run_playbook(
     arguments: Sequence[str],
     *,
     quiet: bool = False,
+    narrate: bool = False,
     paths: Mapping[str, Path] | None = None,
     variables: Sequence[str] | None = None,
     pass_signal: Callable[[int, int], object] | None = None,
@@ -48,6 +51,7 @@ def run_playbook(
         playbook: its path in the checkout.
         arguments: further arguments for ``ansible-playbook``.
         quiet: show only errors.
+        narrate: show, on standard error, the name of each task as it begins.
         paths: variables that are paths. With -e, Ansible would render templates in them, and split them at blanks.
         variables: the variables to record for later stages; None for those of the record.
         pass_signal: passes a signal on to the commands of ``./lab`` that its tasks run, given the id of Ansible's
@@ -64,6 +68,8 @@ def run_playbook(
         environment = _environment(home, folder, outcome)
         if variables is not None:
             environment[VARIABLES] = json.dumps(list(variables))
+        if narrate:
+            environment[NARRATE] = "1"
         command = [sys.executable, "-P", "-m", "ansible", "playbook", str(ROOT / playbook), *arguments]
         if paths:
             file = Path(folder) / "paths.yaml"
@@ -71,7 +77,7 @@ def run_playbook(
             command += ["-e", f"@{file}"]
         with contextlib.nullcontext() if pass_signal else only_one(home) as lock, _passing_signals_on() as running:
             running.pass_signal = pass_signal
-            code, output = _run(command, environment, lock, running, quiet=quiet)
+            code, output = _run(command, environment, lock, running, quiet=quiet, narrate=narrate)
         failures = [json.loads(line) for line in outcome.read_text().splitlines()] if outcome.exists() else []
     if code == 0:
         return
@@ -108,7 +114,13 @@ def _environment(home: Path, folder: str, outcome: Path) -> dict[str, str]:
 
 
 def _run(
-    command: Sequence[str], environment: Mapping[str, str], lock: int | None, running: _Running, *, quiet: bool
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    lock: int | None,
+    running: _Running,
+    *,
+    quiet: bool,
+    narrate: bool = False,
 ) -> tuple[int, list[str]]:
     """Runs Ansible; returns its exit code, negative for a signal, and the lines of its standard error."""
     process = subprocess.Popen(
@@ -116,7 +128,7 @@ def _run(
         cwd=ROOT,
         env=environment,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL if quiet else None,
+        stdout=sys.stderr if narrate else subprocess.DEVNULL if quiet else None,
         stderr=subprocess.PIPE,
         text=True,
         # A child that outlives this process keeps the lock.

@@ -19,6 +19,7 @@ from loosehanger.console import (
     api,
     browse,
     events,
+    learning_pages,
     metrics,
     operating_api,
     operating_pages,
@@ -34,6 +35,7 @@ from loosehanger.console.description import openapi_document
 from loosehanger.console.guard import Guard
 from loosehanger.console.history import LastHour, Sampler
 from loosehanger.console.jobs import BusyError, Jobs
+from loosehanger.console.learning import Learning
 from loosehanger.console.links import LinkView
 from loosehanger.console.neighbours import Neighbours
 from loosehanger.console.operations import Operations, TooManyError
@@ -81,12 +83,25 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     neighbours = Neighbours(settings)
     changes = ChangeLog(settings.change_log)
     operations = Operations(settings, service, changes)
-    views = Views(settings, service, jobs, links, history, operations, changes)
+    learning = Learning(settings.scenario, jobs, operations, changes)
+    views = Views(settings, service, jobs, links, history, operations, changes, learning)
     views.share(consoles=neighbours.names)
     one_time = OneTimeTokens(settings.name, neighbours.keys)
     tokens = ApiTokens(settings.tokens_file, settings.name, settings.password)
     context = Context(
-        settings, sessions, service, jobs, views, links, history, changes, operations, neighbours, one_time, tokens
+        settings,
+        sessions,
+        service,
+        jobs,
+        views,
+        links,
+        history,
+        changes,
+        operations,
+        neighbours,
+        one_time,
+        tokens,
+        learning,
     )
 
     @asynccontextmanager
@@ -99,6 +114,7 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
             task.cancel()
         context.stopping.set()
         await jobs.close()
+        await learning.close()
         await asyncio.to_thread(service.close)
         tokens.close()
 
@@ -119,6 +135,7 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     if settings.control_room:
         app.include_router(api.control_room)
         app.include_router(pages.control_room)
+        app.include_router(learning_pages.router)
     for module in _ROUTED:
         app.include_router(module.router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))

@@ -15,6 +15,7 @@ from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.channels import Channels
 from loosehanger.console.history import LastHour
 from loosehanger.console.jobs import Jobs
+from loosehanger.console.learning import Learning
 from loosehanger.console.links import LinkView
 from loosehanger.console.neighbours import Neighbours
 from loosehanger.console.operations import OPERATOR_OFF, Operations
@@ -46,6 +47,7 @@ class Context:
     neighbours: Neighbours
     one_time: OneTimeTokens
     tokens: ApiTokens
+    learning: Learning
     attempts: Attempts = field(default_factory=Attempts)
     one_time_attempts: Attempts = field(default_factory=Attempts)
     """Wrong one-time tokens, which do not delay those who sign in with a password."""

@@ -9,9 +9,10 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from loosehanger.console.models import JobState, PastProof, Step, VerdictOfClaim
 from loosehanger.errors import WrongUseError
@@ -75,14 +76,38 @@ class Jobs:
             BusyError: one is running.
             WrongUseError: it cannot run here.
         """
+        self.require_free()
+        self._progress.clear()
+        self._steps.clear()
+        self.occupy(name, self._run(name))
+
+    def require_free(self) -> None:
+        """Checks that a job may start.
+
+        Raises:
+            BusyError: one is running.
+            WrongUseError: it cannot run here.
+        """
         if self.home is None or self._folder is None:
-            raise WrongUseError(self.state(name).explanation)
+            raise WrongUseError(self.state("proof").explanation)
         if self._running:
             raise BusyError(f"the {self._running[0]} job is running; wait until it is done")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._progress.clear()
-        self._steps.clear()
-        self._running = (name, time.time(), asyncio.create_task(self._run(name)))
+
+    def occupy(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Does some work as the running job, after ``require_free``."""
+        task = asyncio.create_task(work)
+        self._running = (name, time.time(), task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if self._running and self._running[2] is task:
+            self._running = None
+
+    @property
+    def running(self) -> tuple[str, float] | None:
+        """The name of the running job, and when it began."""
+        return self._running[:2] if self._running else None
 
     def report(self, which: str = "") -> str | None:
         """A proof's report, if it is still kept.
@@ -130,7 +155,7 @@ class Jobs:
                 path.unlink(missing_ok=True)
 
     async def close(self) -> None:
-        """Stops the running job."""
+        """Stops the running job, and waits until it has stopped."""
         if self._running:
             task = self._running[2]
             task.cancel()
@@ -173,30 +198,10 @@ class Jobs:
 
     async def _child(self, arguments: Sequence[str]) -> tuple[int, bytes]:
         assert self.home is not None
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "loosehanger.cli", *arguments,
-            cwd=ROOT,
-            env={**os.environ, "LAB_HOME": str(self.home), "PYTHONPATH": str(ROOT)},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            # It starts Java as a child: a process group stops both together.
-            start_new_session=True,
-        )  # fmt: skip
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            async with asyncio.timeout(BOUND_S):
-                output, _ = await asyncio.gather(_read(process.stdout), self._follow(process.stderr))
-                return await process.wait(), output
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGTERM)
-                await process.wait()
+        return await run_kit(self.home, arguments, self._follow)
 
     async def _follow(self, stream: asyncio.StreamReader) -> None:
-        while chunk := await _line(stream):
+        while chunk := await read_line(stream):
             if text := chunk.decode(errors="replace").strip():
                 self._progress.append(text[:500])
                 self._step(text[:500])
@@ -224,6 +229,43 @@ class Jobs:
         return _state(name, "never", "It has not run from here yet")
 
 
+async def run_kit(
+    home: Path, arguments: Sequence[str], follow: Callable[[asyncio.StreamReader], Awaitable[None]]
+) -> tuple[int, bytes]:
+    """Runs a command of ``./lab``; returns its exit code and its standard output.
+
+    Args:
+        home: the lab's home.
+        arguments: the command.
+        follow: reads its standard error to the end.
+
+    Raises:
+        OSError: it cannot be run, or prints too much.
+        TimeoutError: it did not exit in time, and was stopped.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-m", "loosehanger.cli", *arguments,
+        cwd=ROOT,
+        env={**os.environ, "LAB_HOME": str(home), "PYTHONPATH": str(ROOT)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        # It starts Java as a child: a process group stops both together.
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(BOUND_S):
+            output, _ = await asyncio.gather(_read(process.stdout), follow(process.stderr))
+            return await process.wait(), output
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            await process.wait()
+
+
 def _read_past(path: Path) -> list[PastProof]:
     """The proofs of a file, one a line; a line that cannot be read, such as another version's, is skipped."""
     found = []
@@ -234,7 +276,8 @@ def _read_past(path: Path) -> list[PastProof]:
     return found
 
 
-async def _line(stream: asyncio.StreamReader) -> bytes:
+async def read_line(stream: asyncio.StreamReader) -> bytes:
+    """Returns the next line, or that it was too long; empty at the end."""
     try:
         return await stream.readline()
     except ValueError:  # A line longer than the stream's limit.

@@ -24,10 +24,8 @@ from loosehanger.console.mirrors import Action
 from loosehanger.console.models import LinkChange, SettingName, SettingValue
 from loosehanger.console.problems import problem_response
 from loosehanger.console.region_views import UnknownError
-from loosehanger.console.scenario import read_scenario
 from loosehanger.console.search import LONGEST_POSITION, search_request
 from loosehanger.console.sign_in import LONGEST_DELAY_S, Session
-from loosehanger.console.views import prose
 from loosehanger.errors import LabError
 
 PATIENCE_S = 0.1
@@ -45,6 +43,7 @@ WITH_MORE = (
     "aggregates",
     "messages",
     "scenario",
+    "document",
     "search",
 )
 """The pages with a template of their own."""
@@ -442,25 +441,6 @@ async def start(context: ContextOf, session: SessionOf, name: str) -> Response:
     except LabError as error:
         context.note(session, str(error), good=False)
     return RedirectResponse(f"/{name}", 303)
-
-
-@control_room.get("/scenario")
-async def scenario(
-    context: ContextOf,
-    session: SessionOf,
-    exercise: Annotated[int, Query(ge=1, le=99)] = 1,
-    file: Annotated[str, Query(max_length=200)] = "",
-) -> Response:
-    """The scenario that is set up, and an exercise."""
-    found = read_scenario(context.settings.scenario)
-    if found is None:
-        return problem_page(context, session, 404, "This console has no scenario; CONSOLE_SCENARIO names one")
-    chosen = next((one for one in found.exercises if one.number == exercise), None)
-    manifest = next((one for one in found.manifests if one.name == file), None)
-    return await page(
-        context, session, "scenario", f"Scenario {found.name}", scenario=found, exercise=chosen,
-        text=prose(chosen.markdown) if chosen else "", manifest=manifest,
-    )  # fmt: skip
 
 
 def problem(context: Context, request: Request, status: int, reason: str) -> Response:

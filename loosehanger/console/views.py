@@ -25,6 +25,7 @@ from loosehanger.console.formats import duration, rate, size, span, thousands
 from loosehanger.console.geography import Coordinates, Point, window
 from loosehanger.console.history import LastHour
 from loosehanger.console.jobs import Jobs
+from loosehanger.console.learning import Learning, progress_of
 from loosehanger.console.links import DELAYS, LinkView
 from loosehanger.console.models import Flow, JobState, Link, LinkDirection
 from loosehanger.console.operations import OPERATOR_OFF, Operations
@@ -49,6 +50,7 @@ class Views:
         history: the last hour.
         operations: for the users.
         changes: the change log, for the charts' marks.
+        learning: the exercises.
     """
 
     def __init__(
@@ -60,7 +62,9 @@ class Views:
         history: LastHour,
         operations: Operations,
         changes: ChangeLog | None = None,
+        learning: Learning | None = None,
     ) -> None:
+        self._learning = learning
         self._changes = changes
         self._links = links
         self._operations = operations
@@ -81,6 +85,8 @@ class Views:
         }
         if settings.control_room:
             self._data |= {"map": self._map, "proof": self._proof, "aggregates": self._aggregates}
+        if learning is not None and settings.control_room and settings.scenario:
+            self._data |= {"scenario": self._scenario}
         self._environment = Environment(
             loader=FileSystemLoader(Path(__file__).parent / "templates"),
             autoescape=True,
@@ -238,6 +244,10 @@ class Views:
     async def _proof(self, _: str) -> Data:
         job = self._jobs.state("proof")
         return {"job": job, "sentence": sentence(job), "examples": examples(job), "past": self._jobs.past()}
+
+    async def _scenario(self, of: str) -> Data:
+        assert self._learning is not None
+        return progress_of(self._learning, int(of) if of.isascii() and of.isdecimal() else 0)
 
     async def _aggregates(self, _: str) -> Data:
         job = self._jobs.state("aggregates")
@@ -541,11 +551,3 @@ def when(seconds: float | None) -> Markup:
     moment = datetime.fromtimestamp(seconds, UTC)
     text = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
     return Markup('<time datetime="{}">{}</time>').format(moment.isoformat(timespec="milliseconds"), text)
-
-
-@lru_cache(maxsize=64)
-def prose(markdown: str) -> Markup:
-    """An exercise's text as HTML. Although it is the kit's own text, HTML in it is escaped."""
-    from markdown_it import MarkdownIt
-
-    return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))  # noqa: S704 - see above

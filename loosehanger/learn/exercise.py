@@ -80,6 +80,10 @@ class ExerciseFile(Entry):
     conditions: Annotated[tuple[ExerciseCondition, ...], Field(min_length=1)]
     mistakes: tuple[Mistake, ...] = ()
     hints: Annotated[tuple[Text, ...], Field(min_length=1)]
+    watch: dict[Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9._/?=&-]*$")], Text] = Field(
+        default_factory=dict
+    )
+    """What can be watched in the control room, by the path of its page; by default what the documents suggest."""
 
     @model_validator(mode="after")
     def _names_are_free(self) -> ExerciseFile:

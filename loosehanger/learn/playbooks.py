@@ -14,6 +14,7 @@ from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.documents import StrictLoader, read_file
 
 COMMAND = "ansible.builtin.command"
+_ENDS_CONSOLES = ("./lab cleanup", "./lab stage")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,15 @@ def solution(path: Path) -> list[Task]:
         return [task for play in plays for task in _tasks(play, path)]
     except (yaml.YAMLError, TypeError, KeyError, AttributeError) as error:
         raise WrongUseError(f"{os.path.relpath(path)}: is not a playbook ({error})") from error
+
+
+def needs_terminal(path: Path) -> bool:
+    """Whether a playbook cleans up or runs a stage, which may end or restart the lab's consoles.
+
+    Raises:
+        WrongUseError: it cannot be read.
+    """
+    return any(task.what.startswith(_ENDS_CONSOLES) for task in solution(path))
 
 
 def _tasks(play: dict[str, Any], path: Path) -> list[Task]:

@@ -4,52 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from loosehanger.learn.lab_text import BlockCommand
 
 ANY_LINES = "..."
 
 
-class BlockError(Exception):
-    """A block has the wrong form."""
-
-
-@dataclass
-class Command:
-    """A command of a block."""
-
-    line: int
-    """Where it stands in its document."""
-    text: str
-    output: list[tuple[int, str]]
-    """The lines of its expected output, each with its line in the document. Empty: any output."""
-
-
-def read_commands(source: str, first_line: int) -> list[Command]:
-    """Reads a block: ``$ command``, continued by ``> ``, then its output.
-
-    Args:
-        source: what is between the fences.
-        first_line: where that begins in the document.
-
-    Raises:
-        BlockError: it does not begin with a command.
-    """
-    commands: list[Command] = []
-    for number, line in enumerate(source.splitlines(), first_line):
-        if line.startswith("$ "):
-            commands.append(Command(number, line[2:], []))
-        elif not commands:
-            raise BlockError(f"line {number}: a console block begins with '$ ' and a command")
-        elif line.startswith("> ") and not commands[-1].output:
-            commands[-1].text += f"\n{line[2:]}"
-        elif line.strip():
-            commands[-1].output.append((number, line))
-    if not commands:
-        raise BlockError(f"line {first_line}: there is no command in this console block")
-    return commands
-
-
-def asks_for_exit_code(command: Command) -> bool:
+def asks_for_exit_code(command: BlockCommand) -> bool:
     """Whether it shows the exit code of the command before it."""
     return command.text.strip() == "echo $?"
 

@@ -17,7 +17,9 @@ import pytest
 from sybil import Document, Example, Region, Sybil
 from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 
-from .console_block import BlockError, asks_for_exit_code, first_difference, read_commands
+from loosehanger.learn.lab_text import BlockError, read_commands
+
+from .console_block import asks_for_exit_code, first_difference
 from .terminal import Terminal, TerminalError
 
 BLOCK_SECONDS = 300.0

@@ -17,9 +17,8 @@ import pytest
 
 from loosehanger.lab.scenario_index import PLAYBOOKS
 from loosehanger.learn.exercise import LabExercise, lab_names, read_exercises
-from scripts.export_labs import SECTION
+from loosehanger.learn.lab_text import SECTION, read_commands
 from scripts.sandbox import Kit, copy_kit
-from tests.e2e.console_block import read_commands
 from tests.e2e.documents import edit
 from tests.e2e.terminal import Terminal
 

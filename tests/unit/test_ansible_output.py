@@ -160,3 +160,13 @@ def test_a_playbook_ends_although_its_reader_has_gone(tmp_path: Path) -> None:
     finally:
         os.close(writer)
     assert done.returncode == 0
+
+
+def test_a_playbook_that_is_followed_names_each_task_as_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(default.CallbackModule, "v2_playbook_on_task_start", lambda *_: None)
+    shown = Shown()
+    shown.callback._narrates = True
+    shown.callback.v2_playbook_on_task_start(SimpleNamespace(get_name=lambda: " Settings follow "), False)
+    shown.task("Settings follow", "localhost", changed=True)
+    shown.callback.v2_playbook_on_stats(AggregateStats())
+    assert shown.lines == ["Settings follow"]

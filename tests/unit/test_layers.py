@@ -36,9 +36,9 @@ USES: dict[str, tuple[str, ...]] = {
     "audit": ("proof", "sales", "lab", "kafka"),
     "jobs": ("audit", "redaction", "sales", "proof", "lab", "kafka"),
     "mirrorproof": ("jobs", "audit", "proof", "lab", "kafka"),
-    "console": ("proof", "audit", "events", "signing", "lab", "kafka"),
-    "faults": ("platforms", "platforms.registry", "lab", "kafka"),
     "learn": ("lab",),
+    "console": ("learn", "proof", "audit", "events", "signing", "lab", "kafka"),
+    "faults": ("platforms", "platforms.registry", "lab", "kafka"),
     "experiments": ("platforms", "platforms.registry", "lab", "kafka"),
     "ansible": ("stages", "platforms", "platforms.registry", "lab", "kafka"),
     "cli": (

@@ -76,6 +76,8 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
     CALLBACK_NAME = "lab"
+    _narrates = False
+    """Whether it names each task as it begins, and says nothing when it has ended."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,6 +86,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         # Ansible's workers have sessions of their own. When it is killed they would work on, beside what comes next, or
         # wait forever for a process that takes their results.
         end_forks_with_this(signal.SIGTERM)
+        self._narrates = "LAB_NARRATE" in os.environ
         self._brief = "LAB_OUTCOME" in os.environ and not context.CLIARGS.get("check")
         self._of_regions: list[tuple[str, tuple[str, ...], Mapping[str, Mapping[str, int]]]] = []
 
@@ -96,6 +99,12 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._play = play
         if not self._is_brief:
             super().v2_playbook_on_play_start(play)
+
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        """The task's name where its playbook is followed, which is an exercise's."""
+        if self._narrates:
+            self._display.display(task.get_name().strip())
+        super().v2_playbook_on_task_start(task, is_conditional)
 
     def v2_playbook_on_include(self, included_file: Any) -> None:
         """Nothing where it is brief."""
@@ -114,7 +123,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._handle_warnings_and_exception(result)
         if outcome.get("steps"):
             self._display.display(f"Everything is checked; the steps are {', '.join(outcome['steps'])}.")
-        if outcome.get("changed", False) and "lab_regions" not in outcome:
+        if outcome.get("changed", False) and "lab_regions" not in outcome and not self._narrates:
             self._display.display(f"{host}: {result.task.get_name()}", color=constants.COLOR_CHANGED)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
@@ -123,7 +132,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if not self._is_brief:
             super().v2_playbook_on_stats(stats)
             return
-        for host in sorted(stats.processed):
+        for host in () if self._narrates else sorted(stats.processed):
             counts = stats.summarize(host)
             colours = {"ok": constants.COLOR_OK, "changed": constants.COLOR_CHANGED, "failed": constants.COLOR_ERROR}
             numbers = {"ok": counts["ok"], "changed": counts["changed"], "failed": counts["failures"]}
