@@ -35,7 +35,9 @@ from loosehanger.kafka.properties import parse_properties as parse_properties
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SCRAM = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 _OAUTH = "OAUTHBEARER"
-_MECHANISMS = (*_SCRAM, "PLAIN", _OAUTH)
+_PASSWORDS = (*_SCRAM, "PLAIN")
+"""The mechanisms by which a user has a password."""
+_MECHANISMS = (*_PASSWORDS, _OAUTH)
 _MSK_IAM = "software.amazon.msk.auth.iam."
 _NOT_YET = {
     "GSSAPI": "GSSAPI (Kerberos)",
@@ -198,29 +200,43 @@ class Connection:
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Connection:
         """Reads the environment that a Deployment of the kit gets.
 
-        The variables are KAFKA_BOOTSTRAP_SERVERS, KAFKA_USERNAME, KAFKA_PASSWORD_FILE and KAFKA_CA_FILE.
+        The variables are KAFKA_BOOTSTRAP_SERVERS, KAFKA_USERNAME, KAFKA_PASSWORD_FILE and KAFKA_CA_FILE; for other
+        clusters than those with SCRAM-SHA-512 also KAFKA_SECURITY_PROTOCOL, KAFKA_SASL_MECHANISM, and in place of the
+        password KAFKA_CERTIFICATE_FILE and KAFKA_KEY_FILE.
 
         Raises:
-            WrongUseError: a variable is missing, or names a file that cannot be read.
+            WrongUseError: a variable is missing, names a file that cannot be read, or has an impossible value.
         """
-        values = {}
-        for name in ("KAFKA_BOOTSTRAP_SERVERS", "KAFKA_USERNAME", "KAFKA_PASSWORD_FILE", "KAFKA_CA_FILE"):
+        protocol = environment.get("KAFKA_SECURITY_PROTOCOL") or "SASL_SSL"
+        mechanism = environment.get("KAFKA_SASL_MECHANISM") or "SCRAM-SHA-512"
+        possible = {"KAFKA_SECURITY_PROTOCOL": (protocol, _PROTOCOLS), "KAFKA_SASL_MECHANISM": (mechanism, _PASSWORDS)}
+        for name, (value, values) in possible.items():
+            if value not in values:
+                raise WrongUseError(f"{name}: '{value}' is not possible; expected {', '.join(values)}")
+        signs_in, is_encrypted = protocol.startswith("SASL"), protocol.endswith("SSL")
+        has_certificate = is_encrypted and bool(environment.get("KAFKA_CERTIFICATE_FILE"))
+        needed = [
+            "KAFKA_BOOTSTRAP_SERVERS",
+            *(["KAFKA_USERNAME", "KAFKA_PASSWORD_FILE"] if signs_in else []),
+            *(["KAFKA_CERTIFICATE_FILE", "KAFKA_KEY_FILE"] if has_certificate else []),
+            *(["KAFKA_CA_FILE"] if is_encrypted else []),
+        ]
+        for name in needed:
             if not environment.get(name):
                 raise WrongUseError(f"{name} is not set; set it, or give --config FILE.properties")
-            values[name] = environment[name]
-        try:
-            password = Path(values["KAFKA_PASSWORD_FILE"]).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise WrongUseError(
-                f"KAFKA_PASSWORD_FILE: {values['KAFKA_PASSWORD_FILE']} cannot be read ({error.strerror})"
-            ) from error
+        certificate = None
+        if has_certificate:
+            chain, key = (_content_of(environment, f"KAFKA_{name}_FILE") for name in ("CERTIFICATE", "KEY"))
+            store = {"ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
+            certificate = read_key_store(store, environment["KAFKA_CERTIFICATE_FILE"])
         return cls(
-            bootstrap_servers=tuple(values["KAFKA_BOOTSTRAP_SERVERS"].split(",")),
-            security_protocol="SASL_SSL",
-            sasl_mechanism="SCRAM-SHA-512",
-            username=values["KAFKA_USERNAME"],
-            password=password,
-            ca_file=Path(values["KAFKA_CA_FILE"]),
+            bootstrap_servers=tuple(environment["KAFKA_BOOTSTRAP_SERVERS"].split(",")),
+            security_protocol=protocol,
+            sasl_mechanism=mechanism if signs_in else None,
+            username=environment["KAFKA_USERNAME"] if signs_in else None,
+            password=_content_of(environment, "KAFKA_PASSWORD_FILE").strip() if signs_in else None,
+            ca_file=Path(environment["KAFKA_CA_FILE"]) if is_encrypted else None,
+            certificate=certificate,
         )
 
     def kafka_python(self) -> dict[str, Any]:
@@ -297,6 +313,14 @@ def connection_for(region: HasClientFiles, user: str) -> Connection:
     if user in region.properties:
         return Connection.with_placeholders(region.properties[user], "client properties", region.variables or {})
     return Connection.from_properties(region.client_file(user), region.variables)
+
+
+def _content_of(environment: Mapping[str, str], name: str) -> str:
+    """What is in the file that a variable names."""
+    try:
+        return Path(environment[name]).read_text(encoding="utf-8")
+    except OSError as error:
+        raise WrongUseError(f"{name}: {environment[name]} cannot be read ({error.strerror})") from error
 
 
 def _mechanism(properties: Mapping[str, str], path: str) -> str:

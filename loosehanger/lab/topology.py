@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from loosehanger.errors import WrongUseError
-from loosehanger.lab.manifests import views
+from loosehanger.lab.manifests import sign_ins, views
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.views import MIRROR, MirrorMaker, Program
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -68,7 +68,9 @@ class Topology:
     def __init__(self, documents: Iterable[Document], secrets: Sequence[CopiedSecret] = ()) -> None:
         self._documents = tuple(documents)
         self._declared_secrets = tuple(secrets)
-        self._addresses = dict(self._offered())
+        offered = list(self._offered())
+        self._addresses = {text: address for text, address, _ in offered}
+        self._listeners = {text: listener for text, _, listener in offered}
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -129,6 +131,18 @@ class Topology:
             )
         return self._addresses[name]
 
+    def listener(self, text: str) -> Mapping[str, Any] | None:
+        """Returns the listener at an address as its manifest has it; None for an address of no Kafka here."""
+        return self._listeners.get(text.strip().replace(".svc.cluster.local:", ".svc:"))
+
+    def first_listener(self, region: str) -> Mapping[str, Any]:
+        """Returns the first listener of a region's cluster, which the kit's own clients use; empty without one."""
+        return next((one for text, one in self._listeners.items() if self._addresses[text].region == region), {})
+
+    def user(self, region: str, name: str) -> Document | None:
+        """Returns a KafkaUser of a region; None for a name that no manifest has."""
+        return next((user for user in self.of_kind("KafkaUser", region) if user.name == name), None)
+
     def connected(self) -> Topology:
         """Returns the topology without mirrors one of whose clusters is missing, such as one being recreated."""
         kept = (document for document in self._documents if document.kind != MIRROR or self._is_connected(document))
@@ -174,8 +188,10 @@ class Topology:
 
         Raises:
             WrongUseError: an address belongs to no cluster, two regions have one alias, two mirrors share a worker
-                group or a state topic, mirrors that keep topic names form a loop, or no manifest creates a secret.
+                group or a state topic, mirrors that keep topic names form a loop, no manifest creates a secret, or a
+                mirror signs in as its cluster does not allow.
         """
+        self._check_sign_ins()
         self._check_aliases()
         self._check_state()
         self._check_loops()
@@ -183,12 +199,12 @@ class Topology:
 
     # Reading the documents.
 
-    def _offered(self) -> Iterator[tuple[str, Address]]:
+    def _offered(self) -> Iterator[tuple[str, Address, Mapping[str, Any]]]:
         for kafka in self.of_kind("Kafka"):
             listeners = ((kafka.content.get("spec") or {}).get("kafka") or {}).get("listeners") or ()
             for listener in listeners:
                 address = f"{kafka.name}-kafka-bootstrap.{kafka.namespace}.svc:{listener.get('port')}"
-                yield address, Address(kafka.namespace, kafka.name)
+                yield address, Address(kafka.namespace, kafka.name), listener
 
     def _ends(self, document: Document) -> Iterator[tuple[Mapping[str, Any], str, tuple[str | int, ...]]]:
         """Yields the target and the sources of a mirror: content, region, and path in the manifest."""
@@ -315,6 +331,31 @@ class Topology:
 
     # How mirrors fit together.
 
+    def _check_sign_ins(self) -> None:
+        for document in self.of_kind(MIRROR):
+            for end, region, path in self._ends(document):
+                client = sign_ins.of_end(end)
+                listener = self.listener(str(end.get("bootstrapServers", ""))) or {}
+                refused = sign_ins.why_refused(listener, client) or self._why_not_user(region, end, client)
+                if not refused:
+                    continue
+                field = ("tls",) if bool(listener.get("tls")) != client.is_encrypted else ("authentication", "type")
+                raise WrongUseError(f"{document.where(*path, *field)}: {region} would refuse it: {refused}")
+
+    def _why_not_user(self, region: str, end: Mapping[str, Any], client: sign_ins.SignIn) -> str:
+        """Returns why the user of a mirror's end cannot sign in so; empty if it can, or no manifest describes it."""
+        authentication = end.get("authentication") or {}
+        name = authentication.get("username") or (authentication.get("certificateAndKey") or {}).get("secretName")
+        user = self.user(region, str(name))
+        kind = sign_ins.user_type(user.content) if user else ""
+        if not kind:
+            return ""
+        if kind == "scram-sha-512" and client.mechanism != sign_ins.SCRAM_512:
+            return f"KafkaUser/{name} has a password for {sign_ins.SCRAM_512} alone; remove its authentication"
+        if kind in (sign_ins.TLS, sign_ins.TLS_EXTERNAL) and not client.has_certificate:
+            return f"KafkaUser/{name} has a certificate (type {kind}), and no password"
+        return ""
+
     def _check_aliases(self) -> None:
         known: dict[str, tuple[str, str]] = {}
         for document in self.of_kind(MIRROR):
@@ -387,6 +428,8 @@ def _texts(content: object) -> Iterator[str]:
 def secrets_of(document: Document) -> Sequence[str]:
     """Returns the names of the secrets that the operators create for a resource."""
     match document.kind:
+        case "KafkaUser" if sign_ins.user_type(document.content) == sign_ins.TLS_EXTERNAL:
+            return ()
         case "Secret" | "KafkaUser":
             return (document.name,)
         case "Kafka":
@@ -407,9 +450,13 @@ def _named_by_end(end: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str | int
     """Yields the secrets that an end of a mirror names, each with its path."""
     for index, certificate in enumerate((end.get("tls") or {}).get("trustedCertificates") or ()):
         yield str(certificate.get("secretName")), ("tls", "trustedCertificates", index, "secretName")
-    password = (end.get("authentication") or {}).get("passwordSecret") or {}
-    if "secretName" in password:
-        yield str(password["secretName"]), ("authentication", "passwordSecret", "secretName")
+    authentication = end.get("authentication") or {}
+    for field in ("passwordSecret", "certificateAndKey"):
+        if "secretName" in (reference := authentication.get(field) or {}):
+            yield str(reference["secretName"]), ("authentication", field, "secretName")
+    for key, value in (authentication.get("config") or {}).items():
+        for found in sign_ins.REFERENCE.finditer(str(value)):
+            yield found["secret"], ("authentication", "config", key)
 
 
 def _loop(flows: dict[str, dict[str, str]], start: str, path: list[str]) -> list[str] | None:

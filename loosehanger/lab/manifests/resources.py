@@ -10,22 +10,15 @@ import binascii
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
-from loosehanger.lab.manifests import connect_settings
+from loosehanger.lab.manifests import connect_settings, sign_ins
 from loosehanger.lab.manifests.validation import FieldError
-from loosehanger.lab.manifests.views import is_exactly_once
 
-# Of 4.4.0 some jars are not published yet, connect-mirror among them.
 KAFKA_VERSION: Final = "4.3.1"
-"""The Kafka that is installed, and that a resource without a version gets."""
-KafkaVersion = Literal["3.9.1", "4.2.0", "4.3.1"]
-"""The Kafkas that a resource may name: those that the kit's locks have."""
-OLDER_KAFKA_VERSIONS: Final = tuple(version for version in get_args(KafkaVersion) if version != KAFKA_VERSION)
-"""Those of them that are not installed: they are fetched when a resource names one."""
 
 
 @dataclass(frozen=True)
@@ -220,12 +213,20 @@ INITIAL_HEAP = "128m"
 """Initial heap of a Java process whose manifest sets no sizes; the heap grows on demand."""
 
 
+class SystemProperty(ResourceModel):
+    """A system property of a Java process."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+$")]
+    value: Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+
+
 class JvmOptions(ResourceModel):
-    """Heap and flags of a Java process."""
+    """Heap, flags and system properties of a Java process."""
 
     xms: Annotated[str | None, Field(alias="-Xms", pattern=r"^[0-9]+[mMgG]$")] = None
     xmx: Annotated[str | None, Field(alias="-Xmx", pattern=r"^[0-9]+[mMgG]$")] = None
     xx: Annotated[dict[str, Scalar], Field(alias="-XX")] = {}
+    java_system_properties: list[SystemProperty] = []
 
     def arguments(self, default_heap: str) -> list[str]:
         """Returns the arguments for ``java``."""
@@ -238,23 +239,58 @@ class JvmOptions(ResourceModel):
             text = as_text(value)
             switch = {"true": f"+{name}", "false": f"-{name}"}.get(text, f"{name}={text}")
             arguments.append(f"-XX:{switch}")
-        return arguments
+        return arguments + [f"-D{one.name}={one.value}" for one in self.java_system_properties]
 
 
-class ScramAuthentication(ResourceModel):
-    """A listener that requires SCRAM-SHA-512."""
+_OF_THE_LISTENER = ("ssl.", "listeners", "advertised.listeners", "config.providers")
 
-    type: Literal["scram-sha-512"]
+
+class ListenerAuthentication(ResourceModel):
+    """How the clients of a listener sign in."""
+
+    type: Literal["tls", "scram-sha-512", "custom"]
+    sasl: bool | None = None
+    listener_config: Annotated[Config, _without(*_OF_THE_LISTENER)] = {}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ListenerAuthentication:
+        given = {"sasl": self.sasl is not None, "listenerConfig": bool(self.listener_config)}
+        if self.type != "custom":
+            if extra := [name for name, is_given in given.items() if is_given]:
+                raise FieldError([((extra[0],), f"is for the type custom, and not for {self.type}")])
+            return self
+        if not self.sasl:
+            raise FieldError([(("sasl",), "must be true here: client certificates are the type tls")])
+        enabled = str(self.listener_config.get(sign_ins.ENABLED, ""))
+        named = [part.strip() for part in enabled.split(",") if part.strip()]
+        path = ("listenerConfig", sign_ins.ENABLED)
+        if not named:
+            possible = ", ".join(sign_ins.MECHANISMS)
+            raise FieldError([(path[:1], f"needs {sign_ins.ENABLED}; the possible mechanisms are {possible}")])
+        if unknown := [name for name in named if name not in sign_ins.MECHANISMS]:
+            raise FieldError([(path, f"'{unknown[0]}' is not possible; expected {', '.join(sign_ins.MECHANISMS)}")])
+        return self
 
 
 class Listener(ResourceModel):
-    """A listener for clients. Plaintext and anonymous access are not supported."""
+    """A listener for clients: encrypted or not, and with one way to sign in or none."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,11}$")]
     port: Annotated[int, Field(ge=9092, le=65535)]
     type: Literal["internal"]
-    tls: Literal[True]
-    authentication: ScramAuthentication
+    tls: bool
+    authentication: ListenerAuthentication | None = None
+
+    @model_validator(mode="after")
+    def _encrypted(self) -> Listener:
+        if self.authentication and self.authentication.type == "tls" and not self.tls:
+            raise FieldError([(("authentication", "type"), "tls needs a listener with 'tls: true'")])
+        return self
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The listener as its manifest has it, for ``sign_ins``."""
+        return self.model_dump(by_alias=True, exclude_none=True)
 
 
 class SimpleAuthorization(ResourceModel):
@@ -273,7 +309,7 @@ class EntityOperator(ResourceModel):
 
 
 class CertificateAuthority(ResourceModel):
-    """The cluster's own certificate authority."""
+    """A certificate authority of the cluster: its own, or that of its users with client certificates."""
 
     generate_certificate_authority: bool = True
     generate_secret_owner_reference: Annotated[bool, Ignored("secrets have no owners")] = True
@@ -281,12 +317,25 @@ class CertificateAuthority(ResourceModel):
     renewal_days: Annotated[int, Field(ge=1, le=36500)] = 30
 
 
+def _alike(listeners: list[Listener]) -> list[Listener]:
+    """Refuses listeners that differ in their sign-in: clients of other regions all come through one link."""
+    first = listeners[0]
+    refused = [
+        ((index, "authentication"), f"differs from listener '{first.name}': here all of a cluster's sign in alike")
+        for index, other in enumerate(listeners)
+        if (other.tls, other.authentication) != (first.tls, first.authentication)
+    ]
+    if refused:
+        raise FieldError(refused)
+    return listeners
+
+
 class KafkaCluster(ResourceModel):
     """The brokers' common settings."""
 
-    version: KafkaVersion = KAFKA_VERSION
-    metadata_version: Annotated[str, StringConstraints(pattern=r"^(3\.9|4\.[0-3])(-IV[0-9]+)?$")] | None = None
-    listeners: Annotated[list[Listener], Field(min_length=1, max_length=6)]
+    version: Literal["4.3.1"] = KAFKA_VERSION
+    metadata_version: Annotated[str, StringConstraints(pattern=r"^4\.[0-3](-IV[0-9]+)?$")] | None = None
+    listeners: Annotated[list[Listener], Field(min_length=1, max_length=6), AfterValidator(_alike)]
     config: Annotated[
         Config,
         _without(
@@ -319,18 +368,6 @@ class KafkaCluster(ResourceModel):
     metrics_config: MetricsConfig | None = None
     jvm_options: JvmOptions = JvmOptions()
 
-    @model_validator(mode="after")
-    def _readable_metadata(self) -> KafkaCluster:
-        if self.metadata_version and minor(self.metadata_version) > minor(self.version):
-            text = f"'{self.metadata_version}' is newer than version {self.version}, which cannot read it"
-            raise FieldError([(("metadataVersion",), text)])
-        return self
-
-
-def minor(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version, which decide whether a Kafka can read a cluster's metadata."""
-    return tuple(int(number) for number in version.partition("-")[0].split(".")[:2])
-
 
 class KafkaSpec(ResourceModel):
     """See Kafka."""
@@ -338,9 +375,7 @@ class KafkaSpec(ResourceModel):
     kafka: KafkaCluster
     entity_operator: EntityOperator | None = None
     cluster_ca: CertificateAuthority = CertificateAuthority()
-    clients_ca: Annotated[CertificateAuthority, Ignored("users have passwords, not certificates")] = (
-        CertificateAuthority()
-    )
+    clients_ca: CertificateAuthority = CertificateAuthority()
 
 
 class Kafka(Resource):
@@ -441,10 +476,25 @@ class Password(ResourceModel):
 
 
 class UserAuthentication(ResourceModel):
-    """A user with a password, which is generated unless a secret has it."""
+    """A user with a password, which is generated unless a secret has it, or with a client certificate."""
 
-    type: Literal["scram-sha-512"]
+    type: Literal["scram-sha-512", "tls", "tls-external"]
     password: Password | None = None
+    validity_days: Annotated[int, Field(ge=1, le=36500)] | None = None
+    renewal_days: Annotated[int, Field(ge=1, le=36500)] | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> UserAuthentication:
+        if self.password and self.type != "scram-sha-512":
+            raise FieldError([(("password",), f"is for the type scram-sha-512, and not for {self.type}")])
+        given = [name for name in ("validity_days", "renewal_days") if getattr(self, name) is not None]
+        if given and self.type != "tls":
+            raise FieldError([((to_camel(given[0]),), f"is for the type tls, and not for {self.type}")])
+        if len(given) == 1:
+            raise FieldError([((to_camel(given[0]),), "validityDays and renewalDays need each other")])
+        if self.validity_days and self.renewal_days and self.renewal_days >= self.validity_days:
+            raise FieldError([(("renewalDays",), f"must be less than validityDays, which is {self.validity_days}")])
+        return self
 
 
 class AclResource(ResourceModel):
@@ -497,16 +547,21 @@ class UserAuthorization(ResourceModel):
 class KafkaUserSpec(ResourceModel):
     """See KafkaUser."""
 
-    authentication: UserAuthentication
+    authentication: UserAuthentication | None = None
     authorization: UserAuthorization | None = None
 
 
 class KafkaUser(OfCluster):
-    """A user, with its password in a secret of the same name, and its ACLs."""
+    """A user, with its password or certificate in a secret of the same name, and its ACLs."""
 
     api_version: Literal["kafka.strimzi.io/v1"]
     kind: Literal["KafkaUser"]
     spec: KafkaUserSpec
+
+    @property
+    def principal(self) -> str:
+        """The name that its ACLs are for."""
+        return f"User:{sign_ins.principal(self.metadata.name, self.model_dump())}"
 
 
 class TrustedCertificate(ResourceModel):
@@ -536,12 +591,59 @@ class PasswordSecret(ResourceModel):
     password: str
 
 
-class ClientAuthentication(ResourceModel):
-    """A mirror's credentials."""
+class CertificateAndKey(ResourceModel):
+    """The keys of a secret that hold a client certificate and its private key."""
 
-    type: Literal["scram-sha-512"]
-    username: str
-    password_secret: PasswordSecret
+    secret_name: Name
+    certificate: str
+    key: str
+
+
+_FIELDS_OF_CLIENTS = {
+    "tls": ("certificateAndKey",),
+    "plain": ("username", "passwordSecret"),
+    "scram-sha-256": ("username", "passwordSecret"),
+    "scram-sha-512": ("username", "passwordSecret"),
+    "custom": ("sasl", "config"),
+}
+
+
+class ClientAuthentication(ResourceModel):
+    """How a mirror signs in at one of its ends."""
+
+    type: Literal["scram-sha-512", "scram-sha-256", "plain", "tls", "custom"]
+    username: str | None = None
+    password_secret: PasswordSecret | None = None
+    certificate_and_key: CertificateAndKey | None = None
+    sasl: bool | None = None
+    config: Config = {}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ClientAuthentication:
+        given = {
+            "username": self.username is not None,
+            "passwordSecret": self.password_secret is not None,
+            "certificateAndKey": self.certificate_and_key is not None,
+            "sasl": self.sasl is not None,
+            "config": bool(self.config),
+        }
+        own = _FIELDS_OF_CLIENTS[self.type]
+        refused: list[tuple[tuple[str | int, ...], str]] = [((name,), "is missing") for name in own if not given[name]]
+        refused += [
+            ((name,), f"is not for the type {self.type}")
+            for name, is_given in given.items()
+            if is_given and name not in own
+        ]
+        refused += [
+            (("config", key), "only settings that begin with 'sasl.' or 'ssl.keystore.' are possible")
+            for key in self.config
+            if not key.startswith(("sasl.", "ssl.keystore."))
+        ]
+        if self.sasl and "sasl.mechanism" not in self.config:
+            refused.append((("config", "sasl.mechanism"), "is missing"))
+        if refused:
+            raise FieldError(refused)
+        return self
 
 
 _NOT_FOR_CONNECT = (
@@ -556,9 +658,20 @@ class MirrorSource(ResourceModel):
 
     alias: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
     bootstrap_servers: str
-    tls: Tls
-    authentication: ClientAuthentication
+    tls: Tls | None = None
+    authentication: ClientAuthentication | None = None
     config: Annotated[Config, _without("ssl.", "sasl.", "security.", "bootstrap.servers")] = {}
+
+    @model_validator(mode="after")
+    def _encrypted(self) -> MirrorSource:
+        if self.authentication and self.authentication.type == "tls" and self.tls is None:
+            raise FieldError([(("tls",), "is missing; authentication of the type tls needs it")])
+        return self
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The end as its manifest has it, for ``sign_ins``."""
+        return self.model_dump(by_alias=True, exclude_none=True)
 
 
 class MirrorTarget(MirrorSource):
@@ -641,7 +754,7 @@ class MirrorEntry(ResourceModel):
 class KafkaMirrorMaker2Spec(ResourceModel):
     """See KafkaMirrorMaker2."""
 
-    version: KafkaVersion = KAFKA_VERSION
+    version: Literal["4.3.1"] = KAFKA_VERSION
     replicas: Annotated[int, Field(ge=0, le=5)]
     target: MirrorTarget
     mirrors: Annotated[list[MirrorEntry], Field(min_length=1)]
@@ -656,7 +769,7 @@ class KafkaMirrorMaker2Spec(ResourceModel):
     @property
     def exactly_once(self) -> bool:
         """Whether the workers write copies and positions in transactions."""
-        return is_exactly_once(self.target.config)
+        return as_text(self.target.config.get("exactly.once.source.support", "")) == "enabled"
 
     @model_validator(mode="after")
     def _overrides(self) -> KafkaMirrorMaker2Spec:
