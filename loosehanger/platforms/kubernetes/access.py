@@ -15,6 +15,7 @@ from typing import Any, Final
 from loosehanger.errors import LabError
 from loosehanger.files import remove_folder, write_file
 from loosehanger.kafka.properties import format_properties
+from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.connect_settings import REST_PORT
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.programs import ledgers
@@ -22,6 +23,7 @@ from loosehanger.lab.record import ADMINISTRATOR, recorded_pod, region_record
 from loosehanger.lab.scenario import MIRROR
 from loosehanger.lab.topology import Topology
 from loosehanger.platforms import web_consoles
+from loosehanger.platforms.client_properties import client_properties, keys_of
 from loosehanger.platforms.kubernetes import event_streams, services
 from loosehanger.platforms.kubernetes.apply import RegionNamespace
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
@@ -154,14 +156,17 @@ def _described(
         if kafka is None:
             continue
         files["ca.crt"] = _secret_value(cluster, region.name, f"{of}-cluster-ca-cert", "ca.crt")
-        properties = {
-            "bootstrap.servers": _address(region, place, kafka),
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.jaas.config": _secret_value(cluster, region.name, name, "sasl.jaas.config"),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": f"{folder}/ca.crt",
-        }
+        sign_in = sign_ins.of_user(next(iter(_listeners(kafka)), {}), user)
+        keys = keys_of(sign_in, has_jaas=bool(sign_ins.user_type(user)))
+        # Of users without credentials of the operator's, only those are clients of the kit that have a secret.
+        made = sign_ins.user_type(user) not in ("", sign_ins.TLS_EXTERNAL)
+        if not made and keys and cluster.get("v1", "Secret", name, region.name) is None:
+            continue
+        secret = {key: _secret_value(cluster, region.name, name, key) for key in keys}
+        authority = f"{folder}/ca.crt"
+        properties = client_properties(sign_in, name, secret, _address(region, place, kafka), authority)
+        if properties is None:
+            continue
         files[f"{name}.properties"] = format_properties(properties)
         clients[name] = f"{folder}/{name}.properties"
     consoles = [
@@ -188,12 +193,17 @@ def _address(region: RegionNamespace, place: services.ClusterContext, kafka: Map
     name = kafka["metadata"]["name"]
     if place != region.place:
         return services.external_address(region.cluster, region.name, name)
-    spec = kafka["spec"]
-    listeners = spec.get("kafka", spec.get("strimziOverrides", {}).get("kafka", {})).get("listeners") or []
-    port = next((listener["port"] for listener in listeners if listener["type"] in ("internal", "cluster-ip")), None)
+    port = next(
+        (listener["port"] for listener in _listeners(kafka) if listener["type"] in ("internal", "cluster-ip")), None
+    )
     if port is None:
         raise LabError(f"{region.name}: {kafka['kind']}/{name} has no listener within its Kubernetes cluster")
     return f"{name}-kafka-bootstrap.{region.name}.svc:{port}"
+
+
+def _listeners(kafka: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    spec = kafka["spec"]
+    return spec.get("kafka", spec.get("strimziOverrides", {}).get("kafka", {})).get("listeners") or []
 
 
 def connect_url(mirror: str, namespace: str) -> str:

@@ -25,6 +25,7 @@ from loosehanger.platforms.kubernetes.resources import ManifestEntry, check_docu
 from loosehanger.platforms.kubernetes.rights import may_read
 from loosehanger.platforms.kubernetes.services import ClusterContext
 from loosehanger.platforms.kubernetes.status import status
+from loosehanger.platforms.kubernetes.user_credentials import check_sign_ins
 from loosehanger.platforms.outcome import Outcome
 
 
@@ -77,6 +78,7 @@ class KubernetesPlatform(base.Platform):
         if any(map(is_audit, plan.changes)):
             raise WrongUseError(f"{self.name}: the audit does not run on Kubernetes; leave out -e audit=true")
         self._clients(plan.topology)
+        check_sign_ins(self.region, plan)
         preflight.check(
             self.region,
             self._manifests(plan.changes),

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from loosehanger.files import write_file
 from loosehanger.kafka.properties import format_properties
+from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
 from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.lab.programs import ledgers, prover_region
 from loosehanger.lab.record import PROVER, region_record
 from loosehanger.lab.topology import Topology
+from loosehanger.platforms.client_properties import client_properties
 from loosehanger.platforms.local.deployment import LocalProgram
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
@@ -72,16 +74,17 @@ def _client_files(region: LocalRegion, prover: str) -> tuple[dict[str, str], boo
         name = user["metadata"]["name"]
         cluster = LocalCluster.of(region, user["metadata"]["labels"]["strimzi.io/cluster"])
         changed |= write_file(own / "ca.crt", read_secret(region, f"{cluster.name}-cluster-ca-cert")["ca.crt"])
-        properties = {
-            "bootstrap.servers": ",".join(
-                cluster.addresses_for(prover) if name == PROVER and prover in region.others else cluster.addresses(2)
-            ),
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.jaas.config": read_secret(region, name)["sasl.jaas.config"].decode(),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(own / "ca.crt"),
-        }
+        through_link = name == PROVER and prover in region.others
+        secret = read_secret(region, name) if (region.secrets / name).is_dir() else {}
+        properties = client_properties(
+            sign_ins.of_user(cluster.listener.content, user),
+            name,
+            {key: value.decode() for key, value in secret.items() if not key.endswith(".p12")},
+            ",".join(cluster.addresses_for(prover) if through_link else cluster.addresses(2)),
+            str(own / "ca.crt"),
+        )
+        if properties is None:
+            continue
         path = own / f"{name}.properties"
         changed |= write_file(path, format_properties(properties))
         clients[name] = str(path)

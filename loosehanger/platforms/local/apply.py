@@ -23,6 +23,7 @@ from loosehanger.lab.manifests.resources import (
     Resource,
     Secret,
 )
+from loosehanger.lab.manifests.sign_ins import PLAIN
 from loosehanger.platforms.local import kafka_entities, processes, services
 from loosehanger.platforms.local.deployment import LocalProgram
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
@@ -58,6 +59,8 @@ def apply(
         raise LabError(f"{region.name}: the region does not exist; apply its Namespace first")
     for kind in dict.fromkeys(type(manifest.resource) for manifest in ordered):
         of_kind = [manifest for manifest in ordered if type(manifest.resource) is kind]
+        if kind is Kafka:
+            _prepare_users(region, ordered)
         outcome.changed += _APPLY[kind](region, of_kind)
         if kind is Kafka:  # Everything after it needs it; programs and mirrors wait for each other.
             _wait_ready(region, [manifest.resource for manifest in of_kind], ready_seconds)
@@ -65,7 +68,7 @@ def apply(
     return outcome
 
 
-def delete(region: LocalRegion, manifests: Iterable[Manifest], *, dry_run: bool = False) -> list[str]:
+def delete(region: LocalRegion, manifests: Sequence[Manifest], *, dry_run: bool = False) -> list[str]:
     """Deletes resources in reverse order of their dependencies; returns the references of those that existed.
 
     With ``dry_run`` it deletes nothing.
@@ -101,7 +104,17 @@ def delete(region: LocalRegion, manifests: Iterable[Manifest], *, dry_run: bool 
             case Namespace():
                 delete_region(region, bound=30)
         region.forget(resource.kind, name)
+    if not dry_run:
+        _forget_passwords(region, manifests)
     return deleted
+
+
+def _forget_passwords(region: LocalRegion, manifests: Iterable[Manifest]) -> None:
+    """Restarts the nodes that still have the passwords of deleted users."""
+    users = [manifest.resource for manifest in manifests if isinstance(manifest.resource, KafkaUser)]
+    for name in sorted({user.cluster for user in users if user.spec.authentication is None}):
+        if region.resource("Kafka", name) and (cluster := LocalCluster.of(region, name)).listener.offers(PLAIN):
+            cluster.apply()
 
 
 def delete_region(region: LocalRegion, bound: float) -> bool:
@@ -230,6 +243,21 @@ def _apply_clusters(region: LocalRegion, manifests: Sequence[Manifest]) -> list[
     return sorted(stored)
 
 
+def _prepare_users(region: LocalRegion, manifests: Sequence[Manifest]) -> set[str]:
+    """Makes the passwords of users with rights only, which nodes with PLAIN read at their start.
+
+    Returns:
+        The clusters of users that had none.
+    """
+    clusters = set()
+    for manifest in manifests:
+        if isinstance(manifest.resource, KafkaUser) and manifest.resource.spec.authentication is None:
+            if kafka_entities.ensure_password(region, manifest.resource):
+                clusters.add(manifest.resource.cluster)
+            region.store(manifest.document)
+    return clusters
+
+
 def _apply_pools(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
     changed = [manifest.resource.reference for manifest in manifests if region.store(manifest.document)]
     # Pools are applied before their Kafka, which starts the nodes; without it they change an existing cluster.
@@ -259,7 +287,11 @@ def _apply_topics(region: LocalRegion, manifests: Sequence[Manifest]) -> list[st
 
 def _apply_users(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
     changed = []
+    new = _prepare_users(region, manifests)
     for cluster, own in _by_cluster(region, manifests):
+        if cluster.name in new and cluster.listener.offers(PLAIN):
+            cluster.apply()
+            kafka_entities.wait_ready(cluster, kafka_entities.READY_SECONDS)
         users = [m.resource for m in own if isinstance(m.resource, KafkaUser)]
         changed += kafka_entities.apply_users(cluster, users)
     for manifest in manifests:

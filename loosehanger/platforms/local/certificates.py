@@ -7,6 +7,7 @@ import ipaddress
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Literal
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -21,14 +22,22 @@ from loosehanger.ports import LOOPBACK
 
 ORGANISATION = "io.strimzi"
 DAY = datetime.timedelta(days=1)
+Owner = Literal["cluster", "clients"]
+"""Whose certificates an authority issues: the nodes' of a cluster, or those of its users."""
 RENEWAL_DAYS = 30
 """Days before expiry at which a certificate is renewed by default, as in Strimzi."""
 
 
 def ensure_authority(
-    region: LocalRegion, cluster: str, validity_days: int, renewal_days: int = RENEWAL_DAYS, *, generate: bool = True
+    region: LocalRegion,
+    cluster: str,
+    validity_days: int,
+    renewal_days: int = RENEWAL_DAYS,
+    *,
+    generate: bool = True,
+    of: Owner = "cluster",
 ) -> bool:
-    """Creates the cluster's certificate authority if it is missing, and renews its certificate before it expires.
+    """Creates a certificate authority of the cluster if it is missing, and renews its certificate before it expires.
 
     A renewed authority keeps its key and its name. So a client that trusts either certificate trusts what both sign,
     and clients need not be updated at the same moment.
@@ -39,6 +48,7 @@ def ensure_authority(
         validity_days: how long its certificate is valid.
         renewal_days: how long before expiry it is renewed; at most half of its validity.
         generate: whether the kit creates and renews it. Otherwise it must exist.
+        of: whose certificates it issues: the nodes', or those of users.
 
     Returns:
         True when it was created or renewed.
@@ -46,37 +56,39 @@ def ensure_authority(
     Raises:
         LabError: it does not exist, and the manifest does not let the kit create it.
     """
-    secrets_ = [f"{cluster}-cluster-ca", f"{cluster}-cluster-ca-cert"]
+    secrets_ = [f"{cluster}-{of}-ca", f"{cluster}-{of}-ca-cert"]
     if missing := [name for name in secrets_ if not (region.secrets / name).is_dir()]:
         if not generate:
             raise LabError(
-                f"{region.name}: Kafka/{cluster}: spec.clusterCa.generateCertificateAuthority is false, and there is "
+                f"{region.name}: Kafka/{cluster}: spec.{of}Ca.generateCertificateAuthority is false, and there is "
                 f"no secret '{missing[0]}' with an authority to use"
             )
-        issue_authority(region, cluster, ec.generate_private_key(ec.SECP256R1()), validity_days)
+        issue_authority(region, cluster, ec.generate_private_key(ec.SECP256R1()), validity_days, of)
         return True
-    if not generate or not _ends_soon(_authority(region, cluster), validity_days, renewal_days):
+    if not generate or not _ends_soon(_authority(region, cluster, of), validity_days, renewal_days):
         return False
-    issue_authority(region, cluster, authority_key(region, cluster), validity_days)
+    issue_authority(region, cluster, authority_key(region, cluster, of), validity_days, of)
     return True
 
 
-def issue_authority(region: LocalRegion, cluster: str, key: ec.EllipticCurvePrivateKey, validity_days: int) -> None:
+def issue_authority(
+    region: LocalRegion, cluster: str, key: ec.EllipticCurvePrivateKey, validity_days: int, of: Owner = "cluster"
+) -> None:
     """Issues the authority's certificate for this key, valid from now on."""
-    name = _name(f"cluster-ca v0 of {cluster}")
+    name = _name(f"{of}-ca v0 of {cluster}")
     certificate = (
         begin_certificate(name, name, key.public_key(), validity_days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(key_usage(authority=True), critical=True)
         .sign(key, hashes.SHA256())
     )
-    write_secret(region, f"{cluster}-cluster-ca-cert", {"ca.crt": _pem(certificate)})
-    write_secret(region, f"{cluster}-cluster-ca", {"ca.key": _private_pem(key)})
+    write_secret(region, f"{cluster}-{of}-ca-cert", {"ca.crt": _pem(certificate)})
+    write_secret(region, f"{cluster}-{of}-ca", {"ca.key": _private_pem(key)})
 
 
-def authority_key(region: LocalRegion, cluster: str) -> ec.EllipticCurvePrivateKey:
-    """Returns the key of the cluster's authority."""
-    key = serialization.load_pem_private_key(read_secret(region, f"{cluster}-cluster-ca")["ca.key"], password=None)
+def authority_key(region: LocalRegion, cluster: str, of: Owner = "cluster") -> ec.EllipticCurvePrivateKey:
+    """Returns the key of an authority of the cluster."""
+    key = serialization.load_pem_private_key(read_secret(region, f"{cluster}-{of}-ca")["ca.key"], password=None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return key
 
@@ -126,6 +138,42 @@ def ensure_certificate(
     return write_secret(region, secret, _stores(key, certificate, authority))
 
 
+def ensure_user_certificate(
+    region: LocalRegion, cluster: str, user: str, validity_days: int, renewal_days: int = RENEWAL_DAYS
+) -> bool:
+    """Issues a user's certificate, signed by the authority of the cluster's clients, unless its secret has one.
+
+    The secret has the keys that Strimzi's User Operator gives it: ``ca.crt``, ``user.crt`` and ``user.key`` in PEM, and
+    ``user.p12`` with the password in ``user.password``.
+
+    Returns:
+        True when it was issued: because it was missing, about to expire, or not signed by the current authority.
+    """
+    authority = _authority(region, cluster, "clients")
+    present = read_secret(region, user) if (region.secrets / user).is_dir() else {}
+    if {"ca.crt", "user.crt"} <= present.keys() and present["ca.crt"] == _pem(authority):
+        certificate = x509.load_pem_x509_certificate(present["user.crt"])
+        if _signed_by(certificate, authority) and not _ends_soon(certificate, validity_days, renewal_days):
+            return False
+    signer = authority_key(region, cluster, "clients")
+    key = ec.generate_private_key(ec.SECP256R1())
+    # As the operator has it, and so without an organisation: ACLs are for the whole name.
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, user)])
+    certificate = (
+        begin_certificate(subject, authority.subject, key.public_key(), validity_days)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(key_usage(authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    password = secrets.token_urlsafe(24).encode()
+    encryption = serialization.BestAvailableEncryption(password)
+    store = pkcs12.serialize_key_and_certificates(user.encode(), key, certificate, [authority], encryption)
+    content = {"ca.crt": _pem(authority), "user.crt": _pem(certificate), "user.key": _private_pem(key)}
+    return write_secret(region, user, {**content, "user.p12": store, "user.password": password})
+
+
 def _is_current(
     data: Mapping[str, bytes],
     authority: x509.Certificate,
@@ -164,8 +212,8 @@ def principal(common_name: str) -> str:
     return f"User:CN={common_name},O={ORGANISATION}"
 
 
-def _authority(region: LocalRegion, cluster: str) -> x509.Certificate:
-    return x509.load_pem_x509_certificate(read_secret(region, f"{cluster}-cluster-ca-cert")["ca.crt"])
+def _authority(region: LocalRegion, cluster: str, of: Owner = "cluster") -> x509.Certificate:
+    return x509.load_pem_x509_certificate(read_secret(region, f"{cluster}-{of}-ca-cert")["ca.crt"])
 
 
 def _ends_soon(certificate: x509.Certificate, validity_days: int, renewal_days: int) -> bool:

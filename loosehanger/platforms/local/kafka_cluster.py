@@ -15,9 +15,8 @@ from pathlib import Path
 
 from loosehanger.errors import LabError
 from loosehanger.files import make_folder, remove_folder, write_file
-from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE, format_properties
+from loosehanger.kafka.properties import format_properties
 from loosehanger.lab.manifests.resources import (
-    KAFKA_VERSION,
     ConfigMapKey,
     JvmOptions,
     Kafka,
@@ -25,15 +24,16 @@ from loosehanger.lab.manifests.resources import (
     Listener,
     as_text,
     exporter_rules,
-    minor,
 )
 from loosehanger.lab.record import Exporter
 from loosehanger.platforms.java import Java
 from loosehanger.platforms.local import processes, services
 from loosehanger.platforms.local.jmx_exporter import agent as jmx_agent
 from loosehanger.platforms.local.jmx_exporter import exporter
+from loosehanger.platforms.local.listener_settings import ListenerSettings
 from loosehanger.platforms.local.processes import Process
 from loosehanger.platforms.local.region import PORTS_OF_A_NODE, LocalRegion
+from loosehanger.platforms.local.secret_references import provider
 from loosehanger.platforms.local.secret_store import delete_secret, secret_file
 from loosehanger.platforms.local.services import ServiceAddresses
 from loosehanger.ports import LOOPBACK
@@ -54,7 +54,7 @@ class LocalCluster:
         self.kafka = kafka
         self.name = kafka.metadata.name
         self.pools = sorted(pools, key=lambda pool: pool.metadata.name)
-        self.java = Java(region.home, kafka.spec.kafka.version)
+        self.java = Java(region.home)
 
     @classmethod
     def of(cls, region: LocalRegion, name: str) -> LocalCluster:
@@ -120,7 +120,6 @@ class LocalCluster:
     def apply(self) -> bool:
         """Brings the nodes into the manifest's state; True when that changed anything."""
         nodes = self._check_nodes_kept()
-        metadata = self._check_metadata_readable()
         changed = self._certificates()
         changed |= services.offer(
             self.region,
@@ -132,8 +131,7 @@ class LocalCluster:
                 for index, listener in enumerate(self.kafka.spec.kafka.listeners, start=2)
             },
         )
-        kept = {"id": self._cluster_id(), "nodes": nodes, "metadata": metadata}
-        changed |= write_file(self.folder / "cluster.json", json.dumps(kept))
+        changed |= write_file(self.folder / "cluster.json", json.dumps({"id": self._cluster_id(), "nodes": nodes}))
         for node in self.nodes:
             changed |= self._apply_node(node)
         return changed
@@ -158,7 +156,8 @@ class LocalCluster:
         processes.remove(self.region, self.process_names())
         remove_folder(self.folder)
         services.offer(self.region, self._service, {})
-        for secret in (f"{self.name}-cluster-ca", f"{self.name}-cluster-ca-cert", self._operator_secret):
+        authorities = [f"{self.name}-{of}-ca{part}" for of in ("cluster", "clients") for part in ("", "-cert")]
+        for secret in (*authorities, self._operator_secret):
             delete_secret(self.region, secret)
         for node in self.nodes:
             delete_secret(self.region, self._node_secret(node))
@@ -172,19 +171,6 @@ class LocalCluster:
             "ssl_certfile": str(secret_file(self.region, self._operator_secret, "tls.crt")),
             "ssl_keyfile": str(secret_file(self.region, self._operator_secret, "tls.key")),
         }
-
-    # The nodes' folders are formatted once, and Kafka is not asked to raise the metadata's version afterwards.
-    def _check_metadata_readable(self) -> str:
-        spec, path = self.kafka.spec.kafka, self.folder / "cluster.json"
-        before = json.loads(path.read_text()) if path.exists() else {}
-        # Clusters of an older kit were formatted by the release that was the only one then.
-        formatted: str = before.get("metadata", KAFKA_VERSION if before else spec.metadata_version or spec.version)
-        if minor(formatted) > minor(spec.version):
-            raise LabError(
-                f"{self.region.name}: Kafka/{self.name} has metadata of {formatted}, which {spec.version} cannot read; "
-                "run ./lab cleanup first, then set it up again"
-            )
-        return formatted
 
     # A KRaft quorum of static voters cannot grow or shrink.
     def _check_nodes_kept(self) -> list[int]:
@@ -214,6 +200,16 @@ class LocalCluster:
         generate = authority.generate_certificate_authority
         changed = certificates.ensure_authority(self.region, self.name, *days, generate=generate)
         changed |= certificates.ensure_certificate(self.region, self.name, self._operator_secret, OPERATOR, [], *days)
+        if self.listener.asks_certificates:
+            of_clients = self.kafka.spec.clients_ca
+            changed |= certificates.ensure_authority(
+                self.region,
+                self.name,
+                of_clients.validity_days,
+                of_clients.renewal_days,
+                generate=of_clients.generate_certificate_authority,
+                of="clients",
+            )
         bootstrap = f"{self.name}-kafka-bootstrap"
         names = [bootstrap, f"{bootstrap}.{self.region.name}", f"{bootstrap}.{self.region.name}.svc"]
         for node in self.nodes:
@@ -247,6 +243,7 @@ class LocalCluster:
             agent=agent,
         )
         certificate = secret_file(self.region, self._node_secret(node), "keystore.pem").read_bytes()
+        certificate += self._clients_authority.read_bytes() if self.listener.asks_certificates else b""
         return processes.run(
             self.region,
             Process(
@@ -255,7 +252,7 @@ class LocalCluster:
                 priority=processes.BROKER,
                 directory=folder,
                 environment=self.java.environment,
-                digest=processes.digest(properties, certificate, rules),
+                digest=processes.digest(properties, certificate, rules, *self.listener.credentials()),
                 stop_seconds=20,
             ),
         )
@@ -314,7 +311,7 @@ class LocalCluster:
             "listeners": ",".join(self._url(node, name, index) for name, index in listeners.items()),
             "advertised.listeners": ",".join(advertised),
             "listener.security.protocol.map": ",".join(
-                f"{name}:{'SASL_SSL' if index > 1 else 'SSL'}" for name, index in listeners.items()
+                f"{name}:{self.listener.security_protocol if index > 1 else 'SSL'}" for name, index in listeners.items()
             ),
             "sasl.enabled.mechanisms": "",
             "log.dirs": str(self.folder / str(node) / "data"),
@@ -324,19 +321,26 @@ class LocalCluster:
         keystore = str(secret_file(self.region, self._node_secret(node), "keystore.pem"))
         for name, index in listeners.items():
             prefix = f"listener.name.{name.lower()}"
-            properties |= {
-                f"{prefix}.ssl.keystore.type": "PEM",
-                f"{prefix}.ssl.keystore.location": keystore,
-                f"{prefix}.ssl.truststore.type": "PEM",
-                f"{prefix}.ssl.truststore.location": str(self._authority),
-                f"{prefix}.ssl.client.auth": "none" if index > 1 else "required",
-            }
-            if index > 1:
+            asks = index < 2 or self.listener.asks_certificates
+            if index < 2 or self.listener.is_encrypted:
+                authority = self._authority if index < 2 or not asks else self._clients_authority
                 properties |= {
-                    f"{prefix}.sasl.enabled.mechanisms": "SCRAM-SHA-512",
-                    f"{prefix}.scram-sha-512.sasl.jaas.config": f"{SCRAM_LOGIN_MODULE} required;",
+                    f"{prefix}.ssl.keystore.type": "PEM",
+                    f"{prefix}.ssl.keystore.location": keystore,
+                    f"{prefix}.ssl.truststore.type": "PEM",
+                    f"{prefix}.ssl.truststore.location": str(authority),
+                    f"{prefix}.ssl.client.auth": "required" if asks else "none",
                 }
+            if index > 1:
+                properties |= {f"{prefix}.{key}": value for key, value in self.listener.settings().items()}
+        if secrets := self.listener.secrets():
+            properties |= provider(secrets)
         return format_properties(properties)
+
+    @property
+    def listener(self) -> ListenerSettings:
+        """What clients sign in at: all listeners of a cluster do it alike."""
+        return ListenerSettings(self.region, self.name, self.kafka.spec.kafka.listeners[0])
 
     @property
     def _hidden(self) -> dict[str, int]:
@@ -379,6 +383,10 @@ class LocalCluster:
     @property
     def _authority(self) -> Path:
         return secret_file(self.region, f"{self.name}-cluster-ca-cert", "ca.crt")
+
+    @property
+    def _clients_authority(self) -> Path:
+        return secret_file(self.region, f"{self.name}-clients-ca-cert", "ca.crt")
 
     @property
     def _operator_secret(self) -> str:

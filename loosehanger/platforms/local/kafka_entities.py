@@ -27,9 +27,10 @@ from kafka.errors import KafkaError
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.kafka.acls import EVERY_RULE
 from loosehanger.kafka.patches import alter_topic
-from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE, LoginModule, format_jaas
 from loosehanger.lab.console_password import SIGNS_IN, console_password
+from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.resources import Acl, KafkaTopic, KafkaUser, as_text
+from loosehanger.platforms.client_properties import jaas_of
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.processes import tail
 from loosehanger.platforms.local.region import LocalRegion
@@ -127,47 +128,90 @@ def apply_users(cluster: LocalCluster, users: Sequence[KafkaUser]) -> list[str]:
     """Creates and changes users; returns the references of those that changed.
 
     A user gets a generated password, in a secret of its name, unless its manifest names a secret with one. Users of
-    consoles get the password that was chosen for the lab, if one was. Its ACLs become exactly those of the manifest.
+    consoles get the password that was chosen for the lab, if one was. A user of the type ``tls`` gets a certificate.
+    Its ACLs become exactly those of the manifest.
     """
-    region = cluster.region
     changed = []
     with admin_client(cluster) as admin:
         known = admin.describe_user_scram_credentials([user.metadata.name for user in users])
         rules = _rules_of_users(admin)
         for user in users:
             name = user.metadata.name
-            password = _password(region, user)
-            touched = write_secret(
-                region,
-                name,
-                {
-                    "password": password.encode(),
-                    "sasl.jaas.config": format_jaas(
-                        LoginModule(SCRAM_LOGIN_MODULE, {"username": name, "password": password})
-                    ).encode(),
-                },
-            )
-            mechanisms = [info["mechanism"] for info in known.get(name, {}).get("credential_infos", [])]
-            if touched or ScramMechanism.SCRAM_SHA_512 not in mechanisms:
-                upsertion = UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_512, password)
-                if error := admin.alter_user_scram_credentials([upsertion])[name]:
-                    raise LabError(f"{region.name}: {user.reference}: {error}")
-                touched = True
+            touched = _apply_secret(cluster, user)
+            infos = known.get(name, {}).get("credential_infos", [])
+            touched |= _apply_scram(admin, cluster, user, {info["mechanism"] for info in infos}, is_new=touched)
             wanted = set(_rules(user))
-            present = rules.get(_principal(name), set())
+            present = rules.get(user.principal, set())
             touched |= _change_rules(admin, user, wanted - present, present - wanted)
             if touched:
                 changed.append(user.reference)
     return changed
 
 
+def ensure_password(region: LocalRegion, user: KafkaUser) -> bool:
+    """Makes the password of a user with rights only, unless its secret has one; True when it was made.
+
+    On Kubernetes no operator makes it: people set up the secret together with the credentials.
+    """
+    secret = region.secrets / user.metadata.name
+    if user.spec.authentication or (secret / "password").is_file():
+        return False
+    return write_secret(region, user.metadata.name, {"password": _new_password().encode()})
+
+
+def _apply_secret(cluster: LocalCluster, user: KafkaUser) -> bool:
+    """Writes the secret of a user as the User Operator has it; True when it changed."""
+    region, name = cluster.region, user.metadata.name
+    match sign_ins.user_type(user.model_dump()):
+        case "scram-sha-512":
+            password = _password(region, user)
+            jaas = jaas_of(sign_ins.SCRAM_512, name, password)
+            return write_secret(region, name, {"password": password.encode(), "sasl.jaas.config": jaas.encode()})
+        case "tls":
+            from loosehanger.platforms.local import certificates  # slow to import
+
+            own, of_clients = user.spec.authentication, cluster.kafka.spec.clients_ca
+            if not cluster.listener.asks_certificates:
+                raise WrongUseError(
+                    f"{region.name}: {user.reference}: spec.authentication.type: tls: no listener of "
+                    f"Kafka/{cluster.name} has the type tls, so there is no authority for its certificate"
+                )
+            days = (own.validity_days if own else None) or of_clients.validity_days
+            renewal = (own.renewal_days if own else None) or of_clients.renewal_days
+            return certificates.ensure_user_certificate(region, cluster.name, name, days, renewal)
+        case _:
+            return False
+
+
+def _apply_scram(
+    admin: KafkaAdminClient, cluster: LocalCluster, user: KafkaUser, present: set[ScramMechanism], *, is_new: bool
+) -> bool:
+    """Gives a user SCRAM credentials for exactly the mechanisms that it signs in by; True when that changed them."""
+    name = user.metadata.name
+    wanted = _scram_of(cluster, user)
+    changes = [UserScramCredentialDeletion(name, mechanism) for mechanism in sorted(present - wanted)]
+    for mechanism in sorted(wanted if is_new else wanted - present):
+        password = read_secret(cluster.region, name)["password"].decode()
+        changes.append(UserScramCredentialUpsertion(name, mechanism, password))
+    if changes and (error := admin.alter_user_scram_credentials(changes)[name]):
+        raise LabError(f"{cluster.region.name}: {user.reference}: {error}")
+    return bool(changes)
+
+
+def _scram_of(cluster: LocalCluster, user: KafkaUser) -> set[ScramMechanism]:
+    if user.spec.authentication:
+        return {ScramMechanism.SCRAM_SHA_512} if user.spec.authentication.type == "scram-sha-512" else set()
+    return {ScramMechanism.SCRAM_SHA_256} if cluster.listener.offers(sign_ins.SCRAM_256) else set()
+
+
 def delete_user(cluster: LocalCluster, user: KafkaUser) -> None:
     """Deletes a user, its ACLs and its secret."""
     name = user.metadata.name
     with admin_client(cluster) as admin:
-        if name in admin.describe_user_scram_credentials([name]):
-            admin.alter_user_scram_credentials([UserScramCredentialDeletion(name, ScramMechanism.SCRAM_SHA_512)])
-        _change_rules(admin, user, set(), _rules_of_users(admin).get(_principal(name), set()))
+        known = admin.describe_user_scram_credentials([name]).get(name, {}).get("credential_infos", [])
+        if known:
+            admin.alter_user_scram_credentials([UserScramCredentialDeletion(name, info["mechanism"]) for info in known])
+        _change_rules(admin, user, set(), _rules_of_users(admin).get(user.principal, set()))
     delete_secret(cluster.region, name)
 
 
@@ -216,7 +260,7 @@ def _configure(admin: KafkaAdminClient, topic: str, wanted: dict[str, str], drop
 
 
 def _password(region: LocalRegion, user: KafkaUser) -> str:
-    source = user.spec.authentication.password
+    source = user.spec.authentication.password if user.spec.authentication else None
     if source:
         reference = source.value_from.secret_key_ref
         return secret_file(region, reference.name, reference.key).read_text(encoding="utf-8")
@@ -224,6 +268,10 @@ def _password(region: LocalRegion, user: KafkaUser) -> str:
         return chosen
     if (region.secrets / user.metadata.name).is_dir():
         return read_secret(region, user.metadata.name)["password"].decode()
+    return _new_password()
+
+
+def _new_password() -> str:
     return "".join(secrets.choice(_PASSWORD_CHARACTERS) for _ in range(32))
 
 
@@ -255,10 +303,6 @@ def _rule(acl: Acl, operation: str) -> Rule:
     )
 
 
-def _principal(user: str) -> str:
-    return f"User:{user}"
-
-
 def _rules_of_users(admin: KafkaAdminClient) -> dict[str, set[Rule]]:
     rules: dict[str, set[Rule]] = {}
     for acl in admin.describe_acls(EVERY_RULE)[0]:
@@ -277,7 +321,7 @@ def _rules_of_users(admin: KafkaAdminClient) -> dict[str, set[Rule]]:
 
 
 def _change_rules(admin: KafkaAdminClient, user: KafkaUser, add: set[Rule], delete: set[Rule]) -> bool:
-    principal = _principal(user.metadata.name)
+    principal = user.principal
     if add and (failed := admin.create_acls([_acl(principal, rule) for rule in sorted(add)])["failed"]):
         raise LabError(f"{user.reference}: Kafka refuses its ACLs: {failed[0]}")
     if delete:

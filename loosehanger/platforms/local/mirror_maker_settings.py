@@ -11,7 +11,8 @@ from typing import Any
 
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
-from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE, LoginModule, format_jaas, format_properties
+from loosehanger.kafka.properties import format_properties
+from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.resources import (
     KafkaMirrorMaker2,
     MirrorConnector,
@@ -20,17 +21,17 @@ from loosehanger.lab.manifests.resources import (
     TrustedCertificate,
     as_text,
 )
+from loosehanger.lab.manifests.sign_ins import SignIn
+from loosehanger.platforms.client_properties import jaas_of
 from loosehanger.platforms.local import services
 from loosehanger.platforms.local.region import LocalRegion
-from loosehanger.platforms.local.secret_store import read_secret, secret_file
+from loosehanger.platforms.local.secret_references import PROVIDER, localized, provider, reference
+from loosehanger.platforms.local.secret_store import read_secret
 from loosehanger.ports import LOOPBACK
 
 BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension"
 """The package of the plug-in that asks callers of Connect's REST interface for a password."""
 _PACKAGE = "org.apache.kafka.connect.mirror"
-_CIPHERS, _OF_TLS_1_3 = "listeners.https.ssl.cipher.suites", "TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256"
-_NEEDS_CIPHERS = "4.2.0"
-"""The release whose workers end with a NullPointerException where a REST listener with TLS names no cipher suites."""
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 
@@ -73,7 +74,8 @@ class MirrorMakerSettings:
             # Kafka's own plug-ins are all on the class path, so workers need not scan for them.
             "plugin.path": str(self.folder / "plugins"),
             "plugin.discovery": "service_load",
-            **self._config_provider(),
+            # A caller of the REST interface can read everything this provider can: so only these few secrets.
+            **provider({str(self._store_password), *self._secrets()}),
             **connection,
             **{f"{client}.{k}": v for client in ("producer", "consumer", "admin") for k, v in connection.items()},
             "listeners": f"https://{LOOPBACK}:{port}",
@@ -90,41 +92,46 @@ class MirrorMakerSettings:
             "listeners.https.ssl.truststore.location": str(stores / "truststore.p12"),
             "listeners.https.ssl.truststore.password": store_password,
             "listeners.https.ssl.client.auth": "none",
-            **({_CIPHERS: _OF_TLS_1_3} if self.resource.spec.version == _NEEDS_CIPHERS else {}),
         }
         return format_properties(properties)
 
-    def _config_provider(self) -> dict[str, str]:
-        return {
-            "config.providers": "secrets",
-            "config.providers.secrets.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
-            # A caller of the REST interface can read everything this provider can: so only these few passwords.
-            "config.providers.secrets.param.allowed.paths": ",".join(
-                sorted({str(self._password_folder(end)) for end in self.ends} | {str(self._store_password)})
-            ),
-        }
+    def _secrets(self) -> list[str]:
+        """The folders of the secrets by which the workers sign in."""
+        return [folder for end in self.ends for folder in PROVIDER.findall(" ".join(self._connection(end).values()))]
+
+    def certificates(self) -> list[bytes]:
+        """Returns the certificates that the workers show, which they read at their start."""
+        pairs = [end.authentication.certificate_and_key for end in self.ends if end.authentication]
+        return [read_secret(self.region, pair.secret_name)[pair.certificate] for pair in pairs if pair]
 
     @property
     def _store_password(self) -> Path:
         """The folder with the password of the REST interface's key store, separate from the key store."""
         return self.region.secrets / f"{self.rest_secret}-store"
 
-    def _password_folder(self, end: MirrorSource) -> Path:
-        return self.region.secrets / end.authentication.password_secret.secret_name
-
     def _connection(self, end: MirrorSource) -> dict[str, str]:
-        reference = end.authentication.password_secret
-        secret_file(self.region, reference.secret_name, reference.password)
-        password = f"${{secrets:{self._password_folder(end)}:{reference.password}}}"
-        return {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.jaas.config": format_jaas(
-                LoginModule(SCRAM_LOGIN_MODULE, {"username": end.authentication.username, "password": password})
-            ),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.trust_file(end)),
-        }
+        """How the workers sign in at an end, with references to secrets in place of what is secret."""
+        sign_in = sign_ins.of_end(end.content)
+        settings = {"security.protocol": sign_in.security_protocol, **self._credentials(end, sign_in)}
+        if sign_in.is_encrypted:
+            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.trust_file(end))}
+        return settings
+
+    def _credentials(self, end: MirrorSource, sign_in: SignIn) -> dict[str, str]:
+        authentication = end.authentication
+        if authentication is None:
+            return {}
+        if secret := authentication.password_secret:
+            password = reference(self.region, secret.secret_name, secret.password)
+            jaas = jaas_of(sign_in.mechanism, authentication.username or "", password)
+            return {"sasl.mechanism": sign_in.mechanism, "sasl.jaas.config": jaas}
+        if pair := authentication.certificate_and_key:
+            return {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.certificate.chain": reference(self.region, pair.secret_name, pair.certificate),
+                "ssl.keystore.key": reference(self.region, pair.secret_name, pair.key),
+            }
+        return {key: localized(self.region, as_text(value)) for key, value in authentication.config.items()}
 
     def connectors(self) -> dict[str, dict[str, str]]:
         """Returns the configuration of each connector, by name."""
@@ -174,7 +181,8 @@ class MirrorMakerSettings:
         """Writes the certificates that each end's are checked with; returns the files' contents."""
         contents = []
         for end in self.ends:
-            contents.append(b"".join(self._trusted(trusted) for trusted in end.tls.trusted_certificates))
+            trusted = end.tls.trusted_certificates if end.tls else ()
+            contents.append(b"".join(map(self._trusted, trusted)))
             write_file(self.trust_file(end), contents[-1])
         return contents
 

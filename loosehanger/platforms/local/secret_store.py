@@ -15,7 +15,7 @@ from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.secret_copies import not_a_copy
 
 _CLIENTS_AUTHORITY = ("-clients-ca", "-clients-ca-cert")
-"""Secrets that Strimzi's operators create for a cluster and the local platform does not: it has no client CA."""
+"""Secrets that Strimzi's operators create for every cluster, and the local platform for users with certificates."""
 
 
 def write_secret(region: LocalRegion, name: str, data: Mapping[str, bytes]) -> bool:
@@ -52,7 +52,12 @@ def copy_secrets(
         WrongUseError: another secret has the name of a copy; no secret is copied.
         LabError: the secret does not exist in its own region.
     """
-    every = [copy for copy in copies if not (copy.maker == "Kafka" and copy.name.endswith(_CLIENTS_AUTHORITY))]
+    every = [
+        copy
+        for copy in copies
+        if (origin.secrets / copy.name).is_dir()
+        or not (copy.maker == "Kafka" and copy.name.endswith(_CLIENTS_AUTHORITY))
+    ]
     # In check mode the secret or its region may not exist yet.
     coming = [copy for copy in every if dry_run and not (origin.secrets / copy.name).is_dir()]
     wanted = [(copy, read_secret(origin, copy.name)) for copy in every if copy not in coming]
