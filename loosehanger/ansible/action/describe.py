@@ -19,6 +19,7 @@ from ansible.template import trust_as_template
 
 from loosehanger.ansible.described import FACT, described, scenario_of
 from loosehanger.ansible.kit_action import KitAction
+from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.documents import read_file
 from loosehanger.lab.mirrors.mirror import routes_text
 from loosehanger.lab.topology import Topology
@@ -70,7 +71,8 @@ def _lab(variables: Mapping[str, Any], *, with_regions: bool) -> dict[str, Any]:
 
     ``scenario`` (its name), ``control_room`` (a region), ``topics`` (what their names begin with), ``fenced`` (the
     regions that any stage fences), ``routes`` (where mirrors take topics, as text), and ``regions``: those with a
-    cluster, and for each its cluster's name, the mirrors that run there, and its place on the map.
+    cluster, and for each its cluster's name, the type of the users that sign in there (empty for rights only), the
+    mirrors that run there, and its place on the map.
     """
     scenario, stage = scenario_of(variables)
     known = {
@@ -88,6 +90,7 @@ def _lab(variables: Mapping[str, Any], *, with_regions: bool) -> dict[str, Any]:
         "regions": {
             region: {
                 "cluster": topology.clusters(region)[0],
+                "user_type": sign_ins.type_for(topology.first_listener(region)),
                 "mirrors": list(dict.fromkeys(mirror.name for mirror in topology.mirrors if mirror.region == region)),
                 "place": variables["hostvars"].get(region, {}).get("region_place") or [],
             }
