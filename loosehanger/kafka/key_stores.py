@@ -25,6 +25,8 @@ from loosehanger.paths import caller_path, lab_home
 
 KEY_STORE = ("ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key")
 """The properties that name a client certificate."""
+SHOWS_CERTIFICATE = "shows_certificate"
+"""The attribute of a context that shows a client certificate: Python's own have no way to ask for it."""
 _KEYTOOL_S = 60
 _STORE_PASSWORD, _KEY_PASSWORD, _NEW_PASSWORD = "LAB_STORE_PASSWORD", "LAB_KEY_PASSWORD", "LAB_NEW_PASSWORD"
 """Environment variables of ``keytool``: passwords must not show in the process table."""
@@ -54,6 +56,7 @@ class ClientCertificate:
             file.write(f"{self.chain}{self.key}")
             file.flush()
             context.load_cert_chain(file.name)
+        setattr(context, SHOWS_CERTIFICATE, True)
 
     def java(self) -> dict[str, str]:
         """The properties for a Java client."""

@@ -41,6 +41,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.serializer import Deserializer
 
 from loosehanger.errors import WrongUseError
+from loosehanger.kafka.key_stores import SHOWS_CERTIFICATE
 from loosehanger.suggestions import did_you_mean
 
 LONGEST = 300
@@ -384,10 +385,15 @@ def _with_last_words(receive: Callable[[Any], tuple[bytes, Any]]) -> Callable[[A
     and retried for ever. The next read still finds the end.
 
     A TLS listener answers a client without TLS with an alert, which the client would take for the size of a response.
+    With TLS 1.3 a broker refuses a client's certificate after the client's part of the handshake, so the first read
+    finds that alert.
     """
 
     def sock_recv(self: Any) -> tuple[bytes, Any]:
         data, error = receive(self)
+        why = error.args[0] if isinstance(error, KafkaConnectionError) and error.args else None
+        if not data and isinstance(why, ssl.SSLError) and (refused := _refused_certificate(self, why)):
+            return b"", UntrustedError(refused)
         if data.startswith(_TLS_ALERT) and len(data) == _TLS_ALERT_BYTES and not isinstance(self, KafkaSSLTransport):
             host, port = self._sock.getpeername()[:2]
             address = f"{self.host or host}:{port}"
@@ -520,6 +526,22 @@ def _untrusted(error: OSError, address: str) -> str:
     return (
         f"{shows} is of an authority that is not trusted here ({error.verify_message}); "
         "give the brokers' authority as ssl.truststore.location"
+    )
+
+
+def _refused_certificate(transport: Any, error: ssl.SSLError) -> str:
+    """Says why a broker refuses a client for its certificate, and what to do; empty for any other error."""
+    if not re.search(r"ALERT_.*(CERTIFICATE|UNKNOWN_CA)", str(error.reason)):
+        return ""
+    address = ""
+    with suppress(OSError):
+        host, port = transport._sock.getpeername()[:2]
+        address = f" at {transport.host or host}:{port}"
+    if not getattr(transport._ssl_context, SHOWS_CERTIFICATE, False):
+        return f"asks for a client certificate{address}; give one as ssl.keystore.location"
+    return (
+        f"refuses the client certificate{address} ({error.reason}); "
+        "use one of the authority that the brokers trust for clients, and that has not expired"
     )
 
 
