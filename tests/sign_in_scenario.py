@@ -154,6 +154,32 @@ def resources() -> list[dict[str, Any]]:
     return found
 
 
+def clusters() -> list[dict[str, Any]]:
+    """The regions' clusters, as far as clients see them."""
+    return [
+        {
+            "apiVersion": "kafka.strimzi.io/v1",
+            "kind": "Kafka",
+            "metadata": {"name": region, "namespace": region},
+            "spec": {
+                "kafka": {
+                    "authorization": {"type": "simple"},
+                    "listeners": [
+                        {
+                            "name": "internal",
+                            "port": 9098,
+                            "type": "internal",
+                            "tls": True,
+                            "authentication": dict(authentication),
+                        }
+                    ],
+                }
+            },
+        }
+        for region, authentication in LISTENERS.items()
+    ]
+
+
 def write_scenario(kit: Path) -> None:
     """Puts the scenario into a copy of the kit."""
     folder = kit / "playbooks" / NAME

@@ -44,7 +44,12 @@ def client_file(region: Region, user: str, kind: str) -> Path:
         return properties
     ending, render = _KINDS[kind]
     path = properties.with_name(f"{user}.{ending}")
-    write_file(path, render(Connection.from_properties(properties)))
+    connection = Connection.from_properties(properties)
+    certificate = properties.with_name(f"{user}.crt") if connection.certificate else None
+    if certificate and connection.certificate:
+        write_file(certificate, connection.certificate.chain)
+        write_file(certificate.with_suffix(".key"), connection.certificate.key)
+    write_file(path, render(connection, certificate))
     return path
 
 
@@ -67,7 +72,7 @@ def properties_file(region: Region, user: str) -> Path:
     return region.clients[user]
 
 
-def _librdkafka(connection: Connection) -> str:
+def _librdkafka(connection: Connection, certificate: Path | None) -> str:
     settings = {
         "bootstrap.servers": ",".join(connection.bootstrap_servers),
         "security.protocol": connection.security_protocol,
@@ -75,12 +80,14 @@ def _librdkafka(connection: Connection) -> str:
         "sasl.username": connection.username,
         "sasl.password": connection.password,
         "ssl.ca.location": str(connection.ca_file) if connection.ca_file else None,
+        "ssl.certificate.location": str(certificate) if certificate else None,
+        "ssl.key.location": str(certificate.with_suffix(".key")) if certificate else None,
     }
     # Not Java's format: librdkafka has no escapes in values.
     return _OLD_LIBRDKAFKA + "".join(f"{name}={value}\n" for name, value in _given(settings).items())
 
 
-def _python(connection: Connection) -> str:
+def _python(connection: Connection, certificate: Path | None) -> str:
     settings: dict[str, object] = {
         "bootstrap_servers": list(connection.bootstrap_servers),
         "security_protocol": connection.security_protocol,
@@ -88,13 +95,15 @@ def _python(connection: Connection) -> str:
         "sasl_plain_username": connection.username,
         "sasl_plain_password": connection.password,
         "ssl_cafile": str(connection.ca_file) if connection.ca_file else None,
+        "ssl_certfile": str(certificate) if certificate else None,
+        "ssl_keyfile": str(certificate.with_suffix(".key")) if certificate else None,
     }
     lines = [f"    {name!r}: {value!r},\n" for name, value in settings.items() if value is not None]
     about = '"""Keyword arguments of kafka-python, as in KafkaConsumer("LH.ORDERS", **SETTINGS)."""'
     return f"{about}\n\nSETTINGS = {{\n{''.join(lines)}}}\n"
 
 
-def _environment(connection: Connection) -> str:
+def _environment(connection: Connection, certificate: Path | None) -> str:
     settings = {
         "KAFKA_BOOTSTRAP_SERVERS": ",".join(connection.bootstrap_servers),
         "KAFKA_SECURITY_PROTOCOL": connection.security_protocol,
@@ -102,6 +111,8 @@ def _environment(connection: Connection) -> str:
         "KAFKA_USERNAME": connection.username,
         "KAFKA_PASSWORD": connection.password,
         "KAFKA_CA_FILE": str(connection.ca_file) if connection.ca_file else None,
+        "KAFKA_CERTIFICATE_FILE": str(certificate) if certificate else None,
+        "KAFKA_KEY_FILE": str(certificate.with_suffix(".key")) if certificate else None,
     }
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in _given(settings).items())
 
@@ -110,7 +121,7 @@ def _given(settings: Mapping[str, str | None]) -> dict[str, str]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-_KINDS: Mapping[str, tuple[str, Callable[[Connection], str]]] = {
+_KINDS: Mapping[str, tuple[str, Callable[[Connection, Path | None], str]]] = {
     "librdkafka": ("librdkafka.properties", _librdkafka),
     "python": ("kafka_python.py", _python),
     "env": ("env", _environment),

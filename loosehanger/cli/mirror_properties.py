@@ -11,6 +11,7 @@ from loosehanger.cli.kafka_tools import become
 from loosehanger.errors import ExitCode, WrongUseError
 from loosehanger.files import write_file
 from loosehanger.kafka.properties import read_properties
+from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.views import Content, MirrorMaker
 from loosehanger.lab.record import Lab
@@ -80,7 +81,12 @@ def _client(lab: Lab, document: Document, end: Content, path: tuple[str | int, .
     """The client properties with which a mirror reaches one of its ends, over the link if that is far away."""
     where = document.where(*path, "bootstrapServers")
     region = lab.topology.address(str(end.get("bootstrapServers", "")), where).region
-    properties = read_properties(properties_file(lab.region(region), end["authentication"]["username"]))
+    user = sign_ins.user_of(end)
+    if not user:
+        raise WrongUseError(
+            f"{document.where(*path, 'authentication')}: names no KafkaUser whose sign-in could be written"
+        )
+    properties = read_properties(properties_file(lab.region(region), user))
     servers = properties["bootstrap.servers"].split(",")
     far = document.namespace != region
     over_the_link = addresses_from(lab_home(), region, servers, document.namespace) if far else None

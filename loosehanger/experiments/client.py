@@ -24,6 +24,7 @@ from kafka.errors import KafkaError
 from loosehanger.errors import LabError
 from loosehanger.kafka.clients import PATIENT, connect_consumer, connect_producer
 from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.key_stores import ClientCertificate
 
 PARTITION = 0
 """Topics of experiments have one partition."""
@@ -205,8 +206,13 @@ def _values(size: int, number: int = 500) -> list[bytes]:
 
 
 def _connection(access: dict[str, Any]) -> Connection:
-    ca_file, servers = access["ca_file"], access["bootstrap_servers"]
-    given = {**access, "bootstrap_servers": tuple(servers), "ca_file": Path(ca_file) if ca_file else None}
+    ca_file, shown = access["ca_file"], access.get("certificate")
+    given = {
+        **access,
+        "bootstrap_servers": tuple(access["bootstrap_servers"]),
+        "ca_file": Path(ca_file) if ca_file else None,
+        "certificate": ClientCertificate(**shown) if shown else None,
+    }
     return Connection(**given)
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
+from dataclasses import asdict
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -108,4 +109,5 @@ def access(connection: Connection) -> Mapping[str, Any]:
         "username": connection.username,
         "password": connection.password,
         "ca_file": str(connection.ca_file) if connection.ca_file else None,
+        "certificate": asdict(connection.certificate) if connection.certificate else None,
     }

@@ -72,7 +72,7 @@ def permitted(site: Site) -> Iterator[None]:
         LabError: the cluster does not answer, or refuses.
     """
     with administration(site, site.mirror.target) as admin:
-        principal = f"User:{site.at_home(site.mirror.target).username}"
+        principal = f"User:{site.at_home(site.mirror.target).principal}"
         rules = [
             ACL(
                 principal, "*", operation, ACLPermissionType.ALLOW,

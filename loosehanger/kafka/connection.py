@@ -83,6 +83,13 @@ class Connection:
     def __repr__(self) -> str:
         return f"Connection({','.join(self.bootstrap_servers)} as {self.username or 'anonymous'})"
 
+    @property
+    def principal(self) -> str:
+        """The name by which ACLs know the user: with a client certificate its subject."""
+        if self.username:
+            return self.username
+        return self.certificate.subject if self.certificate else "ANONYMOUS"
+
     @classmethod
     def from_properties(
         cls,

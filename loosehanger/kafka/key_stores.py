@@ -45,6 +45,13 @@ class ClientCertificate:
     key: str = field(repr=False)
     """Its private key in PEM: PKCS#8, not encrypted."""
 
+    @property
+    def subject(self) -> str:
+        """Its subject, as brokers know its user."""
+        from cryptography.x509 import load_pem_x509_certificate  # slow to import
+
+        return load_pem_x509_certificate(self.chain.encode()).subject.rfc4514_string()
+
     def load_into(self, context: ssl.SSLContext) -> None:
         """Makes a context show this certificate.
 

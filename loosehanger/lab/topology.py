@@ -344,9 +344,8 @@ class Topology:
 
     def _why_not_user(self, region: str, end: Mapping[str, Any], client: sign_ins.SignIn) -> str:
         """Returns why the user of a mirror's end cannot sign in so; empty if it can, or no manifest describes it."""
-        authentication = end.get("authentication") or {}
-        name = authentication.get("username") or (authentication.get("certificateAndKey") or {}).get("secretName")
-        user = self.user(region, str(name))
+        name = sign_ins.user_of(end)
+        user = self.user(region, name)
         kind = sign_ins.user_type(user.content) if user else ""
         if not kind:
             return ""

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
+from loosehanger.lab.manifests.loader import read_manifests
 from loosehanger.lab.manifests.views import Program
 from loosehanger.lab.scenario import read_scenario, scenario_names
 from loosehanger.paths import ROOT
 from scripts.apiserver.server import ApiServer, RefusedError
 
+from .. import sign_in_scenario
 from . import golden
 from .conftest import Described
 
@@ -69,6 +71,23 @@ def test_every_manifest_is_accepted(
         except RefusedError as error:
             pytest.fail(f"{document.where()}: {error}")
     assert seen >= KINDS
+
+
+@pytest.mark.kubernetes
+def test_every_sign_in_is_accepted(api_server: ApiServer, namespace: str) -> None:
+    external = copy.deepcopy(sign_in_scenario.user("south-america", "external", []))
+    external["spec"]["authentication"]["type"] = "tls-external"
+    mirror = copy.deepcopy(next(one for one in sign_in_scenario.resources() if one["kind"] == "KafkaMirrorMaker2"))
+    mirror["spec"]["target"]["authentication"] = {
+        "type": "custom",
+        "sasl": True,
+        "config": {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": "${strimzisecrets:a/b:c}"},
+    }
+    java = [{"name": "org.apache.kafka.sasl.oauthbearer.allowed.urls", "value": "https://identity.example.com"}]
+    mirror["spec"]["jvmOptions"] = {"javaSystemProperties": java}
+    for document in (*sign_in_scenario.clusters(), *sign_in_scenario.resources(), external, mirror):
+        assert read_manifests("file.yaml", yaml.safe_dump(document))
+        api_server.apply(in_namespace(document, namespace), dry_run=True)
 
 
 @pytest.mark.kubernetes

@@ -19,6 +19,8 @@ import yaml
 from loosehanger.files import write_file
 from loosehanger.kafka.clients import connect_admin
 from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.oauth import ALLOWED_URLS
+from loosehanger.kafka.properties import OAUTH_LOGIN_MODULE, LoginModule, format_jaas, format_properties
 from loosehanger.lab.manifests.documents import read_resources
 from loosehanger.lab.manifests.loader import read_manifests
 from loosehanger.lab.topology import Topology
@@ -27,21 +29,28 @@ from loosehanger.platforms.local.access import record
 from loosehanger.platforms.local.apply import apply, delete_region
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.ports import free_ports
-from tests.certificates import certificate_pem, key_pem
+from tests.certificates import AUTHORITY, certificate_pem, key_pem
+from tests.identity_provider import AUDIENCE, CLIENT, ISSUER, SCOPE, SECRET, Client, providing
 from tests.sign_in_scenario import LISTENERS, rule
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 BOUND_S = 10.0
+VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 
 
-def manifests(region: str, authentication: dict[str, Any] | None, users: dict[str, str]) -> str:
-    """A cluster of one node, and its users by name, each with its type."""
+def manifests(
+    region: str, authentication: dict[str, Any] | None, users: dict[str, str], properties: Mapping[str, str]
+) -> str:
+    """A cluster of one node, and its users by name, each with its type; and the system properties of its Java."""
     labels = {"strimzi.io/cluster": region}
     listener: dict[str, Any] = {"name": "internal", "port": 9098, "type": "internal", "tls": True}
     if authentication:
         listener["authentication"] = authentication
-    kafka = {"listeners": [listener], "authorization": {"type": "simple", "superUsers": ["ANONYMOUS"]}}
+    kafka: dict[str, Any] = {"listeners": [listener], "authorization": {"type": "simple", "superUsers": ["ANONYMOUS"]}}
+    if properties:
+        java = [{"name": name, "value": value} for name, value in properties.items()]
+        kafka["jvmOptions"] = {"javaSystemProperties": java}
     pool = {"replicas": 1, "roles": ["controller", "broker"], "storage": {"type": "ephemeral"}}
     acls = [rule("topic", "orders", "Describe"), rule("group", "readers", "Read")]
     api = "kafka.strimzi.io/v1"
@@ -83,9 +92,14 @@ def region(request: pytest.FixtureRequest, home: Path) -> Iterator[LocalRegion]:
     delete_region(found, 30)
 
 
-def set_up(region: LocalRegion, authentication: dict[str, Any] | None, users: dict[str, str]) -> list[str]:
+def set_up(
+    region: LocalRegion,
+    authentication: dict[str, Any] | None,
+    users: dict[str, str],
+    properties: Mapping[str, str] | None = None,
+) -> list[str]:
     """Applies a cluster with its users, and writes how they reach it; returns what has changed."""
-    text = manifests(region.name, authentication, users)
+    text = manifests(region.name, authentication, users, properties or {})
     outcome = apply(region, read_manifests("file.yaml", text), ready_seconds=60)
     documents = read_resources("file.yaml", text)
     record(region, documents, Topology(documents))
@@ -95,6 +109,7 @@ def set_up(region: LocalRegion, authentication: dict[str, Any] | None, users: di
 @pytest.mark.parametrize(
     ("region", "authentication", "kind"),
     [
+        ("usual", {"type": "scram-sha-512"}, "scram-sha-512"),
         ("scram", LISTENERS["europe"], ""),
         ("plain", LISTENERS["north-america"], ""),
         ("tls", LISTENERS["south-america"], "tls"),
@@ -117,6 +132,43 @@ def test_users_reach_a_cluster_as_its_listener_asks(
         with closing(connect_admin(Connection.from_properties(path))) as admin:
             assert admin.describe_cluster()["brokers"]
     assert set_up(region, authentication, users | {"carol": kind}) == []
+
+
+@pytest.mark.parametrize("region", ["oauth"], indirect=True)
+def test_a_client_of_an_identity_provider_reaches_the_cluster(region: LocalRegion, tmp_path: Path) -> None:
+    write_file(tmp_path / "server.pem", certificate_pem("identity") + key_pem())
+    write_file(tmp_path / "ca.pem", certificate_pem(AUTHORITY))
+    clients = (Client(CLIENT, SECRET), Client("stranger", SECRET, audience="elsewhere"))
+    with providing(tmp_path, tmp_path / "server.pem", *clients) as provider:
+        settings = {
+            "sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-512",
+            "oauthbearer.sasl.server.callback.handler.class": VALIDATOR,
+            "sasl.oauthbearer.jwks.endpoint.url": provider.keys.as_uri(),
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.expected.issuer": ISSUER,
+        }
+        authentication = {"type": "custom", "sasl": True, "listenerConfig": settings}
+        users = {CLIENT: "", "alice": "scram-sha-512"}
+        set_up(region, authentication, users, {ALLOWED_URLS: provider.keys.as_uri()})
+        files = client_files(region)
+        # The secret of the identity provider's client is elsewhere.
+        assert list(files) == ["alice"]
+        right = Connection.from_properties(files["alice"])
+        assert right.sasl_mechanism == "SCRAM-SHA-512"
+        authority = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(tmp_path / "ca.pem")}
+        for client, is_right in ((CLIENT, True), ("stranger", False)):
+            options = {"clientId": client, "clientSecret": SECRET, "scope": SCOPE, **authority}
+            properties = {
+                **right.java(),
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.token.endpoint.url": provider.endpoint,
+                "sasl.jaas.config": format_jaas(LoginModule(OAUTH_LOGIN_MODULE, options)),
+            }
+            file = tmp_path / f"{client}.properties"
+            write_file(file, format_properties(properties))
+            said = doctor(region, file, files["alice"])
+            sentence = rf"ok +source +signed in +as {client}" if is_right else f"refuses the token of client '{client}'"
+            assert re.search(sentence, said), said
 
 
 def _in_one_line(pem: str) -> str:

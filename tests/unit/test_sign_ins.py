@@ -16,12 +16,13 @@ from loosehanger.lab.manifests.loader import read_manifests
 from loosehanger.lab.manifests.resources import KafkaUser
 from loosehanger.lab.manifests.sign_ins import USUAL, SignIn, of_end, of_user, type_for, why_refused
 from loosehanger.lab.manifests.views import Program
+from loosehanger.lab.mirrors.access import user_of
 from loosehanger.lab.plan import plan_stage
 from loosehanger.lab.topology import Topology
 from loosehanger.platforms.client_properties import client_properties
 
 from ..certificates import AUTHORITY, certificate_pem, key_pem
-from ..sign_in_scenario import LISTENERS, resources, user
+from ..sign_in_scenario import LISTENERS, clusters, resources, user
 from ..topologies import program
 
 KAFKA = """\
@@ -50,17 +51,6 @@ metadata:
 spec:
   authentication:
 """
-
-
-def clusters() -> list[dict[str, Any]]:
-    """The clusters of the scenario."""
-    found = []
-    for region, authentication in LISTENERS.items():
-        content = yaml.safe_load(KAFKA)
-        content["metadata"] = {"name": region, "namespace": region}
-        content["spec"]["kafka"]["listeners"][0]["authentication"] = dict(authentication)
-        found.append(content)
-    return found
 
 
 def topology(*resources_: dict[str, Any]) -> Topology:
@@ -259,9 +249,17 @@ def test_an_environment_and_properties_hold_a_certificate(tmp_path: Path) -> Non
     properties = client_properties(sign_in, "reader", secret, "127.0.0.1:9093", str(tmp_path / "ca"))
     assert properties
     assert Connection.of_properties(properties, "file") == connection
-    assert connection.certificate
+    assert connection.principal == "CN=reader"
     assert client_properties(sign_in, "reader", {}, "127.0.0.1:9093", "ca") is None
     expired = certificate_pem("reader", expired=True)
     (tmp_path / "crt").write_text(expired)
     with pytest.raises(WrongUseError, match=r"the certificate of CN=reader expired on"):
         Connection.from_environment(environment)
+
+
+def test_a_mirror_with_a_certificate_is_known_by_its_subject() -> None:
+    local = {"source.cluster.ssl.keystore.certificate.chain": "${secrets:/lab/regions/a/secrets/mm2-reads:user.crt}"}
+    assert user_of(local, "source") == "CN=mm2-reads"
+    strimzi = {"target.cluster.ssl.keystore.certificate.chain": "${strimzisecrets:a/mm2-writes:user.crt}"}
+    assert user_of(strimzi, "target") == "CN=mm2-writes"
+    assert Connection(("a:1",)).principal == "ANONYMOUS"

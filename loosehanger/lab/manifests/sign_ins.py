@@ -122,6 +122,12 @@ def of_end(end: Content) -> SignIn:
     return SignIn(is_encrypted, _OF_TYPE.get(kind, ""), has_certificate=kind == TLS)
 
 
+def user_of(end: Content) -> str:
+    """Returns the KafkaUser that a mirror's end signs in as; empty for one that it does not name."""
+    authentication = end.get("authentication") or {}
+    return str(authentication.get("username") or (authentication.get("certificateAndKey") or {}).get("secretName", ""))
+
+
 def principal(name: str, user: Content | None) -> str:
     """Returns the name that ACLs have for a KafkaUser: a certificate's subject for those that show one."""
     return f"CN={name}" if user_type(user) in (TLS, TLS_EXTERNAL) else name

@@ -12,14 +12,21 @@ from loosehanger.lab.mirrors.replication import STATE_TOPICS, offset_syncs, targ
 _NAMED = 3
 _USER = re.compile(r"""\busername\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;]+))""")
 
+_CERTIFICATE = re.compile(r"\$\{\w+:(?:[^:}]*/)?([^/:}]+):[^:}]+\}")
+"""A reference to a key of a secret."""
+
 
 def user_of(config: Mapping[str, str], end: str) -> str:
-    """Returns the user that a connector signs in as; empty if its configuration does not name one.
+    """Returns the user that a connector signs in as, as ACLs name it; empty if its configuration does not name one.
+
+    The certificate of a user is in the secret of its name, and ACLs are for the certificate's subject.
 
     Args:
         config: the connector's configuration.
         end: ``source`` or ``target``.
     """
+    if shown := _CERTIFICATE.fullmatch(config.get(f"{end}.cluster.ssl.keystore.certificate.chain", "")):
+        return f"CN={shown[1]}"
     found = _USER.search(config.get(f"{end}.cluster.sasl.jaas.config", ""))
     return next(filter(None, found.groups()), "") if found else ""
 
