@@ -344,6 +344,14 @@ def _export_install(parser: Parser) -> None:
 def _learn(parser: Parser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     parser.set_defaults(command="list", json=False)
+    parser.add_argument(
+        "--report-to", metavar="URL", help="share your progress with a room: https://HOST:PORT/CODE, or off to stop"
+    )
+    parser.add_argument("--name", default="", metavar="NAME", help="with --report-to: your name on the room's page")
+    parser.add_argument(
+        "--collect", metavar="ADDRESS", help="show a room's progress: listens on HOST or HOST:PORT, over TLS"
+    )
+    parser.add_argument("--new-code", action="store_true", help="with --collect: a new room, with a new join code")
     for name, about in (
         ("list", "the labs and their exercises, and how far you have come"),
         ("start", "begin an exercise: brings the lab to its beginning, and remembers how everything is then"),
@@ -359,6 +367,17 @@ def _learn(parser: Parser) -> None:
                 "exercise", nargs="?", metavar="EXERCISE", help="LAB/NUMBER, or NUMBER; the current one if left out"
             )
         command.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def _check_learn(options: argparse.Namespace) -> None:
+    if options.report_to and options.collect:
+        raise WrongUseError("--report-to is for a learner and --collect for the person in front; leave one out")
+    if (options.report_to or options.collect) and (options.command != "list" or options.json):
+        raise WrongUseError("--report-to and --collect stand alone; leave the command and --json out")
+    if options.name and not options.report_to:
+        raise WrongUseError("--name goes with --report-to; add it, or leave --name out")
+    if options.new_code and not options.collect:
+        raise WrongUseError("--new-code goes with --collect; add it, or leave --new-code out")
 
 
 def _exercise(parser: Parser) -> None:
@@ -688,11 +707,16 @@ GROUPS = {
             arguments="",
             summary="the exercises of the labs: begin one, have it checked, get a hint, go on",
             description="Lists the exercises of the labs, checks by the lab's state whether one is done, helps, and "
-            "keeps how far you have come in .lab/learn.json, on this machine only. A clean-up keeps it.",
+            "keeps how far you have come in .lab/learn.json, on this machine only unless you join a room with "
+            "--report-to. A clean-up keeps it.",
             needs_lab=False,
             exit_codes="0 done, 1 the exercise is not done yet, or the work failed",
-            more="for example:\n  ./lab learn list\n  ./lab learn start LAB/2\n  ./lab learn check\n  ./lab learn next",
+            more="for example:\n  ./lab learn list\n  ./lab learn start LAB/2\n  ./lab learn check\n"
+            "  ./lab learn next\n"
+            "  ./lab learn --collect 192.168.1.5      in front: a room's progress\n"
+            "  ./lab learn --report-to https://192.168.1.5:19443/CODE --name Kim",
             options=_learn,
+            check=_check_learn,
         ),
         Command(
             name="fault",

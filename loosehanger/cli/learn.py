@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import psutil
@@ -31,6 +32,7 @@ from loosehanger.learn.exercise import (
 from loosehanger.learn.judging import ConditionResult, Documents, begun, judge
 from loosehanger.learn.playbooks import Task, solution
 from loosehanger.learn.progress import Attempt, Learner, read_learner
+from loosehanger.learn.reporting import join, leave, read_joined, send
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.suggestions import instead
 from loosehanger.times import span
@@ -71,11 +73,40 @@ def run(options: argparse.Namespace) -> int:
         WrongUseError: it is not possible; nothing was changed.
         LabError: it failed.
     """
+    if options.collect:
+        from loosehanger.room.server import collect  # a server, which no other command needs
+
+        collect(lab_home(), options.collect, partial(print, flush=True), new=options.new_code)
+        return ExitCode.DONE
+    if options.report_to:
+        return _join(options.report_to, options.name)
     if options.command == "list":
         return _list(read_learner(lab_home()), as_json=options.json)
     place = _next_place() if options.command == "next" else _place(options.exercise)
     commands = {"start": _start, "next": _start, "check": _check, "hint": _hint, "solve": _solve, "reset": _reset}
-    return commands[options.command](place, as_json=options.json)
+    code = commands[options.command](place, as_json=options.json)
+    _report(place.learner)
+    return code
+
+
+def _join(url: str, name: str) -> int:
+    """Joins a room, or leaves it."""
+    if url == "off":
+        print("Your progress is no longer shared." if leave(lab_home()) else "Your progress is not shared.")
+        return ExitCode.DONE
+    room = join(lab_home(), url, name, read_learner(lab_home()))
+    who = f"as {room.name}" if room.name else "without a name"
+    print(f"Your progress is shared with this room, {who}. ./lab learn --report-to off ends that.")
+    return ExitCode.DONE
+
+
+def _report(learner: Learner) -> None:
+    """Sends the learner's progress to the room that they have joined, if any; a failure is only said."""
+    try:
+        if room := read_joined(lab_home()):
+            send(room, learner)
+    except LabError as error:
+        print(f"note: not shared: {error}", file=sys.stderr)
 
 
 def _list(learner: Learner, *, as_json: bool) -> int:
@@ -199,6 +230,7 @@ def _check(place: ChosenExercise, *, as_json: bool) -> int:
     done = all(finding.holds for finding in findings)
     if done and not step.done:
         step.done = time.time()
+    step.said = next((one.message for one in findings if one.message), "")
     place.save()
     if as_json:
         found = [

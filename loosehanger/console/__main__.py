@@ -12,8 +12,17 @@ from loosehanger.console.settings import Settings
 from loosehanger.errors import LabError, run_command
 
 
-def listen(address: str, port: int) -> socket.socket:
+def listen(
+    address: str,
+    port: int,
+    remedy: str = "stop that program, or choose another port: CONSOLE_PORT, in the lab LAB_PORT_BASE=29000",
+) -> socket.socket:
     """Opens the listening socket before anything slow starts, so that an early client waits instead of being refused.
+
+    Args:
+        address: where to listen.
+        port: its port.
+        remedy: what to do if the port cannot be bound.
 
     Raises:
         LabError: the port cannot be bound.
@@ -21,7 +30,7 @@ def listen(address: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise LabError(f"CONSOLE_ADDRESS: {address} cannot be resolved ({error.strerror})") from error
+        raise LabError(f"the address {address} cannot be resolved ({error.strerror})") from error
     listener = socket.socket(family, kind, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -31,10 +40,7 @@ def listen(address: str, port: int) -> socket.socket:
         reason = (
             "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be bound ({error.strerror})"
         )
-        raise LabError(
-            f"port {port} on {address} {reason}; stop that program, or choose another port: CONSOLE_PORT, "
-            "in the lab LAB_PORT_BASE=29000"
-        ) from error
+        raise LabError(f"port {port} on {address} {reason}; {remedy}") from error
     listener.listen(256)
     listener.set_inheritable(True)
     return listener

@@ -31,6 +31,8 @@ class Attempt:
     """Whether ``solve`` has done it."""
     met: list[str] = field(default_factory=list)
     """The descriptions of conditions that a check has found, of those that are enough once."""
+    said: str = ""
+    """The sentence of the last check; empty if it found the exercise done."""
     before: dict[str, Any] | None = None
     """The documents at its start."""
 
