@@ -23,7 +23,7 @@ readonly -a project=(pyproject.toml --extra spark --extra report --group lab)
 compile requirements.lock "${project[@]}"
 compile requirements-dev.lock "${project[@]}" --group dev --constraint requirements.lock
 scripts/bootstrap.sh --dev # the jars of Spark's connector have PySpark's version
-for lock in jars.lock spark-jobs/connectors.lock scripts/apiserver/crds.lock; do
+for lock in jars.lock kafka-releases.lock spark-jobs/connectors.lock scripts/apiserver/crds.lock; do
   "${home}/venv/bin/python" -m scripts.lock_jars "${lock}"
 done
 scripts/bootstrap.sh --dev

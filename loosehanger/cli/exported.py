@@ -32,7 +32,7 @@ PLATFORMS: Mapping[str, tuple[str, ...]] = {
 """The platforms of wheels that an installation can be exported for, by the names that pip has for them."""
 _MANIFEST = "manifest.json"
 _VERSION = 1
-_NAME = re.compile(r"(wheels/[\w.+-]+|jars/[\w-]+/[\w.-]+)")
+_NAME = re.compile(r"(wheels/[\w.+-]+|jars/\w[\w.-]*/[\w.-]+)")
 _PIECE = 1 << 20
 
 

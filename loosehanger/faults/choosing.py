@@ -16,10 +16,9 @@ from loosehanger.kafka.cluster import Cluster, partitions_of
 from loosehanger.lab.manifests.views import MIRROR, MirrorMaker
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
+from loosehanger.lab.progress import LOCAL
 from loosehanger.lab.record import ADMINISTRATOR, Lab
 from loosehanger.suggestions import did_you_mean
-
-LOCAL = "local"
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,7 @@ def is_exactly_once(lab: Lab, mirror: Mirror) -> bool:
     """Whether a mirror's workers write in transactions."""
     for document in lab.topology.of_kind(MIRROR, mirror.region):
         if document.name == mirror.name:
-            settings = MirrorMaker(document.content).target.get("config") or {}
-            return str(settings.get("exactly.once.source.support", "")) == "enabled"
+            return MirrorMaker(document.content).exactly_once
     return False
 
 

@@ -293,18 +293,18 @@ class _Planner:
         yield from self._apply(region, stopped)
 
     def _drain(self, region: _Region) -> Iterator[Action]:
-        fenced = frozenset() if self._at.lost else self._fenced(region)
+        to_hold = frozenset() if self._at.lost else self._to_hold(region)
         copying, dropped = self._in_state(region, COPYING), self._in_state(region, DROPPED)
-        drains = tuple(mirror.id for mirror in self._mirrors(region, fenced - copying - dropped))
-        settles = tuple(mirror.id for mirror in self._mirrors(region, fenced & copying))
+        drains = tuple(mirror.id for mirror in self._mirrors(region, to_hold - copying - dropped))
+        settles = tuple(mirror.id for mirror in self._mirrors(region, to_hold & copying))
         if drains or settles:
             yield DrainMirrors(stage=self._stage, drains=drains, settles=settles)
 
     def _fence_mirrors(self, region: _Region) -> Iterator[Action]:
         yield from self._apply(region, (*self._changes(region, Step.FENCE_MIRRORS), *region.stopping))
-        held, fenced = self._held(region), self._fenced(region)
+        held, to_hold = self._held(region), self._to_hold(region)
         if self._at.mark and held:
-            mirrors, stopped = self._mirrors(region, held), self._mirrors(region, held - fenced)
+            mirrors, stopped = self._mirrors(region, held), self._mirrors(region, held - to_hold)
             yield SnapshotMirrors(stage=self._stage, mirrors=mirrors, stopped_before=stopped)
 
     def _seed_group_offsets(self, region: _Region) -> Iterator[Action]:
@@ -387,8 +387,8 @@ class _Planner:
 
     def _changes(self, region: _Region, step: Step) -> tuple[Document, ...]:
         """The described resources that a step applies."""
-        fenced, copied = self._fenced(region), {copy.as_name for copy in self._copies_of(region)}
-        return tuple(document for document in region.changes.values() if _step_of(document, fenced, copied) is step)
+        to_hold, copied = self._to_hold(region), {copy.as_name for copy in self._copies_of(region)}
+        return tuple(document for document in region.changes.values() if _step_of(document, to_hold, copied) is step)
 
     def _in_state(self, region: _Region, *states: MirrorState) -> frozenset[str]:
         """The mirrors of a region that the stage's table puts into one of these states."""
@@ -400,7 +400,7 @@ class _Planner:
             return frozenset()
         return self._in_state(region, *HELD, COPYING) - self._standing
 
-    def _fenced(self, region: _Region) -> frozenset[str]:
+    def _to_hold(self, region: _Region) -> frozenset[str]:
         """Those of them that are still running."""
         states = self._at.mirrors
         running = {one.name for one in region.recorded if not is_held(one, states.get(one.name, "running"))}

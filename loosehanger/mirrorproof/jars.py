@@ -1,8 +1,9 @@
 """Fetches the jars that ``jars.lock`` lists from a Maven repository, each checked by its SHA-256.
 
-Usage: ``python -P -m loosehanger.mirrorproof.jars LOCK FOLDER``. Only what is missing or damaged is fetched; what the
-lock no longer lists is removed. ``LAB_MAVEN_REPOSITORY`` names another repository than Maven Central. Proxies and
-certificate authorities come from the usual variables: HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE, REQUESTS_CA_BUNDLE.
+Usage: ``python -P -m loosehanger.mirrorproof.jars LOCK FOLDER [SET …]``. Only what is missing or damaged is fetched, of
+the sets that are named or of all; what the lock no longer lists of these is removed. ``LAB_MAVEN_REPOSITORY`` names
+another repository than Maven Central. Proxies and certificate authorities come from the usual variables: HTTPS_PROXY,
+NO_PROXY, SSL_CERT_FILE, REQUESTS_CA_BUNDLE.
 """
 
 from __future__ import annotations
@@ -226,15 +227,16 @@ def _innermost(error: BaseException) -> str:
 
 
 def synchronise(jars: list[Jar], folder: Path) -> None:
-    """Makes the folder hold the jars of the lock and no others.
+    """Makes the folder hold the jars, and no others in the folders of their sets.
 
     Raises:
         LabError: a jar cannot be fetched.
     """
     wanted = fetch_missing(jars, folder)
-    for path in folder.glob("*/*"):
-        if path not in wanted:
-            path.unlink()
+    for name in {jar.set for jar in jars}:
+        for path in (folder / name).glob("*"):
+            if path not in wanted:
+                path.unlink()
 
 
 def fetch_missing(jars: list[Jar], folder: Path, variable: str = VARIABLE) -> list[Path]:
@@ -267,10 +269,11 @@ def fetch_missing(jars: list[Jar], folder: Path, variable: str = VARIABLE) -> li
 
 def main() -> int:
     """Reads the lock and fetches what it lists."""
-    if len(sys.argv) != 3:
-        raise WrongUseError("usage: python -P -m loosehanger.mirrorproof.jars LOCK FOLDER")
-    lock, folder = map(Path, sys.argv[1:])
-    synchronise(parse_lock(lock.read_text(encoding="utf-8")), folder)
+    if len(sys.argv) < 3:
+        raise WrongUseError("usage: python -P -m loosehanger.mirrorproof.jars LOCK FOLDER [SET …]")
+    lock, folder, sets = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+    jars = parse_lock(lock.read_text(encoding="utf-8"))
+    synchronise([jar for jar in jars if jar.set in sets or not sets], folder)
     return 0
 
 

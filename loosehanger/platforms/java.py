@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from loosehanger.lab.manifests.resources import JvmOptions
+from loosehanger.lab.manifests.resources import KAFKA_VERSION, JvmOptions
 
 _LOGGING = """\
 status = error
@@ -32,12 +32,19 @@ _ARCHIVES = {WORKER: "connect.jsa"}
 """The archive of classes that a program has, where it is not the nodes'."""
 
 
+def set_of(version: str) -> str:
+    """Returns the name of a Kafka's set of jars, which is the name of their folder."""
+    return "kafka" if version == KAFKA_VERSION else f"kafka-{version}"
+
+
 @dataclass(frozen=True)
 class Java:
     """The lab's Java runtime and Kafka's jars."""
 
     home: Path
     """The lab's home."""
+    version: str = KAFKA_VERSION
+    """Kafka's."""
 
     def command(
         self,
@@ -62,9 +69,7 @@ class Java:
         """
         return [
             str(self.home / "java" / "bin" / "java"),
-            # Halves the start-up time of a node; Java ignores a missing or unsuitable archive.
-            f"-XX:SharedArchiveFile={self._jars / _ARCHIVES.get(main_class, 'kafka.jsa')}",
-            *("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"),
+            *self._archive(main_class),
             *_THOROUGH_LATER,
             # Java keeps counters in /tmp, and Kafka's codecs unpack native libraries there. A killed JVM leaves both.
             "-XX:-UsePerfData",
@@ -78,10 +83,20 @@ class Java:
             *arguments,
         ]
 
+    def _archive(self, main_class: str) -> list[str]:
+        """Returns the options for the archive of classes, which the installed Kafka has and older ones do not."""
+        if self.version != KAFKA_VERSION:
+            return []
+        return [
+            # Halves the start-up time of a node; Java ignores a missing or unsuitable archive.
+            f"-XX:SharedArchiveFile={self._jars / _ARCHIVES.get(main_class, 'kafka.jsa')}",
+            *("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"),
+        ]
+
     @property
     def environment(self) -> dict[str, str]:
         """Returns a program's environment: the class path, in the order of the class data archive."""
-        return {"CLASSPATH": ":".join(str(jar) for jar in sorted((self._jars / "kafka").glob("*.jar")))}
+        return {"CLASSPATH": ":".join(str(jar) for jar in sorted((self._jars / set_of(self.version)).glob("*.jar")))}
 
     def logging(self, folder: Path) -> dict[str, str]:
         """Returns the system property that logs to standard output in the lab's format."""

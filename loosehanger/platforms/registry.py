@@ -243,7 +243,7 @@ def local_status(home: Path, checkout: Path, port_bases: Mapping[str, int]) -> d
 
     def ask(name: str) -> list[dict[str, Any]] | LabError:
         try:
-            return status(LocalRegion(home, checkout, name, port_bases[name]))
+            return status(LocalRegion(home, checkout, name, port_bases[name], port_bases))
         except LabError as error:
             return error
         except OSError as error:

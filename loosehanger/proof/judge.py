@@ -22,7 +22,7 @@ from loosehanger.proof.flows import Flow, FlowId
 from loosehanger.proof.report.record_times import iso
 from loosehanger.proof.snapshot import is_compacted
 
-FAULTS = keys(
+FAULT_KEYS = keys(
     Difference.MISSING,
     Difference.NEVER_MIRRORED,
     Difference.DUPLICATES,
@@ -96,7 +96,7 @@ def _numbers(flow: Flow, evidence: Evidence) -> tuple[Counts, History]:
 def _copy(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iterator[Finding]:
     """The target topics are the source's, exactly, and have no other writer."""
     for flow in flows_of(claim, evidence):
-        yield from _faults(claim, flow, evidence, FAULTS)
+        yield from _faults(claim, flow, evidence, FAULT_KEYS)
         yield from _archive(claim, flow)
         yield from _other_writers(claim, flow, evidence)
         for entry in evidence.configs.get(flow.id, ()):
@@ -221,7 +221,7 @@ def _through(claim: Claim, evidence: Evidence, verdicts: Mapping[FlowId, Verdict
         yield Finding("no_chain", "undecides", claim.id, details=claim.subject)
     weights: Mapping[Verdict, Weight] = {"disproved": "disproves", "inconclusive": "undecides"}
     for flow in (flow for flow in evidence.flows if flow.mirror.id in claim.mirrors):
-        yield from _faults(claim, flow, evidence, FAULTS)
+        yield from _faults(claim, flow, evidence, FAULT_KEYS)
         hops = _hops(flow, evidence)
         if len(hops) < len(flow.mirror.hops):
             region, topic = (hops[-1].target, hops[-1].target_topic) if hops else (flow.source, flow.topic)

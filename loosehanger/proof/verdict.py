@@ -14,7 +14,7 @@ from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.evidence.findings import Finding, verdict_of
 from loosehanger.proof.evidence.latency import histogram, percentiles
 from loosehanger.proof.flows import Flow
-from loosehanger.proof.judge import FAULTS, findings_about, findings_of, flows_of, never_mirrored
+from loosehanger.proof.judge import FAULT_KEYS, findings_about, findings_of, flows_of, never_mirrored
 from loosehanger.proof.report.messages import says, sentences
 from loosehanger.proof.snapshot import Cut
 
@@ -23,7 +23,7 @@ EXIT_CODES = {
     "disproved": ExitCode.FAILED,
     "inconclusive": ExitCode.INCONCLUSIVE,
 }
-TOTALS = ("source_records", "target_records", "after_cut", *FAULTS, "expired", "source_gaps")
+TOTALS = ("source_records", "target_records", "after_cut", *FAULT_KEYS, "expired", "source_gaps")
 
 
 def judge(evidence: Evidence, scenario: str, seconds: float) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from loosehanger.lab.snapshots import (
     keep_wipe,
 )
 from loosehanger.platforms.outcome import Outcome
-from loosehanger.stages.gates import prove
+from loosehanger.stages.stage_proof import prove
 from loosehanger.stages.steps import ask
 
 RunAction = Callable[[PlatformAction], Outcome]

@@ -12,11 +12,12 @@ import yaml
 from pydantic import ValidationError
 
 from loosehanger.errors import WrongUseError
-from loosehanger.faults.choosing import LOCAL, fitting_mirrors
+from loosehanger.faults.choosing import fitting_mirrors
 from loosehanger.faults.fault import Fault
 from loosehanger.lab.manifests.documents import read_documents
 from loosehanger.lab.manifests.validation import Entry
 from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.progress import LOCAL
 from loosehanger.lab.record import Lab, Region
 from loosehanger.lab.scenario import read_scenario
 from loosehanger.lab.scenario_index import SETUP

@@ -14,7 +14,7 @@ from loosehanger.proof.compare.comparison import Counts
 from loosehanger.proof.compare.configurations import Handling
 from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.flows import Flow
-from loosehanger.proof.judge import FAULTS
+from loosehanger.proof.judge import FAULT_KEYS
 from loosehanger.proof.report.messages import says
 from loosehanger.proof.verdict import judge
 
@@ -215,7 +215,7 @@ def only(kind: str, **counts: Any) -> dict[str, Any]:
     )
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", FAULT_KEYS)
 def test_where_others_write_too_only_what_is_not_there_disproves(fault: str) -> None:
     assert only("copy", **{fault: 1})["verdict"] == "disproved"
     lost = fault in ("missing", "never_mirrored", "altered", "moved")

@@ -24,7 +24,7 @@ from loosehanger.platforms.local.region import LocalRegion
 from ..topologies import documents, kafka, program, resource
 
 A, B = "region-a", "region-b"
-PEERS = {A: 23100, B: 23200}
+PEERS = {A: 24700, B: 24800}
 READY_S = 120.0
 NODES = {"replicas": 1}
 TOPOLOGY = Topology(

@@ -121,7 +121,14 @@ def mirrors(*edits: dict[str, str]) -> list[Manifest]:
 @pytest.mark.parametrize(
     ("before", "after", "parts"),
     [
-        ("  version: 4.3.1", "  version: 4.2.0", ["spec.version", "4.2.0", "4.3.1"]),
+        (
+            "  version: 4.3.1",
+            "  version: 4.1.0",
+            [
+                "mirror-0.yaml:LINE: ",
+                "spec.version: '4.1.0' is not possible here; expected '3.9.1', '4.2.0' or '4.3.1'",
+            ],
+        ),
         ("  replicas: 1", "  replicas: many", ["spec.replicas", "many"]),
         ("    groupId: mm2-na\n", "", ["KafkaMirrorMaker2/mm2-na", "spec.target.groupId", "is missing"]),
         (" replication.factor: -1\n", " sasl.mechanism: PLAIN\n", ["sasl.mechanism"]),

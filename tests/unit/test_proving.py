@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loosehanger.errors import LabError
-from loosehanger.stages import gates
+from loosehanger.stages import stage_proof
 
 PROVED = {"verdict": "proved", "reasons": [], "claims": [{"id": "kept:producer"}, {"id": "copy:mm2"}]}
 LOST = "3 acknowledged records are lost"
@@ -19,16 +19,16 @@ DISPROVED = {"verdict": "disproved", "reasons": [LOST], "claims": [{"id": "kept:
 
 def answers(monkeypatch: pytest.MonkeyPatch, code: int, text: str) -> None:
     def ran(command: list[str], *_: object) -> tuple[int, str]:
-        assert command[-5:] == ["prove", "--json", "--timeout", str(gates.STALLED_S), "--while-moving"]
+        assert command[-5:] == ["prove", "--json", "--timeout", str(stage_proof.STALLED_S), "--while-moving"]
         return code, text
 
-    monkeypatch.setattr(gates, "run", ran)
+    monkeypatch.setattr(stage_proof, "run", ran)
 
 
 def test_what_is_proved_is_told_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     answers(monkeypatch, 0, json.dumps(PROVED))
     told: list[str] = []
-    gates.prove(tmp_path, "drain", told.append)
+    stage_proof.prove(tmp_path, "drain", told.append)
     assert told == ["proved: kept:producer, copy:mm2"]
     kept = tmp_path / "access" / "marks" / "drain" / "proof.json"
     assert json.loads(kept.read_text()) == PROVED
@@ -39,13 +39,13 @@ def test_what_is_not_proved_keeps_the_stage_from_being_reached(monkeypatch: pyte
     with pytest.raises(
         LabError, match=r"'drain' was not reached because its proof failed: 3 acknowledged records are lost; "
     ):
-        gates.prove(tmp_path, "drain", print)
+        stage_proof.prove(tmp_path, "drain", print)
 
 
 def test_a_proof_without_an_answer_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     answers(monkeypatch, 4, "")
     with pytest.raises(LabError, match="the proof gave no result"):
-        gates.prove(tmp_path, "drain", print)
+        stage_proof.prove(tmp_path, "drain", print)
 
 
 def test_what_a_proof_waits_for_is_told_while_it_waits(tmp_path: Path) -> None:
@@ -63,17 +63,17 @@ def test_what_a_proof_waits_for_is_told_while_it_waits(tmp_path: Path) -> None:
         told.append(line)
         (tmp_path / "told").touch()
 
-    assert gates.run([sys.executable, "-c", waiting], tmp_path, os.environ, report) == (4, "{}\n")
+    assert stage_proof.run([sys.executable, "-c", waiting], tmp_path, os.environ, report) == (4, "{}\n")
     assert told == ["waiting: 5 records behind"]
 
 
 def test_a_proof_that_has_gone_silent_is_ended_and_none_that_still_speaks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(gates, "_SILENT_S", 4)
+    monkeypatch.setattr(stage_proof, "_SILENT_S", 4)
     silent = [sys.executable, "-c", "import signal; print('{}', flush=True); signal.pause()"]
-    assert gates.run(silent, tmp_path, os.environ, print)[0] < 0
+    assert stage_proof.run(silent, tmp_path, os.environ, print)[0] < 0
     speaks = "import sys, time\nfor n in range(8): print(n, file=sys.stderr, flush=True); time.sleep(0.75)"
     told: list[str] = []
-    assert gates.run([sys.executable, "-c", speaks], tmp_path, os.environ, told.append) == (0, "")
+    assert stage_proof.run([sys.executable, "-c", speaks], tmp_path, os.environ, told.append) == (0, "")
     assert told == [*"01234567"]

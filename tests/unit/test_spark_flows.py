@@ -17,7 +17,7 @@ from loosehanger.lab.mirrors.replication import selected_topics, target_topic
 from loosehanger.proof.compare.comparison import Comparison
 from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.flows import Flow
-from loosehanger.proof.judge import FAULTS
+from loosehanger.proof.judge import FAULT_KEYS
 from loosehanger.proof.read.batches import Ranges
 from loosehanger.proof.read.mirrors import MirrorProgress
 from loosehanger.proof.snapshot import Cut, OffsetSnapshot
@@ -125,7 +125,7 @@ def compare(spark: SparkSession, world: World, behind: Mapping[str, int] | None 
 def faults(document: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int]]:
     """What was found in each flow that is not proved: by its mirror's name and source, and its topic."""
     return {
-        (f"{flow['mirror']} {flow['source']}", flow["topic"]): {name: flow[name] for name in FAULTS if flow[name]}
+        (f"{flow['mirror']} {flow['source']}", flow["topic"]): {name: flow[name] for name in FAULT_KEYS if flow[name]}
         for flow in document["flows"]
         if flow["verdict"] != "proved"
     }

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from loosehanger.kafka.cluster import Config
 from loosehanger.proof.compare.comparison import Comparison, Counts
 from loosehanger.proof.flows import Flow
-from loosehanger.proof.judge import FAULTS
+from loosehanger.proof.judge import FAULT_KEYS
 from loosehanger.proof.read.batches import Ranges
 from loosehanger.proof.read.mirrors import MirrorProgress
 from loosehanger.proof.read.records import BUCKET_MS
@@ -96,7 +96,7 @@ def compare(spark: SparkSession, topics: Mapping[str, Topic]) -> dict[tuple[str,
 
 def faults(counts: Counts) -> dict[str, int]:
     """What was found, without the zeros."""
-    return {name: getattr(counts, name) for name in FAULTS if getattr(counts, name)}
+    return {name: getattr(counts, name) for name in FAULT_KEYS if getattr(counts, name)}
 
 
 def log(partition_records: Sequence[Record]) -> list[tuple[int, Record]]:

@@ -32,8 +32,8 @@ from loosehanger.audit.balance import (
     OpenBucket,
 )
 from loosehanger.audit.display import as_line, lines, screen
-from loosehanger.audit.locate_differences import RegionClusters, name_records
 from loosehanger.audit.round_totals import tally
+from loosehanger.audit.spark_naming import RegionClusters, name_records
 from loosehanger.audit.state import Folder
 from loosehanger.audit.table import AuditTable
 from loosehanger.audit.verdicts import VerdictRow, verdict_row

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
 from loosehanger.lab.scenario import with_life
 from loosehanger.paths import ROOT
 from loosehanger.platforms.local import status as local_status
+from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.processes import ProcessState
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.status import mirror_health
-from tests.topologies import documents
+from tests.topologies import documents, resource
 
 HERE = LocalRegion(Path("/nowhere"), ROOT, "west", 20000)
 SOURCE, CHECKPOINT = "east->west.MirrorSourceConnector", "east->west.MirrorCheckpointConnector"
@@ -205,3 +208,57 @@ def program(replicas: int) -> dict[str, Any]:
     }
     Deployment.model_validate(document)
     return document
+
+
+def test_what_a_program_cannot_reach_is_not_asked_and_has_the_cause_of_the_other_region(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bases = {"north-america": 20000, "south-america": 20100}
+    there = LocalRegion(tmp_path, ROOT, "north-america", 20000, bases)
+    here = there.peer("south-america")
+    authentication = {"type": "scram-sha-512"}
+    listener = {"name": "tls", "port": 9093, "type": "internal", "tls": True, "authentication": authentication}
+    spec = {"version": "4.3.1", "listeners": [listener], "authorization": {"type": "simple"}, "config": {}}
+    kafka = resource("kafka.strimzi.io/v1", "Kafka", there.name, there.name, {"kafka": spec, "entityOperator": {}})
+    del kafka["metadata"]["labels"]
+    storage = {"type": "jbod", "volumes": [{"id": 0, "type": "ephemeral", "kraftMetadata": "shared"}]}
+    nodes = {"replicas": 1, "roles": ["controller", "broker"], "storage": storage}
+    there.store(kafka)
+    there.store(resource("kafka.strimzi.io/v1", "KafkaNodePool", "nodes", there.name, nodes))
+    cluster = LocalCluster.of(there, there.name)
+    states = {name: ProcessState(name, name, "RUNNING", 7, 9, tmp_path / name) for name in cluster.process_names()}
+    monkeypatch.setattr(
+        local_status, "states", lambda region: list(states.values()) if region.name != here.name else []
+    )
+    (tmp_path / "password").write_text("x", encoding="utf-8")
+    environment = {
+        "KAFKA_BOOTSTRAP_SERVERS": cluster.addresses_for(here.name)[0],
+        "KAFKA_USERNAME": "consumer",
+        "KAFKA_PASSWORD_FILE": str(tmp_path / "password"),
+        "KAFKA_CA_FILE": str(tmp_path / "ca.crt"),
+    }
+
+    def unreachable() -> tuple[str, list[str]] | None:
+        found = local_status._unreachable(here, environment, [])
+        return found and (found.why, [f"{one.where}: {one.cause}" for one in found.causes])
+
+    assert unreachable() is None
+    name = next(iter(states))
+    running = states[name]
+    states[name] = replace(running, state="FATAL")
+    of_cluster = f"its cluster {there.name} is down"
+    assert unreachable() == (of_cluster, [f"{there.name}, process {name}: process {name} does not run (FATAL)"])
+    states.clear()
+    down = f"nothing of {there.name} is running: its process manager is down, as after a restart of the machine"
+    assert unreachable() == (of_cluster, [f"{there.name}: {down}"])
+    states[name] = running
+    folder = there.folder / "links" / here.name
+    folder.mkdir(parents=True)
+    routes = [{"port": there.relay_port(0, here.name)}, {"port": here.relay_port(0, there.name)}]
+    (folder / "relay.json").write_text(json.dumps({"start": {}, "routes": routes}), encoding="utf-8")
+    kept: dict[str, Any] = {"start": {}, "refused": True, "directions": {}}
+    (folder / "settings.json").write_text(json.dumps(kept), encoding="utf-8")
+    cut = f"the link between {there.name} and {here.name} is cut"
+    assert unreachable() == (cut, [f"{there.name}, {here.name}: {cut}"])
+    (folder / "settings.json").write_text(json.dumps(kept | {"refused": False}), encoding="utf-8")
+    assert unreachable() is None

@@ -10,15 +10,22 @@ import binascii
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
 from loosehanger.lab.manifests import connect_settings, sign_ins
 from loosehanger.lab.manifests.validation import FieldError
+from loosehanger.lab.manifests.views import is_exactly_once
 
+# Of 4.4.0 some jars are not published yet, connect-mirror among them.
 KAFKA_VERSION: Final = "4.3.1"
+"""The Kafka that is installed, and that a resource without a version gets."""
+KafkaVersion = Literal["3.9.1", "4.2.0", "4.3.1"]
+"""The Kafkas that a resource may name: those that the kit's locks have."""
+OLDER_KAFKA_VERSIONS: Final = tuple(version for version in get_args(KafkaVersion) if version != KAFKA_VERSION)
+"""Those of them that are not installed: they are fetched when a resource names one."""
 
 
 @dataclass(frozen=True)
@@ -333,8 +340,8 @@ def _alike(listeners: list[Listener]) -> list[Listener]:
 class KafkaCluster(ResourceModel):
     """The brokers' common settings."""
 
-    version: Literal["4.3.1"] = KAFKA_VERSION
-    metadata_version: Annotated[str, StringConstraints(pattern=r"^4\.[0-3](-IV[0-9]+)?$")] | None = None
+    version: KafkaVersion = KAFKA_VERSION
+    metadata_version: Annotated[str, StringConstraints(pattern=r"^(3\.9|4\.[0-3])(-IV[0-9]+)?$")] | None = None
     listeners: Annotated[list[Listener], Field(min_length=1, max_length=6), AfterValidator(_alike)]
     config: Annotated[
         Config,
@@ -367,6 +374,18 @@ class KafkaCluster(ResourceModel):
     readiness_probe: Probes = None
     metrics_config: MetricsConfig | None = None
     jvm_options: JvmOptions = JvmOptions()
+
+    @model_validator(mode="after")
+    def _readable_metadata(self) -> KafkaCluster:
+        if self.metadata_version and minor(self.metadata_version) > minor(self.version):
+            text = f"'{self.metadata_version}' is newer than version {self.version}, which cannot read it"
+            raise FieldError([(("metadataVersion",), text)])
+        return self
+
+
+def minor(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version, which decide whether a Kafka can read a cluster's metadata."""
+    return tuple(int(number) for number in version.partition("-")[0].split(".")[:2])
 
 
 class KafkaSpec(ResourceModel):
@@ -754,7 +773,7 @@ class MirrorEntry(ResourceModel):
 class KafkaMirrorMaker2Spec(ResourceModel):
     """See KafkaMirrorMaker2."""
 
-    version: Literal["4.3.1"] = KAFKA_VERSION
+    version: KafkaVersion = KAFKA_VERSION
     replicas: Annotated[int, Field(ge=0, le=5)]
     target: MirrorTarget
     mirrors: Annotated[list[MirrorEntry], Field(min_length=1)]
@@ -769,7 +788,7 @@ class KafkaMirrorMaker2Spec(ResourceModel):
     @property
     def exactly_once(self) -> bool:
         """Whether the workers write copies and positions in transactions."""
-        return as_text(self.target.config.get("exactly.once.source.support", "")) == "enabled"
+        return is_exactly_once(self.target.config)
 
     @model_validator(mode="after")
     def _overrides(self) -> KafkaMirrorMaker2Spec:

@@ -63,6 +63,11 @@ class Program:
         return self.pod.get("containers") or ()
 
 
+def is_exactly_once(settings: object) -> bool:
+    """Whether workers with these settings write copies and positions in transactions."""
+    return isinstance(settings, Mapping) and str(settings.get("exactly.once.source.support")) == "enabled"
+
+
 @dataclass(frozen=True)
 class MirrorMaker:
     """A KafkaMirrorMaker2."""
@@ -78,6 +83,11 @@ class MirrorMaker:
     def target(self) -> Content:
         """Its target."""
         return self.spec.get("target") or {}
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether its workers write copies and positions in transactions."""
+        return is_exactly_once(self.target.get("config"))
 
     @property
     def mirrors(self) -> Sequence[Content]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from loosehanger.acls import NeededRight
+from loosehanger.lab.manifests.views import is_exactly_once
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import STATE_TOPICS, offset_syncs, target_topic
 
@@ -65,8 +66,7 @@ def of_workers(target: Mapping[str, object], connectors: Iterable[str]) -> list[
     needed = [NeededRight("GROUP", group, "READ")]
     for topic in (str(target[key]) for key in STATE_TOPICS):
         needed += [NeededRight("TOPIC", topic, operation) for operation in ("READ", "WRITE")]
-    settings = target.get("config")
-    if isinstance(settings, dict) and settings.get("exactly.once.source.support") == "enabled":
+    if is_exactly_once(target.get("config")):
         ids = [f"connect-cluster-{group}", *(f"{group}-{connector}-0" for connector in connectors)]
         needed += [NeededRight("TRANSACTIONAL_ID", name, "WRITE") for name in ids]
     return needed

@@ -13,13 +13,15 @@ from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.platforms.kubernetes.apply import RegionNamespace, foreign
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
 from loosehanger.platforms.kubernetes.event_streams import API_VERSIONS, inner_pools
-from loosehanger.platforms.kubernetes.resources import CLUSTERS, ManifestEntry, reference
+from loosehanger.platforms.kubernetes.resources import CLUSTERS, STRIMZI, ManifestEntry, reference
 from loosehanger.platforms.kubernetes.rights import Right, rights
 
 OLDEST: Final = (1, 30)
 """The oldest Kubernetes version that the kit supports."""
 SPARK: Final = "loosehanger.proof.submit"
 """The module in the command of a Spark job."""
+_IMAGES: Final = "STRIMZI_KAFKA_IMAGES"
+"""The variable of Strimzi's operator that lists an image for each release of Kafka, one a line."""
 _HELM_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 _UNITS: Final[Mapping[str, Decimal | int]] = {
     "": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
@@ -59,7 +61,7 @@ def check(
     # The next checks read resources; without that right they would only repeat the error.
     if not missing:
         missing += [*_strangers(cluster, own), *_storage(cluster, own), *_quotas(cluster, region, own)]
-        missing += _scaled_controllers(cluster, own)
+        missing += [*_scaled_controllers(cluster, own), *_unsupported_versions(cluster, own)]
         if not operator_comes:
             missing += _refused(cluster, region, own)
     if missing:
@@ -161,6 +163,35 @@ def _scaled_controllers(cluster: KubernetesCluster, manifests: Sequence[Manifest
                     f"{manifest.where}: node pool '{pool['name']}' cannot go from {was} to {wanted} nodes: they are "
                     f"controllers, and IBM does not support scaling those; set kafka_replicas={was}, or clean up first"
                 )
+
+
+def _unsupported_versions(cluster: KubernetesCluster, manifests: Sequence[ManifestEntry]) -> Iterator[str]:
+    """Yields resources that name a Kafka which Strimzi's operator has no image of; nothing where it cannot be read."""
+    versions = operator_versions(cluster)
+    for manifest in manifests if versions else ():
+        spec = manifest.document.get("spec") or {}
+        parts = {(STRIMZI, MIRROR): ("spec", spec), (STRIMZI, "Kafka"): ("spec.kafka", spec.get("kafka") or {})}
+        field, part = parts.get(manifest.kind, ("", {}))
+        if part.get("version", versions[-1]) not in versions:
+            yield (
+                f"{manifest.where}: {field}.version: '{part['version']}' is not possible here; the operator supports "
+                f"{', '.join(versions)}"
+            )
+
+
+def operator_versions(cluster: KubernetesCluster) -> list[str]:
+    """Returns the releases of Kafka that the cluster's Strimzi operators have images of, in their order.
+
+    It is empty where the account may not list the operator's Deployment, or there is none.
+    """
+    if not cluster.allowed({"group": "apps", "resource": "deployments", "verb": "list"}):
+        return []
+    found = set()
+    for deployment in cluster.list("apps/v1", "Deployment", selector="app=strimzi"):
+        for container in deployment["spec"]["template"]["spec"]["containers"]:
+            images = next((e.get("value") for e in container.get("env") or () if e["name"] == _IMAGES), None)
+            found |= {line.partition("=")[0].strip() for line in (images or "").splitlines() if "=" in line}
+    return sorted(found, key=lambda version: [int(number) for number in re.findall(r"\d+", version)])
 
 
 def _refused(cluster: KubernetesCluster, region: RegionNamespace, manifests: Sequence[ManifestEntry]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from loosehanger.errors import LabError
 from loosehanger.files import make_folder, remove_folder, write_file
 from loosehanger.kafka.properties import format_properties
 from loosehanger.lab.manifests.resources import (
+    KAFKA_VERSION,
     ConfigMapKey,
     JvmOptions,
     Kafka,
@@ -24,6 +25,7 @@ from loosehanger.lab.manifests.resources import (
     Listener,
     as_text,
     exporter_rules,
+    minor,
 )
 from loosehanger.lab.record import Exporter
 from loosehanger.platforms.java import Java
@@ -54,7 +56,7 @@ class LocalCluster:
         self.kafka = kafka
         self.name = kafka.metadata.name
         self.pools = sorted(pools, key=lambda pool: pool.metadata.name)
-        self.java = Java(region.home)
+        self.java = Java(region.home, kafka.spec.kafka.version)
 
     @classmethod
     def of(cls, region: LocalRegion, name: str) -> LocalCluster:
@@ -120,6 +122,7 @@ class LocalCluster:
     def apply(self) -> bool:
         """Brings the nodes into the manifest's state; True when that changed anything."""
         nodes = self._check_nodes_kept()
+        metadata = self._check_metadata_readable()
         changed = self._certificates()
         changed |= services.offer(
             self.region,
@@ -131,7 +134,8 @@ class LocalCluster:
                 for index, listener in enumerate(self.kafka.spec.kafka.listeners, start=2)
             },
         )
-        changed |= write_file(self.folder / "cluster.json", json.dumps({"id": self._cluster_id(), "nodes": nodes}))
+        kept = {"id": self._cluster_id(), "nodes": nodes, "metadata": metadata}
+        changed |= write_file(self.folder / "cluster.json", json.dumps(kept))
         for node in self.nodes:
             changed |= self._apply_node(node)
         return changed
@@ -171,6 +175,19 @@ class LocalCluster:
             "ssl_certfile": str(secret_file(self.region, self._operator_secret, "tls.crt")),
             "ssl_keyfile": str(secret_file(self.region, self._operator_secret, "tls.key")),
         }
+
+    # The nodes' folders are formatted once, and Kafka is not asked to raise the metadata's version afterwards.
+    def _check_metadata_readable(self) -> str:
+        spec, path = self.kafka.spec.kafka, self.folder / "cluster.json"
+        before = json.loads(path.read_text()) if path.exists() else {}
+        # Clusters of an older kit were formatted by the release that was the only one then.
+        formatted: str = before.get("metadata", KAFKA_VERSION if before else spec.metadata_version or spec.version)
+        if minor(formatted) > minor(spec.version):
+            raise LabError(
+                f"{self.region.name}: Kafka/{self.name} has metadata of {formatted}, which {spec.version} cannot read; "
+                "run ./lab cleanup first, then set it up again"
+            )
+        return formatted
 
     # A KRaft quorum of static voters cannot grow or shrink.
     def _check_nodes_kept(self) -> list[int]:

@@ -7,7 +7,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from loosehanger.lab.manifests.resources import ConfigMapKey, KafkaMirrorMaker2,
 from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.lab.record import Exporter
 from loosehanger.platforms.java import WORKER, Java
-from loosehanger.platforms.local import processes, services
+from loosehanger.platforms.local import processes, rolling, services
 from loosehanger.platforms.local.jmx_exporter import agent as jmx_agent
 from loosehanger.platforms.local.jmx_exporter import exporter
 from loosehanger.platforms.local.mirror_maker_settings import BASIC_AUTH, MirrorMakerSettings
@@ -55,7 +55,7 @@ class LocalMirrorMaker:
         self.name = resource.metadata.name
         self.settings = MirrorMakerSettings(region, resource)
         self.folder = self.settings.folder
-        self.java = Java(region.home)
+        self.java = Java(region.home, resource.spec.version)
         self._idle_since: dict[str, float] = {}
 
     @property
@@ -140,7 +140,7 @@ class LocalMirrorMaker:
 
     def _judgeable(self, configuration: Mapping[str, str]) -> dict[str, str]:
         """Returns the settings that running workers can validate: those that no changed worker setting affects."""
-        path = self.folder / "worker-0.properties"
+        path = self._properties(0)
         before, after = read_properties(path) if path.exists() else {}, self.resource.spec.target.config
         about_to_change = [
             pattern
@@ -219,38 +219,52 @@ class LocalMirrorMaker:
     def _workers(self, slots: list[int], trust: list[bytes]) -> bool:
         changed = False
         key_store = secret_file(self.region, f"{self.settings.rest_secret}-certs", "keystore.p12").read_bytes()
-        for index in range(len(slots)):
-            name = self._worker_name(index)
-            port = self.region.worker_port(slots[index])
-            properties = self.settings.worker(port)
-            path = self.folder / f"worker-{index}.properties"
-            if index < self.resource.spec.replicas:
-                write_file(path, properties)
-            agent, rules = "", b""
-            if self._rules:
-                exporter_port = self.region.exporter_port(slots[index])
-                agent, rules = jmx_agent(self.region, self._rules, self.folder / str(index), exporter_port)
-            command = self.java.command(
-                WORKER,
-                str(path),
-                options=self.resource.spec.jvm_options,
-                heap=DEFAULT_HEAP,
-                system=self.java.logging(self.folder)
-                | {"java.security.auth.login.config": str(self.folder / "rest-jaas.conf")},
-                temporary=self.region.temporary,
-                agent=agent,
-            )
-            process = Process(
-                name=name,
-                command=command,
-                priority=processes.WORKER,
-                directory=self.folder,
-                environment={**self.java.environment, CLIENT: self.resource.reference},
-                digest=processes.digest(properties, key_store, *trust, rules, *self.settings.certificates()),
-                stop_seconds=15,
-            )
-            changed |= processes.run(self.region, process, when=index < self.resource.spec.replicas)
+        running = {state.name for state in processes.states(self.region) if state.state == "RUNNING"}
+        replicas = self.resource.spec.replicas
+
+        def turn(index: int) -> tuple[bool, bool]:
+            # Those that do not run start first, and those that end do so last: the group is never smaller than needed.
+            return index >= replicas, self._worker_name(index) in running
+
+        for index in sorted(range(len(slots)), key=turn):
+            properties = self.settings.worker(self.region.worker_port(slots[index]))
+            process = self._worker(index, slots[index], [properties, key_store, *trust, *self.settings.certificates()])
+            if index < replicas:
+                if process.name in running and processes.restarts(self.region, process):
+                    rolling.wait_for_others(
+                        self.access, self.ports(), index, f"{self.region.name}: {self.resource.reference}"
+                    )
+                write_file(self._properties(index), properties)
+            changed |= processes.run(self.region, process, when=index < replicas)
         return changed
+
+    def _worker(self, index: int, slot: int, files: Sequence[str | bytes]) -> Process:
+        agent, rules = "", b""
+        if self._rules:
+            exporter_port = self.region.exporter_port(slot)
+            agent, rules = jmx_agent(self.region, self._rules, self.folder / str(index), exporter_port)
+        command = self.java.command(
+            WORKER,
+            str(self._properties(index)),
+            options=self.resource.spec.jvm_options,
+            heap=DEFAULT_HEAP,
+            system=self.java.logging(self.folder)
+            | {"java.security.auth.login.config": str(self.folder / "rest-jaas.conf")},
+            temporary=self.region.temporary,
+            agent=agent,
+        )
+        return Process(
+            name=self._worker_name(index),
+            command=command,
+            priority=processes.WORKER,
+            directory=self.folder,
+            environment={**self.java.environment, CLIENT: self.resource.reference},
+            digest=processes.digest(*files, rules),
+            stop_seconds=15,
+        )
+
+    def _properties(self, index: int) -> Path:
+        return self.folder / f"worker-{index}.properties"
 
     def _connectors(self) -> bool:
         rest = ConnectClient.of(self.access, patient=True)

@@ -32,6 +32,9 @@ from loosehanger.ports import LOOPBACK
 BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension"
 """The package of the plug-in that asks callers of Connect's REST interface for a password."""
 _PACKAGE = "org.apache.kafka.connect.mirror"
+_CIPHERS, _OF_TLS_1_3 = "listeners.https.ssl.cipher.suites", "TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256"
+_NEEDS_CIPHERS = "4.2.0"
+"""The release whose workers end with a NullPointerException where a REST listener with TLS names no cipher suites."""
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 
@@ -92,6 +95,7 @@ class MirrorMakerSettings:
             "listeners.https.ssl.truststore.location": str(stores / "truststore.p12"),
             "listeners.https.ssl.truststore.password": store_password,
             "listeners.https.ssl.client.auth": "none",
+            **({_CIPHERS: _OF_TLS_1_3} if self.resource.spec.version == _NEEDS_CIPHERS else {}),
         }
         return format_properties(properties)
 

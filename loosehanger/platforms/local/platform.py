@@ -17,6 +17,7 @@ from loosehanger.lab.programs import is_audit
 from loosehanger.lab.record import recorded_documents
 from loosehanger.lab.topology import SecretCopy
 from loosehanger.platforms import base
+from loosehanger.platforms.local import kafka_releases
 from loosehanger.platforms.local.access import record
 from loosehanger.platforms.local.apply import apply, delete, delete_region, erase, wipe
 from loosehanger.platforms.local.bundle import collect, take_secrets_out
@@ -69,6 +70,8 @@ class LocalPlatform(base.Platform):
         check_machine(self.region, regions=with_cluster, memory_mb=memory_mb, disk_mb=disk_mb, audits=audits)
         check_ports(self.region, manifests)
         check_rules(self.region, manifests)
+        if not self.check_mode:
+            kafka_releases.fetch(self.region, manifests)
         for manifest in manifests:
             if isinstance(manifest.resource, KafkaMirrorMaker2) and (
                 refused := LocalMirrorMaker(self.region, manifest.resource).objections()

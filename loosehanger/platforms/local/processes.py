@@ -130,6 +130,12 @@ def run(region: LocalRegion, process: Process, *, when: bool = True) -> bool:
     return changed
 
 
+def restarts(region: LocalRegion, process: Process) -> bool:
+    """Whether ``run`` would restart the process, because it is defined in another way."""
+    path = _program_file(region, process.name)
+    return path.exists() and path.read_text(encoding="utf-8") != process.render(region)
+
+
 def remove(region: LocalRegion, names: Iterable[str]) -> bool:
     """Stops processes, all at once, and removes their definitions; True when there was anything to remove."""
     wanted = set(names)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError
 
@@ -27,7 +27,7 @@ from loosehanger.kafka.connector_causes import (
 )
 from loosehanger.kafka.connector_states import connector_problems, held, judge
 from loosehanger.kafka.groups import Group, look
-from loosehanger.kafka.links import OPEN, SETTINGS, ask, link_state, relay_folders
+from loosehanger.kafka.links import OPEN, SETTINGS, ask, closed_links, link_state, relay_folders
 from loosehanger.kafka.stalled import worker_logs
 from loosehanger.lab.link_settings import OneWay, rate_text, size_text, time_text
 from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
@@ -314,14 +314,27 @@ def _link(name: str, folder: Path, processes: list[ProcessState]) -> Health:
         return Health("Link", name, False, "Down", detail, causes or (unknown,))
     carried = ", ".join(f"{size_text(way['bytes'])} to {way['to']}" for way in report["directions"])
     one, other = report["between"]
-    since, heal = _changed_at(folder / SETTINGS), f"./lab link {one} {other} --heal"
     if (state := link_state(report)) != OPEN:
-        closed = Problem(Rank.LINK, f"the link between {one} and {other} is {state}", f"{one}, {other}", since, heal)
-        return Health("Link", name, False, state.capitalize(), f"{carried}; {heal} ends it", (closed,))
+        closed = _closed_link((one, other), state, folder)
+        return Health("Link", name, False, state.capitalize(), f"{carried}; {closed.next} ends it", (closed,))
     if changed := _changed_settings(report, folder):
         # It is not a problem by itself, and may be the cause of others.
+        since = _changed_at(folder / SETTINGS)
         return Health("Link", name, True, "Running", carried, (replace(changed, since=since),))
     return Health("Link", name, True, "Running", carried)
+
+
+def _closed_link(between: tuple[str, str], state: str, folder: Path) -> Problem:
+    """The problem of a link that is cut or silent.
+
+    Args:
+        between: the two regions.
+        state: what the link is.
+        folder: its relay's.
+    """
+    one, other = between
+    cause, where = f"the link between {one} and {other} is {state}", f"{one}, {other}"
+    return Problem(Rank.LINK, cause, where, _changed_at(folder / SETTINGS), f"./lab link {one} {other} --heal")
 
 
 def _changed_settings(report: Mapping[str, Any], folder: Path) -> Problem | None:
@@ -353,17 +366,21 @@ def _shape(way: OneWay) -> str:
 
 def _reading(program: LocalProgram, detail: str, processes: list[ProcessState]) -> Health | None:
     """Returns the health of a running consumer, by its group membership and assignment; None for other programs."""
+    region = program.region
     try:
         environment = program.environment
         if "CONSUMER_GROUP" not in environment:
             return None
-        _check_cluster(program, environment, processes)
+        if (cannot := _unreachable(region, environment, processes)) is not None:
+            return Health(
+                "Deployment", program.name, False, "Degraded", f"{detail}, but {cannot.why}", tuple(cannot.causes)
+            )
         group = _settled(environment, program.deployment.spec.replicas)
     except LabError as error:
-        region = program.region.name
         unread = Problem(
-            Rank.PROGRAM, str(error), f"{region}, Deployment/{program.name}", next=f"./lab logs {region}/{program.name}"
-        )
+            Rank.PROGRAM, str(error), f"{region.name}, Deployment/{program.name}",
+            next=f"./lab logs {region.name}/{program.name}",
+        )  # fmt: skip
         return Health("Deployment", program.name, False, "Degraded", f"{detail}, but {error}", (unread,))
     if not group.partitions:
         waiting = f"{detail}; no topic matches {group.pattern} as yet"
@@ -372,19 +389,52 @@ def _reading(program: LocalProgram, detail: str, processes: list[ProcessState]) 
     return Health("Deployment", program.name, True, "Running", reading)
 
 
-def _check_cluster(program: LocalProgram, environment: Mapping[str, str], processes: list[ProcessState]) -> None:
-    """Checks that a program's cluster may answer, where it is one of its region.
+class _Unreachable(NamedTuple):
+    """A cluster that a program cannot reach, which is known without asking it."""
 
-    Raises:
-        LabError: every process of the cluster is down or frozen.
+    why: str
+    causes: list[Problem]
+    """As they stand where the cluster or the link is, so that each is shown once."""
+
+
+def _unreachable(
+    region: LocalRegion, environment: Mapping[str, str], processes: list[ProcessState]
+) -> _Unreachable | None:
+    """Finds out why a program's cluster cannot answer it: it is down or frozen, or the link in between is closed.
+
+    Args:
+        region: where the program runs.
+        environment: the program's, with its connection.
+        processes: those of its region.
+
+    Returns:
+        None where the cluster may answer.
     """
     servers = set(Connection.from_environment(environment).bootstrap_servers)
-    for kafka in program.region.resources("Kafka"):
-        cluster = LocalCluster.of(program.region, kafka["metadata"]["name"])
-        listeners = range(2, 2 + len(cluster.kafka.spec.kafka.listeners))
-        of_cluster = {address for listener in listeners for address in cluster.addresses(listener)}
-        if servers <= of_cluster and not _answering(processes, cluster.process_names()):
-            raise LabError(f"its cluster {cluster.name} is down")
+    ports = {int(server.rpartition(":")[2]) for server in servers}
+    for link in closed_links(region.home):
+        if ports <= link.ports:
+            problem = _closed_link(link.between, link.state, relay_folders(region.home)[link.between])
+            return _Unreachable(problem.cause, [problem])
+    for name in (region.name, *region.others):
+        there = region if name == region.name else region.peer(name)
+        for kafka in there.resources("Kafka"):
+            cluster = LocalCluster.of(there, kafka["metadata"]["name"])
+            if not servers <= _addresses(cluster, region.name):
+                continue
+            own = processes if there is region else states(there)
+            if not _answering(own, groups := cluster.process_names()):
+                causes = list(_process_causes(own, groups, name)) if own else [_region_down(there)]
+                return _Unreachable(f"its cluster {cluster.name} is down", causes)
+    return None
+
+
+def _addresses(cluster: LocalCluster, client: str) -> set[str]:
+    """The addresses at which programs of a region reach a cluster: its listeners, or the link's in another region."""
+    if cluster.region.name != client:
+        return set(cluster.addresses_for(client))
+    listeners = range(2, 2 + len(cluster.kafka.spec.kafka.listeners))
+    return {address for listener in listeners for address in cluster.addresses(listener)}
 
 
 def _settled(environment: Mapping[str, str], members: int) -> Group:

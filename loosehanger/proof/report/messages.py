@@ -13,7 +13,7 @@ from loosehanger.proof.compare.configurations import TOPIC
 from loosehanger.proof.difference import Difference
 from loosehanger.proof.evidence.findings import Finding
 from loosehanger.proof.flows import Flow, FlowId
-from loosehanger.proof.judge import FAULTS
+from loosehanger.proof.judge import FAULT_KEYS
 from loosehanger.proof.read.external import EXTERNAL, said
 from loosehanger.proof.read.mirrors import describe
 
@@ -81,7 +81,7 @@ def sentences(findings: Iterable[Finding], flows: Iterable[Flow]) -> list[str]:
     """
     where = _places(flows)
     found: list[str] = []
-    for (flow, is_fault), group in groupby(findings, lambda finding: (finding.flow, finding.kind in FAULTS)):
+    for (flow, is_fault), group in groupby(findings, lambda finding: (finding.flow, finding.kind in FAULT_KEYS)):
         together = list(group)
         found += _faults(together, where[flow or ""]) if is_fault else [_sentence(one, where) for one in together]
     return list(dict.fromkeys(found))

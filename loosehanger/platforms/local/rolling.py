@@ -1,0 +1,79 @@
+"""Workers of one group that restart one after the other, so that the others go on copying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from loosehanger.errors import LabError
+from loosehanger.kafka.connect import ConnectClient
+from loosehanger.ports import LOOPBACK
+from loosehanger.waiting import wait_for
+
+BACK_S = 150
+"""Seconds that a restarted worker may take until it has its share of the work again. They cover a worker group's
+``scheduled.rebalance.max.delay.ms`` of two minutes."""
+
+
+def wait_for_others(access: Mapping[str, str], ports: Sequence[int], index: int, what: str) -> None:
+    """Waits until the other workers of a group are back, before one of them restarts.
+
+    A worker that does not work itself has nothing to leave to the others, and is not kept waiting.
+
+    Args:
+        access: address and credentials of Connect's REST interface, as in the region's record.
+        ports: the ports of the workers.
+        index: which of them restarts.
+        what: the group, for the message.
+
+    Raises:
+        LabError: another worker is not back in time.
+    """
+    clients = {port: _client(access, port) for port in ports}
+    own = clients.pop(ports[index])
+    if not clients:
+        return
+    try:
+        own.statuses()
+    except LabError:
+        return
+
+    def lacking() -> str | None:
+        for port, client in clients.items():
+            try:
+                missing = lacks(client.statuses(), f"{LOOPBACK}:{port}", len(ports))
+            except LabError as error:
+                return str(error)
+            if missing:
+                return f"the worker at port {port} {missing}"
+        return None
+
+    wait_for(lacking, BACK_S, f"{what}: the group's other workers, before the next one restarts")
+
+
+def _client(access: Mapping[str, str], port: int) -> ConnectClient:
+    own = {**access, "url": f"https://{LOOPBACK}:{port}", "other_urls": ""}
+    return ConnectClient.of(own, timeout_s=5, rebalance_s=0)
+
+
+def lacks(statuses: Mapping[str, Mapping[str, Any]], address: str, workers: int) -> str | None:
+    """Returns what a worker waits for after it has joined its group; None if it has its share of the work.
+
+    Args:
+        statuses: what Connect says of each connector, with ``connector`` and ``tasks``.
+        address: the worker's.
+        workers: the number of workers in the group, which Connect deals connectors out to, and tasks.
+    """
+    connectors = [status["connector"] for status in statuses.values()]
+    tasks = [task for status in statuses.values() for task in status["tasks"]]
+    if waiting := [part for part in (*connectors, *tasks) if part["state"] in ("UNASSIGNED", "RESTARTING")]:
+        return (
+            f"waits for a rebalance: {len(waiting)} of {len(connectors) + len(tasks)} connectors and tasks stand still"
+        )
+    if _is_left_out(connectors, address, workers) or _is_left_out(tasks, address, workers):
+        return "has no share of the work yet"
+    return None
+
+
+def _is_left_out(parts: Sequence[Mapping[str, Any]], address: str, workers: int) -> bool:
+    return len(parts) >= workers and address not in {part["worker_id"] for part in parts}

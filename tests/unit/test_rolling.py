@@ -1,0 +1,122 @@
+"""Workers of one group: in which order they start, restart and end, and what the next one waits for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from loosehanger.errors import LabError
+from loosehanger.lab.manifests.loader import read_manifests
+from loosehanger.paths import ROOT
+from loosehanger.platforms.local import processes, rolling
+from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
+from loosehanger.platforms.local.processes import Process, ProcessState
+from loosehanger.platforms.local.region import LocalRegion
+from loosehanger.platforms.local.secret_store import write_secret
+
+FIRST, SECOND = "127.0.0.1:19150", "127.0.0.1:19151"
+
+
+def connector(worker: str, *workers: str, state: str = "RUNNING") -> dict[str, Any]:
+    """A connector on a worker, with tasks on these."""
+    tasks = [{"id": number, "state": state, "worker_id": of_task} for number, of_task in enumerate(workers)]
+    return {"connector": {"state": state, "worker_id": worker}, "tasks": tasks}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "lacking"),
+    [
+        ({"a": connector(FIRST, FIRST, SECOND)}, None),
+        ({"a": connector(FIRST, FIRST, FIRST)}, "no share"),
+        ({"a": connector(FIRST, FIRST), "b": connector(SECOND, SECOND)}, None),
+        # Connectors and tasks are dealt out each by themselves: it has a connector, and no task.
+        ({"a": connector(FIRST, FIRST), "b": connector(SECOND, FIRST)}, "no share"),
+        ({"a": connector(FIRST, FIRST)}, None),
+        ({}, None),
+        ({"a": connector(FIRST, FIRST, SECOND, state="UNASSIGNED")}, "3 of 3 connectors and tasks stand still"),
+        # What failed is not going to change, and nothing waits for it.
+        ({"a": connector(FIRST, FIRST, SECOND, state="FAILED")}, None),
+    ],
+)
+def test_a_worker_is_back_when_it_has_its_share(statuses: dict[str, Any], lacking: str | None) -> None:
+    found = rolling.lacks(statuses, SECOND, 2)
+    assert (found is None) if lacking is None else lacking in str(found)
+
+
+class Worker:
+    """A worker's REST interface, which answers these statuses one after the other."""
+
+    def __init__(self, *answers: dict[str, Any] | None) -> None:
+        self.answers = [*answers]
+
+    def statuses(self) -> dict[str, Any]:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer is None:
+            raise LabError("no Connect worker answers")
+        return answer
+
+
+def wait(monkeypatch: pytest.MonkeyPatch, *workers: Worker) -> None:
+    """Waits before the second one restarts."""
+    monkeypatch.setattr(rolling, "_client", lambda _, port: workers[port - 19150])
+    monkeypatch.setattr(rolling, "BACK_S", 0.3)
+    rolling.wait_for_others({}, [19150 + index for index in range(len(workers))], 1, "north-america: mirror")
+
+
+def test_the_next_worker_waits_until_the_others_are_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    both, alone = {"a": connector(SECOND, FIRST, SECOND)}, {"a": connector(SECOND, SECOND, SECOND)}
+    first = Worker(None, alone, both)
+    wait(monkeypatch, first, Worker(alone))
+    assert first.answers == [both]
+    with pytest.raises(LabError, match=r"north-america: mirror: the group's other workers, .*port 19150 has no share"):
+        wait(monkeypatch, Worker(alone), Worker(alone))
+    with pytest.raises(LabError, match=r"not within .* no Connect worker answers"):
+        wait(monkeypatch, Worker(None), Worker(alone))
+
+
+def test_a_worker_that_does_not_work_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait(monkeypatch, Worker(None), Worker(None))
+
+
+@pytest.mark.parametrize(
+    ("running", "replicas", "changed", "done"),
+    [
+        ((), 2, True, ["start 0", "start 1"]),
+        ((0, 1), 2, True, ["wait 0", "run 0", "wait 1", "run 1"]),
+        ((0, 1), 2, False, ["run 0", "run 1"]),
+        # The one that is missing comes first, and the one that is too many goes last.
+        ((0,), 2, True, ["start 1", "wait 0", "run 0"]),
+        ((0, 1), 1, True, ["wait 0", "run 0", "end 1"]),
+    ],
+)
+def test_workers_restart_one_after_the_other(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    running: tuple[int, ...],
+    replicas: int,
+    changed: bool,
+    done: list[str],
+) -> None:
+    text = (ROOT / "playbooks/03-broadcast/manifests/mm2-na.yaml").read_text(encoding="utf-8")
+    (manifest,) = read_manifests("file.yaml", text.replace("replicas: 1", f"replicas: {replicas}"))
+    region = LocalRegion(tmp_path, ROOT, "north-america", 19_100)
+    mirror = LocalMirrorMaker(region, cast(Any, manifest.resource))
+    write_secret(region, "mm2-na-connect-certs", {"keystore.p12": b"x"})
+    seen: list[str] = []
+
+    def run(_: LocalRegion, process: Process, *, when: bool) -> bool:
+        index = int(process.name[-1])
+        seen.append(f"{('run' if index in running else 'start') if when else 'end'} {index}")
+        return True
+
+    states = [ProcessState(f"mm2-na-{i}", f"mm2-na-{i}", "RUNNING", 1, 1, tmp_path) for i in running]
+    monkeypatch.setattr(processes, "states", lambda _: states)
+    monkeypatch.setattr(processes, "run", run)
+    monkeypatch.setattr(processes, "restarts", lambda *_: changed)
+    monkeypatch.setattr(rolling, "wait_for_others", lambda _access, _ports, index, _what: seen.append(f"wait {index}"))
+    monkeypatch.setattr(LocalMirrorMaker, "access", {})
+    monkeypatch.setattr(mirror.settings, "worker", lambda _: "")
+    mirror._workers([0, 1], [])
+    assert seen == done
