@@ -42,6 +42,8 @@ REBALANCE_S = 10
 _HELD = {"PAUSED": "paused", "STOPPED": "stopped"}
 RESTARTS = 2
 """Restarts from which a connector fails again and again."""
+SETTLED_SECONDS = 30
+"""Seconds that such a connector must have been running to count as healthy."""
 
 
 class WorkerLogs:
@@ -206,9 +208,11 @@ def connector_causes(
             where,
             next="./lab topic show",
         )
-    shown = {part.name for part, _ in judged.wrong}
+    # What has no task, or has been running since, is no longer failing.
+    past = {part.name for part, _ in judged.wrong} | {*judged.idle}
     for name, failure in failures.items():
-        if name in present and name not in shown and failure["restarts"] >= RESTARTS:
+        again = failure["restarts"] >= RESTARTS and failure["running_seconds"] < SETTLED_SECONDS
+        if again and name in present and name not in past:
             yield _repeated(name, failure, where=where, target=target)
 
 

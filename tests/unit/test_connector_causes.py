@@ -98,6 +98,13 @@ def test_one_restart_that_helped_is_no_cause() -> None:
     assert causes("RUNNING", "RUNNING", failures={SOURCE: {"restarts": 1, "reason": "x", "running_seconds": 3.0}}) == []
 
 
+def test_failures_that_have_ended_are_no_cause() -> None:
+    failure = {"restarts": 5, "reason": "task 0 failed: x", "running_seconds": 3.0}
+    assert causes("RUNNING", "RUNNING", failures={SOURCE: failure | {"running_seconds": 30.0}}) == []
+    (found,) = causes("RUNNING", failures={SOURCE: failure})
+    assert "has no task" in found.cause
+
+
 def test_a_connector_without_tasks_and_one_that_is_missing() -> None:
     (found,) = causes("RUNNING")
     assert "has no task" in found.cause

@@ -19,6 +19,7 @@ from loosehanger.errors import LabError
 from loosehanger.kafka.connect import SlowError
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.connector_causes import (
+    SETTLED_SECONDS,
     WorkerLogs,
     changed_settings,
     connector_causes,
@@ -49,8 +50,6 @@ GATHERED_SECONDS = 15
 """Seconds a consumer may take to join its group and to find new topics."""
 FULL = 1 << 20
 """Free bytes below which a disk counts as full: a broker allocates more at once."""
-SETTLED_SECONDS = 30
-"""Seconds a connector that failed more than once must have been running to count as healthy."""
 
 
 @dataclass(frozen=True)
@@ -276,7 +275,7 @@ def restarted(name: str, status: Mapping[str, Any], failure: Mapping[str, Any]) 
         status: Connect's status of it.
         failure: its last failure.
     """
-    if not failure["restarts"]:
+    if not failure["restarts"] or not status["tasks"]:
         return ""
     states_ = {part["state"] for part in (status["connector"], *status["tasks"])}
     counted = f"{name} was restarted {_count(failure['restarts'], 'time')}"
