@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 
 import psutil
@@ -28,7 +28,8 @@ from loosehanger.ports import free_ports
 from scripts.sandbox import Kit
 from tests.alerting import Monitoring, monitoring
 
-from .conftest import processes, wait_until
+from .conftest import admin, processes, wait_until
+from .faults import count, create, empty, some_records, write
 from .test_console import signed_in
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -238,24 +239,41 @@ def test_records_that_retention_may_soon_delete(kit: Kit, watched: Monitoring) -
     holds(watched, fault, mend, MirrorLossNear={"topic": "LH.ORDERS", "source": "europe"})
 
 
-def holds_until_acknowledged(kit: Kit, watched: Monitoring, fault: str, alert: str, **labels: str) -> None:
-    """Injects a fault whose damage stays: its alert must fire within the bound, and a silence must end it."""
+def holds_until_acknowledged(
+    watched: Monitoring, fault: Callable[[], object], mend: Callable[[], object], alert: str, **labels: str
+) -> None:
+    """Makes a fault whose damage stays: its alert must fire within the bound, and a silence must end it."""
     begun = time.monotonic()
     try:
-        run(kit, "fault", "inject", fault)
+        fault()
         made = time.monotonic() - begun
         took = watched.wait_for(alert, firing=True, since=begun, bound=made + WAIT_S, **labels) - made
         watched.silence(alert)
         wait_until(lambda: all(watched.suppressed(alert)), 30, "the silence")
     finally:
-        run(kit, "fault", "heal", fault)
+        mend()
     print(f"{alert} fires after {took:.0f} s")
     assert took <= BOUND_S
 
 
 def test_a_loss_fires_until_it_is_acknowledged(kit: Kit, watched: Monitoring) -> None:
-    fault = "retention-outruns-mirror"
-    holds_until_acknowledged(kit, watched, fault, "MirrorLoss", topic="LH.FAULT-RETENTION", source="europe")
+    topic, originals = "LH.OUTRUN", some_records()
+    create(kit, "europe", [topic])
+    write(kit, "europe", topic, originals)
+    copies = ("north-america", "south-america")
+    wait_until(lambda: all(count(kit, one, topic) == len(originals) for one in copies), 60, "the copies")
+
+    def fault() -> None:
+        run(kit, "fault", "inject", "connector-paused")
+        write(kit, "europe", topic, originals)
+        empty(kit, "europe", topic)
+
+    def mend() -> None:
+        run(kit, "fault", "heal", "connector-paused")
+        with closing(admin(kit, "europe")) as client:
+            client.delete_topics([topic])
+
+    holds_until_acknowledged(watched, fault, mend, "MirrorLoss", topic=topic, source="europe")
 
 
 def test_a_proof_that_finds_a_difference(kit: Kit, watched: Monitoring) -> None:
@@ -310,5 +328,6 @@ def test_canaries_that_do_not_arrive(kit: Kit, watched: Monitoring, alert: str, 
 
 @pytest.mark.usefixtures("audited")
 def test_a_difference_that_the_audit_finds(kit: Kit, watched: Monitoring) -> None:
+    inject, heal = (partial(run, kit, "fault", word, "writer-in-copy") for word in ("inject", "heal"))
     labels = {"kind": "unexpected", "topic": "LH.FAULT-WRITTEN"}
-    holds_until_acknowledged(kit, watched, "writer-in-copy", "AuditDifference", **labels)
+    holds_until_acknowledged(watched, inject, heal, "AuditDifference", **labels)
