@@ -92,14 +92,16 @@ def holds(
         fault()
         made = time.monotonic() - begun
         for alert, labels in alerts.items():
-            # It may fire while a fault of several steps is being made.
+            # It may fire while a fault of several steps is being made, and end while it is being mended.
             took = watched.wait_for(alert, firing=True, since=begun, bound=made + WAIT_S, **labels)
             seconds[f"{alert} fires"] = max(took - made, 0.0)
     finally:
+        begun = time.monotonic()
         mend()
-    mended = time.monotonic()
+        mended = time.monotonic() - begun
     for alert, labels in alerts.items():
-        seconds[f"{alert} ends"] = watched.wait_for(alert, firing=False, since=mended, bound=WAIT_S, **labels)
+        took = watched.wait_for(alert, firing=False, since=begun, bound=mended + WAIT_S, **labels)
+        seconds[f"{alert} ends"] = max(took - mended, 0.0)
     print(*(f"{what} after {took:.0f} s" for what, took in seconds.items()), sep="\n")
     assert all(took <= bound for took in seconds.values()), seconds
 
