@@ -41,7 +41,7 @@ def connector(worker: str, *workers: str, state: str = "RUNNING") -> dict[str, A
     ],
 )
 def test_a_worker_is_back_when_it_has_its_share(statuses: dict[str, Any], lacking: str | None) -> None:
-    found = rolling.lacks(statuses, SECOND, 2)
+    found = rolling.lacks(statuses, statuses, SECOND, 2)
     assert (found is None) if lacking is None else lacking in str(found)
 
 
@@ -67,11 +67,14 @@ def wait(monkeypatch: pytest.MonkeyPatch, *workers: Worker) -> None:
 
 def test_the_next_worker_waits_until_the_others_are_back(monkeypatch: pytest.MonkeyPatch) -> None:
     both, alone = {"a": connector(SECOND, FIRST, SECOND)}, {"a": connector(SECOND, SECOND, SECOND)}
-    first = Worker(None, alone, both)
+    # A worker that has not read the configurations answers that there is no connector.
+    first = Worker(None, {}, alone, both)
     wait(monkeypatch, first, Worker(alone))
     assert first.answers == [both]
     with pytest.raises(LabError, match=r"north-america: mirror: the group's other workers, .*port 19150 has no share"):
         wait(monkeypatch, Worker(alone), Worker(alone))
+    with pytest.raises(LabError, match=r"port 19150 has not read the connectors' configurations yet"):
+        wait(monkeypatch, Worker({}), Worker(alone))
     with pytest.raises(LabError, match=r"not within .* no Connect worker answers"):
         wait(monkeypatch, Worker(None), Worker(alone))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from loosehanger.errors import LabError
@@ -34,14 +34,14 @@ def wait_for_others(access: Mapping[str, str], ports: Sequence[int], index: int,
     if not clients:
         return
     try:
-        own.statuses()
+        known = own.statuses().keys()
     except LabError:
         return
 
     def lacking() -> str | None:
         for port, client in clients.items():
             try:
-                missing = lacks(client.statuses(), f"{LOOPBACK}:{port}", len(ports))
+                missing = lacks(client.statuses(), known, f"{LOOPBACK}:{port}", len(ports))
             except LabError as error:
                 return str(error)
             if missing:
@@ -56,14 +56,17 @@ def _client(access: Mapping[str, str], port: int) -> ConnectClient:
     return ConnectClient.of(own, timeout_s=5, rebalance_s=0)
 
 
-def lacks(statuses: Mapping[str, Mapping[str, Any]], address: str, workers: int) -> str | None:
+def lacks(statuses: Mapping[str, Mapping[str, Any]], known: Collection[str], address: str, workers: int) -> str | None:
     """Returns what a worker waits for after it has joined its group; None if it has its share of the work.
 
     Args:
-        statuses: what Connect says of each connector, with ``connector`` and ``tasks``.
+        statuses: what the worker says of each connector, with ``connector`` and ``tasks``.
+        known: the connectors. A worker answers before it has read their configurations, and then has none.
         address: the worker's.
         workers: the number of workers in the group, which Connect deals connectors out to, and tasks.
     """
+    if set(known) - statuses.keys():
+        return "has not read the connectors' configurations yet"
     connectors = [status["connector"] for status in statuses.values()]
     tasks = [task for status in statuses.values() for task in status["tasks"]]
     if waiting := [part for part in (*connectors, *tasks) if part["state"] in ("UNASSIGNED", "RESTARTING")]:
