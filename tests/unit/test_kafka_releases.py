@@ -117,7 +117,8 @@ def test_jars_are_fetched_once_and_a_failure_is_one_line(tmp_path: Path, monkeyp
     content = b"a jar"
     jar = Jar("kafka-4.2.0", "org.example", "one", "1.0", len(content), hashlib.sha256(content).hexdigest())
     lock = tmp_path / "lock"
-    lock.write_text(format_lock([jar]), encoding="utf-8")
+    other = Jar("kafka-3.9.1", "org.example", "two", "1.0", 1, "0" * 64)
+    lock.write_text(format_lock([jar, other]), encoding="utf-8")
     monkeypatch.setattr(kafka_releases, "LOCK", str(lock))
     monkeypatch.setenv("LAB_MAVEN_REPOSITORY", "nowhere")
     (tmp_path / "jars").mkdir()
@@ -128,8 +129,13 @@ def test_jars_are_fetched_once_and_a_failure_is_one_line(tmp_path: Path, monkeyp
 
     path = tmp_path / "jars" / jar.path
     path.write_bytes(content)
+    (installed := tmp_path / "jars/kafka").mkdir()
+    for file in (installed / "new.jar", path.with_name("of-an-older-lock.jar")):
+        file.touch()
     kafka_releases.fetch(region(tmp_path), manifests("4.2.0"))
+    assert [*path.parent.iterdir()] == [path]
     assert path.read_bytes() == content
+    assert [*installed.iterdir()], "the installation is not this lock's"
 
 
 class Operators:
