@@ -62,6 +62,20 @@ def programs() -> Path:
     return built
 
 
+def port_forwarder(folder: Path) -> Path:
+    """Builds the stand-in for a kubelet that serves ``kubectl port-forward``, and returns the program.
+
+    Args:
+        folder: where to put it.
+
+    Raises:
+        NotAvailableError: this machine has no Go.
+        LabError: the build failed.
+    """
+    _compile(_find_go(), "./port_forward", folder / "port_forward")
+    return folder / "port_forward"
+
+
 def kubernetes_version() -> str:
     """The version of Kubernetes that ``go.mod`` pins, such as ``v1.35.4``."""
     found = re.search(r"k8s\.io/kubernetes (v[\d.]+)", (HERE / "go.mod").read_text(encoding="utf-8"))
@@ -117,20 +131,24 @@ def _build(go: str, built: Path) -> None:
         whole = Path(folder, "whole")
         whole.mkdir()
         for name, package in PROGRAMS.items():
-            done = subprocess.run(
-                [go, "build", *_flags(), "-o", whole / name, package],
-                cwd=HERE,
-                env={**os.environ, "CGO_ENABLED": "0"},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if done.returncode:
-                raise LabError(f"{name} could not be built: {done.stderr.strip()[-2000:]}")
+            _compile(go, package, whole / name)
         (whole / "built-from").write_text(_inputs(), encoding="ascii")
         if built.exists():
             shutil.rmtree(built)
         whole.rename(built)
+
+
+def _compile(go: str, package: str, program: Path) -> None:
+    done = subprocess.run(
+        [go, "build", *_flags(), "-o", program, package],
+        cwd=HERE,
+        env={**os.environ, "CGO_ENABLED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise LabError(f"{program.name} could not be built: {done.stderr.strip()[-2000:]}")
 
 
 def main() -> int:
