@@ -22,6 +22,8 @@ from loosehanger.paths import ROOT, lab_home
 SOURCE = ROOT / "monitoring"
 INTERVAL = "5s"
 LONGEST_FOR_S = 15
+PARTS = {"Kafka": "kafka", "KafkaMirrorMaker2": "mirrormaker2"}
+"""What follows the resource's name in Strimzi's names of its pods, by kind."""
 LAB_THRESHOLDS = {"MirrorLagging": ("> 60", "> 15")}
 """Production's comparison of an alert that would take longer than a minute in a lab, and the lab's."""
 
@@ -122,7 +124,10 @@ def _prometheus(given: dict[str, Any], lab: Lab, url: str) -> dict[str, Any]:
 
 
 def _kafka_job(region: str, exporters: Sequence[Exporter]) -> dict[str, Any]:
-    """The metrics of a region's nodes and workers, with the four labels that Strimzi's dashboards choose by."""
+    """The metrics of a region's nodes and workers, with the labels that Strimzi's dashboards choose by.
+
+    They are those of its PodMonitor: of the pod, its container, and its labels that begin with ``strimzi.io/``.
+    """
     return {
         "job_name": f"kafka-resources-metrics-{region}",
         "basic_auth": {"username": exporters[0].username, "password_file": exporters[0].password_file},
@@ -132,8 +137,10 @@ def _kafka_job(region: str, exporters: Sequence[Exporter]) -> dict[str, Any]:
                 "labels": {
                     "strimzi_io_kind": exporter.kind,
                     "strimzi_io_cluster": exporter.cluster,
+                    "strimzi_io_name": f"{exporter.cluster}-{PARTS[exporter.kind]}",
                     "namespace": region,
                     "kubernetes_pod_name": exporter.pod,
+                    "container": "kafka" if exporter.kind == "Kafka" else f"{exporter.cluster}-{PARTS[exporter.kind]}",
                 },
             }
             for exporter in exporters

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,9 @@ from loosehanger.lab.manifests.documents import Document, read_resources
 from loosehanger.lab.plan import plan_stage
 from loosehanger.lab.progress import Progress, required_progress
 from loosehanger.platforms import web_consoles
-from loosehanger.platforms.kubernetes.platform import KubernetesPlatform
+from loosehanger.platforms.kubernetes import audit as kubernetes_audit
+from loosehanger.platforms.kubernetes.access import Clients
+from loosehanger.platforms.kubernetes.resources import ManifestEntry
 from loosehanger.platforms.local import preflight
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.proof.session import SparkEndedError
@@ -203,10 +207,47 @@ def test_its_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         preflight.check_machine(region, regions=3, memory_mb=1000, disk_mb=0, audits=1)
 
 
-def test_kubernetes_refuses_it_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    plan = plan_stage(of_the_role(console_audit="true"), {}, fits=False)["europe"]
-    parameters = {"home": str(tmp_path), "checkout": str(tmp_path), "region": "europe"}
-    platform = KubernetesPlatform(parameters, dict, check_mode=False, report=print)
-    monkeypatch.setattr(platform, "_check_switch", lambda _: None)
-    with pytest.raises(WrongUseError, match="europe: the audit does not run on Kubernetes; leave out -e audit=true"):
-        platform.check(plan)
+@pytest.mark.parametrize(
+    ("region", "image", "switches", "said"),
+    [
+        ("europe", "python:3", False, "europe: the audit needs Spark, which only the kit's own image has; leave out"),
+        (
+            "asia",
+            "",
+            False,
+            "europe: the audit runs beside the kit's clients, which are in asia; set platform",
+        ),
+        (
+            "europe",
+            "",
+            True,
+            "europe: on Kubernetes the audit follows no stage; remove it with ./lab setup",
+        ),
+        ("europe", "", False, ""),
+    ],
+)
+def test_kubernetes_refuses_it_where_it_cannot_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, region: str, image: str, switches: bool, said: str
+) -> None:
+    plans = plan_stage(of_the_role(console_audit="true"), {}, fits=False)
+    monkeypatch.setattr(type(plans["europe"]), "switches", property(lambda _: switches))
+    clients = Clients(tmp_path, region, "the kit's")
+    with pytest.raises(WrongUseError, match=re.escape(said)) if said else nullcontext():
+        kubernetes_audit.check(plans, clients, image)
+    kubernetes_audit.check(plan_stage(of_the_role(), {}, fits=False), clients, image)
+
+
+def test_its_pod_on_kubernetes_has_the_record_and_no_other_users(tmp_path: Path) -> None:
+    plans = plan_stage(of_the_role(console_audit="true"), {}, fits=False)
+    Progress("03-broadcast", "kubernetes", "i", unfinished="setup").write(tmp_path)
+    manifests = [ManifestEntry("x", one.content) for one in plans["europe"].documents]
+    found = {one.document["kind"]: one.document for one in kubernetes_audit.with_record(tmp_path, manifests, plans)
+             if one.name in ("audit", kubernetes_audit.CONFIG_MAP)}  # fmt: skip
+    assert json.loads(found["ConfigMap"]["data"]["0"])["stage"] == "setup"
+    assert json.loads(found["ConfigMap"]["data"]["0"])["unfinished"] == ""
+    pod = found["Deployment"]["spec"]["template"]["spec"]
+    (volume,) = (volume["projected"] for volume in pod["volumes"] if "projected" in volume)
+    paths = [item["path"] for source in volume["sources"] for kind in source.values() for item in kind["items"]]
+    assert paths[-1] == "lab.json"
+    assert "europe.json" in paths
+    assert not any("admin" in path for path in paths)

@@ -12,11 +12,10 @@ from loosehanger.errors import WrongUseError
 from loosehanger.lab.actions import ApplyLinks, Kill, RecordResources, Wipe
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.plan import Plan
-from loosehanger.lab.programs import is_audit
 from loosehanger.lab.record import recorded_documents
 from loosehanger.lab.topology import SecretCopy, Topology
 from loosehanger.platforms import base
-from loosehanger.platforms.kubernetes import access, apply, copied_secrets, preflight, region_failure
+from loosehanger.platforms.kubernetes import access, apply, audit, copied_secrets, preflight, region_failure
 from loosehanger.platforms.kubernetes.bundle import collect, take_secrets_out
 from loosehanger.platforms.kubernetes.console_facts import with_facts
 from loosehanger.platforms.kubernetes.console_password import with_password
@@ -75,9 +74,7 @@ class KubernetesPlatform(base.Platform):
     def check(self, plan: Plan) -> None:
         """Checks the cluster: its operator, its nodes, and the account's rights."""
         self._check_switch(plan)
-        if any(map(is_audit, plan.changes)):
-            raise WrongUseError(f"{self.name}: the audit does not run on Kubernetes; leave out -e audit=true")
-        self._clients(plan.topology)
+        audit.check(self.plans, self._clients(plan.topology), self.parameters["python_image"])
         check_sign_ins(self.region, plan)
         preflight.check(
             self.region,
@@ -137,6 +134,7 @@ class KubernetesPlatform(base.Platform):
         manifests = region_failure.revived(self.region, self._manifests(documents))
         manifests = with_password(self.name, self.home, manifests)
         manifests = with_facts(self.region, self.home, manifests, dry_run=self.check_mode)
+        manifests = audit.with_record(self.home, manifests, self.plans)
         ready_seconds = self.parameters["ready_seconds"]
         return apply.apply(self.region, manifests, ready_seconds=ready_seconds, dry_run=self.check_mode)
 

@@ -173,8 +173,12 @@ def _progress(home: Path) -> dict[str, str]:
 
 def _config_map(metadata: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
     """Returns the ConfigMap with a Job's files, each under its number, because a key may not contain a slash."""
-    data = {str(number): text for number, text in enumerate(files.values())}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": dict(metadata), "data": data}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": dict(metadata), "data": numbered(files)}
+
+
+def numbered(files: Mapping[str, str]) -> dict[str, str]:
+    """Returns the texts of files under their numbers."""
+    return {str(number): text for number, text in enumerate(files.values())}
 
 
 def _job(lab: Lab, pod: Pod, command: str, arguments: Sequence[str], files: Sequence[str] = ()) -> dict[str, Any]:
@@ -242,7 +246,7 @@ def _container(pod: Pod, words: Sequence[str], ledgers: Iterable[Path], *, spark
         },
         "volumeMounts": [
             {"name": "access", "mountPath": f"{HOME}/access", "readOnly": True},
-            *({"name": "work", "mountPath": path, "subPath": path.rpartition("/")[2]} for path in _WRITTEN),
+            *({"name": "work", "mountPath": path, "subPath": path.rpartition("/")[2]} for path in WRITTEN),
             *({"name": path.name, "mountPath": str(path), "readOnly": True} for path in ledgers),
         ],
     }
@@ -263,7 +267,8 @@ def _beside(programs: Iterable[str]) -> dict[str, Any]:
     return {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}
 
 
-_WRITTEN = ("/tmp", *(f"{HOME}/{name}" for name in ("logs", "artifacts", "spark", "watch", "cache")))  # noqa: S108 - its own
+WRITTEN = ("/tmp", *(f"{HOME}/{name}" for name in ("logs", "artifacts", "spark", "watch", "cache")))  # noqa: S108 - its own
+"""The folders that a command of the kit writes in."""
 
 
 def _environment() -> list[dict[str, str]]:
@@ -301,17 +306,33 @@ def _users(lab: Lab, command: str, arguments: Sequence[str]) -> dict[str, tuple[
 def _record(lab: Lab, users: Mapping[str, Sequence[str]]) -> Iterator[dict[str, Any]]:
     """Yields the parts of all regions' Secrets that a command needs, as the files of the record."""
     for region in lab.regions.values():
-        items = [("region.json", f"{region.name}.json")]
-        if own := users.get(region.name):
-            names = ("ca.crt", *(f"{user}.properties" for user in own))
-            items += [(name, f"{region.name}/{name}") for name in names]
-        yield _mounted(region, items)
+        assert region.pod is not None
+        yield mounted_files(region.pod.secret, region.name, users.get(region.name, ()))
+
+
+def mounted_files(secret: str, region: str, users: Sequence[str]) -> dict[str, Any]:
+    """Returns a source of a projected volume: a region's part of the record.
+
+    Args:
+        secret: the region's Secret.
+        region: its name.
+        users: those that the pod connects as.
+    """
+    items = [("region.json", f"{region}.json")]
+    if users:
+        names = ("ca.crt", *(f"{user}.properties" for user in users))
+        items += [(name, f"{region}/{name}") for name in names]
+    return _items_of(secret, items)
 
 
 def _mounted(region: Region, items: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Returns a source of a projected volume: keys of a region's Secret and their files."""
     assert region.pod is not None
-    return {"secret": {"name": region.pod.secret, "items": [{"key": key, "path": path} for key, path in items]}}
+    return _items_of(region.pod.secret, items)
+
+
+def _items_of(secret: str, items: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    return {"secret": {"name": secret, "items": [{"key": key, "path": path} for key, path in items]}}
 
 
 def executor_template(lab: Lab) -> str:
