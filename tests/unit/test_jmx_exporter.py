@@ -165,6 +165,8 @@ def test_prometheus_is_given_strimzis_labels_and_the_password_by_file(tmp_path: 
     assert target["labels"] == {
         "strimzi_io_kind": "KafkaMirrorMaker2",
         "strimzi_io_cluster": "mm2",
+        "strimzi_io_name": "mm2-mirrormaker2",
         "namespace": "europe",
         "kubernetes_pod_name": "mm2-mirrormaker2-0",
+        "container": "mm2-mirrormaker2",
     }
