@@ -45,8 +45,11 @@ MIRROR = "mm2"
 CONNECTOR = "here->there.MirrorSourceConnector"
 USER, PASSWORD = "viewer", "of-the-benchmark"
 STARTS_S, MIRRORED_S = 60, 240
-BUSY, RATE = 10, 20
-"""Topics that get records, and how many a second all of them."""
+TOKEN = "of-the-benchmarks-prometheus"  # noqa: S105 - of a console on the loopback address, for minutes
+BUSY, PER_SECOND = 10, 50
+"""Topics that get records, and in how many batches a second."""
+SCRAPES, SCRAPE_S = 8, 5.0
+"""How often the metrics are scraped, and how long after each other."""
 
 
 def main() -> None:
@@ -55,6 +58,8 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=500, help="topics in each region (500)")
     parser.add_argument("--viewers", type=int, default=50, help="how many look at once (50)")
     parser.add_argument("--times", type=int, default=30, help="requests of each page (30)")
+    parser.add_argument("--rate", type=int, default=20, help="records a second, of 300 bytes (20)")
+    parser.add_argument("--scrapes", action="store_true", help="scrape the metrics, and ask for no page")
     parser.add_argument("--console", type=Path, metavar="FILE", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.console:
@@ -64,10 +69,14 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lab-bench-")))
         source, target = (stack.enter_context(_broker(folder, name)) for name in CLUSTERS)
         create(source, options.topics)
-        stack.enter_context(_records(source))
+        stack.enter_context(_records(source, options.rate, min(BUSY, options.topics)))
         connect = stack.enter_context(mirror(folder, source, target))
         wait_for(lambda: _missing(target, options.topics), MIRRORED_S, "the copies")
         process, url = stack.enter_context(console(folder, source, target, connect))
+        if options.scrapes:
+            print(f"\n{options.topics} topics, {options.rate} records/s; {machine()}; load {os.getloadavg()[0]:.0f}")
+            print(scraped(url, process))
+            return
         browser = sign_in(url, USER, PASSWORD)
         ask(browser, url, 1)  # so that templates and modules are loaded
         rows = [measure(browser, url, process, options.times)]
@@ -82,6 +91,24 @@ def main() -> None:
     ]
     header = (*("p50", "p95", "p99"), *(f"{name} with viewers" for name in ("p50", "p95", "p99")))
     print(table(("Page", *(f"{name}, ms" for name in header)), shown))
+
+
+def scraped(url: str, process: psutil.Process) -> str:
+    """Scrapes the metrics as Prometheus does; returns a line with what that took."""
+    browser = requests.Session()
+    browser.trust_env = False
+    browser.headers["Authorization"] = f"Bearer {TOKEN}"
+    taken = []
+    before, began = sum(process.cpu_times()[:2]), time.monotonic()
+    for number in range(SCRAPES + 1):
+        clock = time.perf_counter()
+        browser.get(f"{url}/metrics", timeout=60).raise_for_status()
+        if number:  # the first one waits until everything was read
+            taken.append(time.perf_counter() - clock)
+        time.sleep(SCRAPE_S)  # as Prometheus does
+    cores = (sum(process.cpu_times()[:2]) - before) / (time.monotonic() - began)
+    shown = ", ".join(f"{seconds * 1000:.0f}" for seconds in sorted(taken))
+    return f"scrapes, ms: {shown}; the console took {cores:.2f} of a core"
 
 
 def measure(
@@ -110,6 +137,7 @@ def create(source: Broker, number: int) -> None:
             for index in range(number)
         }
     )
+    client.wait_for_topics([f"{PREFIX}{index}" for index in range(number)])
     client.close()
 
 
@@ -121,16 +149,19 @@ def _missing(target: Broker, number: int) -> str | None:
 
 
 @contextlib.contextmanager
-def _records(source: Broker) -> Iterator[None]:
+def _records(source: Broker, rate: int, topics: int) -> Iterator[None]:
+    """Has so many records a second written to so many topics."""
     ended = threading.Event()
 
     def write() -> None:
         producer = Producer(librdkafka(source) | {"linger.ms": 5})
-        number = 0
-        while not ended.wait(1 / RATE):
-            producer.produce(f"{PREFIX}{number % BUSY}", b'{"order": %d}' % number, b"%d" % number)
+        began, written = time.monotonic(), 0
+        while not ended.wait(1 / PER_SECOND):
+            due = int((time.monotonic() - began) * rate)
+            for number in range(written, due):
+                producer.produce(f"{PREFIX}{number % topics}", b"%0300d" % number, b"%d" % number)
+            written = due
             producer.poll(0)
-            number += 1
         producer.flush(5)
 
     thread = threading.Thread(target=write)
@@ -249,6 +280,7 @@ def serve(given: dict[str, Any]) -> None:
         control_room=True,
         port=given["port"],
         scenario="03-broadcast",
+        metrics_token=TOKEN,
     )
     sys.setswitchinterval(SWITCH_S)
     Server(create_app(settings), settings).run(sockets=[listen(LOOPBACK, settings.port)])
