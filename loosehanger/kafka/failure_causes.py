@@ -18,6 +18,8 @@ _LIMIT = re.compile(r"larger than (\d+)")
 _TOPICS = re.compile(r"access topics: \[([^\]]*)\]")
 _NAMED = re.compile(r"access (?:group|transactionalId): (\S+)")
 _ENDED = re.compile(r"NotAfter: (.+)")
+_OTHER_NAME = re.compile(r"No name matching|No subject alternative")
+_ALERT = re.compile(r"fatal alert: ((?:bad_|unsupported_)?certificate\w*|unknown_ca)")
 _SET = "./lab topic set {target} {topic} {setting}"
 
 
@@ -54,15 +56,8 @@ def explain(reason: str, target: str) -> FailureCause | None:
             "message.timestamp.before.max.ms and message.timestamp.after.max.ms allow",
             setting,
         )
-    if name == "CertificateExpiredException":
-        ended = _ENDED.search(message)
-        return FailureCause(f"a certificate has expired{f' on {ended[1]}' if ended else ''}", "")
-    if name in ("SunCertPathBuilderException", "ValidatorException") and "valid certification path" in message:
-        return FailureCause("a certificate was issued by an authority that the other side does not trust", "")
-    if name == "SignatureException":
-        return FailureCause(f"a certificate is not of the authority that the other side trusts: {message}", "")
-    if name == "SaslAuthenticationException":
-        return FailureCause(f"a user name or a password of the mirror is refused: {message}", "")
+    if refused := refused_sign_in(reason):
+        return FailureCause(refused, "")
     if name == "IOException" and "No space left on device" in message:
         return FailureCause("the disk is full", "df -h")
     if name in _PLAIN:
@@ -70,6 +65,33 @@ def explain(reason: str, target: str) -> FailureCause | None:
         cause, remedy = _PLAIN[name]
         return FailureCause(cause.format(**words), remedy.format(**words))
     return None
+
+
+def refused_sign_in(reason: str) -> str:
+    """Returns why a cluster refuses a client, or a client a cluster, before any request; empty for other failures.
+
+    Args:
+        reason: the innermost cause of a trace.
+    """
+    found = _REASON.search(reason.strip())
+    name, message = (found["name"], found["message"] or "") if found else ("", "")
+    if name == "CertificateExpiredException":
+        ended = _ENDED.search(message)
+        return f"a certificate has expired{f' on {ended[1]}' if ended else ''}"
+    if name in ("SunCertPathBuilderException", "ValidatorException") and "valid certification path" in message:
+        return "a certificate was issued by an authority that the other side does not trust"
+    if name == "SignatureException":
+        return f"a certificate is not of the authority that the other side trusts: {message}"
+    if name == "CertificateException" and _OTHER_NAME.search(message):
+        return f"a broker's certificate is not for the name that it was reached by: {message}"
+    if name == "SSLHandshakeException" and (alert := _ALERT.search(message)):
+        return f"a broker asks for a client certificate, or refuses the mirror's: {alert[1]}"
+    if name == "UnsupportedSaslMechanismException":
+        return f"a mechanism of the mirror is not offered: {message}"
+    if name == "SaslAuthenticationException":
+        what = "a token" if "invalid_token" in message else "a user name or a password"
+        return f"{what} of the mirror is refused: {message}"
+    return ""
 
 
 def _records_of(topic: str) -> str:

@@ -336,6 +336,11 @@ class Topology:
             for end, region, path in self._ends(document):
                 client = sign_ins.of_end(end)
                 listener = self.listener(str(end.get("bootstrapServers", ""))) or {}
+                secret = ((end.get("authentication") or {}).get("passwordSecret") or {}).get("secretName")
+                user, users = sign_ins.user_of(end), self.users(region)
+                if secret != user and secret in users and user in users:
+                    where = document.where(*path, "authentication", "passwordSecret", "secretName")
+                    raise WrongUseError(f"{where}: is the password of KafkaUser/{secret}, and the user is '{user}'")
                 refused = sign_ins.why_refused(listener, client) or self._why_not_user(region, end, client)
                 if not refused:
                     continue

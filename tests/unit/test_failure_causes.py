@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loosehanger.kafka.failure_causes import explain
+from loosehanger.kafka.failure_causes import explain, refused_sign_in
 
 ERRORS = "org.apache.kafka.common.errors."
 
@@ -105,3 +105,38 @@ def test_a_failure_has_a_cause_and_a_remedy(reason: str, cause: str, remedy: str
 )
 def test_any_other_failure_keeps_its_own_words(reason: str) -> None:
     assert explain(reason, "west") is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        (
+            f"{ERRORS}SaslAuthenticationException: Authentication failed: Invalid username or password",
+            "a user name or a password of the mirror is refused: Authentication failed: Invalid username or password",
+        ),
+        (
+            f'{ERRORS}SaslAuthenticationException: {{"status":"invalid_token"}}',
+            'a token of the mirror is refused: {"status":"invalid_token"}',
+        ),
+        (
+            f"{ERRORS}UnsupportedSaslMechanismException: Client SASL mechanism 'PLAIN' not enabled in the server",
+            "a mechanism of the mirror is not offered: Client SASL mechanism 'PLAIN' not enabled in the server",
+        ),
+        (
+            "javax.net.ssl.SSLHandshakeException: Received fatal alert: bad_certificate",
+            "a broker asks for a client certificate, or refuses the mirror's: bad_certificate",
+        ),
+        (
+            "java.security.cert.CertificateException: No name matching west found",
+            "a broker's certificate is not for the name that it was reached by: No name matching west found",
+        ),
+        ("javax.net.ssl.SSLHandshakeException: Remote host terminated the handshake", ""),
+        (f"{ERRORS}TopicAuthorizationException: Not authorized to access topics: [LH.ORDERS]", ""),
+    ],
+)
+def test_a_refused_sign_in_is_told_from_other_failures(reason: str, cause: str) -> None:
+    assert refused_sign_in(reason) == cause
+    if cause:
+        found = explain(reason, "west")
+        assert found
+        assert found.cause == cause

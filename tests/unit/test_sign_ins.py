@@ -158,6 +158,11 @@ def test_a_mirror_without_tls_or_with_the_wrong_kind_of_user_is_refused() -> Non
             one["spec"]["authentication"] = {"type": "scram-sha-512"}
     with pytest.raises(WrongUseError, match="KafkaUser/mm2-writes has a password for SCRAM-SHA-512 alone"):
         topology(*clusters(), *changed).check()
+    changed = copy.deepcopy(resources())
+    (mirror,) = [one for one in changed if one["metadata"]["name"] == "mm2-europe"]
+    mirror["spec"]["target"]["authentication"]["username"] = "producer"
+    with pytest.raises(WrongUseError, match=r"passwordSecret\.secretName: is the password of KafkaUser/mm2-writes"):
+        topology(*clusters(), *changed).check()
 
 
 def test_secrets_of_certificates_and_of_references_are_copied() -> None:

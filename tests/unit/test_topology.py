@@ -130,8 +130,9 @@ def test_a_secret_made_here_and_copied_is_refused() -> None:
 def test_two_secrets_of_one_name_from_two_regions_are_refused() -> None:
     two = mirror("mm2", A, A, B, C)
     for entry in two["spec"]["mirrors"]:
+        entry["source"]["authentication"]["username"] = "reader"
         entry["source"]["authentication"]["passwordSecret"]["secretName"] = "reader"
-    resources = [*with_users(two, regions=[A, B, C]), *documents(user(B, "reader"), user(C, "reader"))]
+    resources = with_users(two, regions=[A, B, C])
     with pytest.raises(WrongUseError, match="'reader' would be that of region-c and that of region-b"):
         Topology(resources).check()
 

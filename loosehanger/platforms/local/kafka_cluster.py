@@ -217,16 +217,7 @@ class LocalCluster:
         generate = authority.generate_certificate_authority
         changed = certificates.ensure_authority(self.region, self.name, *days, generate=generate)
         changed |= certificates.ensure_certificate(self.region, self.name, self._operator_secret, OPERATOR, [], *days)
-        if self.listener.asks_certificates:
-            of_clients = self.kafka.spec.clients_ca
-            changed |= certificates.ensure_authority(
-                self.region,
-                self.name,
-                of_clients.validity_days,
-                of_clients.renewal_days,
-                generate=of_clients.generate_certificate_authority,
-                of="clients",
-            )
+        changed |= self.listener.ensure_authority(self.kafka.spec.clients_ca)
         bootstrap = f"{self.name}-kafka-bootstrap"
         names = [bootstrap, f"{bootstrap}.{self.region.name}", f"{bootstrap}.{self.region.name}.svc"]
         for node in self.nodes:

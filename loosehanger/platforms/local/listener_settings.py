@@ -12,7 +12,7 @@ from loosehanger.kafka.properties import (
     format_jaas,
 )
 from loosehanger.lab.manifests import sign_ins
-from loosehanger.lab.manifests.resources import Listener, as_text
+from loosehanger.lab.manifests.resources import CertificateAuthority, Listener, as_text
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.secret_references import PROVIDER, localized, reference
 from loosehanger.platforms.local.secret_store import read_secret
@@ -50,6 +50,20 @@ class ListenerSettings:
     def security_protocol(self) -> str:
         """As Kafka has it."""
         return sign_ins.security_protocol(self.content)
+
+    def ensure_authority(self, settings: CertificateAuthority) -> bool:
+        """Creates or renews the authority of users with certificates, where there are any; True when it did.
+
+        Raises:
+            LabError: it does not exist, and the manifest does not let the kit create it.
+        """
+        from loosehanger.platforms.local import certificates  # slow to import
+
+        generate = settings.generate_certificate_authority
+        days = settings.validity_days, settings.renewal_days
+        return self.asks_certificates and certificates.ensure_authority(
+            self._region, self._cluster, *days, generate=generate, of="clients"
+        )
 
     def offers(self, mechanism: str) -> bool:
         """Whether clients may sign in by a SASL mechanism."""

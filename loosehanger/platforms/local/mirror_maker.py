@@ -28,6 +28,7 @@ from loosehanger.platforms.local.jmx_exporter import agent as jmx_agent
 from loosehanger.platforms.local.jmx_exporter import exporter
 from loosehanger.platforms.local.mirror_maker_settings import BASIC_AUTH, MirrorMakerSettings
 from loosehanger.platforms.local.processes import Process, tail
+from loosehanger.platforms.local.refused_sign_ins import RefusedSignIns
 from loosehanger.platforms.local.region import MAX_WORKERS, LocalRegion
 from loosehanger.platforms.local.secret_store import delete_secret, read_secret, secret_file, write_secret
 from loosehanger.platforms.local.services import ServiceAddresses
@@ -57,6 +58,7 @@ class LocalMirrorMaker:
         self.folder = self.settings.folder
         self.java = Java(region.home, resource.spec.version)
         self._idle_since: dict[str, float] = {}
+        self._refused = RefusedSignIns(region, resource, self.worker_names())
 
     @property
     def rest(self) -> ConnectClient:
@@ -329,6 +331,7 @@ class LocalMirrorMaker:
         except LabError as error:
             return str(error)
         wanted = self.states()
+        self._refused.check_connectors(present)
         if problem := next(connector_problems(wanted, present), None):
             return problem[1]
         for name, state in wanted.items():
@@ -345,6 +348,7 @@ class LocalMirrorMaker:
             try:
                 self.rest.connectors()
             except LabError as error:
+                self._refused.check_workers()
                 return f"{error}; its log says: {tail(self.region.logs / f'{self._worker_name(0)}.log')}"
             return None
 

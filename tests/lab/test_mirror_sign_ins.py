@@ -1,0 +1,158 @@
+"""A mirror from a region with PLAIN to one with client certificates: right sign-ins copy, wrong ones are named soon."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+from kafka.admin import NewTopic
+
+from loosehanger.errors import LabError
+from loosehanger.files import write_file
+from loosehanger.kafka.clients import connect_admin, connect_producer
+from loosehanger.kafka.connection import Connection
+from loosehanger.lab.manifests.documents import read_resources
+from loosehanger.lab.manifests.loader import read_manifests
+from loosehanger.lab.topology import Topology
+from loosehanger.paths import ROOT, lab_home
+from loosehanger.platforms.local.access import record
+from loosehanger.platforms.local.apply import apply, delete_region
+from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
+from loosehanger.platforms.local.region import LocalRegion
+from loosehanger.platforms.local.secret_store import copy_secrets
+from loosehanger.ports import free_ports
+from tests.certificates import AUTHORITY, certificate_pem
+from tests.sign_in_scenario import clusters, resources, user
+
+from .conftest import wait_until
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+SOURCE, TARGET = "north-america", "south-america"
+BOUND_S = 30.0
+"""A worker starts in about half of it."""
+
+
+def documents(region: str) -> str:
+    """The resources of a region, but for its mirror."""
+    every = [*clusters(), *resources(), user(SOURCE, "admin", []), user(TARGET, "admin", [])]
+    own = [one for one in every if one["metadata"]["namespace"] == region and one["kind"] != "KafkaMirrorMaker2"]
+    for one in own:
+        if one["kind"] == "Kafka":
+            admin = "CN=admin" if region == TARGET else "admin"
+            one["spec"]["kafka"]["authorization"]["superUsers"] = [admin]
+            one["spec"]["kafka"]["config"] = {
+                f"{what}.replication.factor": 1 for what in ("offsets.topic", "transaction.state.log")
+            } | {"default.replication.factor": 1, "transaction.state.log.min.isr": 1}
+    pool = {
+        "apiVersion": "kafka.strimzi.io/v1",
+        "kind": "KafkaNodePool",
+        "metadata": {"name": "nodes", "namespace": region, "labels": {"strimzi.io/cluster": region}},
+        "spec": {"replicas": 1, "roles": ["controller", "broker"], "storage": {"type": "ephemeral"}},
+    }
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": region}}
+    return yaml.safe_dump_all([namespace, pool, *own])
+
+
+MIRROR = yaml.safe_dump(next(one for one in resources() if one["metadata"]["name"] == f"mm2-{TARGET}"))
+
+
+@pytest.fixture(scope="module")
+def regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalRegion, LocalRegion]]:
+    """The two regions, with their clusters, users and secrets."""
+    home = tmp_path_factory.mktemp("mirror-sign-ins")
+    for name in ("venv", "jars", "java"):
+        (home / name).symlink_to((lab_home() / name).resolve())
+    base = min(free_ports(3)) // 100 * 100 - 200
+    found = tuple(LocalRegion(home, ROOT, name, base + 100 * index) for index, name in enumerate((SOURCE, TARGET)))
+    source, target = found
+    try:
+        for region in found:
+            text = documents(region.name)
+            apply(region, read_manifests("file.yaml", text), ready_seconds=90)
+            read = read_resources("file.yaml", text)
+            record(region, read, Topology(read))
+        copies(source, target)
+        yield source, target
+    finally:
+        for region in found:
+            delete_region(region, 30)
+
+
+def copies(source: LocalRegion, target: LocalRegion) -> None:
+    """Copies the secrets of the mirror's source."""
+    text = "---\n".join([documents(SOURCE), documents(TARGET), MIRROR])
+    every = Topology(read_resources("file.yaml", text)).secret_copies()
+    copy_secrets(source, target, [one for one in every if one.region == TARGET])
+
+
+def administrator(region: LocalRegion) -> Connection:
+    """Who may do everything in a region."""
+    clients = json.loads((region.home / "access" / f"{region.name}.json").read_text(encoding="utf-8"))["clients"]
+    return Connection.from_properties(Path(clients["admin"]))
+
+
+def set_up(target: LocalRegion) -> None:
+    """Applies the mirror, and waits until it is ready."""
+    apply(target, read_manifests("mm2.yaml", MIRROR), ready_seconds=90)
+
+
+@pytest.fixture
+def no_mirror(regions: tuple[LocalRegion, LocalRegion]) -> Iterator[None]:
+    """Deletes the mirror afterwards, and brings the copied secrets back."""
+    source, target = regions
+    yield
+    (manifest,) = read_manifests("mm2.yaml", MIRROR)
+    LocalMirrorMaker(target, manifest.resource).delete()  # type: ignore[arg-type]
+    target.forget("KafkaMirrorMaker2", manifest.resource.metadata.name)
+    copies(source, target)
+
+
+@pytest.mark.usefixtures("no_mirror")
+def test_records_are_copied_from_plain_to_client_certificates(regions: tuple[LocalRegion, LocalRegion]) -> None:
+    source, target = regions
+    with closing(connect_admin(administrator(source))) as admin:
+        admin.create_topics([NewTopic("LH.ORDERS", 1, 1)])
+    with connect_producer(administrator(source)) as producer:
+        for number in range(100):
+            producer.send("LH.ORDERS", b"%d" % number)
+    set_up(target)
+    with closing(connect_admin(administrator(target))) as admin:
+        wait_until(lambda: "northamerica.LH.ORDERS" in admin.list_topics(), 60, "the copied topic")
+    apply_again = apply(target, read_manifests("mm2.yaml", MIRROR), ready_seconds=90)
+    assert apply_again.changed == []
+
+
+@pytest.mark.usefixtures("no_mirror")
+@pytest.mark.parametrize(
+    ("file", "content", "sentence"),
+    [
+        (f"secrets/mm2-reads-{SOURCE}/password", "wrong", f"{SOURCE}|user name or a password of the mirror is refused"),
+        (f"secrets/{SOURCE}-cluster-ca-cert/ca.crt", certificate_pem(AUTHORITY), "authority"),
+        (f"secrets/{TARGET}-cluster-ca-cert/ca.crt", certificate_pem(AUTHORITY), "authority"),
+    ],
+)
+def test_a_wrong_sign_in_of_a_mirror_is_named_soon(
+    regions: tuple[LocalRegion, LocalRegion], file: str, content: str, sentence: str
+) -> None:
+    _, target = regions
+    path = target.folder / file
+    before = path.read_text(encoding="utf-8")
+    write_file(path, content)
+    began = time.monotonic()
+    try:
+        with pytest.raises(LabError) as error:
+            set_up(target)
+    finally:
+        took = time.monotonic() - began
+        write_file(path, before)
+    assert re.search(sentence, str(error.value)), str(error.value)
+    print(took, error.value)
+    assert took < BOUND_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), (took, str(error.value))
