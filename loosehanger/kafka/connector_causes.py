@@ -24,8 +24,9 @@ _SCHEDULED = re.compile(
     re.MULTILINE,
 )
 _REFUSED = re.compile(
-    r"^(?:Caused by: )?(\S*(?:Authorization|Authentication|CertificateExpired|Signature|SunCertPathBuilder)"
-    r"Exception.*)$",
+    r"^(?:Caused by: )?(\S*(?:Authorization|Authentication|CertificateExpired|Signature|SunCertPathBuilder"
+    r"|UnsupportedSaslMechanism)Exception.*|\S*SSLHandshakeException: .*alert: \S*certificate.*"
+    r"|\S*CertificateException: No .*)$",
     re.MULTILINE,
 )
 """A cluster refuses what a mirror asks, or one does not accept who the other is. The innermost is the cause."""

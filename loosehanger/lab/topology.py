@@ -266,6 +266,8 @@ class Topology:
         for document in self.of_kind(MIRROR):
             for end, region, path in self._ends(document):
                 for name, place in _named_by_end(end):
+                    if "config" in place and name in self._made(document.namespace):
+                        continue  # The identity provider's client secret, say, is of no cluster.
                     yield from self._needed(document, name, region, document.where(*path, *place))
 
     def _copies_of_programs(self) -> Iterator[SecretCopy]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -18,6 +19,8 @@ from loosehanger.errors import LabError
 from loosehanger.files import write_file
 from loosehanger.kafka.clients import connect_admin, connect_producer
 from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.oauth import ALLOWED_URLS
+from loosehanger.kafka.properties import OAUTH_LOGIN_MODULE, LoginModule, format_jaas
 from loosehanger.lab.manifests.documents import read_resources
 from loosehanger.lab.manifests.loader import read_manifests
 from loosehanger.lab.topology import Topology
@@ -28,14 +31,16 @@ from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.secret_store import copy_secrets
 from loosehanger.ports import free_ports
-from tests.certificates import AUTHORITY, certificate_pem
-from tests.sign_in_scenario import clusters, resources, user
+from tests.certificates import AUTHORITY, certificate_pem, key_pem
+from tests.identity_provider import AUDIENCE, CLIENT, ISSUER, SCOPE, SECRET, Client, providing
+from tests.sign_in_scenario import clusters, end, resources, rule, user
 
 from .conftest import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 SOURCE, TARGET = "north-america", "south-america"
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
 BOUND_S = 30.0
 """A worker starts in about half of it."""
 
@@ -131,10 +136,95 @@ def test_records_are_copied_from_plain_to_client_certificates(regions: tuple[Loc
 
 
 @pytest.mark.usefixtures("no_mirror")
+def test_a_mirror_signs_in_at_its_source_by_client_credentials(
+    regions: tuple[LocalRegion, LocalRegion], tmp_path: Path
+) -> None:
+    _, target = regions
+    write_file(tmp_path / "server.pem", certificate_pem("identity") + key_pem())
+    write_file(tmp_path / "ca.pem", certificate_pem(AUTHORITY))
+    source = LocalRegion(target.home, ROOT, "europe", target.port_base + 100)
+    with providing(tmp_path, tmp_path / "server.pem", Client(CLIENT, SECRET)) as provider:
+        settings = {
+            "sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-512",
+            "oauthbearer.sasl.server.callback.handler.class": f"{OAUTH}.OAuthBearerValidatorCallbackHandler",
+            "sasl.oauthbearer.jwks.endpoint.url": provider.keys.as_uri(),
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.expected.issuer": ISSUER,
+        }
+        every = list(yaml.safe_load_all(documents("europe")))
+        (kafka,) = [one for one in every if one["kind"] == "Kafka"]
+        authentication = {"type": "custom", "sasl": True, "listenerConfig": settings}
+        kafka["spec"]["kafka"]["listeners"][0]["authentication"] = authentication
+        kafka["spec"]["kafka"]["jvmOptions"] = allowing(provider.keys.as_uri())
+        reads = [rule("topic", "LH.", "Read", "DescribeConfigs")]
+        client, admin = user("europe", CLIENT, reads), user("europe", "admin", [])
+        admin["spec"]["authentication"] = {"type": "scram-sha-512"}
+        text = yaml.safe_dump_all([*(one for one in every if one["metadata"]["name"] != "admin"), client, admin])
+        try:
+            apply(source, read_manifests("file.yaml", text), ready_seconds=90)
+            read = read_resources("file.yaml", text)
+            record(source, read, Topology(read))
+            with closing(connect_admin(administrator(source))) as connected:
+                connected.create_topics([NewTopic("LH.STOCK", 1, 1)])
+            mirror = with_client_credentials(provider.endpoint, tmp_path / "ca.pem")
+            secret = {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "oauth-client", "namespace": TARGET},
+                "stringData": {"clientSecret": SECRET},
+            }
+            both = read_resources("mm2.yaml", yaml.safe_dump_all([secret, mirror]))
+            topology = Topology([*read, *read_resources("file.yaml", documents(TARGET)), *both])
+            topology.check()
+            copy_secrets(source, target, [one for one in topology.secret_copies() if one.region == TARGET])
+            apply(target, read_manifests("mm2.yaml", yaml.safe_dump_all([secret, mirror])), ready_seconds=90)
+            with closing(connect_admin(administrator(target))) as connected:
+                wait_until(lambda: "northamerica.LH.STOCK" in connected.list_topics(), 60, "the copied topic")
+            worker = (target.folder / "connect" / f"mm2-{TARGET}" / "worker-0.properties").read_text(encoding="utf-8")
+            assert SECRET not in worker
+        finally:
+            delete_region(source, 30)
+
+
+def allowing(*urls: str) -> dict[str, object]:
+    """The options of a Java that may ask an identity provider."""
+    return {"javaSystemProperties": [{"name": ALLOWED_URLS, "value": ",".join(urls)}]}
+
+
+def with_client_credentials(endpoint: str, authority: Path) -> dict[str, Any]:
+    """The mirror with a source in Europe, where it signs in with a token."""
+    mirror: dict[str, Any] = yaml.safe_load(MIRROR)
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority)}
+    secret = f"${{strimzisecrets:{TARGET}/oauth-client:clientSecret}}"
+    options = {"clientId": CLIENT, "clientSecret": secret, "scope": SCOPE, **trust}
+    mirror["spec"]["mirrors"][0]["source"] = {
+        **end("europe", CLIENT),
+        "authentication": {
+            "type": "custom",
+            "sasl": True,
+            "config": {
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.jaas.config": format_jaas(LoginModule(OAUTH_LOGIN_MODULE, options)),
+                "sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
+                "sasl.oauthbearer.token.endpoint.url": endpoint,
+            },
+        },
+    }
+    mirror["spec"]["jvmOptions"] = allowing(endpoint)
+    # Of the copies, the user may write those of North America alone.
+    mirror["spec"]["mirrors"][0]["source"]["alias"] = "northamerica"
+    return mirror
+
+
+@pytest.mark.usefixtures("no_mirror")
 @pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
-        (f"secrets/mm2-reads-{SOURCE}/password", "wrong", f"{SOURCE}|user name or a password of the mirror is refused"),
+        (
+            f"secrets/mm2-reads-{SOURCE}/password",
+            "wrong",
+            "no task, because .* fails: a user name or a password of the mirror is refused",
+        ),
         (f"secrets/{SOURCE}-cluster-ca-cert/ca.crt", certificate_pem(AUTHORITY), "authority"),
         (f"secrets/{TARGET}-cluster-ca-cert/ca.crt", certificate_pem(AUTHORITY), "authority"),
     ],

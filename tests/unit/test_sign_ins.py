@@ -18,6 +18,7 @@ from loosehanger.lab.manifests.sign_ins import USUAL, SignIn, of_end, of_user, t
 from loosehanger.lab.manifests.views import Program
 from loosehanger.lab.mirrors.access import user_of
 from loosehanger.lab.plan import plan_stage
+from loosehanger.lab.program_sign_ins import with_sign_ins
 from loosehanger.lab.topology import Topology
 from loosehanger.platforms.client_properties import client_properties
 
@@ -95,6 +96,10 @@ def test_client_certificates_need_tls_and_listeners_are_alike() -> None:
     ("authentication", "message"),
     [
         ("type: plain", "type: 'plain' is not possible here; expected 'scram-sha-512', 'tls' or 'tls-external'"),
+        (
+            "type: tls\n    password: {valueFrom: {secretKeyRef: {name: a, key: b}}}",
+            "password: is for the type scram-sha-512, and not for tls",
+        ),
         ("type: scram-sha-512\n    validityDays: 3", "validityDays: is for the type tls, and not for scram-sha-512"),
         ("type: tls\n    validityDays: 3", "validityDays: validityDays and renewalDays need each other"),
         ("type: tls\n    validityDays: 3\n    renewalDays: 3", "renewalDays: must be less than validityDays"),
@@ -268,3 +273,56 @@ def test_a_mirror_with_a_certificate_is_known_by_its_subject() -> None:
     strimzi = {"target.cluster.ssl.keystore.certificate.chain": "${strimzisecrets:a/mm2-writes:user.crt}"}
     assert user_of(strimzi, "target") == "CN=mm2-writes"
     assert Connection(("a:1",)).principal == "ANONYMOUS"
+
+
+def with_listener(authentication: dict[str, Any] | None, kind: str) -> Program:
+    """A program of Europe's whose listener and user are of these kinds, as it is applied."""
+    (cluster,) = [one for one in clusters() if one["metadata"]["name"] == "europe"]
+    cluster["spec"]["kafka"]["listeners"][0]["authentication"] = authentication
+    reader = user("europe", "reader", [])
+    reader["spec"] |= {"authentication": {"type": kind}} if kind else {}
+    own = program("europe", "europe", "reader")
+    container = own["spec"]["template"]["spec"]["containers"][0]
+    folder = "/etc/kafka/user"
+    container["env"] += [
+        {"name": "KAFKA_USERNAME", "value": "reader"},
+        {"name": "KAFKA_PASSWORD_FILE", "value": f"{folder}/password"},
+    ]
+    container["volumeMounts"] = [{"name": "reader", "mountPath": folder}]
+    described = {"europe": read_resources("file.yaml", yaml.safe_dump_all([cluster, reader, own], sort_keys=False))}
+    (deployment,) = [one for one in with_sign_ins(described, {})["europe"] if one.kind == "Deployment"]
+    return Program(deployment.content)
+
+
+def test_a_program_without_a_sign_in_mounts_no_secret() -> None:
+    found = with_listener(None, "")
+    assert found.variables["KAFKA_SECURITY_PROTOCOL"] == "SSL"
+    assert "KAFKA_PASSWORD_FILE" not in found.variables
+    assert found.pod["volumes"] == found.pod["containers"][0]["volumeMounts"] == []
+
+
+def test_the_usual_sign_in_leaves_a_program_as_it_is() -> None:
+    found = with_listener({"type": "scram-sha-512"}, "scram-sha-512")
+    assert not [name for name in found.variables if name.startswith("KAFKA_S")]
+    assert found.pod["volumes"]
+
+
+@pytest.mark.parametrize(
+    ("authentication", "kind", "message"),
+    [
+        (
+            {"type": "tls"},
+            "scram-sha-512",
+            r"spec\.authentication\.type: Deployment/program cannot sign in: .* asks for",
+        ),
+        (
+            {"type": "custom", "sasl": True, "listenerConfig": {"sasl.enabled.mechanisms": "OAUTHBEARER"}},
+            "",
+            r"KafkaUser/reader: spec\.authentication: Deployment/program cannot sign in with OAUTHBEARER",
+        ),
+    ],
+)
+def test_a_program_that_cannot_sign_in_is_refused(authentication: dict[str, Any], kind: str, message: str) -> None:
+    with pytest.raises(WrongUseError, match=message) as error:
+        with_listener(authentication, kind)
+    assert str(error.value).startswith("file.yaml:")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import yaml
@@ -51,7 +52,7 @@ def apply(
         LabError: a manifest cannot be applied, or a resource does not get ready.
     """
     ordered = in_order(manifests)
-    outcome = _compare(region, ordered)
+    outcome, began = _compare(region, ordered), time.time()
     if dry_run:
         return outcome
     outcome.changed = []
@@ -63,8 +64,8 @@ def apply(
             _prepare_users(region, ordered)
         outcome.changed += _APPLY[kind](region, of_kind)
         if kind is Kafka:  # Everything after it needs it; programs and mirrors wait for each other.
-            _wait_ready(region, [manifest.resource for manifest in of_kind], ready_seconds)
-    _wait_ready(region, [m.resource for m in ordered if not isinstance(m.resource, Kafka)], ready_seconds)
+            _wait_ready(region, [manifest.resource for manifest in of_kind], ready_seconds, began)
+    _wait_ready(region, [m.resource for m in ordered if not isinstance(m.resource, Kafka)], ready_seconds, began)
     return outcome
 
 
@@ -177,7 +178,7 @@ def wipe(region: LocalRegion, kept: Collection[str], bound: float) -> None:
     (region.home / "access" / f"{region.name}.json").unlink(missing_ok=True)
 
 
-def _wait_ready(region: LocalRegion, resources: Sequence[Resource], bound: float) -> None:
+def _wait_ready(region: LocalRegion, resources: Sequence[Resource], bound: float, began: float) -> None:
     exits = processes.Exits(region)
     programs = [LocalProgram(region, resource) for resource in resources if isinstance(resource, Deployment)]
     for resource in resources:
@@ -185,7 +186,7 @@ def _wait_ready(region: LocalRegion, resources: Sequence[Resource], bound: float
             case Kafka():
                 kafka_entities.wait_ready(LocalCluster.of(region, resource.metadata.name), bound)
             case KafkaMirrorMaker2():
-                LocalMirrorMaker(region, resource).wait_ready(bound)
+                LocalMirrorMaker(region, resource).wait_ready(bound, began)
 
     def starting() -> str | None:
         states, refusing = processes.states(region), exits.refusing()

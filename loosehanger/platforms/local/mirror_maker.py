@@ -155,16 +155,20 @@ class LocalMirrorMaker:
             if not any(pattern.search(name) for pattern in about_to_change)
         }
 
-    def wait_ready(self, bound: float) -> None:
+    def wait_ready(self, bound: float, began: float) -> None:
         """Waits until every connector and task is in the manifest's state.
 
         A running connector that stays without a task has nothing to copy, and counts as ready.
 
+        Args:
+            bound: how long they may take, in seconds.
+            began: when they were applied, in seconds since the epoch.
+
         Raises:
-            LabError: they are not within ``bound`` seconds.
+            LabError: they are not, or a cluster refuses the mirror's sign-in.
         """
         if self.resource.spec.replicas:
-            wait_for(self._not_ready, bound, f"{self.region.name}: {self.resource.reference}")
+            wait_for(lambda: self._not_ready(began), bound, f"{self.region.name}: {self.resource.reference}")
 
     def process_names(self) -> list[str]:
         """The names of its processes, in the order in which they stop."""
@@ -325,7 +329,7 @@ class LocalMirrorMaker:
     def _failures_file(self) -> Path:
         return self.folder / "failures.json"
 
-    def _not_ready(self) -> str | None:
+    def _not_ready(self, began: float) -> str | None:
         try:
             present = self.statuses()
         except LabError as error:
@@ -336,6 +340,7 @@ class LocalMirrorMaker:
             return problem[1]
         for name, state in wanted.items():
             if state == "RUNNING" and not present[name]["tasks"]:
+                self._refused.check_idle(name, began)
                 idle_since = self._idle_since.setdefault(name, time.monotonic())
                 if time.monotonic() - idle_since < IDLE_SECONDS:
                     return f"{name} has no task yet"

@@ -8,7 +8,9 @@ from typing import Any
 
 from loosehanger.errors import LabError
 from loosehanger.kafka.connect import parts
+from loosehanger.kafka.connector_causes import WorkerLogs
 from loosehanger.kafka.failure_causes import refused_sign_in
+from loosehanger.kafka.stalled import worker_logs
 from loosehanger.lab.manifests.resources import KafkaMirrorMaker2
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.stack_traces import last_error
@@ -18,15 +20,16 @@ REFUSED_SECONDS = 4
 
 
 class RefusedSignIns:
-    """Watches one mirror from now on.
+    """Watches one mirror.
 
     Args:
         region: the region that it runs in.
         resource: the mirror.
-        workers: the names of its workers' processes.
+        workers: the names of its workers' processes, whose logs count from now on.
     """
 
     def __init__(self, region: LocalRegion, resource: KafkaMirrorMaker2, workers: Sequence[str]) -> None:
+        self._region, self._name = region, resource.metadata.name
         self._where = f"{region.name}: {resource.reference}"
         self._target = resource.spec.target.alias
         self._logs = {name: region.logs / f"{name}.log" for name in workers}
@@ -57,3 +60,18 @@ class RefusedSignIns:
         for label, since in self._since.items():
             if time.monotonic() - since > REFUSED_SECONDS:
                 raise LabError(f"{self._where}: {label} has failed: {refused[label]}")
+
+    def check_idle(self, connector: str, after: float) -> None:
+        """Checks what the workers have logged of the work of a connector that has no task.
+
+        Args:
+            connector: its name.
+            after: in seconds since the epoch; what was logged before it does not count.
+
+        Raises:
+            LabError: a cluster refuses it: then it cannot list topics, and looks as if there were none to copy.
+        """
+        logs = WorkerLogs(lambda: worker_logs(self._region.home, self._region.name, self._name))
+        for work, exception in logs.refused_work(after).items():
+            if refused := refused_sign_in(exception):
+                raise LabError(f"{self._where}: {connector} has no task, because {work} fails: {refused}")
