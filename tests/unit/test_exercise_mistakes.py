@@ -1,0 +1,318 @@
+"""Usual mistakes in the labs whose states were not recorded: each is answered by a sentence that names it.
+
+The manifests are the labs' own, changed as a learner changes them, and compared by what ``./lab diff`` runs. What
+running clusters would say (topics, links, proofs, stages) is written down here, in the form of the commands' documents.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from loosehanger.lab.manifest_diff import compare_manifests
+from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.manifests.loader import check_document
+from loosehanger.lab.scenario import Scenario, read_scenario
+from loosehanger.lab.scenario_index import PLAYBOOKS
+from loosehanger.learn.exercise import find_exercise, usual_mistakes
+from loosehanger.learn.judging import ConditionResult, judge
+
+CONNECTOR = "      sourceConnector:\n"
+SOUTH_AMERICA = 1
+"""The place of South America's connector in a manifest with two."""
+HOUR = {"retention.ms": "3600000"}
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of a manifest: a text that takes the place of another, at its nth occurrence."""
+
+    file: str
+    old: str
+    new: str
+    nth: int = 0
+
+    def make(self, folder: Path) -> None:
+        """Changes the file."""
+        path = folder / "manifests" / self.file
+        parts = path.read_text(encoding="utf-8").split(self.old)
+        assert len(parts) > self.nth + 1, f"{self.file} has no '{self.old}'"
+        path.write_text(
+            self.old.join(parts[: self.nth + 1]) + self.new + self.old.join(parts[self.nth + 1 :]), encoding="utf-8"
+        )
+
+
+def to_be(state: str, file: str, nth: int = 0) -> Edit:
+    """Gives a connector a state."""
+    return Edit(file, CONNECTOR, f"{CONNECTOR}        state: {state}\n", nth)
+
+
+def workers(file: str, count: int) -> Edit:
+    """Gives a mirror so many workers."""
+    return Edit(file, "  replicas: 1\n", f"  replicas: {count}\n")
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a learner has made of a lab."""
+
+    applied: Sequence[Edit] = ()
+    """Changes of manifests that a set-up has applied."""
+    saved: Sequence[Edit] = ()
+    """Further changes, which no set-up has applied."""
+    topics: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
+    """Settings by region and topic."""
+    status: Mapping[str, Any] = field(default_factory=dict)
+    links: Mapping[tuple[str, str], tuple[str, Sequence[bool]]] = field(default_factory=dict)
+    """State, and whether each direction is silent, of links that are not open."""
+    proof: Mapping[str, Any] = field(default_factory=dict)
+
+
+def scenario(lab: str, place: Path, edits: Sequence[Edit]) -> Scenario:
+    """A lab's scenario with changed manifests."""
+    shutil.copytree(PLAYBOOKS / lab, place / lab)
+    for edit in edits:
+        edit.make(place / lab)
+    return read_scenario(lab, place)
+
+
+def documents(lab: str, made: Made, place: Path) -> dict[str, Any]:
+    """What the commands of ``./lab`` say of a lab."""
+    stage = str(made.status.get("stage", "setup"))
+    applied = scenario(lab, place / "applied", made.applied).manifests(stage)
+    now = scenario(lab, place / "now", [*made.applied, *made.saved])
+
+    def recorded(region: str) -> list[Document]:
+        return [one for one in applied if one.namespace == region]
+
+    found, errors = compare_manifests(now, stage, recorded, check_document)
+    mirrors: dict[str, list[dict[str, str]]] = {}
+    for one in found:
+        if one.kind == "KafkaMirrorMaker2":
+            mirrors.setdefault(one.region, []).append({"name": one.name, "state": "Running"})
+    healthy = {"healthy": True, "problems": [], "unfinished": "", "stage": stage, "regions": mirrors}
+    regions = ("europe", "north-america", "south-america", "asia-pacific")
+    pairs = [(one, other) for at, one in enumerate(regions) for other in regions[at + 1 :]]
+    return {
+        "status": {**healthy, **made.status},
+        "diff": {"errors": errors, "resources": [asdict(one) for one in found]},
+        "topics": {"regions": {region: dict(made.topics.get(region, {})) for region in regions[:3]}},
+        "links": {
+            "links": [
+                {
+                    "between": list(pair),
+                    "state": made.links.get(pair, ("open", ()))[0],
+                    "directions": [{"silent": one} for one in made.links.get(pair, ("", (False, False)))[1]],
+                }
+                for pair in pairs
+            ]
+        },
+        "proof": {"verdict": "proved", "reasons": [], "claims": [], **made.proof},
+    }
+
+
+def judged(exercise_id: str, made: Made, place: Path, met: Sequence[str] = ()) -> list[ConditionResult]:
+    """Judges an exercise."""
+    lab, _, number = exercise_id.partition("/")
+    exercise, there = find_exercise(lab, number), documents(lab, made, place)
+    return judge(exercise, lambda names: {name: there[name] for name in names}, usual=usual_mistakes(), met=met)[0]
+
+
+INTERRUPTED = Made(status={"unfinished": "setup"})
+ILL = Made(status={"healthy": False, "problems": [{"cause": "the broker of europe is down"}]})
+BEHIND: dict[str, Any] = {"verdict": "inconclusive", "reasons": ["mirror mm2 is 9 records behind"]}
+SKIPPED: dict[str, Any] = {
+    "verdict": "disproved",
+    "reasons": ["3 skipped"],
+    "claims": [{"kind": "groups", "verdict": "disproved"}],
+}
+
+
+def set_at(region: str, topic: str) -> Made:
+    """An hour's retention, somewhere."""
+    return Made(topics={region: {topic: HOUR}})
+
+
+def at_stage(stage: str, **more: Any) -> Made:
+    """A lab that has reached a stage."""
+    return Made(status={"stage": stage, **more})
+
+
+MISTAKES: list[tuple[str, Made, str]] = [
+    ("01-aggregate-central/1", ILL, "Something is not healthy|The lab is not healthy: the broker"),
+    ("01-aggregate-central/3", Made(), "retention.ms of LH.ORDERS is unset, and of its copy in europe unset; an hour"),
+    ("01-aggregate-central/3", set_at("europe", "northamerica.LH.ORDERS"), "set at the copy, in the wrong region"),
+    ("01-aggregate-central/3", set_at("south-america", "LH.ORDERS"), "set in South America, the wrong one of the two"),
+    ("01-aggregate-central/3", set_at("north-america", "LH.STOCK"), "Another topic of North America has this setting"),
+    ("01-aggregate-central/3", INTERRUPTED, "'setup' was begun and has not finished, as after Ctrl-C"),
+    ("01-aggregate-central/5", Made(), "North America's connector running and South America's running"),
+    ("01-aggregate-central/5", Made(saved=[to_be("stopped", "mm2.yaml", 1)]), "mm2.yaml was saved, and the lab"),
+    ("01-aggregate-central/5", Made([to_be("stopped", "mm2.yaml")]), "North America's connector is stopped, the wrong"),
+    ("01-aggregate-central/5", Made([to_be("paused", "mm2.yaml", 1)]), "South America's connector is paused"),
+    ("01-aggregate-central/5", Made([workers("mm2.yaml", 0)]), "replicas is 0, which ends the worker that both flows"),
+    (
+        "01-aggregate-central/5",
+        Made([to_be("stopped", "mm2.yaml", 1), to_be("stopped", "mm2.yaml")]),
+        "Both connectors are stopped",
+    ),
+    ("01-aggregate-central/5", Made(saved=[to_be("stoped", "mm2.yaml", 1)]), "A manifest has a mistake.*stoped"),
+    ("02-aggregate-distributed/1", ILL, "Something is not healthy|The lab is not healthy: the broker"),
+    ("02-aggregate-distributed/2", Made(), "retention.ms of LH.STOCK is unset"),
+    ("02-aggregate-distributed/2", set_at("europe", "southamerica.LH.STOCK"), "set at the copy, in the wrong region"),
+    ("02-aggregate-distributed/2", set_at("north-america", "LH.STOCK"), "set in North America, the wrong one"),
+    ("02-aggregate-distributed/2", set_at("south-america", "LH.ORDERS"), "Another topic of South America"),
+    ("02-aggregate-distributed/3", INTERRUPTED, "'setup' was begun and has not finished"),
+    ("02-aggregate-distributed/3", Made(saved=[workers("mm2-na.yaml", 0)]), "mm2-na.yaml was saved"),
+    ("02-aggregate-distributed/3", Made([workers("mm2-sa.yaml", 0)]), "mm2-sa has no worker, the wrong one"),
+    (
+        "02-aggregate-distributed/3",
+        Made([workers("mm2-na.yaml", 0), workers("mm2-sa.yaml", 0)]),
+        "Both mirrors have no worker",
+    ),
+    ("02-aggregate-distributed/3", Made([to_be("stopped", "mm2-na.yaml")]), "The connector of mm2-na is stopped"),
+    (
+        "02-aggregate-distributed/3",
+        Made(saved=[Edit("mm2-na.yaml", "  replicas: 1", "  replicass: 0")]),
+        "A manifest has a mistake",
+    ),
+    ("04-shared-aggregate/2", set_at("north-america", "europe.LH.ORDERS"), "set at a copy, in the wrong region"),
+    ("04-shared-aggregate/2", set_at("north-america", "LH.ORDERS"), "An America's own LH.ORDERS has the setting"),
+    ("04-shared-aggregate/2", set_at("europe", "northamerica.LH.ORDERS"), "Another topic of Europe has this setting"),
+    ("04-shared-aggregate/6", Made(saved=[to_be("stopped", "mm2-eu.yaml", 1)]), "mm2-eu.yaml was saved"),
+    ("04-shared-aggregate/6", Made([to_be("stopped", "mm2-eu.yaml")]), "of North America is stopped, the wrong"),
+    ("04-shared-aggregate/6", Made([to_be("stopped", "mm2-sa.yaml")]), "of another region's mirror is stopped"),
+    ("04-shared-aggregate/6", Made([to_be("paused", "mm2-eu.yaml", 1)]), "South America's connector is paused"),
+    ("04-shared-aggregate/6", Made([workers("mm2-eu.yaml", 0)]), "ends the worker that both flows into Europe share"),
+    ("04-shared-aggregate/6", INTERRUPTED, "'setup' was begun and has not finished"),
+    ("06-backup-restore/1", at_stage("restore"), "at its stage 'restore': this section comes before all others"),
+    ("06-backup-restore/2", at_stage("setup"), "at its stage 'setup'. ./lab stage lists the stages"),
+    ("06-backup-restore/2", at_stage("restore"), "North America is restored already"),
+    ("06-backup-restore/3", at_stage("setup"), "One step is left out, the loss"),
+    ("06-backup-restore/4", at_stage("lose-region"), "One step is left out, the restore"),
+    ("06-backup-restore/4", at_stage("restore", unfinished="resume"), "'resume' was begun and has not finished"),
+    ("06-backup-restore/5", at_stage("restore"), "One step is left out, back to work"),
+    ("07-migration/1", at_stage("setup"), "at its stage 'setup'. ./lab stage lists the stages"),
+    ("07-migration/2", at_stage("setup"), "One step is left out, the mirror"),
+    ("07-migration/3", at_stage("mirror"), "One step is left out, to move them"),
+    ("07-migration/4", at_stage("move-consumers"), "One step is left out, the fence"),
+    ("07-migration/5", at_stage("fence"), "One step is left out, the drain"),
+    ("07-migration/5", at_stage("drain", unfinished="move-producers"), "'move-producers' was begun and has not"),
+    ("07-migration/7", at_stage("drain"), "The producers have not moved yet"),
+    ("08-active-active/1", at_stage("failover"), "this section comes before all others"),
+    ("08-active-active/4", at_stage("setup"), "at its stage 'setup'. ./lab stage lists the stages"),
+    ("08-active-active/4", at_stage("resume"), "North America runs again already"),
+    ("08-active-active/5", at_stage("resume"), "One step is left out, the return"),
+    ("08-active-active/5", at_stage("rebuild"), "North America was wiped and rebuilt"),
+    ("08-active-active/5", at_stage("failover", unfinished="return"), "'return' was begun and has not finished"),
+    ("10-forwarding/3", Made(), "is open. A silent one swallows data and refuses nothing"),
+    (
+        "10-forwarding/3",
+        Made(links={("europe", "north-america"): ("silent", (True, True))}),
+        "between europe and north-america is silent, the wrong one",
+    ),
+    ("10-forwarding/3", Made(links={("north-america", "south-america"): ("cut", (False, False))}), "The link is cut"),
+    (
+        "10-forwarding/3",
+        Made(links={("north-america", "south-america"): ("silent", (True, False))}),
+        "Only one direction is silent",
+    ),
+    ("10-forwarding/3", INTERRUPTED, "'setup' was begun and has not finished"),
+    ("10-forwarding/4", at_stage("setup"), "at its stage 'setup'. ./lab stage lists the stages"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("exercise", "made", "says"), MISTAKES, ids=[f"{one[0]}-{one[2][:30]}" for one in MISTAKES])
+def test_a_mistake_is_named(exercise: str, made: Made, says: str, tmp_path: Path) -> None:
+    found = judged(exercise, made, tmp_path)
+    messages = [one.message for one in found if one.message]
+    assert messages
+    assert re.search(says, messages[0]), messages
+    assert all("{{" not in one for one in messages)
+
+
+def test_every_lab_has_five_mistakes() -> None:
+    counts: dict[str, int] = {}
+    for exercise, _, _ in MISTAKES:
+        lab = exercise.partition("/")[0]
+        counts[lab] = counts.get(lab, 0) + 1
+    assert min(counts.values()) >= 5
+
+
+STATES: list[tuple[str, Made]] = [
+    (
+        "01-aggregate-central/3",
+        Made(topics={"north-america": {"LH.ORDERS": HOUR}, "europe": {"northamerica.LH.ORDERS": HOUR}}),
+    ),
+    ("01-aggregate-central/5", Made([to_be("stopped", "mm2.yaml", SOUTH_AMERICA)])),
+    (
+        "02-aggregate-distributed/2",
+        Made(topics={"south-america": {"LH.STOCK": HOUR}, "europe": {"southamerica.LH.STOCK": HOUR}}),
+    ),
+    ("02-aggregate-distributed/3", Made([workers("mm2-na.yaml", 0)])),
+    (
+        "04-shared-aggregate/2",
+        Made(
+            topics={
+                "europe": {"LH.ORDERS": HOUR},
+                "north-america": {"europe.LH.ORDERS": HOUR},
+                "south-america": {"europe.LH.ORDERS": HOUR},
+            }
+        ),
+    ),
+    ("04-shared-aggregate/6", Made([to_be("stopped", "mm2-eu.yaml", SOUTH_AMERICA)])),
+    ("10-forwarding/3", Made(links={("north-america", "south-america"): ("silent", (True, True))})),
+]
+"""States on the way."""
+
+
+@pytest.mark.parametrize(("exercise", "made"), STATES, ids=[one[0] for one in STATES])
+def test_a_state_on_the_way_counts_and_the_end_is_the_lab_as_it_came(exercise: str, made: Made, tmp_path: Path) -> None:
+    found = judged(exercise, made, tmp_path / "way")
+    assert [at for at, one in enumerate(found) if one.holds and one.condition.once] == [0]
+    assert not all(one.holds for one in found)
+    names = [one.condition.description for one in found if one.condition.once]
+    assert all(one.holds for one in judged(exercise, Made(), tmp_path / "end", names))
+
+
+REACHED = {
+    "06-backup-restore": {1: "setup", 2: "lose-region", 3: "restore", 4: "resume", 5: "backup-again"},
+    "07-migration": {1: "mirror", 2: "move-consumers", 3: "fence", 4: "drain", 5: "move-producers", 7: "finish"},
+    "08-active-active": {1: "setup", 4: "failover", 5: "return"},
+    "10-forwarding": {4: "circle"},
+}
+
+
+@pytest.mark.parametrize(("lab", "number"), [(lab, number) for lab, found in REACHED.items() for number in found])
+def test_a_stage_that_is_reached_does_an_exercise_if_its_proof_holds(lab: str, number: int, tmp_path: Path) -> None:
+    stage = REACHED[lab][number]
+    exercise = f"{lab}/{number}"
+    assert all(one.holds for one in judged(exercise, at_stage(stage), tmp_path / "well"))
+    needs = find_exercise(lab, str(number)).content.documents
+    assert "proof" in needs
+    for number_of, proof in enumerate((BEHIND, SKIPPED)):
+        made = Made(status={"stage": stage}, proof=proof)
+        found = judged(exercise, made, tmp_path / str(number_of))
+        uses = any("proof." in text for one in found for text in one.condition.that)
+        assert all(one.holds for one in found) != uses
+
+
+@pytest.mark.parametrize("exercise", ["01-aggregate-central/5", "02-aggregate-distributed/3", "04-shared-aggregate/6"])
+def test_a_solution_edits_what_its_condition_looks_at_and_undoes_it(exercise: str, tmp_path: Path) -> None:
+    lab, _, number = exercise.partition("/")
+    found = find_exercise(lab, number)
+    (play,) = yaml.safe_load((found.folder / "solve.yaml").read_text(encoding="utf-8"))
+    edits = [task["ansible.builtin.replace"] for task in play["tasks"] if "ansible.builtin.replace" in task]
+    path = PLAYBOOKS / lab / "manifests" / Path(edits[0]["path"]).name
+    before = path.read_text(encoding="utf-8")
+    changed, count = re.subn(edits[0]["regexp"], edits[0]["replace"], before, flags=re.MULTILINE)
+    assert count == 1
+    whole = Edit(path.name, before, changed)
+    assert judged(exercise, Made([whole]), tmp_path)[0].holds
+    assert re.sub(edits[1]["regexp"], edits[1]["replace"], changed, flags=re.MULTILINE) == before
