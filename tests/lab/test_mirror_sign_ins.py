@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,12 +19,13 @@ from kafka.admin import NewTopic
 
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
-from loosehanger.kafka.clients import connect_admin, connect_producer
+from loosehanger.kafka.clients import connect_admin
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.oauth import ALLOWED_URLS
 from loosehanger.kafka.properties import OAUTH_LOGIN_MODULE, LoginModule, format_jaas
 from loosehanger.lab.manifests.documents import read_resources
-from loosehanger.lab.manifests.loader import read_manifests
+from loosehanger.lab.manifests.loader import check_document, read_manifests
+from loosehanger.lab.program_sign_ins import with_sign_ins
 from loosehanger.lab.topology import Topology
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.platforms.local.access import record
@@ -33,7 +36,7 @@ from loosehanger.platforms.local.secret_store import copy_secrets
 from loosehanger.ports import free_ports
 from tests.certificates import AUTHORITY, certificate_pem, key_pem
 from tests.identity_provider import AUDIENCE, CLIENT, ISSUER, SCOPE, SECRET, Client, providing
-from tests.sign_in_scenario import clusters, end, resources, rule, user
+from tests.sign_in_scenario import alias, clusters, end, resources, rule, user
 
 from .conftest import wait_until
 
@@ -98,10 +101,15 @@ def copies(source: LocalRegion, target: LocalRegion) -> None:
     copy_secrets(source, target, [one for one in every if one.region == TARGET])
 
 
-def administrator(region: LocalRegion) -> Connection:
-    """Who may do everything in a region."""
+def properties_of(region: LocalRegion) -> Path:
+    """The client properties of the user who may do everything in a region."""
     clients = json.loads((region.home / "access" / f"{region.name}.json").read_text(encoding="utf-8"))["clients"]
-    return Connection.from_properties(Path(clients["admin"]))
+    return Path(clients["admin"])
+
+
+def administrator(region: LocalRegion) -> Connection:
+    """That user's way into the cluster."""
+    return Connection.from_properties(properties_of(region))
 
 
 def set_up(target: LocalRegion) -> None:
@@ -121,18 +129,63 @@ def no_mirror(regions: tuple[LocalRegion, LocalRegion]) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_mirror")
-def test_records_are_copied_from_plain_to_client_certificates(regions: tuple[LocalRegion, LocalRegion]) -> None:
+def test_programs_mirror_and_proof_sign_in_as_each_region_asks(
+    regions: tuple[LocalRegion, LocalRegion], tmp_path: Path
+) -> None:
     source, target = regions
     with closing(connect_admin(administrator(source))) as admin:
         admin.create_topics([NewTopic("LH.ORDERS", 1, 1)])
-    with connect_producer(administrator(source)) as producer:
-        for number in range(100):
-            producer.send("LH.ORDERS", b"%d" % number)
+    run(source, "producer", "producer", PRODUCER_TOPICS="ORDERS", PRODUCER_RATE="50")
     set_up(target)
+    consumer = f"consumer-{alias(TARGET)}"
+    copy = f"{alias(SOURCE)}.LH.ORDERS"
     with closing(connect_admin(administrator(target))) as admin:
-        wait_until(lambda: "northamerica.LH.ORDERS" in admin.list_topics(), 60, "the copied topic")
-    apply_again = apply(target, read_manifests("mm2.yaml", MIRROR), ready_seconds=90)
-    assert apply_again.changed == []
+        wait_until(lambda: copy in admin.list_topics(), 60, "the copied topic")
+        run(target, consumer, "consumers", CONSUMER_GROUP=consumer, CONSUMER_PATTERN=f"^{copy}$")
+        wait_until(lambda: admin.list_group_offsets({consumer: None})[consumer], 60, "offsets of the consumer")
+    again = apply(target, read_manifests("mm2.yaml", MIRROR), ready_seconds=90)
+    assert again.changed == []
+    files = [properties_of(region) for region in regions]
+    program = [sys.executable, "-P", "-m", "loosehanger.mirrorproof.command_line", "prove", *map(str, files), "--json"]
+    done = subprocess.run(
+        [*program, "--topics", r"LH\.ORDERS", "--policy", "default", "--source-alias", alias(SOURCE)],
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["totals"]["source_records"] > 0
+
+
+def run(region: LocalRegion, name: str, module: str, **variables: str) -> None:
+    """Runs one of the shop's programs in a region, with the environment that its Deployment is given."""
+    environment = {
+        "KAFKA_BOOTSTRAP_SERVERS": f"{region.name}-kafka-bootstrap.{region.name}.svc:9098",
+        "KAFKA_USERNAME": name,
+        "KAFKA_PASSWORD_FILE": "/etc/kafka/user/password",
+        "KAFKA_CA_FILE": "/etc/kafka/ca/ca.crt",
+        **variables,
+    }
+    secrets = {"user": name, "ca": f"{region.name}-cluster-ca-cert"}
+    container = {
+        "name": name,
+        "image": "none",
+        "command": ["python", "-P", "-m", module],
+        "env": [{"name": key, "value": value} for key, value in environment.items()],
+        "volumeMounts": [{"name": volume, "mountPath": f"/etc/kafka/{volume}"} for volume in secrets],
+    }
+    volumes = [{"name": volume, "secret": {"secretName": secret}} for volume, secret in secrets.items()]
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": region.name},
+        "spec": {"template": {"spec": {"containers": [container], "volumes": volumes}}},
+    }
+    every = read_resources("file.yaml", documents(region.name) + "---\n" + yaml.safe_dump(deployment))
+    completed = [one for one in with_sign_ins({region.name: every}, {})[region.name] if one.kind == "Deployment"]
+    apply(region, [check_document(one) for one in completed], ready_seconds=90)
 
 
 @pytest.mark.usefixtures("no_mirror")

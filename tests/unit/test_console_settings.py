@@ -164,3 +164,11 @@ def test_a_port_that_is_in_use_is_named() -> None:
         port = other.getsockname()[1]
         with pytest.raises(LabError, match=f"port {port} on 127.0.0.1 is in use by another program; .*LAB_PORT_BASE"):
             listen("127.0.0.1", port)
+
+
+def test_a_region_may_sign_its_console_in_by_another_mechanism(environment: dict[str, str]) -> None:
+    own = {"NORTH_AMERICA_KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "NORTH_AMERICA_KAFKA_SASL_MECHANISM": "PLAIN"}
+    (region,) = Settings.from_environment(environment | own).regions
+    assert region.connection.sasl_mechanism == "PLAIN"
+    with pytest.raises(WrongUseError, match=r"region north-america, variables NORTH_AMERICA_…: KAFKA_SASL_MECHANISM:"):
+        Settings.from_environment(environment | own | {"NORTH_AMERICA_KAFKA_SASL_MECHANISM": "GSSAPI"})
