@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
 from loosehanger.errors import WrongUseError
+from loosehanger.kafka.properties import parse_properties
 from loosehanger.lab.manifests.documents import read_resources
 from loosehanger.lab.plan import Plan
 from loosehanger.lab.topology import Topology
+from loosehanger.platforms.kubernetes import access
 from loosehanger.platforms.kubernetes.user_credentials import check_sign_ins
+from loosehanger.platforms.local.preflight import check_users
 
 from ..sign_in_scenario import clusters, user
 
@@ -53,5 +57,49 @@ def test_a_listener_with_plain_lists_its_users() -> None:
     check("north-america", present=("reader",), users_of_plain=True)
 
 
+def test_the_local_platform_makes_certificates_for_listeners_that_ask_for_them() -> None:
+    for region, is_possible in (("south-america", True), ("europe", False)):
+        (cluster,) = [one for one in clusters() if one["metadata"]["name"] == region]
+        reader = user(region, "reader", [])
+        reader["spec"]["authentication"] = {"type": "tls"}
+        every = read_resources("file.yaml", yaml.safe_dump_all([cluster, reader], sort_keys=False))
+        plan = Plan(region, (), (), Topology(every))
+        if is_possible:
+            check_users(plan)
+            continue
+        with pytest.raises(
+            WrongUseError, match=r"file\.yaml:\d+: KafkaUser/reader: spec\.authentication\.type: no listener"
+        ):
+            check_users(plan)
+
+
 def test_the_operator_makes_certificates() -> None:
     check("south-america")
+
+
+@pytest.mark.parametrize(
+    ("region", "secret", "expected"),
+    [
+        ("south-america", {"user.crt": "c", "user.key": "k"}, {"ssl.keystore.certificate.chain": "c"}),
+        ("north-america", {"password": "p"}, {"sasl.mechanism": "PLAIN"}),
+        ("europe", {"password": "p"}, {"sasl.mechanism": "SCRAM-SHA-256"}),
+        ("europe", {}, {}),
+    ],
+)
+def test_clients_in_pods_are_given_the_sign_in_of_their_user(
+    monkeypatch: pytest.MonkeyPatch, region: str, secret: dict[str, str], expected: dict[str, str]
+) -> None:
+    (kafka,) = [one for one in clusters() if one["metadata"]["name"] == region]
+    found = {"Kafka": [kafka], "EventStreams": [], "KafkaUser": [user(region, "reader", [])], "Deployment": []}
+    monkeypatch.setattr(access, "list_own", lambda *_: found)
+    present = {f"{region}-cluster-ca-cert": {"ca.crt": "a"}, "reader": secret}
+
+    def get(_: str, __: str, name: str, ___: str) -> dict[str, Any] | None:
+        data = {key: base64.b64encode(value.encode()).decode() for key, value in present.get(name, {}).items()}
+        return {"data": data} if data else None
+
+    place: Any = SimpleNamespace(name=region, place="here")
+    files, known = access._described(place, cast(Any, SimpleNamespace(get=get)), cast(Any, "here"))
+    assert (list(known["clients"]) == ["reader"]) == bool(expected)
+    if expected:
+        assert parse_properties(files["reader.properties"]).items() >= expected.items()

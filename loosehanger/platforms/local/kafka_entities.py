@@ -171,11 +171,6 @@ def _apply_secret(cluster: LocalCluster, user: KafkaUser) -> bool:
             from loosehanger.platforms.local import certificates  # slow to import
 
             own, of_clients = user.spec.authentication, cluster.kafka.spec.clients_ca
-            if not cluster.listener.asks_certificates:
-                raise WrongUseError(
-                    f"{region.name}: {user.reference}: spec.authentication.type: tls: no listener of "
-                    f"Kafka/{cluster.name} has the type tls, so there is no authority for its certificate"
-                )
             days = (own.validity_days if own else None) or of_clients.validity_days
             renewal = (own.renewal_days if own else None) or of_clients.renewal_days
             return certificates.ensure_user_certificate(region, cluster.name, name, days, renewal)

@@ -10,8 +10,10 @@ from typing import Any
 import psutil
 
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.loader import Manifest
 from loosehanger.lab.manifests.resources import Deployment, Kafka, KafkaMirrorMaker2, KafkaNodePool, exporter_rules
+from loosehanger.lab.plan import Plan
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.processes import marked_processes
 from loosehanger.platforms.local.region import FIRST_WORKER_PORT, PORTS_OF_A_REGION, LocalRegion
@@ -50,6 +52,27 @@ def check_machine(region: LocalRegion, *, regions: int, memory_mb: int, disk_mb:
         raise WrongUseError(
             f"{existing} has {free} MB of disk left; the lab needs {disk_mb} MB (platform_local_disk_mb): make room"
         )
+
+
+def check_users(plan: Plan) -> None:
+    """Checks that the local platform can make what a region's users sign in with.
+
+    Raises:
+        WrongUseError: a user wants a certificate, and no listener asks for one: there is no authority for it then.
+    """
+    asking = {
+        kafka.name
+        for kafka in plan.topology.of_kind("Kafka", plan.region)
+        for listener in ((kafka.content.get("spec") or {}).get("kafka") or {}).get("listeners") or ()
+        if sign_ins.asks_certificate(listener)
+    }
+    for user in plan.topology.of_kind("KafkaUser", plan.region):
+        cluster = (user.content["metadata"].get("labels") or {}).get("strimzi.io/cluster", "")
+        if sign_ins.user_type(user.content) == sign_ins.TLS and cluster not in asking:
+            raise WrongUseError(
+                f"{user.where('spec', 'authentication', 'type')}: no listener of Kafka/{cluster} has the type tls, so "
+                "the local platform has no authority for its certificate; change one of the two types"
+            )
 
 
 def check_ports(region: LocalRegion, manifests: Sequence[Manifest]) -> None:
