@@ -32,7 +32,7 @@ from loosehanger.console.api_tokens import ApiTokens
 from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.context import Context
 from loosehanger.console.description import openapi_document
-from loosehanger.console.guard import Guard
+from loosehanger.console.guard import MOST_BODY, Guard
 from loosehanger.console.history import LastHour, Sampler
 from loosehanger.console.jobs import BusyError, Jobs
 from loosehanger.console.learning import Learning
@@ -49,7 +49,6 @@ from loosehanger.errors import InconclusiveError, LabError, UnreachableError
 from loosehanger.kafka.changes import MovedError, NotAllowedError
 from loosehanger.signing.one_time import OneTimeTokens, remove_pages
 
-MOST_BODY = 64 * 1024
 TIDY_S = 20.0
 _ROUTED = (
     *(api, pages, sign_on, browse, scripts_page, producing),

@@ -10,6 +10,8 @@ import asyncio
 import hmac
 import json
 import re
+import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from urllib.parse import quote, urlsplit
@@ -29,6 +31,10 @@ API, SESSION = "/api/", "/api/session"
 METRICS = "/metrics"
 """The path that only the scraper's token opens, which opens nothing else."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+MOST_BODY = 64 * 1024
+UNCOUNTED = (*PUBLIC, "/sign-out")
+MOST_CHANGES, MINUTE_S = 240, 60.0
+"""Requests that change something in a minute, refused ones too, of all who are signed in together."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -62,6 +68,7 @@ class Guard:
         self._tokens = tokens
         self._stopping = stopping
         self._attempts = Attempts()
+        self._changes: deque[float] = deque()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or answers it."""
@@ -113,6 +120,23 @@ class Guard:
                 await _redirect(answer, f"/sign-in?next={wanted}" if path != "/" else "/sign-in")
             return
         scope.setdefault("state", {})["session"] = session
+        await self._counted(scope, receive, answer)
+
+    async def _counted(self, scope: Scope, receive: Receive, answer: Send) -> None:
+        """Passes a request on, unless it is one of too many that change something."""
+        path, now = scope["path"], time.monotonic()
+        if scope["method"] not in SAFE_METHODS and path not in UNCOUNTED:
+            while self._changes and now - self._changes[0] >= MINUTE_S:
+                self._changes.popleft()
+            if len(self._changes) >= MOST_CHANGES:
+                reason = f"more than {MOST_CHANGES} requests for a change in a minute; wait a moment, and try again"
+                await _refuse(answer, path, 429, reason, [("retry-after", str(round(MINUTE_S)))])
+                return
+            self._changes.append(now)
+            # Of a body that no route reads, too.
+            if _length(Headers(scope=scope)) > MOST_BODY:
+                await _refuse(answer, path, 413, f"a request has at most {MOST_BODY:,} bytes")
+                return
         await self._app(scope, receive, answer)
 
     async def _with_token(self, text: str, scope: Scope, receive: Receive, answer: Send) -> None:
@@ -131,7 +155,7 @@ class Guard:
             await _refuse(answer, path, 403, reason)
             return
         scope.setdefault("state", {}).update(session=token.session, api_token=token)
-        await self._app(scope, receive, answer)
+        await self._counted(scope, receive, answer)
 
     async def _with_scraper_token(self, text: str, scope: Scope, receive: Receive, answer: Send) -> None:
         """Passes a scraper's request on, if its token is right."""
@@ -182,6 +206,12 @@ def _is_own(headers: Headers, secure: bool) -> bool:
             return False  # Not an address, such as http://[
         return (parts.scheme, parts.netloc) == ("https" if secure else "http", headers.get("host"))
     return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+
+
+def _length(headers: Headers) -> int:
+    """How long a request's body says it is; 0 for one that does not say, which is counted while it is read."""
+    text = headers.get("content-length", "")
+    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 def _bearer(headers: Headers) -> str | None:
