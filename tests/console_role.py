@@ -17,7 +17,7 @@ def text(*, fenced: tuple[str, ...] = (), **changes: Any) -> str:
     """What the role describes in Europe, which has the control room."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True)  # noqa: S701 - as Ansible has it
     environment.filters |= {"to_json": json.dumps, "bool": lambda value: str(value).lower() in ("true", "yes")}
-    region = {"cluster": "europe", "mirrors": [], "place": []}
+    region = {"cluster": "europe", "user_type": "scram-sha-512", "mirrors": [], "place": []}
     lab = {"scenario": "03-broadcast", "control_room": "europe", "topics": ["LH.", "europe.LH."], "fenced": fenced,
            "routes": "", "regions": {"europe": region, "north-america": region}}  # fmt: skip
     hosts = {"europe": {"console_port": 8080}, "north-america": {"console_port": 8090}}
