@@ -10,6 +10,8 @@ from typing import Any, cast, get_args
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.lab.manifests.loader import Manifest, read_manifests
@@ -136,6 +138,40 @@ def test_jars_are_fetched_once_and_a_failure_is_one_line(tmp_path: Path, monkeyp
     assert [*path.parent.iterdir()] == [path]
     assert path.read_bytes() == content
     assert [*installed.iterdir()], "the installation is not this lock's"
+
+
+@pytest.mark.parametrize(
+    ("given", "version"),
+    [
+        ({}, "4.3.1"),
+        *(({"migration_from": old}, new) for old, new in (("3.9", "3.9.1"), (3.9, "3.9.1"), ("4.2", "4.2.0"))),
+    ],
+)
+def test_a_migration_begins_with_the_release_that_it_is_given(given: dict[str, Any], version: str) -> None:
+    assert of_old_cluster(given) == version
+
+
+def test_a_migration_from_a_release_that_is_not_carried_is_refused() -> None:
+    with pytest.raises(
+        WrongUseError, match=r"spec.kafka.version: '2.8' is not possible here; expected '3.9.1', '4.2.0' or"
+    ):
+        cluster(f"version: '{of_old_cluster({'migration_from': '2.8'})}'")
+
+
+def of_old_cluster(given: dict[str, Any]) -> str:
+    """What the playbooks of the migration say of the old cluster's version, which all say alike."""
+    loader = DataLoader()
+    folder = ROOT / "playbooks/07-migration"
+    plays = [
+        p
+        for name in ("setup", "mirror")
+        for p in loader.load_from_file(str(folder / f"{name}.yaml"), trusted_as_template=True)
+    ]
+    found = [role for play in plays for role in play["roles"] if "kafka_cluster_version" in role]
+    assert len(found) == 2
+    templar = Templar(loader=loader, variables=given)
+    (version,) = {str(templar.template(role["kafka_cluster_version"])) for role in found}
+    return version
 
 
 class Operators:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
@@ -125,7 +124,7 @@ def described(scenario: Scenario, stage: str) -> dict[str, list[Document]]:
     """What the roles of a stage's playbook describe, by region."""
     manifests = scenario.manifests(stage)
     found: dict[str, list[Document]] = {region: [] for region in REGIONS}
-    for play in yaml.safe_load((scenario.folder / f"{stage}.yaml").read_text()):
+    for play in variables(scenario.folder / f"{stage}.yaml"):
         words = play["hosts"].split(":")
         for region in REGIONS if words == ["regions"] else words:
             for role in play.get("roles", ()):
@@ -160,7 +159,7 @@ def of_role(role: Mapping[str, Any], region: str, scenario: Scenario, manifests:
 
 
 @cache
-def variables(path: Path) -> dict[str, Any]:
-    """Variables of a file, whose templates are trusted."""
-    found: dict[str, Any] = DataLoader().load_from_file(str(path), trusted_as_template=True)
+def variables(path: Path) -> Any:
+    """The content of a file of variables, or of a playbook, whose templates are trusted."""
+    found: Any = DataLoader().load_from_file(str(path), trusted_as_template=True)
     return found
