@@ -62,7 +62,7 @@ def wait(monkeypatch: pytest.MonkeyPatch, *workers: Worker) -> None:
     """Waits before the second one restarts."""
     monkeypatch.setattr(rolling, "_client", lambda _, port: workers[port - 19150])
     monkeypatch.setattr(rolling, "BACK_S", 0.3)
-    rolling.wait_for_others({}, [19150 + index for index in range(len(workers))], 1, "north-america: mirror")
+    rolling.wait_for_others({}, [19150 + index for index in range(len(workers))], "north-america: mirror", 1)
 
 
 def test_the_next_worker_waits_until_the_others_are_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,10 +87,10 @@ def test_a_worker_that_does_not_work_is_not_kept(monkeypatch: pytest.MonkeyPatch
     ("running", "replicas", "changed", "done"),
     [
         ((), 2, True, ["start 0", "start 1"]),
-        ((0, 1), 2, True, ["wait 0", "run 0", "wait 1", "run 1"]),
+        ((0, 1), 2, True, ["wait 0", "run 0", "wait 1", "run 1", "wait 0"]),
         ((0, 1), 2, False, ["run 0", "run 1"]),
         # The one that is missing comes first, and the one that is too many goes last.
-        ((0,), 2, True, ["start 1", "wait 0", "run 0"]),
+        ((0,), 2, True, ["start 1", "wait 0", "run 0", "wait 1"]),
         ((0, 1), 1, True, ["wait 0", "run 0", "end 1"]),
     ],
 )
@@ -118,7 +118,7 @@ def test_workers_restart_one_after_the_other(
     monkeypatch.setattr(processes, "states", lambda _: states)
     monkeypatch.setattr(processes, "run", run)
     monkeypatch.setattr(processes, "restarts", lambda *_: changed)
-    monkeypatch.setattr(rolling, "wait_for_others", lambda _access, _ports, index, _what: seen.append(f"wait {index}"))
+    monkeypatch.setattr(rolling, "wait_for_others", lambda _access, _ports, _what, index: seen.append(f"wait {index}"))
     monkeypatch.setattr(LocalMirrorMaker, "access", {})
     monkeypatch.setattr(mirror.settings, "worker", lambda _: "")
     mirror._workers([0, 1], [])

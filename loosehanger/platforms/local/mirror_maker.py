@@ -8,6 +8,7 @@ import secrets
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -227,21 +228,22 @@ class LocalMirrorMaker:
         key_store = secret_file(self.region, f"{self.settings.rest_secret}-certs", "keystore.p12").read_bytes()
         running = {state.name for state in processes.states(self.region) if state.state == "RUNNING"}
         replicas = self.resource.spec.replicas
-
-        def turn(index: int) -> tuple[bool, bool]:
-            # Those that do not run start first, and those that end do so last: the group is never smaller than needed.
-            return index >= replicas, self._worker_name(index) in running
-
-        for index in sorted(range(len(slots)), key=turn):
+        group = f"{self.region.name}: {self.resource.reference}"
+        wait_for_others = partial(rolling.wait_for_others, self.access, self.ports(), group)
+        rolled: int | None = None
+        # Those that do not run start first, and those that end do so last: the group is never smaller than needed.
+        for index in sorted(range(len(slots)), key=lambda i: (i >= replicas, self._worker_name(i) in running)):
             properties = self.settings.worker(self.region.worker_port(slots[index]))
             process = self._worker(index, slots[index], [properties, key_store, *trust, *self.settings.certificates()])
             if index < replicas:
                 if process.name in running and processes.restarts(self.region, process):
-                    rolling.wait_for_others(
-                        self.access, self.ports(), index, f"{self.region.name}: {self.resource.reference}"
-                    )
+                    wait_for_others(index)
+                    rolled = index
                 write_file(self._properties(index), properties)
             changed |= processes.run(self.region, process, when=index < replicas)
+        if rolled is not None and replicas > 1:
+            # The last one may be the leader, to which the others forward changes of connectors.
+            wait_for_others(0 if rolled else 1)
         return changed
 
     def _worker(self, index: int, slot: int, files: Sequence[str | bytes]) -> Process:

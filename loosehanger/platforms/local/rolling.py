@@ -15,16 +15,16 @@ BACK_S = 150
 ``scheduled.rebalance.max.delay.ms`` of two minutes."""
 
 
-def wait_for_others(access: Mapping[str, str], ports: Sequence[int], index: int, what: str) -> None:
-    """Waits until the other workers of a group are back, before one of them restarts.
+def wait_for_others(access: Mapping[str, str], ports: Sequence[int], what: str, index: int) -> None:
+    """Waits until the other workers of a group are back: before one of them restarts, and after the last one has.
 
     A worker that does not work itself has nothing to leave to the others, and is not kept waiting.
 
     Args:
         access: address and credentials of Connect's REST interface, as in the region's record.
         ports: the ports of the workers.
-        index: which of them restarts.
         what: the group, for the message.
+        index: which of them restarts next, or has restarted before the last one.
 
     Raises:
         LabError: another worker is not back in time.
@@ -48,7 +48,7 @@ def wait_for_others(access: Mapping[str, str], ports: Sequence[int], index: int,
                 return f"the worker at port {port} {missing}"
         return None
 
-    wait_for(lacking, BACK_S, f"{what}: the group's other workers, before the next one restarts")
+    wait_for(lacking, BACK_S, f"{what}: the group's other workers, one after the other")
 
 
 def _client(access: Mapping[str, str], port: int) -> ConnectClient:
