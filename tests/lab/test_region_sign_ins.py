@@ -20,7 +20,13 @@ from loosehanger.files import write_file
 from loosehanger.kafka.clients import connect_admin
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.oauth import ALLOWED_URLS
-from loosehanger.kafka.properties import OAUTH_LOGIN_MODULE, LoginModule, format_jaas, format_properties
+from loosehanger.kafka.properties import (
+    OAUTH_LOGIN_MODULE,
+    LoginModule,
+    format_jaas,
+    format_properties,
+    read_properties,
+)
 from loosehanger.lab.manifests.documents import read_resources
 from loosehanger.lab.manifests.loader import read_manifests
 from loosehanger.lab.topology import Topology
@@ -44,7 +50,7 @@ def manifests(
 ) -> str:
     """A cluster of one node, and its users by name, each with its type; and the system properties of its Java."""
     labels = {"strimzi.io/cluster": region}
-    listener: dict[str, Any] = {"name": "internal", "port": 9098, "type": "internal", "tls": True}
+    listener: dict[str, Any] = {"name": "internal", "port": 9098, "type": "internal", "tls": region != "plaintext"}
     if authentication:
         listener["authentication"] = authentication
     kafka: dict[str, Any] = {"listeners": [listener], "authorization": {"type": "simple", "superUsers": ["ANONYMOUS"]}}
@@ -114,6 +120,7 @@ def set_up(
         ("plain", LISTENERS["north-america"], ""),
         ("tls", LISTENERS["south-america"], "tls"),
         ("none", None, ""),
+        ("plaintext", None, ""),
     ],
     indirect=["region"],
 )
@@ -132,6 +139,31 @@ def test_users_reach_a_cluster_as_its_listener_asks(
         with closing(connect_admin(Connection.from_properties(path))) as admin:
             assert admin.describe_cluster()["brokers"]
     assert set_up(region, authentication, users | {"carol": kind}) == []
+    # A user who is applied alone, as by a later step of a stage.
+    text = manifests(region.name, authentication, {"dave": kind}, {})
+    dave = [one for one in read_manifests("file.yaml", text) if one.resource.kind == "KafkaUser"]
+    assert apply(region, dave, ready_seconds=60).changed == ["KafkaUser/dave"]
+    every = read_resources("file.yaml", text)
+    record(region, every, Topology(every))
+    with closing(connect_admin(Connection.from_properties(client_files(region)["dave"]))) as admin:
+        assert admin.describe_cluster()["brokers"]
+
+
+@pytest.mark.parametrize("region", ["tls"], indirect=True)
+def test_a_user_reaches_a_cluster_with_the_store_in_pkcs12(region: LocalRegion) -> None:
+    set_up(region, dict(LISTENERS["south-america"]), {"alice": "tls"})
+    secret = region.secrets / "alice"
+    own = {
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(secret / "user.p12"),
+        "ssl.keystore.password": (secret / "user.password").read_text(encoding="utf-8"),
+    }
+    given = read_properties(client_files(region)["alice"])
+    properties = {name: value for name, value in given.items() if not name.startswith("ssl.keystore.")} | own
+    connection = Connection.of_properties(properties, "alice")
+    assert connection.principal == "CN=alice"
+    with closing(connect_admin(connection)) as admin:
+        assert admin.describe_cluster()["brokers"]
 
 
 @pytest.mark.parametrize("region", ["oauth"], indirect=True)
