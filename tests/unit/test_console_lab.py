@@ -306,6 +306,19 @@ def test_where_the_lab_is_on_another_machine_its_text_is_shown() -> None:
         assert "on another machine" in browser.get(act(browser, "check").headers["location"]).text
 
 
+def test_where_one_can_watch_an_exercise_there_is_a_page(room: Running, kit: MadeUpKit) -> None:
+    browser = room.browser()
+    learning = room.app.state.context.learning
+    for exercise in learning.exercises():
+        watch = learning.watch(exercise)
+        assert watch
+        for path in watch:
+            assert browser.get(path).status_code == 200, path
+        html = browser.get(f"/scenario?exercise={exercise.number}").text
+        assert "Watch it: <a href=" in html
+    assert kit.asked == []
+
+
 # The shell
 
 
