@@ -103,20 +103,6 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
         learning,
     )
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        sampler = Sampler(service, history, links, settings.lab_home)
-        app.state.exposition = exposition = metrics.Exposition(context)
-        tasks = [asyncio.create_task(work) for work in (_tidy(context), sampler.run(), exposition.run())]
-        yield
-        for task in tasks:
-            task.cancel()
-        context.stopping.set()
-        await jobs.close()
-        await learning.close()
-        await asyncio.to_thread(service.close)
-        tokens.close()
-
     app = FastAPI(
         title=f"Loosehanger Lab: {settings.name}",
         version="1",
@@ -125,7 +111,7 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        lifespan=lifespan,
+        lifespan=partial(_running, context),
         max_body_size=MOST_BODY,
         redirect_slashes=False,
     )
@@ -141,6 +127,22 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     app.add_middleware(Guard, settings=settings, sessions=sessions, tokens=tokens, stopping=context.stopping)
     _explain_errors(app, context)
     return app
+
+
+@asynccontextmanager
+async def _running(context: Context, app: FastAPI) -> AsyncIterator[None]:
+    """Does the work beside the requests, and ends it."""
+    sampler = Sampler(context.service, context.last_hour, context.links, context.settings.lab_home)
+    app.state.exposition = exposition = metrics.Exposition(context)
+    tasks = [asyncio.create_task(work) for work in (_tidy(context), sampler.run(), exposition.run())]
+    yield
+    for task in tasks:
+        task.cancel()
+    context.stopping.set()
+    await context.jobs.close()
+    await context.learning.close()
+    await asyncio.to_thread(context.service.close)
+    context.tokens.close()
 
 
 async def _tidy(context: Context) -> None:

@@ -351,26 +351,7 @@ class ClusterView:
         return found
 
     def _settings(self, topics: list[str], which: str) -> _Settings:
-        """The settings of each topic, and Kafka's error for each of the others."""
-        from kafka.errors import UnknownTopicOrPartitionError
-
-        found, errors = self._asked().described_configs(topics, which)
-        # A topic may have been deleted in the meantime.
-        refused = {name: error for name, error in errors.items() if not isinstance(error, UnknownTopicOrPartitionError)}
-        settings = {
-            topic: [
-                Setting(
-                    name=name,
-                    value=None if entry.get("is_sensitive") else entry["value"],
-                    source=_SOURCES.get(entry["config_source"], "default"),  # type: ignore[arg-type]
-                    read_only=bool(entry["read_only"]),
-                    documentation=entry.get("documentation") or "",
-                )
-                for name, entry in sorted(entries.items())
-            ]
-            for topic, entries in found.items()
-        }
-        return settings, refused
+        return _settings_of(self._asked(), topics, which)
 
     def _change(self, topic: str, changes: Mapping[str, str | None]) -> None:
         known = [found["name"] for found in self._described()]
@@ -436,6 +417,29 @@ class ClusterView:
                 )
             )
         return sorted(brokers, key=lambda broker: broker.node)
+
+
+def _settings_of(cluster: Cluster, topics: list[str], which: str) -> _Settings:
+    """The settings of each topic, and Kafka's error for each of the others."""
+    from kafka.errors import UnknownTopicOrPartitionError
+
+    found, errors = cluster.described_configs(topics, which)
+    # A topic may have been deleted in the meantime.
+    refused = {name: error for name, error in errors.items() if not isinstance(error, UnknownTopicOrPartitionError)}
+    settings = {
+        topic: [
+            Setting(
+                name=name,
+                value=None if entry.get("is_sensitive") else entry["value"],
+                source=_SOURCES.get(entry["config_source"], "default"),  # type: ignore[arg-type]
+                read_only=bool(entry["read_only"]),
+                documentation=entry.get("documentation") or "",
+            )
+            for name, entry in sorted(entries.items())
+        ]
+        for topic, entries in found.items()
+    }
+    return settings, refused
 
 
 def _group(
