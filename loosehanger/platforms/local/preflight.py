@@ -105,7 +105,7 @@ def _listened_to(region: LocalRegion) -> set[int]:
     """Returns the ports that programs of the lab listen on."""
     return {
         connection.laddr.port
-        for process in marked_processes(region, *(region.peer(name) for name in region.others), ancestors=True)
+        for process in marked_processes(region, *(region.peer(name) for name in region.others))
         for connection in _connections(process)
         if connection.status == psutil.CONN_LISTEN
     }

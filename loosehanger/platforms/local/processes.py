@@ -308,15 +308,10 @@ def _is_relay(process: psutil.Process) -> bool:
     return False
 
 
-def marked_processes(*regions: LocalRegion, ancestors: bool = False) -> list[psutil.Process]:
-    """Returns this user's processes that carry the mark of one of the regions, except this one.
-
-    Args:
-        regions: the regions.
-        ancestors: with this one's ancestors, such as the console from whose page it was started.
-    """
+def marked_processes(*regions: LocalRegion) -> list[psutil.Process]:
+    """Returns this user's processes that carry the mark of one of the regions, except this one and its ancestors."""
     marks = {str(region.folder) for region in regions}
-    own = {process.pid for process in [psutil.Process(), *([] if ancestors else psutil.Process().parents())]}
+    own = {process.pid for process in [psutil.Process(), *psutil.Process().parents()]}
     found = []
     for process in psutil.process_iter():
         if process.pid in own:
