@@ -232,7 +232,7 @@ class LocalCluster:
         write_file(folder / "server.properties", properties)
         write_file(folder / "log4j2.properties", self.java.logging_configuration)
         if not (folder / "data" / "meta.properties").exists():
-            self._format(folder)
+            _format(self, folder, self._cluster_id())
         pool = self.nodes[node]
         options = pool.spec.jvm_options
         if not options.model_fields_set:
@@ -264,32 +264,6 @@ class LocalCluster:
                 stop_seconds=20,
             ),
         )
-
-    def _format(self, folder: Path) -> None:
-        # An interrupted run may have left files without the one that marks completion.
-        remove_folder(folder / "data")
-        make_folder(self.region.temporary)
-        command = self.java.command(
-            "kafka.tools.StorageTool",
-            *("format", "--cluster-id", self._cluster_id(), "--config", str(folder / "server.properties")),
-            *(["--release-version", version] if (version := self.kafka.spec.kafka.metadata_version) else []),
-            options=JvmOptions.model_validate({"-XX": {"TieredStopAtLevel": 1}}),
-            heap="128m",
-            system=self.java.logging(folder),
-            temporary=self.region.temporary,
-        )
-        done = subprocess.run(
-            command,
-            env={**os.environ, **self.java.environment},
-            umask=0o077,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            lines = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
-            raise LabError(f"{self.region.name}: Kafka/{self.name}: formatting failed: {lines[-1]}")
 
     def _properties(self, node: int) -> str:
         spec = self.kafka.spec.kafka
@@ -413,3 +387,31 @@ def _identifier(listener: Listener) -> str:
 
 def _hidden_identifier(client: str) -> str:
     return f"LINK-{client}".upper()
+
+
+def _format(cluster: LocalCluster, folder: Path, cluster_id: str) -> None:
+    # An interrupted run may have left files without the one that marks completion.
+    remove_folder(folder / "data")
+    region, java = cluster.region, cluster.java
+    make_folder(region.temporary)
+    command = java.command(
+        "kafka.tools.StorageTool",
+        *("format", "--cluster-id", cluster_id, "--config", str(folder / "server.properties")),
+        *(["--release-version", version] if (version := cluster.kafka.spec.kafka.metadata_version) else []),
+        options=JvmOptions.model_validate({"-XX": {"TieredStopAtLevel": 1}}),
+        heap="128m",
+        system=java.logging(folder),
+        temporary=region.temporary,
+    )
+    done = subprocess.run(
+        command,
+        env={**os.environ, **java.environment},
+        umask=0o077,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        lines = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
+        raise LabError(f"{region.name}: Kafka/{cluster.name}: formatting failed: {lines[-1]}")

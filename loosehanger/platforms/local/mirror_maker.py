@@ -275,31 +275,7 @@ class LocalMirrorMaker:
         return self.folder / f"worker-{index}.properties"
 
     def _connectors(self) -> bool:
-        rest = ConnectClient.of(self.access, patient=True)
-        desired = self.connectors()
-        present = rest.connectors()
-        changed = False
-        for name in set(present) - set(desired):
-            rest.delete(name)
-            changed = True
-        states = self.states()
-        for name, configuration in desired.items():
-            if name not in present and states[name] == "STOPPED":
-                rest.make_stopped(name, configuration)
-                changed = True
-                continue
-            if present.get(name, {}).get("info", {}).get("config") != configuration:
-                rest.configure(name, configuration)
-                changed = True
-            state = present.get(name, {}).get("status", {}).get("connector", {}).get("state", "RUNNING")
-            held = state in ("PAUSED", "STOPPED")
-            if states[name] != "RUNNING" and state != states[name]:
-                rest.act(name, "pause" if states[name] == "PAUSED" else "stop")
-                changed = True
-            elif states[name] == "RUNNING" and held:
-                rest.act(name, "resume")
-                changed = True
-        return changed
+        return _configure(ConnectClient.of(self.access, patient=True), self.connectors(), self.states())
 
     def _auto_restart(self) -> bool:
         wanted = self.settings.restarts()
@@ -406,3 +382,29 @@ class LocalMirrorMaker:
     @property
     def _service(self) -> str:
         return f"{self.name}-mirrormaker2-api.{self.region.name}.svc"
+
+
+def _configure(rest: ConnectClient, desired: Mapping[str, dict[str, str]], states: Mapping[str, str]) -> bool:
+    """Brings connectors into their configuration and state, and deletes all others; True when that changed anything."""
+    present = rest.connectors()
+    changed = False
+    for name in set(present) - set(desired):
+        rest.delete(name)
+        changed = True
+    for name, configuration in desired.items():
+        if name not in present and states[name] == "STOPPED":
+            rest.make_stopped(name, configuration)
+            changed = True
+            continue
+        if present.get(name, {}).get("info", {}).get("config") != configuration:
+            rest.configure(name, configuration)
+            changed = True
+        state = present.get(name, {}).get("status", {}).get("connector", {}).get("state", "RUNNING")
+        held = state in ("PAUSED", "STOPPED")
+        if states[name] != "RUNNING" and state != states[name]:
+            rest.act(name, "pause" if states[name] == "PAUSED" else "stop")
+            changed = True
+        elif states[name] == "RUNNING" and held:
+            rest.act(name, "resume")
+            changed = True
+    return changed
