@@ -14,7 +14,7 @@ from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.documents import StrictLoader, read_file
 
 COMMAND = "ansible.builtin.command"
-_ENDS_CONSOLES = ("./lab cleanup", "./lab stage")
+_ENDS_CONSOLES = ("./lab cleanup", "./lab setup", "./lab stage")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def solution(path: Path) -> list[Task]:
 
 
 def needs_terminal(path: Path) -> bool:
-    """Whether a playbook cleans up or runs a stage, which may end or restart the lab's consoles.
+    """Whether a playbook sets up, cleans up or runs a stage, which may end or restart the lab's consoles.
 
     Raises:
         WrongUseError: it cannot be read.

@@ -110,7 +110,8 @@ def test_a_learner_does_an_exercise_with_the_keyboard(room: Running, lab: MadeUp
     expect(result).to_contain_text("Done: 2 of 2")
     expect(page.get_by_role("heading", name="1 of 8 exercises done")).to_be_visible()
     expect(page.get_by_role("heading", name="Exercise 2: solved for you")).to_be_visible()
-    assert page.get_by_role("link", name="the map").get_attribute("href") == "/"
+    watched = page.get_by_role("link", name="the topic in all regions")
+    assert watched.get_attribute("href") == "/topics/LH.ORDERS"
     assert reader.said == []
     page.context.close()
 
