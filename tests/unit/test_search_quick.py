@@ -25,7 +25,11 @@ def quick(tmp_path: Path) -> Iterator[QuickKit]:
 
 
 def _command(process: psutil.Process) -> str:
-    return " ".join(process.cmdline())
+    """Its command; empty for one that has exited, such as another test's that was not waited for."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 @pytest.mark.parametrize(
