@@ -46,6 +46,8 @@ class Monitoring:
     prometheus: str
     alertmanager: str
     notices: list[Notice] = field(default_factory=list)
+    acknowledged: set[str] = field(default_factory=set)
+    """The alerts that were silenced: a loss stays."""
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """Evaluates an expression; returns its samples.
@@ -90,8 +92,9 @@ class Monitoring:
             time.sleep(_LOOK_S)
 
     def now(self) -> list[str]:
-        """The alerts that fire or are pending at the moment, for messages."""
-        return [json.dumps(sample["metric"], sort_keys=True) for sample in self.query("ALERTS")]
+        """The alerts that fire or are pending at the moment, but for those that were acknowledged."""
+        metrics = [sample["metric"] for sample in self.query("ALERTS")]
+        return [json.dumps(one, sort_keys=True) for one in metrics if one["alertname"] not in self.acknowledged]
 
     def silence(self, alert: str) -> None:
         """Acknowledges an alert: a silence of an hour in Alertmanager."""
@@ -105,6 +108,7 @@ class Monitoring:
             "comment": "acknowledged",
         }
         requests.post(f"{self.alertmanager}/api/v2/silences", json=document, timeout=30).raise_for_status()
+        self.acknowledged.add(alert)
 
     def suppressed(self, alert: str) -> list[bool]:
         """Whether each active alert of this name is silenced."""

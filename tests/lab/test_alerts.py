@@ -67,7 +67,7 @@ def watched(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moni
 @pytest.fixture(autouse=True)
 def calm(watched: Monitoring) -> None:
     """Waits until nothing fires and nothing is about to."""
-    wait_until(lambda: not watched.query("ALERTS"), 180, "the end of all alerts")
+    wait_until(lambda: not watched.now(), 180, "the end of all alerts")
 
 
 def holds(
