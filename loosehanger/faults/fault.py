@@ -40,6 +40,7 @@ from loosehanger.faults.changes.transactions import OpenTransaction
 from loosehanger.faults.names import CATALOGUE, fault_names
 from loosehanger.lab.manifests.documents import read_documents, read_file
 from loosehanger.lab.manifests.validation import Entry, validated
+from loosehanger.lab.progress import LOCAL
 from loosehanger.suggestions import did_you_mean
 
 CHANGES: Mapping[str, type[Change]] = {
@@ -193,7 +194,7 @@ class Fault(Entry):
 
     def changes_on(self, platform: str) -> tuple[Change, ...]:
         """Returns how it is made on a platform; empty where it cannot be."""
-        return self.changes if platform == "local" else self.on_kubernetes
+        return self.changes if platform == LOCAL else self.on_kubernetes
 
 
 def read_fault(name: str, catalogue: Path = CATALOGUE) -> Fault:

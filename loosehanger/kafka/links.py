@@ -50,6 +50,8 @@ class ClosedLink:
     """As from ``link_state``."""
     ports: frozenset[int]
     """Those at which clients of either region reach the other."""
+    folder: Path
+    """Its relay's."""
 
 
 def closed_links(home: Path) -> Iterator[ClosedLink]:
@@ -64,7 +66,7 @@ def closed_links(home: Path) -> Iterator[ClosedLink]:
             continue  # The settings of an earlier set-up, which the relay does not keep.
         ways = [{"to": way.partition(">")[2], **settings} for way, settings in kept["directions"].items()]
         if (state := link_state({"refused": kept["refused"], "directions": ways})) != OPEN:
-            yield ClosedLink(between, state, frozenset(route["port"] for route in begun["routes"]))
+            yield ClosedLink(between, state, frozenset(route["port"] for route in begun["routes"]), folder)
 
 
 def wanted_change(

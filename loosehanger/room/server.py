@@ -56,8 +56,7 @@ class RoomServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as uvicorn has it
         """Stops at a signal; Ctrl-C is the usual end."""
-        self._collector.stopping.set()
-        self.should_exit = True
+        self.stop()
 
 
 def read_address(text: str) -> tuple[str, int]:

@@ -25,11 +25,11 @@ def answers(monkeypatch: pytest.MonkeyPatch, code: int, text: str) -> None:
     monkeypatch.setattr(stage_proof, "run", ran)
 
 
-def test_what_is_proved_is_told_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_proved_is_reported_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     answers(monkeypatch, 0, json.dumps(PROVED))
-    told: list[str] = []
-    stage_proof.prove(tmp_path, "drain", told.append)
-    assert told == ["proved: kept:producer, copy:mm2"]
+    said: list[str] = []
+    stage_proof.prove(tmp_path, "drain", said.append)
+    assert said == ["proved: kept:producer, copy:mm2"]
     kept = tmp_path / "access" / "marks" / "drain" / "proof.json"
     assert json.loads(kept.read_text()) == PROVED
 
@@ -48,23 +48,23 @@ def test_a_proof_without_an_answer_is_none(monkeypatch: pytest.MonkeyPatch, tmp_
         stage_proof.prove(tmp_path, "drain", print)
 
 
-def test_what_a_proof_waits_for_is_told_while_it_waits(tmp_path: Path) -> None:
+def test_what_a_proof_waits_for_is_reported_while_it_waits(tmp_path: Path) -> None:
     """The command here goes on only when somebody has taken its line."""
     waiting = (
         "import pathlib, sys, time\n"
         "print('waiting: 5 records behind', file=sys.stderr, flush=True)\n"
-        "while not pathlib.Path('told').exists(): time.sleep(0.01)\n"
+        "while not pathlib.Path('said').exists(): time.sleep(0.01)\n"
         "print('{}')\n"
         "sys.exit(4)\n"
     )
-    told: list[str] = []
+    said: list[str] = []
 
     def report(line: str) -> None:
-        told.append(line)
-        (tmp_path / "told").touch()
+        said.append(line)
+        (tmp_path / "said").touch()
 
     assert stage_proof.run([sys.executable, "-c", waiting], tmp_path, os.environ, report) == (4, "{}\n")
-    assert told == ["waiting: 5 records behind"]
+    assert said == ["waiting: 5 records behind"]
 
 
 def test_a_proof_that_has_gone_silent_is_ended_and_none_that_still_speaks(
@@ -74,6 +74,6 @@ def test_a_proof_that_has_gone_silent_is_ended_and_none_that_still_speaks(
     silent = [sys.executable, "-c", "import signal; print('{}', flush=True); signal.pause()"]
     assert stage_proof.run(silent, tmp_path, os.environ, print)[0] < 0
     speaks = "import sys, time\nfor n in range(8): print(n, file=sys.stderr, flush=True); time.sleep(0.75)"
-    told: list[str] = []
-    assert stage_proof.run([sys.executable, "-c", speaks], tmp_path, os.environ, told.append) == (0, "")
-    assert told == [*"01234567"]
+    said: list[str] = []
+    assert stage_proof.run([sys.executable, "-c", speaks], tmp_path, os.environ, said.append) == (0, "")
+    assert said == [*"01234567"]

@@ -61,8 +61,8 @@ class Worker:
 def wait(monkeypatch: pytest.MonkeyPatch, *workers: Worker) -> None:
     """Waits before the second one restarts."""
     monkeypatch.setattr(rolling, "_client", lambda _, port: workers[port - 19150])
-    monkeypatch.setattr(rolling, "BACK_S", 0.3)
-    rolling.wait_for_others({}, [19150 + index for index in range(len(workers))], "north-america: mirror", 1)
+    ports = [19150 + index for index in range(len(workers))]
+    rolling.wait_for_others({}, ports, "north-america: mirror", 0.3, 1)
 
 
 def test_the_next_worker_waits_until_the_others_are_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,6 +77,13 @@ def test_the_next_worker_waits_until_the_others_are_back(monkeypatch: pytest.Mon
         wait(monkeypatch, Worker({}), Worker(alone))
     with pytest.raises(LabError, match=r"not within .* no Connect worker answers"):
         wait(monkeypatch, Worker(None), Worker(alone))
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"), [({}, 450), ({rolling.DELAY: 0}, 150), ({rolling.DELAY: "60000"}, 210)]
+)
+def test_the_wait_follows_from_the_delay_of_the_group(settings: dict[str, Any], seconds: float) -> None:
+    assert rolling.bound(settings) == seconds
 
 
 def test_a_worker_that_does_not_work_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +125,7 @@ def test_workers_restart_one_after_the_other(
     monkeypatch.setattr(processes, "states", lambda _: states)
     monkeypatch.setattr(processes, "run", run)
     monkeypatch.setattr(processes, "restarts", lambda *_: changed)
-    monkeypatch.setattr(rolling, "wait_for_others", lambda _access, _ports, _what, index: seen.append(f"wait {index}"))
+    monkeypatch.setattr(rolling, "wait_for_others", lambda *given: seen.append(f"wait {given[-1]}"))
     monkeypatch.setattr(LocalMirrorMaker, "access", {})
     monkeypatch.setattr(mirror.settings, "worker", lambda _: "")
     mirror._workers([0, 1], [])

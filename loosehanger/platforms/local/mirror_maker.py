@@ -229,7 +229,8 @@ class LocalMirrorMaker:
         running = {state.name for state in processes.states(self.region) if state.state == "RUNNING"}
         replicas = self.resource.spec.replicas
         group = f"{self.region.name}: {self.resource.reference}"
-        wait_for_others = partial(rolling.wait_for_others, self.access, self.ports(), group)
+        bound = rolling.bound(self.resource.spec.target.config)
+        wait_for_others = partial(rolling.wait_for_others, self.access, self.ports(), group, bound)
         rolled: int | None = None
         # Those that do not run start first, and those that end do so last: the group is never smaller than needed.
         for index in sorted(range(len(slots)), key=lambda i: (i >= replicas, self._worker_name(i) in running)):

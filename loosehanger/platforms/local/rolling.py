@@ -10,12 +10,23 @@ from loosehanger.kafka.connect import ConnectClient
 from loosehanger.ports import LOOPBACK
 from loosehanger.waiting import wait_for
 
-BACK_S = 150
-"""Seconds that a restarted worker may take until it has its share of the work again. They cover a worker group's
-``scheduled.rebalance.max.delay.ms`` of two minutes."""
+BACK_S = 150.0
+"""Seconds that a restarted worker may take until it has its share of the work again, beyond its group's delay."""
+DELAY = "scheduled.rebalance.max.delay.ms"
+_DELAY_MS = 300_000
+"""Kafka's default."""
 
 
-def wait_for_others(access: Mapping[str, str], ports: Sequence[int], what: str, index: int) -> None:
+def bound(settings: Mapping[str, Any]) -> float:
+    """Returns the seconds that a restarted worker may take.
+
+    Args:
+        settings: those of its group. For the delay among them, tasks of a worker that is away may wait for it.
+    """
+    return BACK_S + int(settings.get(DELAY, _DELAY_MS)) / 1000
+
+
+def wait_for_others(access: Mapping[str, str], ports: Sequence[int], what: str, bound_s: float, index: int) -> None:
     """Waits until the other workers of a group are back: before one of them restarts, and after the last one has.
 
     A worker that does not work itself has nothing to leave to the others, and is not kept waiting.
@@ -24,6 +35,7 @@ def wait_for_others(access: Mapping[str, str], ports: Sequence[int], what: str, 
         access: address and credentials of Connect's REST interface, as in the region's record.
         ports: the ports of the workers.
         what: the group, for the message.
+        bound_s: how long to wait, in seconds.
         index: which of them restarts next, or has restarted before the last one.
 
     Raises:
@@ -48,7 +60,7 @@ def wait_for_others(access: Mapping[str, str], ports: Sequence[int], what: str, 
                 return f"the worker at port {port} {missing}"
         return None
 
-    wait_for(lacking, BACK_S, f"{what}: the group's other workers, one after the other")
+    wait_for(lacking, bound_s, f"{what}: the group's other workers, one after the other")
 
 
 def _client(access: Mapping[str, str], port: int) -> ConnectClient:

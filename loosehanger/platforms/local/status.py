@@ -413,7 +413,7 @@ def _unreachable(
     ports = {int(server.rpartition(":")[2]) for server in servers}
     for link in closed_links(region.home):
         if ports <= link.ports:
-            problem = _closed_link(link.between, link.state, relay_folders(region.home)[link.between])
+            problem = _closed_link(link.between, link.state, link.folder)
             return _Unreachable(problem.cause, [problem])
     for name in (region.name, *region.others):
         there = region if name == region.name else region.peer(name)
