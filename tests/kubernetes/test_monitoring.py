@@ -101,7 +101,7 @@ def test_rules_and_dashboards_come_and_go_with_the_control_room(server: ApiServe
     dashboards: Any = found["ConfigMap"]
     assert dashboards["metadata"]["labels"] == {**LABELS, "grafana_dashboard": "1"}
     assert {name: json.loads(text)["uid"] for name, text in dashboards["data"].items()} == {
-        f"{name}.json": f"loosehanger-{name}" for name in ("flows", "mirror", "proof")
+        f"{name}.json": f"loosehanger-{name}" for name in ("flows", "loss", "mirror", "proof")
     }
     deleted = delete_region(region, bound=30)
     assert {f"{kind}/{monitoring.NAME}" for _, kind in KINDS} <= set(deleted)

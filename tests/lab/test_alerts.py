@@ -52,6 +52,7 @@ WITHOUT_DATA = {
     "loosehanger_proof_": "it is absent until a proof was run from the control room",
     "loosehanger_audit_": "it is absent without an audit",
     "loosehanger_link_rate_limit_bytes_per_second": "it is absent without a limit",
+    "kafka_connect_": "it is absent without -e jmx_metrics=true",
 }
 """What a healthy lab has no data for, by the beginning of a metric's name, with the reason; docs/monitoring.md."""
 

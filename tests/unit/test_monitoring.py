@@ -56,6 +56,7 @@ def served() -> set[str]:
     names = set()
     nothing: dict[str, Any] = {name: [] for name in ("flows", *ALARMS)}
     audit = AuditMetrics(canary_s=120)
+    audit.resume()
     list(audit.following([{"at": 0, "since": 0, "totals": {"late": 0}, **nothing}]))
     for family in (*Scrape([], {}, [], {}, [], None).collect(), *audit.collect()):
         names |= {family.name} if family.type == "gauge" else set()
@@ -71,6 +72,27 @@ def test_every_expression_asks_for_metrics_that_exist() -> None:
     asked = {name.removeprefix("flow:") for name in asked}
     assert len(asked) > 15
     assert asked <= known, f"not served: {sorted(asked - known)}"
+
+
+@pytest.mark.parametrize("name", ["flows", "loss", "mirror", "proof"])
+def test_a_dashboard_has_its_data_source_and_the_regions_as_variables(name: str) -> None:
+    board = json.loads((MONITORING / "dashboards" / f"{name}.json").read_text(encoding="utf-8"))
+    assert board["uid"] == f"loosehanger-{name}"
+    variables = {one["name"]: one for one in board["templating"]["list"]}
+    assert {"datasource", "source", "target"} <= variables.keys()
+    assert variables["datasource"]["type"] == "datasource"
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]]
+    assert len(set(places)) == len(places)
+    for number, panel in enumerate(board["panels"], start=1):
+        assert panel["id"] == number
+        assert panel["title"]
+        for target in panel["targets"]:
+            assert target["datasource"]["uid"] == "${datasource}"
+            used = set(re.findall(r"\$(\w+)", target["expr"]))
+            assert used <= variables.keys(), target["expr"]
+            # What has a region in its labels follows the choice of the reader.
+            of_regions = re.search(r"\bloosehanger_(?:mirror|connector|task|region|link)_", target["expr"])
+            assert not of_regions or {"source", "target"} <= used, target["expr"]
 
 
 def test_every_alert_has_a_runbook() -> None:
