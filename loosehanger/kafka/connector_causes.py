@@ -214,7 +214,7 @@ def connector_causes(
     for name, failure in failures.items():
         again = failure["restarts"] >= RESTARTS and failure["running_seconds"] < SETTLED_SECONDS
         if again and name in present and name not in past:
-            yield _repeated(name, failure, where=where, target=target)
+            yield _repeated(name, failure, logs, where=where, target=target, runs=True)
 
 
 def _other_state(
@@ -227,7 +227,7 @@ def _other_state(
     if part.state == "RUNNING":
         return Problem(Rank.CONNECTOR, f"{what} runs, and its manifest wants it {_HELD[want]}", where)
     if failure.get("restarts"):
-        return _repeated(part.name, failure, where=where, target=target)
+        return _repeated(part.name, failure, logs, where=where, target=target)
     return Problem(Rank.CONNECTOR, f"{what} is {part.state}", where, next=_logs_of(where))
 
 
@@ -251,16 +251,27 @@ def _failed(
     return Problem(rank, f"{cause}; {labels} failed{again}", where, begun, found.remedy if found else _logs_of(where))
 
 
-def _repeated(name: str, failure: Mapping[str, Any], *, where: str, target: str) -> Problem:
+def _repeated(
+    name: str, failure: Mapping[str, Any], logs: WorkerLogs, *, where: str, target: str, runs: bool = False
+) -> Problem:
+    """The problem of a connector with a part that was restarted; one that runs may be past its failure."""
     reason = str(failure["reason"])
     part, _, exception = reason.partition(" failed: ")
     found = explain(exception, target) if exception else None
+    cause, label = found.cause if found else exception or reason, f"{part or 'a part'} of {name}"
+    text = f"{cause}; {label} fails again and again: restarted {failure['restarts']} times"
+    if runs:
+        # The cause may be gone: a right that was given back.
+        text = (
+            f"{label} was restarted {failure['restarts']} times and has run for {failure['running_seconds']:.0f} s; "
+            f"before that it failed: {cause}"
+        )
     return Problem(
         Rank.RIGHTS if found and found.rights else Rank.CONNECTOR,
-        f"{found.cause if found else exception or reason}; {part or 'a part'} of {name} fails again and again: "
-        f"restarted {failure['restarts']} times",
+        text,
         where,
-        next=found.remedy if found else _logs_of(where),
+        logs.failed_at(f"{name}-{part.removeprefix('task ')}") if part.startswith("task ") else None,
+        found.remedy if found else _logs_of(where),
     )
 
 
