@@ -21,6 +21,8 @@ from scripts.search.running import Sabotage
 from scripts.search.schedules import Placed, Schedule, candidates
 
 READ_S = 60.0
+ORACLES = ("proof", "cause", "recovery", "records")
+"""Those with a control, in its order."""
 
 
 class Control(NamedTuple):

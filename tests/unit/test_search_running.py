@@ -315,3 +315,54 @@ def test_the_controls_end_with_1_if_an_oracle_is_blind(searched: MadeUpKit, caps
     assert searched.there == []
     # What was injected without being declared is healed, so that one lab is enough.
     assert [command.split()[0] for command in searched.commands].count("setup") == 1
+
+
+class Damaged(MadeUpKit):
+    """A lab whose proof and whose copies show what was done to it."""
+
+    doubled = False
+
+    def _answer(self, words: str) -> tuple[int, str]:
+        if words.startswith("prove"):
+            worst = {proof.verdict for name in self.there if (proof := CATALOGUE[name].noticed.proof)}
+            if self.doubled:
+                worst.add("disproved")
+            verdict = next((one for one in ("disproved", "inconclusive") if one in worst), "proved")
+            return {"proved": 0, "disproved": 1}.get(verdict, 4), json.dumps({"verdict": verdict, "reasons": ["why"]})
+        return super()._answer(words)
+
+
+@pytest.mark.parametrize("oracle", controls.ORACLES)
+def test_each_oracle_finds_the_damage_that_was_not_declared(
+    searched: MadeUpKit, oracle: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kit = Damaged(searched.home)
+
+    @contextlib.contextmanager
+    def damaged() -> Iterator[Damaged]:
+        yield kit
+
+    class Copies:
+        def __init__(self, _lab: Lab) -> None:
+            pass
+
+        def acknowledged(self) -> dict[str, str]:
+            return {}
+
+        def counts(self, _wanted: Any) -> list[CopyCount]:
+            return [CopyCount("north-america", 10, 0, int(kit.doubled), 0)]
+
+    monkeypatch.setattr(search_faults, "sandbox", damaged)
+    monkeypatch.setattr(search_faults, "Accountant", Copies)
+    monkeypatch.setattr(controls, "double", lambda _kit: setattr(kit, "doubled", True))
+    assert search_faults.main(["--control", oracle, "--scenarios", SCENARIO]) == 0
+    out = capsys.readouterr().out
+    assert f"{oracle}: found;" in out
+    assert out.endswith(f"found what was damaged: {oracle}\n")
+
+
+def test_an_oracle_that_no_control_is_for_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        search_faults.main(["--control", "weather"])
+    assert stopped.value.code == 2
+    assert "invalid choice: 'weather'" in capsys.readouterr().err
