@@ -100,6 +100,7 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
         lab = load_lab()
         if lab.platform == LOCAL:
             class_archives.start()
+            _prepare_monitoring(lab)
         if scenario.stage(name).mark:
             _show_recovery(lab, name)
         _show_rescues(name)
@@ -109,6 +110,18 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
             show_credentials(lab)
             print("\n./lab status --credentials shows this again.")
     return ExitCode.DONE
+
+
+def _prepare_monitoring(lab: Lab) -> None:
+    """Writes a configuration for Prometheus; a stage may have made the region of the control room anew."""
+    from loosehanger.cli import monitoring as monitoring_command  # slow to import
+
+    if monitoring_command.scraped(lab):
+        monitoring_command.prepare(lab, _password)
+
+
+def _password(region: Region, user: str) -> str:
+    return connection_of(region, user).password or ""
 
 
 @contextlib.contextmanager
@@ -279,7 +292,7 @@ def monitoring(arguments: Sequence[str]) -> int:
     from loosehanger.cli import monitoring as monitoring_command  # slow to import
 
     options = COMMANDS["monitoring"].parse(arguments)
-    return monitoring_command.run(load_lab(), options, lambda region, user: connection_of(region, user).password or "")
+    return monitoring_command.run(load_lab(), options, _password)
 
 
 def logs(arguments: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ import yaml
 from loosehanger.errors import ExitCode, LabError
 from loosehanger.files import write_file
 from loosehanger.lab import targets
-from loosehanger.lab.record import Exporter, Lab, Region
+from loosehanger.lab.record import Exporter, Lab, Region, WebConsole
 from loosehanger.paths import ROOT, lab_home
 
 SOURCE = ROOT / "monitoring"
@@ -39,9 +39,7 @@ def run(lab: Lab, options: argparse.Namespace, password: Callable[[Region, str],
     Raises:
         LabError: no web console of the lab serves metrics.
     """
-    folder = lab_home() / "monitoring"
-    address = write_configuration(lab, folder, password)
-    targets.follow(lab_home(), lab, begin=True)
+    folder, address = prepare(lab, password)
     commands = {
         "prometheus": f"prometheus --config.file={folder / 'prometheus.yml'} --storage.tsdb.path={folder / 'data'} "
         "--web.listen-address=127.0.0.1:9090",
@@ -59,6 +57,30 @@ def run(lab: Lab, options: argparse.Namespace, password: Callable[[Region, str],
     return ExitCode.DONE
 
 
+def prepare(lab: Lab, password: Callable[[Region, str], str]) -> tuple[Path, str]:
+    """Writes the lab's configuration and targets to ``.lab/monitoring``.
+
+    Args:
+        lab: the lab that is set up.
+        password: returns the password of a region's user.
+
+    Returns:
+        The folder, and the address of the console that serves the metrics.
+
+    Raises:
+        LabError: no web console of the lab serves metrics.
+    """
+    folder = lab_home() / "monitoring"
+    address = write_configuration(lab, folder, password)
+    targets.follow(lab_home(), lab, begin=True)
+    return folder, address
+
+
+def scraped(lab: Lab) -> tuple[Region, WebConsole] | None:
+    """The console that serves the lab's metrics, and its region; None if there is no such console."""
+    return next(((region, one) for region in lab.regions.values() for one in region.consoles if one.scraper), None)
+
+
 def write_configuration(lab: Lab, folder: Path, password: Callable[[Region, str], str]) -> str:
     """Writes the configuration for a lab, in the lab's profile of the rules.
 
@@ -73,7 +95,7 @@ def write_configuration(lab: Lab, folder: Path, password: Callable[[Region, str]
     Raises:
         LabError: no web console of the lab serves metrics.
     """
-    place = next(((region, one) for region in lab.regions.values() for one in region.consoles if one.scraper), None)
+    place = scraped(lab)
     if place is None:
         raise LabError("no web console of this lab serves metrics; run the set-up again")
     region, console = place

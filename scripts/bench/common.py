@@ -34,7 +34,7 @@ TUNED = (
 )
 """The settings of the lab's manifests for speed, which a benchmark of the defaults removes."""
 Variant = tuple[dict[str, object], dict[str, object]]
-_PORT_BASE = 31000
+PORT_BASE = 31000
 """Below the ports that the system gives to connections, with room for a lab."""
 _LOOK_S = 0.2
 """From one look at a command's processes to the next."""
@@ -49,10 +49,10 @@ def machine() -> str:
 
 
 @contextlib.contextmanager
-def sandbox() -> Iterator[Kit]:
+def sandbox(port_base: int = PORT_BASE) -> Iterator[Kit]:
     """A copy of the kit; its lab is cleaned up afterwards."""
     with tempfile.TemporaryDirectory(prefix="lab-bench-") as folder:
-        kit = copy_kit(Path(folder), _PORT_BASE)
+        kit = copy_kit(Path(folder), port_base)
         try:
             yield kit
         finally:

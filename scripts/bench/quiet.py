@@ -1,10 +1,12 @@
-"""False alarms of ``./lab status`` and ``./lab watch``: what they report of a lab that nothing was done to.
+"""False alarms of ``./lab status``, ``./lab watch`` and Prometheus: what they report of a lab without a fault.
 
-    .lab/venv/bin/python -m scripts.bench.quiet [--minutes N] [--pause S] [--stages] [SCENARIO ...]
+    .lab/venv/bin/python -m scripts.bench.quiet [--minutes N] [--stage-minutes N] [--pause S] [SCENARIO ...]
 
-Sets up one scenario after the other, starts a watch with canaries, and asks for the status again and again; with
-``--stages`` also after each stage, from each one to the first that may follow it. Prints how often it asked, how long
-an answer took, and each problem that was reported. Ends with 1 if there was one, or if the watch showed nothing.
+Sets up one scenario after the other, starts a watch with canaries, and asks for the status again and again; then the
+same after each stage, from each one to the first that may follow it. A Prometheus and an Alertmanager with the lab's
+rules run beside it from the first set-up on: through a clean-up, a second set-up, the minutes, the stages and the last
+clean-up. Prints how often it asked, how long an answer took, each problem that was reported, and each alert that fired.
+Ends with 1 if there was one, or if the watch showed nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,8 +26,15 @@ from typing import NamedTuple
 from loosehanger.audit.display import alarms_of
 from loosehanger.lab.scenario import read_scenario, scenario_names
 from loosehanger.lab.scenario_index import SETUP
-from scripts.bench.common import percentiles, sandbox
+from scripts.alerting import Monitoring, monitoring
+from scripts.bench.common import PORT_BASE, percentiles, sandbox
 from scripts.sandbox import Kit
+
+CLEANED_S = 30
+"""How long no alert may fire after the last clean-up: longer than any of the lab's rules waits."""
+
+RESUMED = "starting over:"
+"""What a watch says where a stage has made a cluster anew."""
 
 
 class Look(NamedTuple):
@@ -41,32 +51,49 @@ def main() -> int:
     """Asks, and prints what was reported; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="all, if none is named")
-    parser.add_argument("--minutes", type=float, default=10, help="minutes after the set-up, and after each stage (10)")
+    parser.add_argument("--minutes", type=float, default=10, help="minutes after the set-up (10)")
+    parser.add_argument("--stage-minutes", type=float, default=1, help="minutes after each stage (1); 0: no stages")
     parser.add_argument("--pause", type=float, default=2, help="seconds from one answer to the next question (2)")
-    parser.add_argument("--stages", action="store_true", help="run the scenario's stages, too")
+    parser.add_argument("--port-base", type=int, default=PORT_BASE, help="the lab's first port (%(default)s)")
     options = parser.parse_args()
     alarms = 0
-    with sandbox() as kit:
+    with sandbox(options.port_base) as kit:
         for scenario in options.scenarios or scenario_names():
-            for command in commands(scenario, stages=options.stages):
-                done = kit.run(*command, timeout=1800)
-                if done.returncode:
-                    sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
-                with watching(kit) as alarms_so_far:
-                    looks = list(quiet(kit, options.minutes * 60, options.pause))
-                    watched = alarms_so_far()
-                alarms += report(scenario, command, looks, watched)
-            kit.run("cleanup")
+            run(kit, "setup", scenario)
+            with tempfile.TemporaryDirectory() as folder, monitoring(kit, Path(folder) / "monitoring") as watched:
+                run(kit, "cleanup")
+                for command, minutes in commands(scenario, options.minutes, options.stage_minutes):
+                    run(kit, *command)
+                    with watching(kit) as alarms_so_far:
+                        looks = list(quiet(kit, minutes * 60, options.pause))
+                        reported = alarms_so_far()
+                    alarms += report(scenario, command, looks, reported)
+                run(kit, "cleanup")
+                time.sleep(CLEANED_S)  # there is nothing to wait for: no alert may come
+                alarms += report_alerts(scenario, watched)
     return 1 if alarms else 0
 
 
-def commands(scenario: str, *, stages: bool) -> Iterator[tuple[str, ...]]:
-    """The commands that set a scenario up, and then bring it from each stage to the first that may follow it."""
-    yield "setup", scenario
+def run(kit: Kit, *command: str) -> None:
+    """Runs a command of the kit, which must succeed."""
+    done = kit.run(*command, timeout=1800)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+
+
+def commands(scenario: str, minutes: float, stage_minutes: float) -> Iterator[tuple[tuple[str, ...], float]]:
+    """The commands that set a scenario up and bring it from each stage to the first that may follow it.
+
+    With each, the minutes after it.
+    """
+    yield ("setup", scenario), minutes
     known, reached = read_scenario(scenario).stages, [SETUP]
-    while stages and (ready := [name for name in known if name not in reached and reached[-1] in known[name].after]):
+    while stage_minutes:
+        ready = [name for name in known if name not in reached and reached[-1] in known[name].after]
+        if not ready:
+            break
         reached.append(ready[0])
-        yield "stage", ready[0]
+        yield ("stage", ready[0]), stage_minutes
 
 
 @contextlib.contextmanager
@@ -88,7 +115,8 @@ def watch_alarms(output: Path) -> list[str]:
     documents = 0
     for line in output.read_text(encoding="utf-8").split("\n")[:-1]:
         if not line.startswith("{"):
-            found.setdefault(line)
+            if not line.startswith(RESUMED):
+                found.setdefault(line)
             continue
         document = json.loads(line)
         documents += 1
@@ -132,6 +160,17 @@ def report(scenario: str, command: tuple[str, ...], looks: list[Look], watched: 
     for alarm in watched:
         print(f"  watch: {alarm}", flush=True)
     return len(alarms) + len(watched)
+
+
+def report_alerts(scenario: str, watched: Monitoring) -> int:
+    """Prints the alerts that a scenario's Alertmanager handed on; returns how many."""
+    fired = [notice for notice in watched.notices if notice.firing]
+    scrapes = watched.query("sum(count_over_time(up[2h]))")
+    count = scrapes[0]["value"][1] if scrapes else "0"
+    print(f"{scenario}: {count} scrapes, {len(fired)} alerts", flush=True)
+    for notice in fired:
+        print(f"  {time.ctime(time.time() - time.monotonic() + notice.at)}: {notice.alert} {notice.labels}", flush=True)
+    return len(fired)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from scripts.alerting import INSTALLED, NOT_INSTALLED, Monitoring, monitoring
 from scripts.sandbox import Kit
-from tests.alerting import Monitoring, monitoring
 
 from .conftest import wait_until
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.skipif(not INSTALLED, reason=NOT_INSTALLED)]
 
 FACTS = Path(__file__).with_name("strimzi_dashboards.yaml")
 FOLDER = "packaging/examples/metrics/grafana-dashboards"

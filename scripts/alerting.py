@@ -1,4 +1,4 @@
-"""A real Prometheus and Alertmanager beside a lab, with the configuration of ``./lab monitoring``, for tests."""
+"""A real Prometheus and Alertmanager beside a lab, with its configuration, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import pytest
 import requests
-import yaml
 
+from loosehanger.errors import LabError
 from loosehanger.ports import free_ports
 from scripts.sandbox import Kit
 
 PROGRAMS = ("prometheus", "prometheus-alertmanager")
+INSTALLED = all(map(shutil.which, PROGRAMS))
+NOT_INSTALLED = f"{' and '.join(PROGRAMS)} are not both installed"
+_FOLLOWED = ("token", "targets")
+"""What changes with the lab."""
 _READY_S = 60.0
 _LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
-class Notice:
+class Notification:
     """What Alertmanager handed to the receiver: an alert that fires, or one that has ended."""
 
     at: float
@@ -42,10 +45,10 @@ class Monitoring:
     """Prometheus, Alertmanager, and the receiver of a test."""
 
     folder: Path
-    """The configuration, a copy of the lab's."""
+    """The configuration: a copy of the lab's, with its token and its targets as they are at any time."""
     prometheus: str
     alertmanager: str
-    notices: list[Notice] = field(default_factory=list)
+    notices: list[Notification] = field(default_factory=list)
     acknowledged: set[str] = field(default_factory=set)
     """The alerts that were silenced: a loss stays."""
 
@@ -53,10 +56,11 @@ class Monitoring:
         """Evaluates an expression; returns its samples.
 
         Raises:
-            AssertionError: Prometheus refuses the expression.
+            LabError: Prometheus refuses the expression.
         """
         answer = requests.get(f"{self.prometheus}/api/v1/query", params={"query": expression}, timeout=30).json()
-        assert answer["status"] == "success", f"{expression}: {answer.get('error')}"
+        if answer["status"] != "success":
+            raise LabError(f"{expression}: {answer.get('error')}")
         found: list[dict[str, Any]] = answer["data"]["result"]
         return found
 
@@ -72,11 +76,14 @@ class Monitoring:
             alert: its name.
             firing: whether it must fire or end.
             since: a moment of the monotonic clock; earlier notices do not count.
-            bound: seconds after which waiting fails the test.
+            bound: seconds after which waiting fails.
             labels: those that it must have.
 
         Returns:
             The seconds from that moment until the notice arrived.
+
+        Raises:
+            LabError: it did not arrive in time.
         """
         deadline = since + bound
         while True:
@@ -88,7 +95,8 @@ class Monitoring:
                 ):
                     return notice.at - since
             what = "fired" if firing else "ended"
-            assert time.monotonic() < deadline, f"{alert} {labels} has not {what} within {bound:.0f} s: {self.now()}"
+            if time.monotonic() > deadline:
+                raise LabError(f"{alert} {labels} has not {what} within {bound:.0f} s: {self.now()}")
             time.sleep(_LOOK_S)
 
     def now(self) -> list[str]:
@@ -115,25 +123,27 @@ class Monitoring:
         found = requests.get(f"{self.alertmanager}/api/v2/alerts", timeout=30).json()
         return [one["status"]["state"] == "suppressed" for one in found if one["labels"]["alertname"] == alert]
 
-    def copy_token(self, kit: Kit) -> None:
-        """Takes the token of a lab that was set up anew."""
-        shutil.copy2(kit.home / "monitoring" / "token", self.folder / "token")
-
 
 @contextmanager
 def monitoring(kit: Kit, folder: Path) -> Iterator[Monitoring]:
     """Starts Prometheus and Alertmanager for a lab, on free ports of the loopback interface.
 
     Args:
-        kit: a lab that is set up.
+        kit: a lab that is set up. It may be cleaned up and set up anew meanwhile.
         folder: where to keep their configuration and data; a folder that does not exist.
+
+    Raises:
+        LabError: a program is not installed, or does not start.
     """
-    for program in PROGRAMS:
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
+    if not INSTALLED:
+        raise LabError(NOT_INSTALLED)
     done = kit.run("monitoring", "--json")
-    assert done.returncode == 0, done.stderr
-    shutil.copytree(json.loads(done.stdout)["folder"], folder)
+    if done.returncode:
+        raise LabError(done.stderr.strip())
+    made = Path(json.loads(done.stdout)["folder"])
+    shutil.copytree(made, folder, ignore=shutil.ignore_patterns(*_FOLLOWED))
+    for name in _FOLLOWED:
+        (folder / name).symlink_to(made / name)
     ports = free_ports(2)
     addresses = [f"http://127.0.0.1:{port}" for port in ports]
     found = Monitoring(folder, addresses[0], addresses[1])
@@ -167,19 +177,19 @@ def monitoring(kit: Kit, folder: Path) -> Iterator[Monitoring]:
 
 def _change(path: Path, old: str, new: str) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text.count(old) == 1, f"{path}: {old}"
+    if text.count(old) != 1:
+        raise LabError(f"{path}: {old} does not stand there once")
     path.write_text(text.replace(old, new), encoding="utf-8")
-    yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-def _receiver(notices: list[Notice]) -> ThreadingHTTPServer:
+def _receiver(notices: list[Notification]) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             at = time.monotonic()
             for one in body["alerts"]:
                 labels = dict(one["labels"])
-                notices.append(Notice(at, labels.pop("alertname"), one["status"] == "firing", labels))
+                notices.append(Notification(at, labels.pop("alertname"), one["status"] == "firing", labels))
             self.send_response(200)
             self.end_headers()
 
@@ -197,8 +207,8 @@ def _wait_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> No
                 return
         except requests.ConnectionError:
             pass
-        assert process.poll() is None, log.read_text(encoding="utf-8")
-        assert time.monotonic() < deadline, f"{address} is not ready: {log.read_text(encoding='utf-8')}"
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise LabError(f"{address} is not ready: {log.read_text(encoding='utf-8')}")
         time.sleep(_LOOK_S)
 
 
