@@ -207,6 +207,10 @@ def _link(parser: Parser) -> None:
     ):
         parser.add_argument(f"--{name}", type=read, metavar=name.upper(), help=such_as)
     parser.add_argument("--one-way", action="store_true", help="only the direction from the first region to the second")
+    parser.add_argument(
+        "--outbound-only", action=argparse.BooleanOptionalAction,
+        help="put a firewall around the first region, which refuses all connections from the second, or take it away",
+    )  # fmt: skip
     actions = parser.add_mutually_exclusive_group()
     for name, about in (
         ("cut", "refuse new connections, and reset open ones"),
@@ -219,14 +223,15 @@ def _link(parser: Parser) -> None:
 
 
 def _check_link(options: argparse.Namespace) -> None:
-    changes = options.action or any(getattr(options, name) is not None for name in ("delay", "jitter", "rate"))
+    shaped = options.action or any(getattr(options, name) is not None for name in ("delay", "jitter", "rate"))
+    changes = shaped or options.outbound_only is not None
     if len(options.regions) not in (0, 2):
         raise WrongUseError("name the two regions of a link, for example ./lab link REGION REGION --delay 80ms")
     if options.regions and options.regions[0] == options.regions[1]:
         raise WrongUseError(f"{options.regions[0]} has no link to itself; name two regions")
     if changes and not options.regions:
         raise WrongUseError("name the two regions of the link to change, for example ./lab link REGION REGION --heal")
-    if options.one_way and not changes:
+    if options.one_way and not shaped:
         raise WrongUseError("--one-way needs a change, for example --delay 80ms")
     if options.one_way and options.action in ("cut", "forget"):
         raise WrongUseError(
@@ -639,6 +644,7 @@ GROUPS = {
             "  ./lab link                                        every link\n"
             "  ./lab link ONE OTHER --delay 80ms --rate 20MB/s   both directions of the link between two regions\n"
             "  ./lab link ONE OTHER --silent --one-way           no data from ONE arrives in OTHER\n"
+            "  ./lab link ONE OTHER --outbound-only              ONE opens connections to OTHER, and lets none in\n"
             "  ./lab link ONE OTHER --heal                       everything continues",
             options=_link,
             check=_check_link,

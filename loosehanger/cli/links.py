@@ -55,10 +55,12 @@ def run(lab: Lab, options: argparse.Namespace) -> int:
 def _change(options: argparse.Namespace) -> dict[str, Any] | None:
     values = {name: getattr(options, name) for name in ("delay", "jitter", "rate")}
     wanted = {name: value for name, value in values.items() if value is not None}
-    if not wanted and not options.action:
+    if not wanted and not options.action and options.outbound_only is None:
         return None
     one, other = options.regions
-    return wanted_change(one, other, wanted, options.action, one_way=options.one_way)
+    return wanted_change(
+        one, other, wanted, options.action, one_way=options.one_way, outbound_only=options.outbound_only
+    )
 
 
 def _ask(pair: tuple[str, str], folder: Path, wanted: Mapping[str, Any] | None) -> LinkState:
@@ -80,6 +82,12 @@ def _lines(link: LinkState) -> Iterator[str]:
             yield (
                 f"    {client['client'].rpartition('/')[2] + ' in ' + client['region']:<40}"
                 f"{size_text(client['bytes']):>10}   {client['open']} of {client['connections']} connections open"
+            )
+    for way in link["directions"]:
+        if way["refuses"]:
+            yield (
+                f"  {way['to']} lets no connection in: {way['connections']} came from {way['from']}, "
+                f"{way['turned_away']} refused"
             )
 
 

@@ -328,6 +328,9 @@ class LinkDirection(Model):
     jitter_ms: float
     bytes_per_s: float | None = Field(description="The link's rate limit; null for none")
     silent: bool
+    refuses: bool = Field(default=False, description="Whether a firewall there refuses connections from here")
+    connections: int = Field(default=0, description="Connections that clients in the source region opened")
+    turned_away: int = Field(default=0, description="Connections that the firewall refused")
     carried: int = Field(description="Bytes delivered since the link's relay was started")
     on_the_way: int
     clients: list[LinkClient]

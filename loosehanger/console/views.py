@@ -341,6 +341,7 @@ def settings_of(way: LinkDirection) -> list[str]:
     jitter = f" ± {duration(way.jitter_ms)}" if way.jitter_ms else ""
     return [
         *(["silent"] if way.silent else []),
+        *(["connections refused"] if way.refuses else []),
         *([f"{duration(way.delay_ms)}{jitter}"] if way.delay_ms else []),
         *([f"{size(way.bytes_per_s)}/s"] if way.bytes_per_s else []),
     ]

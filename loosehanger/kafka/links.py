@@ -70,7 +70,13 @@ def closed_links(home: Path) -> Iterator[ClosedLink]:
 
 
 def wanted_change(
-    one: str, other: str, values: Mapping[str, float], action: str | None, *, one_way: bool
+    one: str,
+    other: str,
+    values: Mapping[str, float],
+    action: str | None,
+    *,
+    one_way: bool,
+    outbound_only: bool | None = None,
 ) -> dict[str, Any]:
     """What to ask a relay for.
 
@@ -80,9 +86,11 @@ def wanted_change(
         values: new delay and jitter in seconds, and rate in bytes a second; what is left out stays.
         action: ``cut``, ``silent``, ``heal`` or ``forget``; None for nothing.
         one_way: only what flows from the first region to the second.
+        outbound_only: whether a firewall of the first region refuses the other's connections; None leaves it as it is.
     """
     directions = [f"{one}>{other}"] + ([] if one_way else [f"{other}>{one}"])
-    return {"directions": directions, "set": dict(values), "action": action}
+    refuses = {} if outbound_only is None else {f"{other}>{one}": outbound_only}
+    return {"directions": directions, "set": dict(values), "action": action, "refuses": refuses}
 
 
 def ask(folder: Path, wanted: Mapping[str, Any] | None = None) -> dict[str, Any]:

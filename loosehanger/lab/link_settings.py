@@ -1,4 +1,4 @@
-"""Settings of one direction of a link between two regions: delay, jitter, rate and cut, and their text forms.
+"""Settings of one direction of a link between two regions: delay, jitter, rate, cut and firewall, and their text forms.
 
 Uses the standard library only: one relay process runs for every pair of regions, and must stay small.
 """
@@ -33,6 +33,8 @@ class OneWay:
     """Bytes per second for all connections together; 0 for unlimited."""
     silent: bool = False
     """Whether the link is cut: it accepts bytes and forwards none."""
+    refuses: bool = False
+    """Whether a firewall where this direction leads to refuses the connections that clients open this way."""
 
     def with_(self, **changes: float | bool | None) -> OneWay:
         """Returns a copy with changes; None leaves a value as it is.
@@ -53,6 +55,11 @@ class OneWay:
                 "lower the rate or the delay"
             )
         return changed
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether bytes pass as they come."""
+        return not (self.delay or self.jitter or self.rate or self.silent)
 
     @property
     def in_flight(self) -> float:

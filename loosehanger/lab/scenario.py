@@ -59,6 +59,8 @@ class StartingLink(Entry):
     between: tuple[str, str]
     one_way: bool = False
     """Whether the settings apply only to traffic from the first region to the second."""
+    outbound_only: bool = False
+    """Whether a firewall of the first region refuses all connections from the second."""
     delay: Annotated[float, _read_as(parse_time)] = 0.0
     jitter: Annotated[float, _read_as(parse_time)] = 0.0
     rate: Annotated[float, _read_as(parse_rate)] = 0.0
@@ -67,6 +69,8 @@ class StartingLink(Entry):
     def _fits(self) -> StartingLink:
         if self.between[0] == self.between[1]:
             raise ValueError(f"between: {self.between[0]} has no link to itself; name two regions")
+        if self.one_way and self.outbound_only:
+            raise ValueError("outbound_only: concerns connections, which have no one way; remove one_way")
         try:
             OneWay().with_(delay=self.delay, jitter=self.jitter, rate=self.rate)
         except WrongUseError as error:
@@ -76,8 +80,9 @@ class StartingLink(Entry):
     @property
     def directions(self) -> dict[tuple[str, str], OneWay]:
         """Returns the initial settings of each direction."""
-        ways = [self.between] if self.one_way else [self.between, self.between[::-1]]
-        return dict.fromkeys(ways, OneWay(self.delay, self.jitter, self.rate))
+        there, back = self.between, self.between[::-1]
+        settings = OneWay(self.delay, self.jitter, self.rate)
+        return {there: settings} | ({} if self.one_way else {back: settings.with_(refuses=self.outbound_only)})
 
 
 def _one_or_several(value: object) -> object:

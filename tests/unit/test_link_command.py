@@ -14,7 +14,7 @@ from loosehanger.errors import WrongUseError
 from loosehanger.lab.link_settings import OneWay, parse_rate, parse_time, rate_text, size_text, time_text
 from loosehanger.lab.record import Lab, Region
 
-from .test_relay import MB, Link, Server, echo, received
+from .test_relay import MB, Link, Server, echo, is_reset, received
 
 BOTH = ("europe", "north-america")
 
@@ -52,6 +52,8 @@ def test_rates(text: str, rate: float) -> None:
         ([*BOTH, "--rate", "0MB/s"], "not between 10 kB/s and 10 GB/s; to stop everything, cut"),
         ([*BOTH, "--rate", "11GB/s"], "not between"),
         ([*BOTH, "--one-way"], "needs a change"),
+        ([*BOTH, "--one-way", "--outbound-only"], "--one-way needs a change"),
+        (["--outbound-only"], "name the two regions of the link to change"),
         ([*BOTH, "--cut", "--heal"], "not allowed with argument"),
         ([*BOTH, "--cut", "--one-way"], "--silent --one-way"),
         ([*BOTH, "--slow"], "unrecognized arguments"),
@@ -136,6 +138,23 @@ def test_a_link_is_changed_and_shown(link: Link, capsys: pytest.CaptureFixture[s
     capsys.readouterr()
     assert run() == 0
     assert "europe and north-america: cut" in capsys.readouterr().out
+
+
+def test_a_firewall_is_put_up_shown_and_taken_away(link: Link, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("north-america", "europe", "--outbound-only", "--delay", "1ms") == 0
+    is_reset(link)
+    capsys.readouterr()
+    assert run() == 0
+    shown = capsys.readouterr().out
+    assert "europe and north-america: open" in shown
+    assert "\n  north-america lets no connection in: 0 came from europe, 1 refused\n" in shown
+    assert [way["delay"] for way in link.told()["directions"]] == [0.001, 0.001]
+    assert run("north-america", "europe", "--heal") == 0
+    assert [way["refuses"] for way in link.told()["directions"]] == [True, False]
+    assert run("north-america", "europe", "--no-outbound-only") == 0
+    with link.connect() as client:
+        client.sendall(b"x")
+        assert received(client, 1) == b"x"
 
 
 def test_a_change_that_does_not_fit_changes_nothing(link: Link) -> None:

@@ -309,7 +309,7 @@ def test_a_region_whose_process_manager_is_down_has_one_cause(monkeypatch: pytes
 
 
 def test_a_link_that_was_changed_by_hand_names_what_it_was(tmp_path: Path) -> None:
-    way = {"delay": 0.04, "jitter": 0.0, "rate": 0.0, "silent": False}
+    way = {"delay": 0.04, "jitter": 0.0, "rate": 0.0, "silent": False, "refuses": False}
     (tmp_path / "settings.json").write_text(
         '{"start": {"east>na": {"delay": 0.04}, "na>east": {"delay": 0.04}}}', encoding="utf-8"
     )
@@ -326,6 +326,11 @@ def test_a_link_that_was_changed_by_hand_names_what_it_was(tmp_path: Path) -> No
     assert found.next == "./lab link east na --delay 40ms --jitter 0ms --rate unlimited"
     report["directions"][0]["rate"] = 0.0  # type: ignore[index]
     assert local_status._changed_settings(report, tmp_path) is None
+    report["directions"][1]["refuses"] = True  # type: ignore[index]
+    found = local_status._changed_settings(report, tmp_path)
+    assert found is not None
+    assert "to east 40 ms of delay, unlimited, connections refused, which was 40 ms of delay, unlimited" in found.cause
+    assert found.next.endswith("link east na --delay 40ms --jitter 0ms --rate unlimited --no-outbound-only")
 
 
 def test_problems_survive_the_way_through_json() -> None:

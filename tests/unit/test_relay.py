@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from loosehanger.kafka.links import ask
+from loosehanger.kafka.links import OPEN, ask, link_state, wanted_change
 
 THERE, BACK = "west>east", "east>west"
 MB = 1_000_000
@@ -145,6 +145,12 @@ def made(tmp_path: Path) -> Iterator[Callable[..., Link]]:
             return link
 
         yield make
+
+
+def is_reset(link: Link) -> None:
+    """A new connection is, at once or when it is read from."""
+    with pytest.raises(ConnectionResetError), link.connect() as client:
+        client.recv(1)
 
 
 def round_trips(client: socket.socket, number: int) -> list[float]:
@@ -465,3 +471,33 @@ def test_where_nobody_listens_a_client_is_told(tmp_path: Path) -> None:
             assert client.recv(1)
     finally:
         link.close()
+
+
+def test_a_firewall_refuses_one_sides_connections_and_counts_them(made: Callable[..., Link]) -> None:
+    link = made()
+    with link.connect() as client:
+        round_trips(client, 1)
+        ask(link.folder, wanted_change("east", "west", {}, None, one_way=False, outbound_only=True))
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+    for _ in range(2):
+        is_reset(link)
+    there = link.direction(THERE)
+    assert (there["refuses"], there["connections"], there["turned_away"]) == (True, 1, 2)
+    assert (link.direction(BACK)["refuses"], link_state(link.told())) == (False, OPEN)
+
+    link.change("heal", delay=0.001)
+    link.process.kill()
+    link.process.wait()
+    link.start()
+    is_reset(link)
+    ask(link.folder, wanted_change("east", "west", {}, None, one_way=False, outbound_only=False))
+    with link.connect() as client:
+        round_trips(client, 1)
+
+
+def test_a_firewall_leaves_the_other_sides_connections(made: Callable[..., Link]) -> None:
+    link = made(start={BACK: {"refuses": True}})
+    with link.connect() as client:
+        round_trips(client, 3)
+    assert (link.direction(BACK)["turned_away"], link.direction(THERE)["connections"]) == (0, 1)

@@ -116,6 +116,7 @@ links:
     delay: 80ms
     jitter: 5ms
   - {{between: [{B}, region-c], rate: 20MB/s, one_way: true}}
+  - {{between: [{A}, region-d], outbound_only: true}}
 stages:"""
 
 
@@ -123,7 +124,8 @@ def test_a_scenario_says_what_its_links_begin_with(tmp_path: Path) -> None:
     folder(tmp_path, TEXT.replace("stages:", LINKS))
     slow, narrow = OneWay(delay=0.08, jitter=0.005), OneWay(rate=20e6)
     found = read_scenario("99-test", tmp_path).link_directions
-    assert found == {(A, B): slow, (B, A): slow, (B, "region-c"): narrow}
+    firewall = {(A, "region-d"): OneWay(), ("region-d", A): OneWay(refuses=True)}
+    assert found == {(A, B): slow, (B, A): slow, (B, "region-c"): narrow, **firewall}
 
 
 @pytest.mark.parametrize(
@@ -136,6 +138,7 @@ def test_a_scenario_says_what_its_links_begin_with(tmp_path: Path) -> None:
         (f"[{A}, {B}]", f"[{A}, {A}]", rf"links\[0\]: between: {A} has no link to itself"),
         (f"[{A}, {B}]", f"[{A}]", r"links\[0\]\.between: is missing"),
         ("    jitter", "    speed", r"links\[0\]\.speed: unknown field"),
+        ("one_way: true", "one_way: true, outbound_only: true", r"links\[1\]: outbound_only: .*; remove one_way"),
         (f"[{B}, region-c]", f"[{B}, {A}]", f"links: duplicate link from {B} to {A}"),
     ],
 )

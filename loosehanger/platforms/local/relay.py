@@ -85,6 +85,8 @@ class Lane:
         self.delivered = 0
         self.dropped = 0
         """Bytes whose connection closed before they were forwarded."""
+        self.turned_away = 0
+        """Connections in this direction that the firewall refused."""
         self.flows: set[Direction] = set()
         self._free = 0.0
         self._waiting: deque[Direction] = deque()
@@ -93,7 +95,7 @@ class Lane:
     def set(self, settings: OneWay) -> None:
         """Applies new settings."""
         self.settings = settings
-        self.plain = settings == OneWay()
+        self.plain = settings.is_plain
         self._free = 0.0
         self.chunk = max(LEAST_READ, min(READ, int(settings.rate * READ_SECONDS))) if settings.rate else READ
         self.limit = int(settings.in_flight * 1.25) + HELD_BESIDE_RATE if settings.rate else HELD_WITHOUT_RATE
@@ -427,8 +429,8 @@ class Relay:
         """Applies new settings.
 
         Args:
-            wanted: ``directions``, by ``from>to``, whose ``set`` values change; and an ``action`` for the whole link:
-                cut, silent, heal, forget, or none.
+            wanted: ``directions``, by ``from>to``, whose ``set`` values change; an ``action`` for the whole link:
+                cut, silent, heal, forget, or none; and ``refuses``, whether to refuse connections, by ``from>to``.
 
         Raises:
             WrongUseError: the values contradict each other; nothing was changed.
@@ -437,11 +439,17 @@ class Relay:
         action = wanted.get("action")
         silent = {"silent": True, "heal": False, "forget": False}.get(action or "")
         changed = {way: self.lanes[way].settings.with_(**wanted["set"], silent=silent) for way in ways}
+        for text, refuses in wanted.get("refuses", {}).items():
+            one, _, other = text.partition(">")
+            way = one, other
+            changed[way] = changed.get(way, self.lanes[way].settings).with_(refuses=refuses)
         if action in ("cut", "forget"):
             self.close()
         for way, settings in changed.items():
             if settings != self.lanes[way].settings:
                 self.lanes[way].set(settings)
+                if settings.refuses:
+                    self._reset_connections(way)
         if action == "cut":
             self.refused = True
         elif action in ("heal", "forget"):
@@ -454,6 +462,11 @@ class Relay:
             "directions": {f"{one}>{other}": lane.settings.as_json() for (one, other), lane in self.lanes.items()},
         }
         write_file(self.folder / SETTINGS, json.dumps(kept, indent=1))
+
+    def _reset_connections(self, way: tuple[str, str]) -> None:
+        for connection in tuple(self.connections):
+            if (connection.route.client, connection.route.server) == way:
+                connection.close(reset=True)
 
     def report(self) -> dict[str, Any]:
         """Returns settings and counters."""
@@ -469,6 +482,8 @@ class Relay:
                     "received": lane.received,
                     "dropped": lane.dropped,
                     "held": lane.received - lane.delivered - lane.dropped,
+                    "connections": sum(client["connections"] for client in clients if client["region"] == one),
+                    "turned_away": lane.turned_away,
                     "clients": clients,
                 }
             )
@@ -508,6 +523,12 @@ class Relay:
     def _accept(self, listening: socket.socket, route: Route) -> None:
         with contextlib.suppress(BlockingIOError, InterruptedError, ConnectionError):
             client, _ = listening.accept()
+            lane = self.lanes[route.client, route.server]
+            if lane.settings.refuses:
+                # The port stays open, so that attempts are counted.
+                lane.turned_away += 1
+                _close(client, reset=True)
+                return
             client.setblocking(False)
             task = self.loop.create_task(self._connect(client, route))
             self._connecting.add(task)
@@ -522,7 +543,7 @@ class Relay:
             await self.loop.sock_connect(server, (LOOPBACK, route.target))
             for end in (client, server):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self.refused:
+            if self.refused or self.lanes[route.client, route.server].settings.refuses:
                 raise ConnectionRefusedError
             self.connections.add(RelayedConnection(self, route, client, server))
             self._unnamed.set()

@@ -337,30 +337,34 @@ def _closed_link(between: tuple[str, str], state: str, folder: Path) -> Problem:
 
 
 def _changed_settings(report: Mapping[str, Any], folder: Path) -> Problem | None:
-    """The problem of a link whose delay or rate was changed after it was made; None for an unchanged link."""
+    """The problem of a link that was shaped or closed to connections after it was made; None for an unchanged one."""
     try:
         start = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))["start"]
     except (OSError, ValueError, KeyError):
         return None
     one, other = report["between"]
-    changed, begun = [], OneWay()
+    changed, begun, firewall = [], OneWay(), ""
     for way in report["directions"]:
         first = OneWay(**start.get(f"{way['from']}>{way['to']}", {}))
         now = OneWay(**{name: way[name] for name in first.as_json()})
         if now != first:
             changed.append(f"to {way['to']} {_shape(now)}, which was {_shape(first)}")
             begun = first
+        if now.refuses != first.refuses:
+            one, other = way["to"], way["from"]
+            firewall = f" --{'' if first.refuses else 'no-'}outbound-only"
     if not changed:
         return None
     shape = {"delay": time_text(begun.delay), "jitter": time_text(begun.jitter), "rate": rate_text(begun.rate)}
     settings = " ".join(f"--{name} {value.replace(' ', '')}" for name, value in shape.items())
-    back = f"./lab link {one} {other} {settings}"
+    back = f"./lab link {one} {other} {settings}{firewall}"
     cause = f"the link between {one} and {other} was changed by hand: {'; '.join(changed)}"
     return Problem(Rank.LINK, cause, f"{one}, {other}", next=back)
 
 
 def _shape(way: OneWay) -> str:
-    return f"{time_text(way.delay)} of delay, {rate_text(way.rate)}"
+    refuses = ", connections refused" if way.refuses else ""
+    return f"{time_text(way.delay)} of delay, {rate_text(way.rate)}{refuses}"
 
 
 def _reading(program: LocalProgram, detail: str, processes: list[ProcessState]) -> Health | None:
