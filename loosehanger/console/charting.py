@@ -43,7 +43,7 @@ _FEWEST = 20
 """Values of a line from which its outliers can be judged."""
 
 
-class Wanted(NamedTuple):
+class ChartSelection(NamedTuple):
     """The charts that a page asks for."""
 
     subject: str
@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
     """Whether the scale includes outliers."""
 
     @classmethod
-    def parse(cls, text: str) -> Wanted:
+    def parse(cls, text: str) -> ChartSelection:
         """Reads the text of a stream's address; what it does not understand is part of the subject's name."""
         found = re.fullmatch(rf"(.*)@({'|'.join(RANGES)})(\+whole)?", text)
         return cls(found[1], found[2], found[3] is not None) if found else cls(text)

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf, TopicName
 from loosehanger.console.browse import neighbours, read_record, shown_record
-from loosehanger.console.charting import RANGES, Wanted
+from loosehanger.console.charting import RANGES, ChartSelection
 from loosehanger.console.context import Context, unless_gone
 from loosehanger.console.distances import PRESETS, SOURCE
 from loosehanger.console.live import RecordFilter
@@ -174,7 +174,7 @@ async def charts(
     # A region where no mirror runs has no flow to show.
     own = [region.name for region in context.settings.regions]
     first = "" if any(region.mirrors for region in context.settings.regions) else own[0]
-    wanted = Wanted(of or first, range, scale == "whole")
+    wanted = ChartSelection(of or first, range, scale == "whole")
     return await page(
         context, session, "charts", "The last hour", wanted.text, flows=not first, wanted=wanted, ranges=RANGES
     )

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from loosehanger.console.change_log import ChangeLog
-from loosehanger.console.charting import MOST_LINES, PLOTS, RANGES, Wanted, plot, within
+from loosehanger.console.charting import MOST_LINES, PLOTS, RANGES, ChartSelection, plot, within
 from loosehanger.console.formats import duration, rate, size, span, thousands
 from loosehanger.console.geography import Coordinates, Point, window
 from loosehanger.console.history import LastHour
@@ -219,7 +219,7 @@ class Views:
 
     def _past(self, text: str) -> Data:
         """The charts of the flows, of a region's topics, or of a topic and its copies."""
-        wanted, now = Wanted.parse(text), time.time()
+        wanted, now = ChartSelection.parse(text), time.time()
         of = wanted.subject
         if not of:
             past = self._history.past(lambda subject: not subject.topic, now)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from loosehanger.kafka.connect import ConnectorPart
-from loosehanger.kafka.connector_states import Wanted, judge
+from loosehanger.kafka.connector_states import ConnectorStates, judge
 from loosehanger.kafka.failure_causes import explain
 from loosehanger.problems import Problem, Rank
 
@@ -172,7 +172,7 @@ def rebalance_causes(logs: WorkerLogs, *, where: str, now: float) -> Iterator[Pr
 
 
 def connector_causes(
-    wanted: Wanted,
+    wanted: ConnectorStates,
     present: Mapping[str, Mapping[str, Any]],
     failures: Mapping[str, Mapping[str, Any]],
     logs: WorkerLogs,

@@ -8,7 +8,7 @@ from typing import Any
 
 from loosehanger.kafka.connect import ConnectorPart, parts
 
-Wanted = Mapping[str, str]
+ConnectorStates = Mapping[str, str]
 """The state that each connector must be in: RUNNING, PAUSED or STOPPED."""
 
 
@@ -51,7 +51,7 @@ class Judgement:
         return not (self.wrong or self.absent or self.idle)
 
 
-def judge(wanted: Wanted, present: Mapping[str, Mapping[str, Any]]) -> Judgement:
+def judge(wanted: ConnectorStates, present: Mapping[str, Mapping[str, Any]]) -> Judgement:
     """Judges a mirror whose workers answer.
 
     Args:
@@ -79,7 +79,7 @@ def judge(wanted: Wanted, present: Mapping[str, Mapping[str, Any]]) -> Judgement
     return Judgement(as_wanted[0] if as_wanted else "Running")
 
 
-def connector_problems(wanted: Wanted, present: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def connector_problems(wanted: ConnectorStates, present: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """The parts that are not in the state that is wanted.
 
     Args:
@@ -100,7 +100,7 @@ def connector_problems(wanted: Wanted, present: Mapping[str, Mapping[str, Any]])
                 yield part.state, f"{part.label} is {part.state}{instead}{because}"
 
 
-def held(wanted: Wanted) -> tuple[str, str] | None:
+def held(wanted: ConnectorStates) -> tuple[str, str] | None:
     """How a mirror is shown that is as it should be, and of which no connector should run; None for any other.
 
     Returns:

@@ -346,9 +346,9 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _copied_at_mark(topology: Topology, marks: Snapshots) -> dict[str, Window]:
+def _copied_at_mark(topology: Topology, snapshots: Snapshots) -> dict[str, Window]:
     """Returns the end of what was copied, by source of each mirror that was stopped."""
-    known = {fence.mirror: fence.positions for fence in marks.fences}
+    known = {fence.mirror: fence.positions for fence in snapshots.fences}
     return {
         mirror.id: {
             topic: {number: last + 1 for number, last in positions.items()}

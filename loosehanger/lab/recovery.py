@@ -32,7 +32,7 @@ class Recovery:
         return all(leg.seconds is not None for leg in self.legs)
 
 
-def recovery(marks: Snapshots, entries: Iterable[LedgerEntry]) -> Recovery | None:
+def recovery(snapshots: Snapshots, entries: Iterable[LedgerEntry]) -> Recovery | None:
     """Returns the milestones of a switch; None where nothing was switched.
 
     The clock starts when the first process of a lost region is killed. In a planned switch it starts with the last
@@ -40,21 +40,21 @@ def recovery(marks: Snapshots, entries: Iterable[LedgerEntry]) -> Recovery | Non
     they processed there. Programs that stay are not counted.
 
     Args:
-        marks: the stage's snapshots.
+        snapshots: the stage's snapshots.
         entries: every entry of the ledgers.
     """
-    if not marks.fences:
+    if not snapshots.fences:
         return None
     every = list(entries)
-    targets = {fence.cluster for fence in marks.fences}
+    targets = {fence.cluster for fence in snapshots.fences}
     acked = [entry for entry in every if entry.kind == "acked"]
     processed = [entry for entry in every if entry.kind == "processed"]
-    held = [fence.held_ms for fence in marks.fences]
+    held = [fence.held_ms for fence in snapshots.fences]
     # A group whose offsets came from its ledger has a snapshot of its own, and no mirror.
-    mirrors_held = [fence.held_ms for fence in marks.fences if fence.source]
+    mirrors_held = [fence.held_ms for fence in snapshots.fences if fence.source]
     producers_move, consumers_move = True, True
-    if marks.losses:
-        begins, start = f"the death of {marks.losses[0].region}", min(loss.died_ms for loss in marks.losses)
+    if snapshots.losses:
+        begins, start = f"the death of {snapshots.losses[0].region}", min(loss.died_ms for loss in snapshots.losses)
     else:
         old = [entry.until for entry in acked if entry.cluster not in targets]
         read_before = [entry.until for entry in processed if entry.cluster not in targets]

@@ -239,12 +239,12 @@ def read_snapshots(home: Path, stage: str) -> Snapshots:
 
 def last_wipe_ms(home: Path) -> int | None:
     """Returns when any stage last wiped a region, in milliseconds since the epoch; None for never."""
-    return max((wipe.wiped_ms for marks in _every(home) for wipe in marks.wipes), default=None)
+    return max((wipe.wiped_ms for one in _every(home) for wipe in one.wipes), default=None)
 
 
 def last_mirror_snapshot(home: Path, mirror: Mirror) -> MirrorSnapshot | None:
     """Returns the offsets at which any stage last stopped a mirror; None if none recorded them."""
-    found = [fence for marks in _every(home) for fence in marks.fences if fence.mirror == snapshot_id(mirror)]
+    found = [fence for one in _every(home) for fence in one.fences if fence.mirror == snapshot_id(mirror)]
     return max(found, key=lambda fence: fence.held_ms, default=None)
 
 
@@ -254,8 +254,8 @@ def archives(home: Path) -> dict[str, Offsets]:
     A target that was wiped later is left out.
     """
     every = list(_every(home))
-    wipes = sorted((wipe for marks in every for wipe in marks.wipes), key=lambda wipe: wipe.wiped_ms)
-    rearmed = sorted((done for marks in every for done in marks.rearmed), key=lambda done: done.at_ms)
+    wipes = sorted((wipe for one in every for wipe in one.wipes), key=lambda wipe: wipe.wiped_ms)
+    rearmed = sorted((done for one in every for done in one.rearmed), key=lambda done: done.at_ms)
     wiped_ms = {wipe.region: wipe.wiped_ms for wipe in wipes}
     last = {done.mirror: done for done in rearmed}
     return {name: done.archives for name, done in last.items() if done.at_ms > wiped_ms.get(done.target, 0)}

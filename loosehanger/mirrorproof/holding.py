@@ -8,7 +8,7 @@ from typing import Any
 
 from loosehanger.mirrorproof.evidence import ProvedPartition
 
-Found = Mapping[int, tuple[int, str]]
+ChunkDigests = Mapping[int, tuple[int, str]]
 """By the number of a chunk, how many records it has now, and their digest."""
 
 
@@ -40,7 +40,7 @@ class PartitionNow:
     end: int
     """Where it ends."""
     is_compacted: bool
-    chunks: Found
+    chunks: ChunkDigests
 
 
 def state_of(proved: ProvedPartition, size: int, now: PartitionNow | None) -> PartitionState:

@@ -85,18 +85,18 @@ def run(options: argparse.Namespace) -> NoReturn:
         if isinstance(error, WrongUseError) and not isinstance(error, RepositoryError):
             raise
         if not importlib.util.find_spec("pyspark"):
-            _become_undecided(error, arguments)
+            _become_inconclusive(error, arguments)
         from loosehanger.proof.inconclusive import give_up  # slow to import
 
         raise give_up(error, arguments) from error
 
 
-def _become_undecided(error: Exception, arguments: list[str]) -> NoReturn:
+def _become_inconclusive(error: Exception, arguments: list[str]) -> NoReturn:
     """Reports the failure by a job that finds the PySpark of the user's own Spark, which this process does not."""
     from loosehanger.mirrorproof.spark import find_spark, python_path  # slow to import
 
     sys.stdout.flush()
-    command = [sys.executable, "-P", "-m", "loosehanger.mirrorproof.undecided_job", str(error), *arguments]
+    command = [sys.executable, "-P", "-m", "loosehanger.mirrorproof.inconclusive_job", str(error), *arguments]
     os.execve(  # noqa: S606 (no shell is wanted)
         command[0], command, {**os.environ, "PYTHONPATH": os.pathsep.join(python_path(find_spark()))}
     )

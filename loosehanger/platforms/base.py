@@ -28,7 +28,7 @@ from loosehanger.platforms.outcome import Outcome
 Parameters = Mapping[str, Any]
 Result = dict[str, Any]
 Plans = Callable[[], Mapping[str, Plan]]
-NAMES = ("check", "carry_out", "delete", "status", "stop_clients", "delete_region", "bundle", "scrub")
+NAMES = ("check", "carry_out", "delete", "status", "stop_clients", "delete_region", "bundle", "redact")
 OPTIONS: Mapping[str, Any] = {
     "entry_point": {"type": "str", "required": True, "choices": list(NAMES)},
     "home": {"type": "path", "required": True},
@@ -86,7 +86,7 @@ class Platform(ABC):
                 self.bundle(self._bundle / "regions" / self.name)
                 return {"changed": False}
             case _:
-                self.scrub(self._bundle, self._bundle / "regions" / self.name)
+                self.redact(self._bundle, self._bundle / "regions" / self.name)
                 return {"changed": False}
 
     @final
@@ -195,7 +195,7 @@ class Platform(ABC):
         """Collects, in this folder, what a maintainer needs to help."""
 
     @abstractmethod
-    def scrub(self, bundle: Path, folder: Path) -> None:
+    def redact(self, bundle: Path, folder: Path) -> None:
         """Removes the region's secrets from a whole bundle, of which this folder is the region's own."""
 
 

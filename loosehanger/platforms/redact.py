@@ -18,7 +18,7 @@ UNREAD = "unread-secrets.txt"
 """A file in a region's part of a bundle: why its secrets could not be redacted."""
 
 
-def scrub(folder: Path, secrets: Iterable[bytes]) -> None:
+def redact_folder(folder: Path, secrets: Iterable[bytes]) -> None:
     """Replaces every secret in every file of a folder, in plain text and in base64."""
     values = {value.strip() for value in secrets}
     values |= {base64.b64encode(value) for value in values}

@@ -22,7 +22,7 @@ def document(reason: str, scenario: str = "", seconds: float = 0.0, claims: Sequ
         claims: the claims to prove, where they are known.
     """
     evidence = Evidence(claims=tuple(claims))
-    evidence.add("undecided", None, {"reason": reason})
+    evidence.add("inconclusive", None, {"reason": reason})
     return judge(evidence, scenario, seconds)
 
 

@@ -64,7 +64,7 @@ def findings_of(evidence: Evidence) -> list[Finding]:
 
 
 def findings_about(flow: Flow, evidence: Evidence, findings: list[Finding]) -> list[Finding]:
-    """The findings that decide a flow's verdict: its own, and those that leave all flows of its claim undecided."""
+    """The findings that decide a flow's verdict: its own, and those that leave all flows of its claim inconclusive."""
     claim = evidence.claim_of(flow.mirror)
     return [
         finding
@@ -385,7 +385,7 @@ def _groups(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> It
 def _inconclusive(claim: Claim, switch: Switch | None) -> Iterator[Finding]:
     """Why a claim could not be examined; a failure that concerns all claims has its own finding."""
     if switch:
-        yield Finding("undecided", "undecides", claim.id, details={"reason": switch.inconclusive[claim.id]})
+        yield Finding("inconclusive", "undecides", claim.id, details={"reason": switch.inconclusive[claim.id]})
 
 
 def _ranges(sets: Sets) -> list[dict[str, Any]]:

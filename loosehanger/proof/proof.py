@@ -158,7 +158,7 @@ class Proof:
             except ERRORS as error:
                 reason = cause(error)
             if reason:
-                self._found.findings.append(Finding("undecided", "undecides", claim.id, details={"reason": reason}))
+                self._found.findings.append(Finding("inconclusive", "undecides", claim.id, details={"reason": reason}))
 
     def _present(self, claim: str, region: str, forbidden: Forbidden) -> Present:
         cluster = self._run.clusters[region]
@@ -168,7 +168,7 @@ class Proof:
         ranges, held = settle(cluster, to_scan(there), self._run.deadline, self._run.report)
         if held:
             reason = f"{region} cannot be scanned completely: {held[0]}"
-            self._found.findings.append(Finding("undecided", "undecides", claim, details={"reason": reason}))
+            self._found.findings.append(Finding("inconclusive", "undecides", claim, details={"reason": reason}))
         fit(spark, sum(end - start for start, end in ranges.values()))
         rows = scan(read_records(spark, cluster.connection, ranges).persist(), forbidden).collect()
         return Present(
@@ -193,7 +193,9 @@ class Proof:
             self._found.add("no_spark", None, {"reason": str(error)})
         except LabError as error:
             for claim in claims:
-                self._found.findings.append(Finding("undecided", "undecides", claim.id, details={"reason": str(error)}))
+                self._found.findings.append(
+                    Finding("inconclusive", "undecides", claim.id, details={"reason": str(error)})
+                )
 
     def _finish_sampling(self) -> None:
         for region, sampler in self._samplers.items():

@@ -57,7 +57,7 @@ def _kept(pod: Pod, home: Path, step: ClusterAction, files: Mapping[str, str]) -
         if not path.is_relative_to(home.resolve()):
             raise LabError(f"{pod.namespace}: the step '{step.kind}' would write {name}, outside the lab's home")
         if not _KEPT.fullmatch(name) or path != home.resolve() / name:
-            what = f"{name}, which is neither a mark nor a rescued file"
+            what = f"{name}, which is neither a snapshot nor a salvaged file"
             raise LabError(f"{pod.namespace}: the step '{step.kind}' would write {what}")
         found[path] = text
     return found

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from loosehanger.console import history
-from loosehanger.console.charting import Wanted, scale_end
+from loosehanger.console.charting import ChartSelection, scale_end
 from loosehanger.console.flow_reader import FlowNow, Now
 from loosehanger.console.history import KEPT_S, MEASURES, MOST_SUBJECTS, POINTS, LastHour, Measuring, Sampler, Subject
 from loosehanger.console.live import LINGER_S
@@ -317,6 +317,8 @@ def test_the_stage_that_was_reached_last_is_marked_with_its_time(tmp_path: Path)
     assert stage_mark(tmp_path)[1:] == ("stage cutover begun",)  # type: ignore[index]
 
 
-@pytest.mark.parametrize("wanted", [Wanted(""), Wanted("LH.ORDERS", "15m"), Wanted("", "all", whole=True)])
-def test_what_a_page_shows_its_stream_can_ask_for(wanted: Wanted) -> None:
-    assert Wanted.parse(wanted.text) == wanted
+@pytest.mark.parametrize(
+    "wanted", [ChartSelection(""), ChartSelection("LH.ORDERS", "15m"), ChartSelection("", "all", whole=True)]
+)
+def test_what_a_page_shows_its_stream_can_ask_for(wanted: ChartSelection) -> None:
+    assert ChartSelection.parse(wanted.text) == wanted

@@ -37,7 +37,7 @@ from loosehanger.platforms.kubernetes.readiness import by_reason, pod_problems, 
 from loosehanger.platforms.kubernetes.resources import ManifestEntry, check_documents
 from loosehanger.platforms.kubernetes.status import cluster_health, mirror_health, program_health, status
 from loosehanger.platforms.pod_files import FILES
-from loosehanger.platforms.redact import scrub
+from loosehanger.platforms.redact import redact_folder
 
 from .. import topologies
 
@@ -358,7 +358,7 @@ def test_the_code_for_a_stock_python_image_is_whole_and_small(tmp_path: Path) ->
 
 def test_a_bundle_is_scrubbed(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"user a, password correct-horse; Y29ycmVjdC1ob3JzZQ==; ab")
-    scrub(tmp_path, [b"correct-horse\n", b"ab"])
+    redact_folder(tmp_path, [b"correct-horse\n", b"ab"])
     assert (tmp_path / "log").read_bytes() == b"user a, password ***; ***; ab"
 
 
@@ -368,7 +368,7 @@ def test_a_private_key_is_taken_out_however_it_is_indented(tmp_path: Path, befor
     text = "".join(f"{before}{line}\n" for line in key)
     kept = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     (tmp_path / "log").write_text(f"a: |\n{text}b\n{kept}" + json.dumps({"key": "\n".join(key)}), encoding="utf-8")
-    scrub(tmp_path, [])
+    redact_folder(tmp_path, [])
     found = (tmp_path / "log").read_text(encoding="utf-8")
     assert "MHcCAQEEIB" not in found
     assert f"b\n{kept}" in found

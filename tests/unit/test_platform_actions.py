@@ -86,7 +86,7 @@ class Noting(base.Platform):
     def check(self, plan: Any) -> None:
         raise NotImplementedError
 
-    delete = status = bundle = scrub = check  # type: ignore[assignment]
+    delete = status = bundle = redact = check  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize("name", ACTIONS)

@@ -95,7 +95,7 @@ def answered(record: Path, step: SwitchStep) -> dict[str, Any]:
     return answer
 
 
-def test_in_a_pod_a_step_finds_the_marks_and_only_what_it_kept_comes_back(
+def test_in_a_pod_a_step_finds_the_snapshots_and_only_what_it_kept_comes_back(
     record: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stay_group(lab: Lab, home: Path, stage: str, consumer: Consumer) -> None:
@@ -211,12 +211,14 @@ def test_a_pod_writes_nothing_outside_the_labs_home(tmp_path: Path, monkeypatch:
         "rescued/linked.jsonl",
     ],
 )
-def test_a_pod_writes_marks_and_rescued_files_only(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_writes_snapshots_and_salvaged_files_only(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "rescued").mkdir()
     (tmp_path / "rescued/linked.jsonl").symlink_to(tmp_path / "elsewhere")
     files = {"access/marks/failover/loss.west.json": "{}", name: "import os"}
     pod_that_answers(monkeypatch, {"home": "/pod", "value": None, "files": files})
-    with pytest.raises(LabError, match=r"(?s)would write .*, which is neither a mark nor a rescued file"):
+    with pytest.raises(LabError, match=r"(?s)would write .*, which is neither a snapshot nor a salvaged file"):
         remote_steps.take(LAB, POD, tmp_path, Legs(stage="failover"))
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["rescued", "rescued/linked.jsonl"]
 
@@ -227,7 +229,7 @@ def test_a_pod_without_an_answer_is_told(tmp_path: Path, monkeypatch: pytest.Mon
         remote_steps.take(LAB, POD, tmp_path, Legs(stage="failover"))
 
 
-def test_marks_go_along_but_not_what_proofs_found(tmp_path: Path) -> None:
+def test_snapshots_go_along_but_not_what_proofs_found(tmp_path: Path) -> None:
     keep_mirror_snapshot(tmp_path, "failover", FENCE)
     keep_proof(tmp_path, "failover", {"claims": []})
     assert [*snapshot_files(tmp_path)] == ["marks/failover/fence.ab.a.json"]

@@ -13,7 +13,7 @@ from loosehanger.errors import LabError
 from loosehanger.files import write_file
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
 from loosehanger.platforms.kubernetes.resources import ORDER, SELECTOR
-from loosehanger.platforms.redact import say_unread, scrub
+from loosehanger.platforms.redact import redact_folder, say_unread
 
 LOG_LINES = 500
 
@@ -61,7 +61,7 @@ def take_secrets_out(cluster: KubernetesCluster, namespace: str, bundle: Path, f
         say_unread(folder, secrets)
         return
     values = (secret.get("data") or {} for secret in secrets)
-    scrub(bundle, (base64.b64decode(value) for data in values for value in data.values()))
+    redact_folder(bundle, (base64.b64decode(value) for data in values for value in data.values()))
 
 
 def _own(cluster: KubernetesCluster, version: str, kind: str, namespace: str, selector: str) -> list[dict[str, Any]]:

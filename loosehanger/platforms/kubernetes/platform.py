@@ -192,7 +192,7 @@ class KubernetesPlatform(base.Platform):
         """Reads resources, events and logs."""
         collect(self.region.cluster, self.name, folder)
 
-    def scrub(self, bundle: Path, folder: Path) -> None:
+    def redact(self, bundle: Path, folder: Path) -> None:
         """Removes the region's secrets."""
         take_secrets_out(self.region.cluster, self.name, bundle, folder)
 

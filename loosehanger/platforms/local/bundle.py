@@ -7,7 +7,7 @@ from pathlib import Path
 from loosehanger.files import make_folder, write_file
 from loosehanger.platforms.local.processes import states, tail
 from loosehanger.platforms.local.region import LocalRegion
-from loosehanger.platforms.redact import say_unread, scrub
+from loosehanger.platforms.redact import redact_folder, say_unread
 
 LOG_BYTES = 1_000_000
 
@@ -32,4 +32,4 @@ def take_secrets_out(region: LocalRegion, bundle: Path, folder: Path) -> None:
     except OSError as error:
         say_unread(folder, f"{error.filename}: {error.strerror}")
         return
-    scrub(bundle, secrets)
+    redact_folder(bundle, secrets)

@@ -163,6 +163,6 @@ class LocalPlatform(base.Platform):
         """Copies logs and manifests."""
         collect(self.region, folder)
 
-    def scrub(self, bundle: Path, folder: Path) -> None:
+    def redact(self, bundle: Path, folder: Path) -> None:
         """Removes the region's secrets."""
         take_secrets_out(self.region, bundle, folder)

@@ -71,7 +71,7 @@ def look(
         LabError: a ledger cannot be read.
         UnreachableError: a surviving cluster does not answer.
     """
-    marks = read_snapshots(home, lab.unfinished or lab.stage)
+    snapshots = read_snapshots(home, lab.unfinished or lab.stage)
     folders = {name: folder for region in lab.regions.values() for name, folder in region.ledgers.items()}
     asked = _asked(lab, home, claims, folders)
     passed = {group: _wait_until_passed(lab, group, fence, timeout_s, report) for group, fence in asked.groups.items()}
@@ -108,13 +108,13 @@ def look(
             for group, fence in asked.groups.items()
         },
         inconclusive=asked.inconclusive | _unreadable(lab, claims, asked.producers, of_producers, found),
-        recovery=recovery(marks, ledgers.every),
-        death_ms=min((loss.died_ms for loss in marks.losses), default=None),
+        recovery=recovery(snapshots, ledgers.every),
+        death_ms=min((loss.died_ms for loss in snapshots.losses), default=None),
     )
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ClaimSubjects:
     """What the claims are about."""
 
     groups: dict[str, MirrorSnapshot] = field(default_factory=dict)
@@ -125,8 +125,8 @@ class _Asked:
     """By claim, why it is inconclusive."""
 
 
-def _asked(lab: Lab, home: Path, claims: Sequence[Claim], ledgers: Container[str]) -> _Asked:
-    asked, stage = _Asked(), lab.unfinished or lab.stage
+def _asked(lab: Lab, home: Path, claims: Sequence[Claim], ledgers: Container[str]) -> _ClaimSubjects:
+    asked, stage = _ClaimSubjects(), lab.unfinished or lab.stage
     for claim in claims:
         try:
             if claim.kind == "groups":
@@ -297,9 +297,9 @@ def _latest(found: Iterable[Mapping[tuple[str, int], int]]) -> dict[tuple[str, i
     return times
 
 
-def _fence(claim: Claim, marks: Snapshots) -> MirrorSnapshot:
+def _fence(claim: Claim, snapshots: Snapshots) -> MirrorSnapshot:
     group, mirror = claim.subject["group"], claim.subject["mirror"]
-    for fence in marks.fences:
+    for fence in snapshots.fences:
         if fence.mirror == group_snapshot_id(group) if not mirror else fence.mirror.split("/")[0] == mirror:
             # A group that had committed nothing begins with the first record.
             return (

@@ -338,5 +338,5 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     "broke_off": "the proof broke off: {reason}",
     "no_spark": "{reason}",
     "nothing_to_prove": _nothing_to_prove,
-    "undecided": "{reason}",
+    "inconclusive": "{reason}",
 }
