@@ -89,27 +89,29 @@ class Kit:
         return self.root / "playbooks" / "03-broadcast" / "manifests" / name
 
 
-def copy_kit(folder: Path, port_base: int) -> Kit:
-    """Copies the checkout's files, and links what is installed."""
+def copy_kit(folder: Path, port_base: int, checkout: Path = ROOT) -> Kit:
+    """Copies a checkout's files, and links what is installed there: for another checkout, in its ``.lab``."""
     root, home = folder / "kit", folder / "kit" / ".lab"
-    copy_files(root)
+    copy_files(root, checkout)
     home.mkdir(mode=0o700)
-    (lab_home() / "cache").mkdir(exist_ok=True)
+    installed = lab_home() if checkout == ROOT else checkout / ".lab"
+    (installed / "cache").mkdir(exist_ok=True)
     for name in INSTALLED:
-        (home / name).symlink_to(lab_home() / name)
+        (home / name).symlink_to(installed / name)
     return Kit(root, home, port_base)
 
 
-def copy_files(root: Path) -> None:
-    """Copies the checkout's files into a folder, over those that are there."""
+def copy_files(root: Path, checkout: Path = ROOT) -> None:
+    """Copies a checkout's files into a folder, over those that are there."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
     for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
+        if (checkout / name).is_file():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, root / name)
+            shutil.copy2(checkout / name, root / name)
 
 
-def forget_bytecode(folder: Path) -> None:
-    """Deletes what Python keeps of the sources of a folder's kits."""
-    shutil.rmtree(lab_home() / "cache" / folder.resolve().relative_to("/"), ignore_errors=True)
+def forget_bytecode(folder: Path, home: Path | None = None) -> None:
+    """Deletes what Python keeps of the sources of a folder's kits, in the installation or in that of another home."""
+    cache = ((home or lab_home()) / "cache").resolve()
+    shutil.rmtree(cache / folder.resolve().relative_to("/"), ignore_errors=True)
