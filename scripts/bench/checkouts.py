@@ -107,7 +107,7 @@ def run(kit: Kit, *words: str) -> _Took:
         )
         bound = threading.Timer(_WAIT_S, process.terminate)
         bound.start()
-        # What a process and its finished children have used is known to whoever waits for it.
+        # The kernel reports what a process and its finished children have used to its parent.
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.monotonic() - started
         bound.cancel()

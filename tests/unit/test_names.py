@@ -22,6 +22,7 @@ STILL = {
     "setup-03-broadcast.sh": "the shortcut for this scenario",
     "loosehanger/console/api.py": "examples of names in the interface's description",
     "scripts/sandbox.py": "sets up the scenario that labs and benchmarks have in common",
+    "scripts/bench/checkouts.py": "measures the broadcast, and the disaster of active/passive",
     "scripts/bench/common.py": "measures the broadcast",
     "scripts/bench/console.py": "measures the broadcast",
     "scripts/bench/scrape.py": "measures the broadcast",
