@@ -36,6 +36,9 @@ CLEANED_S = 30
 RESUMED = "starting over:"
 """What a watch says where a stage has made a cluster anew."""
 
+UNREMARKABLE: dict[str, list[object]] = {"notes": [], "not_judged": []}
+"""What a watch says of a stage's own work: which mirrors it has changed, and what no claim covers."""
+
 
 class Look(NamedTuple):
     """One answer of ``./lab status``."""
@@ -121,7 +124,7 @@ def watch_alarms(output: Path) -> list[str]:
         document = json.loads(line)
         documents += 1
         late = [f"{document['totals']['late']} records are late"] if document["totals"]["late"] else []
-        for alarm in (*alarms_of(document), *late):
+        for alarm in (*alarms_of({**document, **UNREMARKABLE}), *late):
             found.setdefault(alarm)
     return list(found) if documents else [*found, "the watch has shown nothing"]
 
