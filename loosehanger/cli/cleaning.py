@@ -15,7 +15,7 @@ from loosehanger.cli.inventories import DEFAULT_INVENTORY, given_inventories, wi
 from loosehanger.cli.playbook import run_playbook
 from loosehanger.errors import ExitCode, WrongUseError
 from loosehanger.lab.console_password import CHOSEN_PASSWORD, console_password
-from loosehanger.lab.progress import Progress, read_progress
+from loosehanger.lab.progress import LOCK, Progress, read_progress
 from loosehanger.mounts import unmount_all
 from loosehanger.paths import lab_home
 
@@ -39,7 +39,7 @@ FOUND = ("experiments", "learn.json")
 """Results of experiments and a learner's progress, which a clean-up of the lab keeps."""
 MADE = (
     "regions", "access", "artifacts", "logs", "ansible", "monitoring", "spark", "watch", "rescued", "faults",
-    "playbook.lock",
+    LOCK,
 )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from types import FrameType
 
 from loosehanger.cli.port_base import with_port_base
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.lab.progress import VARIABLES
+from loosehanger.lab.progress import LOCK, VARIABLES
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.process_lifetime import end_with_parent
 from loosehanger.waiting import wait_for
@@ -174,7 +174,7 @@ def only_one(home: Path, *, shared: bool = False) -> Iterator[int]:
         LabError: a set-up or clean-up is running.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (home / "playbook.lock").open("w") as lock:
+    with (home / LOCK).open("w") as lock:
 
         def taken() -> str | None:
             try:

@@ -63,12 +63,18 @@ class Scrape(Collector):
     """The regions that the lab's present stage has killed on purpose."""
     at: float = 0.0
     """When the reading was complete, in seconds since the epoch."""
+    changing: bool | None = None
+    """Whether a set-up, a stage or a clean-up is running; None where that is not known."""
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metric families."""
         read = _gauge("metrics_read_timestamp_seconds", "When these metrics were read, in seconds since the epoch", ())
         read.add_metric([], self.at)
         yield read
+        if self.changing is not None:
+            running = _gauge("stage_running", "Whether a set-up, a stage or a clean-up of the lab is running", ())
+            running.add_metric([], self.changing)
+            yield running
         yield from self._regions()
         yield from self._flows()
         yield from self._mirrors()
@@ -178,7 +184,16 @@ async def read(context: Context) -> Scrape:
     }
     past = await asyncio.to_thread(context.jobs.past)
     lost = await asyncio.to_thread(_lost, context)
-    return Scrape(flows, regions, mirrors.mirrors, totals, links, past[0] if past else None, lost, time.time())
+    changing = await asyncio.to_thread(_changing, context)
+    return Scrape(
+        flows, regions, mirrors.mirrors, totals, links, past[0] if past else None, lost, time.time(), changing
+    )
+
+
+def _changing(context: Context) -> bool | None:
+    from loosehanger.lab.progress import playbook_runs
+
+    return None if context.settings.lab_home is None else playbook_runs(context.settings.lab_home)
 
 
 def _lost(context: Context) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -18,6 +19,8 @@ VARIABLES = "LAB_VARIABLES"
 """The environment variable with the variables to record, as a JSON list."""
 LOCAL = "local"
 """The platform whose clusters are processes of this machine."""
+LOCK = "playbook.lock"
+"""The file in the lab's home that a running playbook has locked."""
 _FILE = Path("access", "lab.json")
 
 
@@ -88,6 +91,18 @@ def progress_time(home: Path | None = None) -> float:
         OSError: there is no such record.
     """
     return ((home or lab_home()) / _FILE).stat().st_mtime
+
+
+def playbook_runs(home: Path | None = None) -> bool:
+    """Whether a set-up, a stage or a clean-up of the lab is running: its lock is held."""
+    try:
+        with ((home or lab_home()) / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def required_progress(home: Path | None = None) -> Progress:

@@ -8,12 +8,14 @@ import subprocess
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from loosehanger.cli.playbook import only_one
 from loosehanger.console import metrics
 from loosehanger.console.context import Context
 from loosehanger.console.flow_reader import FlowNow
@@ -52,6 +54,22 @@ def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 def of(found: dict[tuple[str, frozenset[tuple[str, str]]], float], name: str, **labels: str) -> float | None:
     """The sample of this name and these labels; None where there is none."""
     return found.get((f"loosehanger_{name}", frozenset(labels.items())))
+
+
+def test_a_stage_that_runs_is_known_and_one_that_was_interrupted_runs_no_more(tmp_path: Path) -> None:
+    with running(settings(metrics_token=TOKEN, lab_home=tmp_path)) as found:
+
+        def value() -> float | None:
+            return of(samples(found.browser().get("/metrics", headers=BEARER).text), "stage_running")
+
+        assert value() == 0  # before the first one, there is no lock
+        with only_one(tmp_path):
+            assert value() == 1
+        assert value() == 0
+        with only_one(tmp_path, shared=True):
+            assert value() == 0  # it only reads
+    with running(settings(metrics_token=TOKEN)) as found:
+        assert value() is None
 
 
 def test_metrics_need_their_own_token(monkeypatch: pytest.MonkeyPatch) -> None:
