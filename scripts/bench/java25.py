@@ -27,8 +27,12 @@ from tests.lab.broker import Broker
 
 INSTALLED, ARCHIVE, CACHE = "installed Java", "other Java, archive of classes", "other Java, cache made ahead of time"
 _SIZE = 130
-_ARCHIVE_WORDS = {"-XX:SharedArchiveFile=": "-XX:AOTCache=", "-XX:ArchiveClassesAtExit=": "-XX:AOTCacheOutput="}
-"""An archive's options, and those of a cache made ahead of time."""
+_ARCHIVE_WORDS = {
+    "-XX:SharedArchiveFile=": "-XX:AOTCache=",
+    "-XX:ArchiveClassesAtExit=": "-XX:AOTCacheOutput=",
+    "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off": "",
+}
+"""An archive's options, and those of a cache made ahead of time, which Java refuses beside others of an archive."""
 
 
 def main() -> None:
