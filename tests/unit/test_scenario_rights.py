@@ -10,7 +10,7 @@ import pytest
 
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.mirrors.mirror import Mirror
-from loosehanger.lab.mirrors.replication import target_topic
+from loosehanger.lab.mirrors.replication import STATE_TOPICS, offset_syncs, target_topic
 from loosehanger.lab.scenario import MIRROR, read_scenario, scenario_names
 from loosehanger.lab.scenario_index import SETUP
 from loosehanger.lab.topology import Topology
@@ -18,6 +18,8 @@ from loosehanger.lab.topology import Topology
 from ..topologies import documents, kafka
 
 EVENTS = "LH."
+OF_TENANT = "tenant7.WEB."
+"""The same of what a managed cluster's tenant writes there."""
 
 
 @cache
@@ -64,13 +66,16 @@ def test_a_mirror_cannot_change_events_where_it_reads(scenario: str, mirror: Mir
     found = rights(scenario, mirror.source, reader)
     # All of them by their prefix, or each by its name where some must stay.
     of_events = [
-        operations for (kind, name), operations in found.items() if kind == "topic" and name.startswith(EVENTS)
+        operations
+        for (kind, name), operations in found.items()
+        if kind == "topic" and name.startswith((EVENTS, OF_TENANT))
     ]
     assert of_events
     assert all(operations == {"Read", "DescribeConfigs"} for operations in of_events)
     assert reader != writer or mirror.source != mirror.target
     for (kind, name), operations in found.items():
-        assert kind != "topic" or not operations & {"Write", "Alter", "AlterConfigs", "Delete"}, name
+        if name != offset_syncs(mirror)[1] or mirror.offset_syncs != "source":
+            assert kind != "topic" or not operations & {"Write", "Alter", "AlterConfigs", "Delete"}, name
 
 
 @pytest.mark.parametrize(("scenario", "mirror"), list(flows()))
@@ -86,9 +91,11 @@ def test_a_mirror_writes_its_copies_and_nothing_that_applications_write(scenario
         if other.target == mirror.target and ends(scenario, other)[2] == writer
         for name in copies(other)
     ]
+    state = [document.content["spec"]["target"][key] for key in STATE_TOPICS]
     for (kind, name), operations in found.items():
         if kind == "topic" and "Write" in operations and name not in of_writer:
-            assert name.startswith(("mm2-offset-syncs.", "__", f"{mirror.source_alias}.checkpoints."))
+            own = name.startswith(("mm2-offset-syncs.", "__", f"{mirror.source_alias}.checkpoints."))
+            assert own or all(topic.startswith(name) for topic in state)
         if kind == "transactionalId":
             assert name != "*"
     group = document.content["spec"]["target"]["groupId"]
