@@ -53,12 +53,14 @@ def test_the_image_of_the_tool_has_all_that_the_wheel_is_made_of() -> None:
     assert not [name for name in needed if not any(Path(name).is_relative_to(source) for source in sources)]
 
 
-def test_the_image_of_the_kit_has_what_the_metadata_of_the_project_name_before_it_is_installed() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def test_the_image_of_the_kit_has_what_the_project_file_names_before_it_is_installed() -> None:
+    given = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     before, installed, _ = KIT.read_text(encoding="utf-8").partition("RUN scripts/bootstrap.sh")
     assert installed
     sources = {source for line in re.findall(r"^COPY (.*) \S+$", before, re.MULTILINE) for source in line.split()}
-    assert {"pyproject.toml", project["readme"], *project["license-files"]} <= sources
+    wanted = {"pyproject.toml", given["project"]["readme"], *given["project"]["license-files"]}
+    wanted |= given["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].keys()
+    assert not [name for name in wanted if not any(Path(name).is_relative_to(source) for source in sources)]
 
 
 def test_the_image_of_the_tool_runs_it_as_a_user_without_rights() -> None:
