@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from random import Random
 from typing import Any
 
 import pytest
@@ -182,3 +183,57 @@ def test_records_that_a_client_gives_twice_are_left_to_spark(broker: Broker, mon
     monkeypatch.setattr(clients, "KafkaConsumer", Stutterer)
     with closing(RecordFetcher(broker.connection())) as fetcher, pytest.raises(DoubtError, match="offset 0 once more"):
         fetcher.fetch({PARTITIONS[0]: (0, 100)}, MOST_BYTES)
+
+
+def test_what_was_aborted_or_fenced_is_left_out_wherever_reading_begins(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mirror that is restarted copies the records of its aborted transaction once more, in another one."""
+    place, random = TopicPartition("ABORTED", 0), Random(7)  # noqa: S311 - of a test
+    client = broker.admin()
+    client.create_topics([NewTopic(place.topic, 1, 1)])
+    client.wait_for_topics([place.topic])
+    client.close()
+    written: dict[str, list[int]] = {}
+    committed: list[int] = []
+
+    def producer(name: str) -> Producer:
+        # A second one of this name fences the first, and aborts what it has begun.
+        found = Producer({**librdkafka(broker), "transactional.id": name, "batch.num.messages": 4})
+        found.init_transactions(30)
+        return found
+
+    def write(name: str) -> None:
+        producers[name].begin_transaction()
+        written[name] = []
+        for number in range(random.randint(1, 15)):
+            producers[name].produce(
+                place.topic, b"%d" % number, partition=0,
+                on_delivery=lambda _, record: written[name].append(record.offset() or 0),
+            )  # fmt: skip
+        assert producers[name].flush(30) == 0
+
+    producers = {name: producer(name) for name in ("one", "other")}
+    for _ in range(60):
+        for name in (open_ := random.sample(list(producers), random.randint(1, 2))):
+            write(name)
+        for name in random.sample(open_, len(open_)):
+            end = random.choice(("commit", "commit", "abort", "fence"))
+            if end == "commit":
+                producers[name].commit_transaction(30)
+                committed += written[name]
+            elif end == "abort":
+                producers[name].abort_transaction(30)
+            else:
+                producers[name] = producer(name)
+    connection = broker.connection()
+    with closing(clients.connect_admin(connection)) as admin:
+        end_offset = admin.list_partition_offsets({place: OffsetSpec.LATEST})[place].offset
+    committed.sort()
+    assert 100 < len(committed) < end_offset - 100
+    monkeypatch.setitem(fetching._SETTINGS, "max_poll_records", 7)
+    monkeypatch.setitem(fetching._SETTINGS, "max_partition_fetch_bytes", 600)
+    with closing(RecordFetcher(connection)) as fetcher:
+        for start in (0, *random.sample(range(end_offset), 25)):
+            found = fetcher.fetch({place: (start, end_offset)}, MOST_BYTES)[place]
+            assert [record.offset for record in found] == [offset for offset in committed if offset >= start], start
