@@ -104,6 +104,16 @@ def test_every_alert_has_a_runbook() -> None:
         assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
 
 
+def test_every_runbook_says_how_to_find_the_cause_and_what_to_do() -> None:
+    _, *sections = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8").split("\n## ")
+    for section in sections:
+        name, _, text = section.partition("\n")
+        meaning, find, mend = re.split(r"\n- (?:Find|Mend): ", text)
+        assert all(map(str.strip, (meaning, find, mend))), name
+        # With a command of the kit, or a page of its console.
+        assert re.search(r"\./lab |console's|prove", find + mend), name
+
+
 def test_every_served_metric_is_documented() -> None:
     text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`(loosehanger_[a-z_]+)`", text))
