@@ -283,7 +283,7 @@ def make_class_archives(lock: Path) -> None:
 
     It takes all programs of the kit, which an image adds later.
     """
-    if (ROOT / "spark-jobs").exists():
+    if (ROOT / "spark-jobs" / "prove.py").exists():
         environment = {"PYTHONPYCACHEPREFIX": str(HOME / "cache"), **os.environ, "LAB_HOME": str(HOME)}
         command: list[str | Path] = [VENV / "bin/python", "-P", "-m", "scripts.class_archives"]
         command += [] if lock.name == "requirements-dev.lock" else ["--base"]
