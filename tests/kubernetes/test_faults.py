@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from loosehanger.platforms.kubernetes.resources import BROKER_PODS, MIRROR_PODS
 from scripts.apiserver.server import ApiServer
 from scripts.sandbox import Kit
 
-from .commands import copy_kit_for, present, setup
+from .commands import copy_kit_for, setup
 from .conftest import REGIONS, delete_namespaces
 from .stand_in import STRIMZI, StandIn
 
@@ -30,11 +31,9 @@ pytestmark = pytest.mark.kubernetes
 ON_KUBERNETES = [name for name in fault_names() if read_fault(name).on_kubernetes]
 FITTING = [name for name in ON_KUBERNETES if not read_fault(name).needs.checkpoints]
 """Those that the broadcast can have: its mirrors translate no consumer groups."""
-EDITED = (
-    "KafkaMirrorMaker2/north-america/mm2-na",
-    "KafkaUser/europe/mm2-europe",
-    "KafkaUser/north-america/mm2-northamerica",
-)
+MIRROR_NA = "KafkaMirrorMaker2/north-america/mm2-na"
+MIRRORS = {"north-america": "mm2-na", "south-america": "mm2-sa"}
+"""The broadcast's mirrors by their regions, which are their targets."""
 TARGET = WantedSite(target="north-america")
 
 
@@ -56,54 +55,77 @@ def kit(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.fixture(autouse=True)
 def pods(kit: Kit, api_server: ApiServer) -> None:  # noqa: ARG001
     """The pods that the operator would create."""
-    for name, cluster, labels in (
-        ("mm2-na-mirrormaker2-0", "mm2-na", MIRROR_PODS),
-        ("north-america-broker-0", "north-america", BROKER_PODS),
-        ("north-america-entity-operator-0", "north-america", {}),
-    ):
-        metadata = {
-            "name": name,
-            "namespace": "north-america",
-            "labels": {"strimzi.io/cluster": cluster, **labels},
-        }
-        spec = {"containers": [{"name": "one", "image": "none"}], "automountServiceAccountToken": False}
-        api_server.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, manager="operator")
+    for region, mirror in MIRRORS.items():
+        for name, cluster, labels in (
+            (f"{mirror}-mirrormaker2-0", mirror, MIRROR_PODS),
+            (f"{region}-broker-0", region, BROKER_PODS),
+            (f"{region}-entity-operator-0", region, {}),
+        ):
+            own = {"strimzi.io/cluster": cluster, **labels}
+            metadata = {"name": name, "namespace": region, "labels": own}
+            spec = {"containers": [{"name": "one", "image": "none"}], "automountServiceAccountToken": False}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+            api_server.apply(pod, manager="operator")
 
 
 def specs(api_server: ApiServer) -> dict[str, Any]:
-    """What the resources say that faults edit."""
+    """What the resources of all regions say that faults edit."""
     found = {}
-    for place in EDITED:
-        kind, namespace, name = place.split("/")
-        found[place] = present(api_server, STRIMZI, kind, name, namespace)["spec"]
+    for region in REGIONS:
+        for kind in ("KafkaMirrorMaker2", "KafkaUser"):
+            any_ = {"apiVersion": STRIMZI, "kind": kind, "metadata": {"namespace": region}}
+            for item in api_server.request("GET", api_server.path(any_, of_kind=True))["items"]:
+                found[f"{kind}/{region}/{item['metadata']['name']}"] = item["spec"]
     return found
 
 
 def pod_names(api_server: ApiServer) -> set[str]:
-    """The pods that are there."""
-    answer = api_server.request("GET", "/api/v1/namespaces/north-america/pods")
-    return {pod["metadata"]["name"] for pod in answer["items"]}
+    """The pods that are there, with their regions."""
+    found = set()
+    for region in MIRRORS:
+        answer = api_server.request("GET", f"/api/v1/namespaces/{region}/pods")
+        found |= {f"{region}/{pod['metadata']['name']}" for pod in answer["items"]}
+    return found
 
 
-@pytest.mark.parametrize("name", FITTING)
-def test_a_fault_changes_something_and_healing_restores_it(kit: Kit, api_server: ApiServer, name: str) -> None:
+@pytest.mark.parametrize(("name", "target"), list(zip(FITTING, cycle(MIRRORS))))
+def test_a_fault_changes_one_mirror_of_two_and_healing_restores_it(
+    kit: Kit, api_server: ApiServer, name: str, target: str
+) -> None:
     before, running = specs(api_server), pod_names(api_server)
-    injection = inject(kit.lab, kit.home, read_fault(name), TARGET)
-    changed = [place for place, spec in specs(api_server).items() if spec != before[place]]
+    injection = inject(kit.lab, kit.home, read_fault(name), WantedSite(target=target))
+    changed = {place for place, spec in specs(api_server).items() if spec != before[place]}
     gone = running - pod_names(api_server)
     assert changed or gone
-    assert "north-america-entity-operator-0" not in gone
-    assert "mm2-sa" not in str(changed)
+    # Of the mirror that was not chosen nothing is touched; both sign in to Europe as the same user.
+    own = {f"KafkaMirrorMaker2/{target}/{MIRRORS[target]}", "KafkaUser/europe/mm2-europe"}
+    assert {place for place in changed - own if not place.startswith(f"KafkaUser/{target}/mm2-")} == set()
+    assert all(place.startswith(f"{target}/") and "entity-operator" not in place for place in gone)
     with pytest.raises(WrongUseError, match="injected already"):
-        inject(kit.lab, kit.home, read_fault(name), TARGET)
+        inject(kit.lab, kit.home, read_fault(name), WantedSite(target=target))
     heal(kit.lab, kit.home, injection)
     assert specs(api_server) == before
     assert Journal(kit.home).read() == []
 
 
+def test_faults_of_both_mirrors_are_healed_each_for_itself(kit: Kit, api_server: ApiServer) -> None:
+    before = specs(api_server)
+    first = inject(kit.lab, kit.home, read_fault("transform-fails"), WantedSite(target="north-america"))
+    alone = specs(api_server)
+    second = inject(kit.lab, kit.home, read_fault("connector-paused"), WantedSite(target="south-america"))
+    both = specs(api_server)
+    assert both["KafkaMirrorMaker2/south-america/mm2-sa"] != before["KafkaMirrorMaker2/south-america/mm2-sa"]
+    assert both[MIRROR_NA] == alone[MIRROR_NA] != before[MIRROR_NA]
+    heal(kit.lab, kit.home, first)
+    left = specs(api_server)
+    assert left == both | {MIRROR_NA: before[MIRROR_NA]}
+    heal(kit.lab, kit.home, second)
+    assert specs(api_server) == before
+
+
 def test_what_a_fault_changes_in_a_mirror(kit: Kit, api_server: ApiServer) -> None:
     def entry() -> dict[str, Any]:
-        found: dict[str, Any] = specs(api_server)[EDITED[0]]["mirrors"][0]
+        found: dict[str, Any] = specs(api_server)[MIRROR_NA]["mirrors"][0]
         return found
 
     before = entry()
