@@ -129,6 +129,7 @@ def test_a_fault_of_the_catalogue_can_be_read(name: str) -> None:
     assert fault_titles()[name] == fault.title
     noticed = fault.noticed
     assert any((noticed.status, noticed.watch, noticed.alert, noticed.proof, noticed.nothing))
+    assert fault.reports
     for report in fault.reports:
         assert report.url.startswith("https://")
 
