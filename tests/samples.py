@@ -28,9 +28,10 @@ def flow(topic: str = "LH.ORDERS", target: str = "north-america", **changes: Any
         "expired": 0,
         "source_gaps": 0,
         "by_partition": [
-            {"partition": 0, "source_records": 600, "target_records": 600},
-            {"partition": 1, "source_records": 400, "target_records": 400},
+            {"partition": 0, "source_records": 600, "target_records": 600, "after_cut": 0},
+            {"partition": 1, "source_records": 400, "target_records": 400, "after_cut": 0},
         ],
+        "groups": [],
         "buckets": 12,
         "opened": 1,
         "config_differences": [],

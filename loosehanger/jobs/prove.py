@@ -11,8 +11,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -46,6 +47,18 @@ Make = Callable[[dict[str, Any]], str | bytes]
 """Makes the content of a file."""
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What is judged beside records and settings."""
+
+    order: Handling = "judge"
+    """The effect of records in another order."""
+    groups: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """By the name of a mirror, the consumer groups that are to go on at its target."""
+    group_handling: Handling = "judge"
+    """The effect of records that such a group would skip."""
+
+
 def main() -> int:
     """Runs the proof.
 
@@ -54,16 +67,21 @@ def main() -> int:
     """
     options = job_options.parser("prove").parse_args()
     job_options.check_prove(options)
-    return prove(options, _two_clusters(options) or load_lab())
+    groups = [name.strip() for name in (options.groups or "").split(",") if name.strip()]
+    return prove(options, _two_clusters(options) or load_lab(), Judged(groups={EXTERNAL: groups}))
 
 
-def prove(options: argparse.Namespace, lab: Lab, order: Handling = "judge") -> int:
+def prove(
+    options: argparse.Namespace,
+    lab: Lab,
+    judged: Judged,
+) -> int:
     """Proves a lab's claims, or those of flows between any clusters, and reports.
 
     Args:
         options: those of the command line.
         lab: what to prove.
-        order: the effect of records in another order.
+        judged: what the command line does not say.
 
     Returns:
         The exit code.
@@ -86,8 +104,10 @@ def prove(options: argparse.Namespace, lab: Lab, order: Handling = "judge") -> i
             while_moving=options.while_moving,
             configs=options.configs,
             allow_same_cluster=options.allow_same_cluster,
-            order=order,
+            order=judged.order,
             digests=key is not None,
+            groups=judged.groups,
+            group_handling=judged.group_handling,
         )
         found = _within(
             getattr(options, "limit", None),

@@ -34,6 +34,11 @@ def between_clusters(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--topics", metavar="REGEX", help="which topics, by their names at the source (comma-separated)"
     )
+    parser.add_argument(
+        "--groups",
+        metavar="NAMES",
+        help="consumer groups (comma-separated) that must skip nothing after a switch to the target",
+    )
     parser.add_argument("--policy", choices=("identity", "default"), help="the mirror's replication policy (identity)")
     parser.add_argument("--source-alias", metavar="NAME", help="the source's alias, for --policy default")
     parser.add_argument(
@@ -129,7 +134,8 @@ def check_results(options: argparse.Namespace) -> None:
 
 def are_two_clusters(options: argparse.Namespace) -> bool:
     """Whether the proof compares two clusters of the user's own."""
-    return any(getattr(options, name) for name in (*_OF_TWO_CLUSTERS, "policy", "source_alias", "allow_same_cluster"))
+    further = ("groups", "policy", "source_alias", "allow_same_cluster")
+    return any(getattr(options, name) for name in (*_OF_TWO_CLUSTERS, *further))
 
 
 def check_writable(path: Path) -> None:

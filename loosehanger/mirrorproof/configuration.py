@@ -76,6 +76,11 @@ class FlowEntry(CheckedEntry):
     topics: Annotated[tuple[str, ...], Field(description="names of topics at the source; each of them must exist")] = ()
     patterns: Annotated[tuple[str, ...], Field(description="regular expressions of whole names at the source")] = ()
     exclude: Annotated[tuple[str, ...], Field(description="regular expressions of whole names that are left out")] = ()
+    groups: Annotated[
+        tuple[str, ...],
+        Field(description="consumer groups that must skip nothing after a switch to the target; each must have "
+              "committed offsets at the source"),
+    ] = ()  # fmt: skip
     names: Annotated[NamesEntry, Field(description="how the copies are called; else as their sources")] = NamesEntry()
 
     @model_validator(mode="after")
@@ -120,6 +125,7 @@ class JudgeEntry(CheckedEntry):
     records: Annotated[Literal["judge"], Field(description="records that differ always disprove")] = "judge"
     order: Annotated[Handling, Field(description="records of a partition in another order")] = "judge"
     settings: Annotated[Handling, Field(description="settings of topics that differ")] = "report"
+    groups: Annotated[Handling, Field(description="records that the groups of a flow would skip")] = "judge"
 
 
 class ResultsEntry(CheckedEntry):
@@ -175,6 +181,8 @@ class Configuration:
     judge: JudgeEntry = field(default_factory=JudgeEntry)
     results: Mapping[str, Path] = field(default_factory=dict)
     """By kind: ``json``, ``html``, ``junit``."""
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the name of a flow's mirror, the consumer groups that are to go on at its target."""
 
     def flow_names(self) -> list[str]:
         """The names of the flows."""
@@ -261,9 +269,9 @@ def _of_copiers(path: Path, entry: ConfigurationEntry, document: Document | None
         raise WrongUseError(f"{at}: two flows are called '{twice[0].removeprefix(flow_name(''))}'; give each a name")
     results = entry.results
     given = {"json": results.json_, "html": results.html, "junit": results.junit}
-    return Configuration(
-        path, clusters, tuple(mirrors), entry.judge, {kind: path.parent / to for kind, to in given.items() if to}
-    )
+    groups = {mirror.name: flow.groups for mirror, flow in zip(mirrors, entry.flows, strict=False) if flow.groups}
+    files = {kind: path.parent / to for kind, to in given.items() if to}
+    return Configuration(path, clusters, tuple(mirrors), entry.judge, files, groups)
 
 
 def schema() -> dict[str, Any]:

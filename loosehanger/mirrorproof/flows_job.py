@@ -38,7 +38,8 @@ def main() -> int:
     configuration = read_configuration(options.config)
     complete(options, configuration)
     lab = configuration.lab(os.environ, options.flow, lambda line: print(line, file=sys.stderr))
-    return prove.prove(options, lab, configuration.judge.order)
+    judge = configuration.judge
+    return prove.prove(options, lab, prove.Judged(judge.order, configuration.groups, judge.groups))
 
 
 if __name__ == "__main__":

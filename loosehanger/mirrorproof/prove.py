@@ -136,8 +136,8 @@ def _check(options: argparse.Namespace) -> None:
         if not options.target:
             raise WrongUseError("give --config FILE, or SOURCE and TARGET; mirrorproof prove --help explains")
         return
-    of_two = {"SOURCE": options.source, "--topics": options.topics, "--policy": options.policy}
-    of_two["--source-alias"] = options.source_alias
+    of_two = {"SOURCE": options.source, "--topics": options.topics}
+    of_two |= {"--groups": options.groups, "--policy": options.policy, "--source-alias": options.source_alias}
     if both := [name for name, value in of_two.items() if value]:
         raise WrongUseError(f"{' and '.join(both)} exclude --config, whose file has clusters, topics and names")
 

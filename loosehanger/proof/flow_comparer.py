@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from loosehanger.errors import UnreachableError
 from loosehanger.proof.compare.comparison import compare
 from loosehanger.proof.compare.retention_gaps import retention_gaps
+from loosehanger.proof.evidence.group_offsets import group_offsets
 from loosehanger.proof.flows import Flow
 from loosehanger.proof.run import ProofRun
 from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, is_alive
@@ -117,6 +118,7 @@ class FlowComparer:
                     self._found.counts |= compare(spark, *arguments)
                 self._found.append_time |= {flow.id for flow in flows if frozen.has_append_time(flow)}
                 self._look_at_offsets(spark, flows, frozen)
+                self._look_at_groups(spark, flows, frozen)
             except UnreachableError as error:
                 return str(error)
             except Exception as error:
@@ -154,6 +156,19 @@ class FlowComparer:
                     self._found.leave_inconclusive(
                         flow, f"deletions at the source could not be examined: {cause(error)}"
                     )
+
+    def _look_at_groups(self, spark: SparkSession, flows: Sequence[Flow], frozen: OffsetSnapshot) -> None:
+        """Finds how the groups that are to go on at a target would go on there."""
+        own = [flow for flow in flows if self._run.groups.get(flow.mirror.name)]
+        if not own:
+            return
+        arguments = (spark, own, self._run.groups, self._found.cuts, frozen, self._found.counts)
+        try:
+            self._found.groups |= group_offsets(*arguments)
+        except UnreachableError as error:
+            # The results of the comparison remain.
+            for mirror in {flow.mirror.id: flow.mirror for flow in own}.values():
+                self._found.add("groups_unread", mirror, {"reason": str(error)})
 
 
 def _moved(frozen: OffsetSnapshot) -> str:

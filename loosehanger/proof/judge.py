@@ -56,6 +56,7 @@ def findings_of(evidence: Evidence) -> list[Finding]:
         has_records = any(cut.last_records for cut in evidence.cuts.values())
         since = iso(int(evidence.since.timestamp() * 1000)) if evidence.since and has_records else ""
         found.append(Finding("nothing_to_prove", "undecides", details={"since": since}))
+    found += _group_offsets(evidence, found)
     verdicts = {flow.id: verdict_of(findings_about(flow, evidence, found)) for flow in evidence.flows}
     for claim in evidence.claims:
         if claim.kind not in OF_MIRRORS:
@@ -380,6 +381,41 @@ def _groups(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> It
     details = {"group": group, "predicted": found.predicted}
     weight: Weight = "informs" if found.again == found.predicted else "disproves"
     yield Finding("read_again", weight, claim.id, count=found.again, details=details)
+
+
+def _group_offsets(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Consumer groups that would skip nothing after a switch: where a copy is proved, by the records behind them."""
+    judged = evidence.group_handling == "judge"
+    disproves: Weight = "disproves" if judged else "informs"
+    undecides: Weight = "undecides" if judged else "informs"
+    for flow in (flow for flow in evidence.flows if flow.id in evidence.groups):
+        claim, about = evidence.claim_of(flow.mirror), findings_about(flow, evidence, list(findings))
+        verdict, counts = verdict_of(about), evidence.counts.get(flow.id, Counts())
+        for offsets in evidence.groups[flow.id]:
+            group = {"group": offsets.group}
+            if reason := _not_in_step(flow, evidence, verdict, counts):
+                yield Finding("group_not_judged", undecides, claim, flow.id, details={**group, "reason": reason})
+                continue
+            if skipped := offsets.skipped:
+                places = [
+                    {"partition": one.partition, "records": one.skipped, "offset": one.target_offset}
+                    for one in offsets.positions
+                    if one.skipped
+                ]
+                yield Finding("group_skips", disproves, claim, flow.id, skipped, {**group, "partitions": places})
+            if absent := [one.partition for one in offsets.positions if one.is_absent]:
+                yield Finding("group_absent", disproves, claim, flow.id, details={**group, "partitions": absent})
+            if again := offsets.again:
+                yield Finding("group_reads_again", "informs", claim, flow.id, again, group)
+
+
+def _not_in_step(flow: Flow, evidence: Evidence, verdict: Verdict, counts: Counts) -> str:
+    """Why the records behind two offsets of a flow say nothing about each other; empty if they do."""
+    if verdict != "proved":
+        return f"the copy is {verdict}"
+    if counts.reordered:
+        return "the copy is in another order"
+    return "the topic is compacted" if is_compacted(flow, evidence.cuts) else ""
 
 
 def _inconclusive(claim: Claim, switch: Switch | None) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
 
@@ -48,6 +48,8 @@ class Proof:
         allow_same_cluster: two clusters of the user's own may have the same id.
         order: the effect of records in another order.
         digests: whether to make the digests of what is compared.
+        groups: by the name of a mirror, the consumer groups that are to go on at its target.
+        group_handling: the effect of records that such a group would skip.
     """
 
     def __init__(
@@ -64,6 +66,8 @@ class Proof:
         allow_same_cluster: bool = False,
         order: Handling = "judge",
         digests: bool = False,
+        groups: Mapping[str, Collection[str]] | None = None,
+        group_handling: Handling = "judge",
     ) -> None:
         default: Handling = "report" if lab.platform == EXTERNAL else "judge"
         self._found = Evidence(claims=lab.claims, since=since, handling=configs or default, order=order)
@@ -72,7 +76,9 @@ class Proof:
             *(lab, self._found, report, timeout_s, examples, since),
             while_moving=while_moving,
             allow_same_cluster=allow_same_cluster,
+            groups={} if group_handling == "ignore" else groups or {},
         )
+        self._found.group_handling = group_handling
         self._start_spark = start_spark
         self._samplers: dict[str, LatencySampler] = {}
 
@@ -102,6 +108,7 @@ class Proof:
             finder.find_hidden_topics()
             finder.find_topics_only_at_a_target()
             FlowComparer(run).compare_all()
+            self._name_unknown_groups()
             self._check_isolation()
             self._look_at_ledgers()
             settings.collect()
@@ -142,6 +149,18 @@ class Proof:
                 continue  # It has just answered. If it is away for longer, what follows will say so.
             self._samplers[region] = LatencySampler(self._run.clusters[region].connection, there)
             self._samplers[region].start()
+
+    def _name_unknown_groups(self) -> None:
+        """Names each group that has committed no offset in any compared topic of its mirror."""
+        findings = tuple(self._found.findings)
+        for mirror in self._run.mirrors().values():
+            if any(one.kind == "groups_unread" and one.concerns(self._found.claim_of(mirror)) for one in findings):
+                continue
+            own = [flow.id for flow in self._found.flows if flow.mirror == mirror and flow.id in self._found.counts]
+            known = {offsets.group for flow in own for offsets in self._found.groups.get(flow, ())}
+            for group in self._run.groups.get(mirror.name, ()) if own else ():
+                if group not in known:
+                    self._found.add("group_unknown", mirror, {"source": mirror.source, "group": group})
 
     def _check_isolation(self) -> None:
         """Scans regions for forbidden data, and for users there who could read it elsewhere."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -38,6 +38,8 @@ class ProofRun:
     """Whether the bound restarts whenever a mirror has made progress."""
     allow_same_cluster: bool = False
     """Whether two clusters of the user's own may have the same id."""
+    groups: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """By the name of a mirror, the consumer groups that are to go on at its target."""
     left_s: float = field(init=False)
     """The rest of the bound for the mirrors, after the wait for the topics of chains."""
     deadline: float = 0.0

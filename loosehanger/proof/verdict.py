@@ -123,6 +123,15 @@ def _flow(evidence: Evidence, flow: Flow, findings: list[Finding], known: Sequen
         "never_mirrored": never_mirrored(flow, evidence),
         "never_mirrored_at_most": sum(part.at_most for part in history.retention_gaps.values()),
         "by_partition": sorted(counts.by_partition, key=itemgetter("partition")),
+        "groups": [
+            {
+                "group": offsets.group,
+                "skipped": offsets.skipped,
+                "read_again": offsets.again,
+                "without_offset": [one.partition for one in offsets.positions if one.is_absent],
+            }
+            for offsets in evidence.groups.get(flow.id, ())
+        ],
         "buckets": counts.buckets,
         "opened": counts.opened,
         "config_differences": [

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaProducer, TopicPartition
 from kafka.admin import ACLOperation
 from pyspark.sql import SparkSession
 
 from loosehanger.arguments import Parser
 from loosehanger.errors import ExitCode, WrongUseError
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.mirrorproof import plan
 from loosehanger.mirrorproof.configuration import read_configuration
 from loosehanger.proof.proof import Proof
@@ -58,12 +59,22 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
         yield source, target
 
 
-def configuration(folder: Path, brokers: tuple[Broker, Broker], orders: str, prefix: str = "eu.") -> Path:
+def commit(broker: Broker, offsets: Mapping[tuple[str, str], int]) -> None:
+    """Sets the offsets of groups, by group and topic, in partition 0."""
+    with Cluster("here", broker.connection()) as cluster:
+        for (group, topic), offset in offsets.items():
+            cluster.set_committed(group, {TopicPartition(topic, 0): offset})
+
+
+def configuration(
+    folder: Path, brokers: tuple[Broker, Broker], orders: str, prefix: str = "eu.", groups: str = "[]"
+) -> Path:
     path = folder / "flows.yaml"
     source, target = (broker.properties("admin") for broker in brokers)
     path.write_text(
         f"clusters:\n  old: {{file: '{source}'}}\n  new: {{file: '{target}'}}\nflows:\n"
-        f"  - {{name: shop, source: old, target: new, topics: {orders}, names: {{prefix: '{prefix}'}}}}\n"
+        f"  - {{name: shop, source: old, target: new, topics: {orders}, groups: {groups},"
+        f" names: {{prefix: '{prefix}'}}}}\n"
         "  - name: pay\n    source: old\n    target: new\n    patterns: [pay\\..*]\n"
         "    names: {pattern: '(\\w+)\\.(\\w+)', replacement: $2-$1}\n",
         encoding="utf-8",
@@ -79,8 +90,14 @@ def planned(path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple
 
 
 def proved(path: Path, spark: SparkSession, *flows: str) -> dict[str, Any]:
-    lab = read_configuration(path).lab({}, flows)
-    return judge(Proof(lab, lambda _: spark, 3, 5, lambda _: None).run(), lab.scenario, 1.0)
+    configuration = read_configuration(path)
+    lab, judged = configuration.lab({}, flows), configuration.judge
+    proof = Proof(
+        *(lab, lambda _: spark, 3, 5, lambda _: None),
+        groups=configuration.groups,
+        group_handling=judged.groups,
+    )
+    return judge(proof.run(), lab.scenario, 1.0)
 
 
 def test_the_plan_names_each_partner_and_what_is_missing(
@@ -147,3 +164,53 @@ def test_one_cluster_is_not_compared_with_itself(
     path = configuration(tmp_path, (brokers[0], brokers[0]), "[orders]")
     with pytest.raises(WrongUseError, match="old and new are the same cluster"):
         proved(path, spark, "pay")
+
+
+def test_groups_must_skip_nothing_after_a_switch(
+    brokers: tuple[Broker, Broker], spark: SparkSession, tmp_path: Path
+) -> None:
+    """Offsets at the target are seven ahead of those of the same records at the source."""
+    source, target = brokers
+    fill(source, {"sales": range(RECORDS)})
+    fill(target, {"eu.sales": range(-7, 0)})
+    client = target.admin()
+    client.delete_records({TopicPartition("eu.sales", 0): 7})
+    client.close()
+    with KafkaProducer(**target.connection().kafka_python()) as producer:
+        for number in range(RECORDS):
+            producer.send("eu.sales", b"v%d" % number, key=b"k%d" % number, partition=0, timestamp_ms=AT_MS + number)
+        producer.flush()
+    commit(source, {("right", "sales"): 100, ("late", "sales"): 100, ("early", "sales"): 100, ("none", "sales"): 100})
+    commit(target, {("right", "eu.sales"): 107, ("late", "eu.sales"): 67, ("early", "eu.sales"): 109})
+
+    def of(groups: str) -> dict[str, Any]:
+        return proved(configuration(tmp_path, brokers, "[sales]", groups=groups), spark, "shop")
+
+    document = of("[right, late]")
+    assert (document["verdict"], document["reasons"]) == ("proved", [])
+    found = {one["group"]: (one["skipped"], one["read_again"]) for one in document["flows"][0]["groups"]}
+    assert found == {"right": (0, 0), "late": (0, 40)}
+    for group, reason in {
+        "early": "group early would skip 2 records after a switch, as its offsets at the target are ahead: ",
+        "none": "group none has no offset at the target in partition 0: ",
+    }.items():
+        document = of(f"[right, {group}]")
+        assert document["verdict"] == "disproved"
+        assert reason in document["reasons"][0]
+    document = of("[right, nobodys]")
+    assert document["verdict"] == "inconclusive"
+    assert document["reasons"][0].startswith("group nobodys has committed no offset in the compared topics of old; ")
+
+
+def test_groups_that_cannot_be_read_leave_the_flow_inconclusive(
+    brokers: tuple[Broker, Broker], spark: SparkSession, tmp_path: Path
+) -> None:
+    """A user that may read the topics needs Describe on a group."""
+    source, target = brokers
+    commit(source, {("right", "orders"): 100})
+    reader = source.allow("reader", "orders", ACLOperation.READ, ACLOperation.DESCRIBE, ACLOperation.DESCRIBE_CONFIGS)
+    path = configuration(tmp_path, (source, target), "[orders]", groups="[right]")
+    path.write_text(path.read_text().replace(str(source.properties("admin")), str(reader)), encoding="utf-8")
+    document = proved(path, spark, "shop")
+    assert document["verdict"] == "inconclusive"
+    assert "the offsets of its consumer groups cannot be read: " in document["reasons"][0]

@@ -19,7 +19,18 @@ from scripts import install
 
 
 def test_the_options_reach_the_job_as_they_were_given(tmp_path: Path) -> None:
-    given = ["a.properties", "b.properties", "--topics", "x,y", "--since", "2026-11-21T08:00", "--json", "--configs"]
+    given = [
+        "a.properties",
+        "b.properties",
+        "--topics",
+        "x,y",
+        "--groups",
+        "g,h",
+        "--since",
+        "2026-11-21T08:00",
+        "--json",
+        "--configs",
+    ]
     given += [
         "judge",
         "--policy",
@@ -34,7 +45,18 @@ def test_the_options_reach_the_job_as_they_were_given(tmp_path: Path) -> None:
     options = SUB_COMMANDS["prove"].parser("prove").parse_args(given)
     found = job_options.parser("prove").parse_args(job_arguments(options))
     assert (found.source_config.name, found.target_config.name) == ("a.properties", "b.properties")
-    for name in ("topics", "since", "json", "configs", "policy", "source_alias", "timeout", "report", "while_moving"):
+    for name in (
+        "topics",
+        "groups",
+        "since",
+        "json",
+        "configs",
+        "policy",
+        "source_alias",
+        "timeout",
+        "report",
+        "while_moving",
+    ):
         assert getattr(found, name) == getattr(options, name), name
     assert (found.topics, found.timeout, found.while_moving) == ("x,y", 7.5, False)
 

@@ -46,6 +46,7 @@ def test_the_file_and_the_flows_reach_the_job(path: Path) -> None:
         (["a", "b", "--flow", "x"], "--flow needs --config"),
         (["a", "--config", "{}"], "SOURCE exclude --config"),
         (["--config", "{}", "--topics", "x", "--policy", "default"], "--topics and --policy exclude --config"),
+        (["--config", "{}", "--groups", "x"], "--groups exclude --config"),
         (["--config", "{}", "--flow", "shpo"], "has no flow 'shpo'; did you mean 'shop'?"),
         (["--config", "/no/such.yaml"], "/no/such.yaml: cannot be read"),
     ],

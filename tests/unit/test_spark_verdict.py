@@ -23,6 +23,7 @@ from loosehanger.proof import submit
 from loosehanger.proof.compare.comparison import Counts
 from loosehanger.proof.compare.configurations import ConfigDifference
 from loosehanger.proof.evidence.evidence import Evidence
+from loosehanger.proof.evidence.group_offsets import GroupOffsets, GroupPosition
 from loosehanger.proof.flows import Flow
 from loosehanger.proof.read.mirrors import MirrorProgress, standing
 from loosehanger.proof.report.tables import show_proof
@@ -254,3 +255,51 @@ class TestSubmit:
         assert ended.returncode == 3
         assert ended.stdout == ""
         assert ended.stderr.startswith("error: nothing is set up")
+
+
+def test_a_group_that_would_skip_records_disproves_and_one_that_reads_again_does_not() -> None:
+    found = evidence()
+    positions = (GroupPosition(0, 30, 40, 20, 10), GroupPosition(1, 30, 10, 20, 40))
+    found.groups = {FLOW.id: [GroupOffsets("shop", positions)]}
+    document = judge(found, "x", 1.0)
+    where = "LH.ORDERS, europe → north-america: "
+    assert document["verdict"] == "disproved"
+    assert document["reasons"] == [
+        f"{where}group shop would skip 10 records after a switch, as its offsets at the target are ahead: "
+        "10 of partition 0"
+    ]
+    assert document["notes"] == [f"{where}group shop would read 20 records again after a switch"]
+    assert document["flows"][0]["groups"] == [
+        {"group": "shop", "skipped": 10, "read_again": 20, "without_offset": []},
+    ]
+    found.group_handling = "report"
+    assert judge(found, "x", 1.0)["verdict"] == "proved"
+
+
+@pytest.mark.parametrize(("copies", "verdict"), [(5, "disproved"), (0, "proved")])
+def test_a_group_without_an_offset_begins_somewhere_unless_there_is_nothing(copies: int, verdict: str) -> None:
+    found = evidence()
+    found.groups = {FLOW.id: [GroupOffsets("shop", (GroupPosition(1, 0, None, 5, copies),))]}
+    document = judge(found, "x", 1.0)
+    assert document["verdict"] == verdict
+    if copies:
+        assert "group shop has no offset at the target in partition 1: " in document["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("policy", "counts", "verdict", "reason"),
+    [
+        ("delete", {"missing": 1}, "disproved", "the copy is disproved"),
+        ("delete", {"reordered": 1}, "inconclusive", "the copy is in another order"),
+        ("compact", {}, "inconclusive", "the topic is compacted"),
+    ],
+)
+def test_groups_are_judged_where_the_copy_is_in_step(
+    policy: str, counts: dict[str, int], verdict: str, reason: str
+) -> None:
+    found = evidence(policy, **counts)
+    found.order = "ignore"
+    found.groups = {FLOW.id: [GroupOffsets("shop", (GroupPosition(0, 30, 40, 20, 10),))]}
+    document = judge(found, "x", 1.0)
+    assert document["verdict"] == verdict
+    assert document["reasons"][-1].endswith(f"the offsets of group shop are not judged: {reason}")

@@ -86,7 +86,7 @@ class Counts:
     truncated: dict[int, int] = field(default_factory=dict)
     """Target partitions with missing records whose log has lost its beginning, and the offsets where they begin."""
     by_partition: list[dict[str, int]] = field(default_factory=list)
-    """Partition, source_records and target_records of each."""
+    """Partition, source_records, target_records and after_cut of each."""
     examples: list[dict[str, Any]] = field(default_factory=list)
     beginnings: list[Beginning] = field(default_factory=list)
     """Partitions whose source has deleted records of which the target still has copies."""
@@ -386,10 +386,12 @@ class Comparison:
         there += known.number("matched") + known.number("target_only")
         count.source_records += here
         count.target_records += there
-        count.after_cut += row.at_source - row.in_cut + known.number("after_cut")
+        after_cut = row.at_source - row.in_cut + known.number("after_cut")
+        count.after_cut += after_cut
         count.buckets += row.buckets
         count.opened += row.opened
-        count.by_partition.append({"partition": row.partition, "source_records": here, "target_records": there})
+        numbers = {"source_records": here, "target_records": there, "after_cut": after_cut}
+        count.by_partition.append({"partition": row.partition, **numbers})
         target, there = self._numbered[known.flow].target, self._sides(known)[1]
         if known.number("source_only") and self._frozen.deleted(target, there):
             count.truncated[row.partition], _ = _range(self._frozen.targets[target], there)

@@ -18,6 +18,7 @@ from loosehanger.proof.compare.digests import Digests
 from loosehanger.proof.compare.isolation import Present
 from loosehanger.proof.compare.retention_gaps import History
 from loosehanger.proof.evidence.findings import Finding, Weight
+from loosehanger.proof.evidence.group_offsets import GroupOffsets
 from loosehanger.proof.evidence.switch_evidence import Switch
 from loosehanger.proof.flows import Flow, FlowId, MirrorId
 from loosehanger.proof.read.mirrors import MirrorProgress
@@ -47,6 +48,10 @@ class Evidence:
     """The effect of a difference in settings."""
     order: Handling = "judge"
     """The effect of records in another order."""
+    groups: dict[FlowId, list[GroupOffsets]] = field(default_factory=dict)
+    """Consumer groups that are to go on at a flow's target."""
+    group_handling: Handling = "judge"
+    """The effect of records that such a group would skip."""
     latencies: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     histories: dict[FlowId, History] = field(default_factory=dict)
     """Results about records that neither side has, from offsets."""

@@ -247,6 +247,25 @@ def _listed(ranges: list[Mapping[str, Any]]) -> str:
     return ", ".join(listed) + (f" and {len(ranges) - _MOST} more" if len(ranges) > _MOST else "")
 
 
+def _group_skips(details: Details) -> str:
+    places = [f"{one['records']:,} of partition {one['partition']}" for one in details["partitions"]]
+    more = f" and {len(places) - _MOST} more partitions" if len(places) > _MOST else ""
+    return (
+        f"group {details['group']} would skip {details['count']:,} records after a switch, as its offsets at the "
+        f"target are ahead: {', '.join(places[:_MOST])}{more}"
+    )
+
+
+def _group_absent(details: Details) -> str:
+    places = [str(partition) for partition in details["partitions"]]
+    which = "partition" if len(places) == 1 else "partitions"
+    named = ", ".join(places[:_MOST_PLACES]) + (", …" if len(places) > _MOST_PLACES else "")
+    return (
+        f"group {details['group']} has no offset at the target in {which} {named}: after a switch it begins where "
+        "auto.offset.reset says; have its offsets synchronised, or set them"
+    )
+
+
 def _recovery(details: Details) -> str:
     legs = ", ".join(
         f"{name} {'not yet' if seconds is None else f'{seconds:.1f}'}" for name, seconds in details["legs"].items()
@@ -275,6 +294,10 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
         "the topic is compacted and has other writers, so missing records cannot be distinguished from replaced ones"
     ),
     "held_back": _held_back,
+    "group_absent": _group_absent,
+    "group_not_judged": "the offsets of group {group} are not judged: {reason}",
+    "group_reads_again": "group {group} would read {count:,} records again after a switch",
+    "group_skips": _group_skips,
     "not_compared": "{reason}",
     "order_differs": "{count:,} records are in another order; not judged",
     "only_at_target": _only_at_target,
@@ -284,6 +307,10 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     "topic_made_again": ("partition {partition}: the topic seems to have been recreated at the source: {reason}"),
     # Of mirrors.
     "failed": "mirror {mirror}: {reason}",
+    "group_unknown": (
+        "group {group} has committed no offset in the compared topics of {source}; name a group that reads them there"
+    ),
+    "groups_unread": "the offsets of its consumer groups cannot be read: {reason}",
     "mirror_behind": describe,
     "named_topic_absent": _named_topic_absent,
     "named_topic_left_out": _named_topic_left_out,
