@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.properties import parse_jaas
+from tests.certificates import AUTHORITY, KEY, certificate, certificate_pem, key_pem
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -85,6 +88,69 @@ def test_what_a_provider_shows_reaches_both_clients(text: str, mechanism: str, t
     entry = parse_jaas(java["sasl.jaas.config"], "java")
     assert entry.name == (PLAIN if mechanism == "PLAIN" else SCRAM)
     assert entry.options == {"username": "ann", "password": "s3cr/+t="}
+
+
+STORE = "s3cret-of-the-store"
+AIVEN_CERTIFICATE = f"""\
+bootstrap.servers=kafka-shop.aivencloud.com:13030
+security.protocol=SSL
+ssl.protocol=TLS
+ssl.key.password={STORE}
+ssl.keystore.location=client.keystore.p12
+ssl.keystore.password={STORE}
+ssl.keystore.type=PKCS12
+ssl.truststore.location=client.truststore.p12
+ssl.truststore.password={STORE}
+ssl.truststore.type=PKCS12
+"""
+EVENT_STREAMS_CERTIFICATE = f"""\
+bootstrap.servers=es-kafka-bootstrap.apps.example.com:443
+security.protocol=SSL
+ssl.protocol=TLSv1.3
+ssl.truststore.location=client.truststore.p12
+ssl.truststore.password={STORE}
+ssl.keystore.location=client.keystore.p12
+ssl.keystore.password={STORE}
+"""
+REDPANDA_CERTIFICATE = """\
+bootstrap.servers=seed-1.abcdef.fmc.prd.cloud.redpanda.com:9092
+security.protocol=SSL
+ssl.truststore.type=PEM
+ssl.truststore.location=authority.pem
+ssl.keystore.type=PEM
+ssl.keystore.location=client.pem
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(AIVEN_CERTIFICATE, id="Aiven"),
+        pytest.param(EVENT_STREAMS_CERTIFICATE, id="Event Streams"),
+        pytest.param(REDPANDA_CERTIFICATE, id="Redpanda"),
+    ],
+)
+def test_stores_of_a_provider_reach_both_clients(text: str, tmp_path: Path) -> None:
+    own, authority = certificate("ann"), certificate(AUTHORITY)
+    hidden = BestAvailableEncryption(STORE.encode())
+    store = pkcs12.serialize_key_and_certificates(b"ann", KEY, own, [authority], hidden)
+    (tmp_path / "client.keystore.p12").write_bytes(store)
+    trusted = pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(authority, b"ca")], hidden)
+    (tmp_path / "client.truststore.p12").write_bytes(trusted)
+    (tmp_path / "authority.pem").write_text(certificate_pem(AUTHORITY), encoding="utf-8")
+    (tmp_path / "client.pem").write_text(key_pem() + certificate_pem("ann"), encoding="utf-8")
+    path, warned = tmp_path / "client.properties", list[str]()
+    path.write_text(text.replace("location=", f"location={tmp_path}/"), encoding="utf-8")
+    found = Connection.from_properties(path, {}, warned.append)
+    assert warned == []
+    assert found.kafka_python()["security_protocol"] == "SSL"
+    context = found.trust()
+    assert context is not None
+    assert [one["subject"] for one in context.get_ca_certs()] == [((("commonName", AUTHORITY),),)]
+    java = found.java()
+    assert (java["ssl.keystore.type"], java["ssl.truststore.type"]) == ("PEM", "PEM")
+    chain = x509.load_pem_x509_certificates(java["ssl.keystore.certificate.chain"].encode())
+    assert chain[0].subject == own.subject
 
 
 def test_iam_of_msk_is_not_possible_and_what_is(tmp_path: Path) -> None:
