@@ -13,10 +13,13 @@ from typing import Any, Protocol, TypeVar
 
 from kafka import IsolationLevel, OffsetSpec, TopicPartition
 from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     GroupIdNotFoundError,
     KafkaError,
     KafkaTimeoutError,
     NoError,
+    NotCoordinatorError,
     RequestTimedOutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -36,6 +39,8 @@ from loosehanger.kafka.transactions import Held, held_back
 from loosehanger.waiting import wait_for
 
 T = TypeVar("T")
+_NO_COORDINATOR_YET = (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError)
+_COORDINATOR_S = 15.0
 
 # Failures arrive as exceptions; the clients' own warnings on standard error only repeat them.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
@@ -271,7 +276,21 @@ class Cluster:
 
     def committed(self, group: str, topics: Iterable[str]) -> Positions:
         """The offsets that a group has committed in these topics; none for a group that does not exist."""
-        found = self.ask(lambda admin: admin.list_group_offsets({group: None}))[group]
+        found: dict[TopicPartition, Any] = {}
+
+        def unready() -> str | None:
+            try:
+                found.update(self._client().list_group_offsets({group: None})[group])
+            except _NO_COORDINATOR_YET as error:
+                return type(error).__name__
+            return None
+
+        try:
+            with self.reaching():
+                # A cluster creates the topic of all groups' offsets when it is first asked for a group.
+                wait_for(unready, _COORDINATOR_S, f"{self.region}: the coordinator of group '{group}'")
+        except LabError as error:
+            raise UnreachableError(str(error)) from error
         wanted = set(topics)
         return {part: kept.offset for part, kept in found.items() if part.topic in wanted and kept.offset >= 0}
 

@@ -63,6 +63,8 @@ def commit(broker: Broker, offsets: Mapping[tuple[str, str], int]) -> None:
     """Sets the offsets of groups, by group and topic, in partition 0."""
     with Cluster("here", broker.connection()) as cluster:
         for (group, topic), offset in offsets.items():
+            # The first question makes a fresh broker ready for groups.
+            assert cluster.committed(group, [topic]) == {}
             cluster.set_committed(group, {TopicPartition(topic, 0): offset})
 
 
