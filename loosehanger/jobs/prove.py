@@ -48,7 +48,7 @@ Make = Callable[[dict[str, Any]], str | bytes]
 
 
 @dataclass(frozen=True)
-class Judged:
+class AlsoJudged:
     """What is judged beside records and settings."""
 
     order: Handling = "judge"
@@ -68,13 +68,13 @@ def main() -> int:
     options = job_options.parser("prove").parse_args()
     job_options.check_prove(options)
     groups = [name.strip() for name in (options.groups or "").split(",") if name.strip()]
-    return prove(options, _two_clusters(options) or load_lab(), Judged(groups={EXTERNAL: groups}))
+    return prove(options, _two_clusters(options) or load_lab(), AlsoJudged(groups={EXTERNAL: groups}))
 
 
 def prove(
     options: argparse.Namespace,
     lab: Lab,
-    judged: Judged,
+    judged: AlsoJudged,
 ) -> int:
     """Proves a lab's claims, or those of flows between any clusters, and reports.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from kafka import IsolationLevel, OffsetSpec, TopicPartition
@@ -276,21 +277,7 @@ class Cluster:
 
     def committed(self, group: str, topics: Iterable[str]) -> Positions:
         """The offsets that a group has committed in these topics; none for a group that does not exist."""
-        found: dict[TopicPartition, Any] = {}
-
-        def unready() -> str | None:
-            try:
-                found.update(self._client().list_group_offsets({group: None})[group])
-            except _NO_COORDINATOR_YET as error:
-                return type(error).__name__
-            return None
-
-        try:
-            with self.reaching():
-                # A cluster creates the topic of all groups' offsets when it is first asked for a group.
-                wait_for(unready, _COORDINATOR_S, f"{self.region}: the coordinator of group '{group}'")
-        except LabError as error:
-            raise UnreachableError(str(error)) from error
+        found = self.ask(partial(_offsets_of, group))
         wanted = set(topics)
         return {part: kept.offset for part, kept in found.items() if part.topic in wanted and kept.offset >= 0}
 
@@ -451,3 +438,25 @@ def number_of(configs: Mapping[str, Config], name: str) -> int:
 def partitions_of(topics: Mapping[str, int]) -> list[TopicPartition]:
     """Every partition of the topics, given the number of each."""
     return [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
+
+
+def _offsets_of(group: str, admin: Any) -> dict[TopicPartition, Any]:
+    """All offsets of a group. A cluster that is first asked for a group has no coordinator for some seconds.
+
+    Raises:
+        UnreachableError: it gets none.
+    """
+    found: dict[TopicPartition, Any] = {}
+
+    def missing() -> str | None:
+        try:
+            found.update(admin.list_group_offsets({group: None})[group])
+        except _NO_COORDINATOR_YET as error:
+            return type(error).__name__
+        return None
+
+    try:
+        wait_for(missing, _COORDINATOR_S, f"the coordinator of group '{group}'")
+    except LabError as error:
+        raise UnreachableError(str(error)) from error
+    return found

@@ -24,7 +24,7 @@ from loosehanger.ports import LOOPBACK, free_ports
 from loosehanger.process_lifetime import end_with_parent
 from loosehanger.waiting import wait_for
 
-_STARTS_S = 60.0
+_STARTS_S = 180.0
 _STOPS_S = 10.0
 _FORMATS_S = 60.0
 _LOOK = Bounds(connect_s=1, answer_s=2)

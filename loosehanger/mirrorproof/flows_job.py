@@ -39,7 +39,7 @@ def main() -> int:
     complete(options, configuration)
     lab = configuration.lab(os.environ, options.flow, lambda line: print(line, file=sys.stderr))
     judge = configuration.judge
-    return prove.prove(options, lab, prove.Judged(judge.order, configuration.groups, judge.groups))
+    return prove.prove(options, lab, prove.AlsoJudged(judge.order, configuration.groups, judge.groups))
 
 
 if __name__ == "__main__":
