@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from loosehanger.audit.display import alarms_of
+from loosehanger.cli.monitoring import scraped
 from loosehanger.lab.scenario import read_scenario, scenario_names
 from loosehanger.lab.scenario_index import SETUP
 from scripts.alerting import Monitoring, monitoring
@@ -62,19 +63,30 @@ def main() -> int:
     alarms = 0
     with sandbox(options.port_base) as kit:
         for scenario in options.scenarios or scenario_names():
-            run(kit, "setup", scenario)
-            with tempfile.TemporaryDirectory() as folder, monitoring(kit, Path(folder) / "monitoring") as watched:
+            with contextlib.ExitStack() as stack:
+                run(kit, "setup", scenario)
+                watched = alerting(kit, stack)
                 run(kit, "cleanup")
                 for command, minutes in commands(scenario, options.minutes, options.stage_minutes):
                     run(kit, *command)
+                    watched = watched or alerting(kit, stack)
                     with watching(kit) as alarms_so_far:
                         looks = list(quiet(kit, minutes * 60, options.pause))
                         reported = alarms_so_far()
                     alarms += report(scenario, command, looks, reported)
                 run(kit, "cleanup")
-                time.sleep(CLEANED_S)  # there is nothing to wait for: no alert may come
-                alarms += report_alerts(scenario, watched)
+                if watched:
+                    time.sleep(CLEANED_S)  # there is nothing to wait for: no alert may come
+                    alarms += report_alerts(scenario, watched)
     return 1 if alarms else 0
+
+
+def alerting(kit: Kit, stack: contextlib.ExitStack) -> Monitoring | None:
+    """Starts Prometheus and Alertmanager beside a lab; None before a stage has made its control room."""
+    if not scraped(kit.lab):
+        return None
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "monitoring"
+    return stack.enter_context(monitoring(kit, folder))
 
 
 def run(kit: Kit, *command: str) -> None:

@@ -15,6 +15,7 @@ from loosehanger.lab.record import ADMINISTRATOR, Lab
 from loosehanger.ledger import number_of
 from loosehanger.waiting import wait_for
 from scripts.sandbox import Kit
+from scripts.search.accounts import Acknowledged
 from scripts.search.effects import depth
 from scripts.search.prediction import DISPROVED, INCONCLUSIVE, PROVED, accuses
 from scripts.search.running import Sabotage
@@ -60,34 +61,42 @@ def controls(lab: Lab, faults: Mapping[str, Fault]) -> Iterator[Control]:
     yield Control("records", schedule, Sabotage(spoil=double))
 
 
-def double(kit: Kit) -> None:
-    """Writes the first numbered record of a copy once more.
+def double(kit: Kit, wanted: Acknowledged) -> None:
+    """Writes a record of a copy once more.
+
+    Args:
+        kit: a kit whose lab is set up.
+        wanted: the records that are counted; it is one of these.
 
     Raises:
         LabError: no copy has one.
     """
+    counted = {(topic, *key): numbers for (_, topic, *key), numbers in wanted.items()}
     lab = kit.lab
     mirror = next(one for one in lab.mirrors if one.state == "running")
     with Cluster.of(lab.region(mirror.source), ADMINISTRATOR) as source:
-        topics = [target_topic(mirror, topic) for topic in selected_topics(mirror, source.topics())]
+        originals = {target_topic(mirror, topic): topic for topic in selected_topics(mirror, source.topics())}
     with Cluster.of(lab.region(mirror.target), ADMINISTRATOR) as target:
         there = target.topics()
     connection = connection_for(lab.region(mirror.target), ADMINISTRATOR)
     consumer = connect_consumer(connection, PATIENT)
     producer = connect_producer(connection)
     try:
-        consumer.assign(partitions_of({topic: there[topic] for topic in topics if topic in there}))
+        consumer.assign(partitions_of({topic: there[topic] for topic in originals if topic in there}))
 
         def doubled() -> str | None:
             for place, records in consumer.poll(timeout_ms=500).items():
+                topic = originals[place.topic]
                 for record in records:
-                    if number_of(record.headers):
+                    run, number = number_of(record.headers) or ("", -1)
+                    ranges = counted.get((topic, run, place.partition), ())
+                    if any(first <= number <= last for first, last in ranges):
                         producer.send(
                             place.topic, record.value, key=record.key, partition=place.partition,
                             timestamp_ms=record.timestamp, headers=list(record.headers),
                         ).get(timeout=30)  # fmt: skip
                         return None
-            return "no numbered record"
+            return "no record that is counted"
 
         wait_for(doubled, READ_S, f"a copy in {mirror.target}")
     finally:

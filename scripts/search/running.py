@@ -17,7 +17,7 @@ from loosehanger.errors import ExitCode, LabError
 from loosehanger.faults.fault import Fault
 from loosehanger.waiting import wait_for
 from scripts.sandbox import Kit
-from scripts.search.accounts import Accountant
+from scripts.search.accounts import Accountant, Acknowledged
 from scripts.search.effects import At, is_near, stops_copying
 from scripts.search.prediction import ANY, INCONCLUSIVE, PROVED, Expected, cause_findings, predict
 from scripts.search.quick import QuickKit
@@ -42,8 +42,8 @@ class Sabotage:
     """A fault that the prediction does not know."""
     stays: bool = False
     """Whether it is not healed with the others."""
-    spoil: Callable[[Kit], None] | None = None
-    """Called after healing."""
+    spoil: Callable[[Kit, Acknowledged], None] | None = None
+    """Called after healing, with the records that are counted."""
 
 
 NO_SABOTAGE = Sabotage()
@@ -168,7 +168,7 @@ class ScheduleRun:
             return
         wanted = self._accountant.acknowledged() if self._accountant else {}
         if self._sabotage.spoil:
-            self._sabotage.spoil(self._kit)
+            self._sabotage.spoil(self._kit, wanted)
         proved = self._prove("after", expected.after)
         if self._accountant:
             self._count(self._accountant, wanted, proved)

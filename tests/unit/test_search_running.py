@@ -247,7 +247,7 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeUpKit:
     monkeypatch.setattr(search_faults, "Accountant", NoRecords)
     monkeypatch.setattr(search_faults, "sandbox", made_up)
     monkeypatch.setattr(QuickKit, "of", lambda kit: kit)
-    monkeypatch.setattr(controls, "double", lambda _kit: None)
+    monkeypatch.setattr(controls, "double", lambda *_: None)
     monkeypatch.setattr(search_faults, "_CONTROL_S", 0.2)
     return kit
 
@@ -354,7 +354,7 @@ def test_each_oracle_finds_the_damage_that_was_not_declared(
 
     monkeypatch.setattr(search_faults, "sandbox", damaged)
     monkeypatch.setattr(search_faults, "Accountant", Copies)
-    monkeypatch.setattr(controls, "double", lambda _kit: setattr(kit, "doubled", True))
+    monkeypatch.setattr(controls, "double", lambda *_: setattr(kit, "doubled", True))
     assert search_faults.main(["--control", oracle, "--scenarios", SCENARIO]) == 0
     out = capsys.readouterr().out
     assert f"{oracle}: found;" in out
