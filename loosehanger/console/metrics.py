@@ -97,6 +97,11 @@ class Scrape(Collector):
         )
         records = _counter("mirror_copied_records", "Records of the copy that the console has read", _COPY)
         size = _counter("mirror_copied_bytes", "Uncompressed bytes of keys, values and headers of these records", _COPY)
+        desired = _gauge("mirror_desired_running", "Whether the manifest has the mirror copy from this source", _FLOW)
+        for one in self.flows:
+            if one.connector is not None:
+                labels = [one.flow.source, one.flow.target, one.flow.mirror]
+                desired.add_metric(labels, (one.connector.wanted or "RUNNING") == "RUNNING")
         left_out = _gauge("copies_left_out", "Copies of topics beyond the bound, which have no metrics here", ())
         copies = [(one, topic, copy) for one in self.flows for topic, copy in sorted(one.copies.items())]
         for one, topic, copy in copies[:MOST_COPIES]:
@@ -113,7 +118,7 @@ class Scrape(Collector):
                 size.add_metric(labels, totals.bytes)
                 latency.add_metric(labels, totals.cumulative(), totals.latency_ms / 1000)
         left_out.add_metric([], max(0, len(copies) - MOST_COPIES))
-        yield from (*risks.all(), latency, records, size, left_out)
+        yield from (*risks.all(), desired, latency, records, size, left_out)
 
     def _mirrors(self) -> Iterator[Metric]:
         up = _gauge("mirror_up", "Whether a Connect worker of the mirror answers", ("region", "mirror"))

@@ -242,20 +242,41 @@ def test_both_formats_are_valid() -> None:
             assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+def flow_now(mirror: str, copies: dict[str, str], wanted: str | None = "RUNNING", state: str = "RUNNING") -> FlowNow:
+    """A flow whose copies lag by one record; without a connector where nothing is wanted of it."""
+    connector = Connector(
+        name="c", kind="MirrorSourceConnector", state=state, wanted=wanted or "", worker="", tasks=[], source="a",
+        target="b", topics=".*", policy="identity", positions=[], records_per_s=None, lags=dict.fromkeys(copies, 1),
+    )  # fmt: skip
+    flow = Flow(
+        source="a", target="b", mirror=mirror, records_per_s=None, bytes_per_s=None, lag=None, latency_ms_p50=None,
+        latency_ms_p99=None, health="good", explanation="",
+    )  # fmt: skip
+    return FlowNow(flow, None if wanted is None else connector, copies, {}, 0.0)
+
+
+def test_a_mirror_that_its_manifest_has_stopped_is_not_to_copy() -> None:
+    flows = [
+        flow_now("runs", {}),
+        flow_now("paused-by-hand", {}, state="PAUSED"),
+        flow_now("stopped", {}, wanted="STOPPED", state="STOPPED"),
+        flow_now("paused", {}, wanted="PAUSED", state="PAUSED"),
+        flow_now("not-known", {}, wanted=""),
+        flow_now("silent", {}, wanted=None),
+    ]
+    (found,) = (
+        family for family in Scrape(flows, {}, [], {}, [], None).collect() if family.name.endswith("desired_running")
+    )
+    assert {one.labels["mirror"]: one.value for one in found.samples} == {
+        "runs": 1, "paused-by-hand": 1, "stopped": 0, "paused": 0, "not-known": 1,
+    }  # fmt: skip
+
+
 def test_the_number_of_series_is_bounded() -> None:
     totals = Totals()
     totals.add({f"topic-{n}": (1, 1) for n in range(MOST_TOPICS + 5)}, [("topic-1", 20), ("unknown", 20)])
     assert len(totals.of(f"topic-{n}" for n in range(MOST_TOPICS + 5))) == MOST_TOPICS
-    copies = {f"LH.{n}": f"LH.{n}" for n in range(MOST_COPIES + 3)}
-    connector = Connector(
-        name="c", kind="MirrorSourceConnector", state="RUNNING", worker="", tasks=[], source="a", target="b",
-        topics=".*", policy="identity", positions=[], records_per_s=None, lags=dict.fromkeys(copies, 1),
-    )  # fmt: skip
-    flow = Flow(
-        source="a", target="b", mirror="m", records_per_s=None, bytes_per_s=None, lag=None, latency_ms_p50=None,
-        latency_ms_p99=None, health="good", explanation="",
-    )  # fmt: skip
-    reading = Scrape([FlowNow(flow, connector, copies, {}, 0.0)], {}, [], {}, [], None)
+    reading = Scrape([flow_now("m", {f"LH.{n}": f"LH.{n}" for n in range(MOST_COPIES + 3)})], {}, [], {}, [], None)
     found = {family.name: family for family in reading.collect()}
     assert len(found["loosehanger_mirror_lag_records"].samples) == MOST_COPIES
     assert found["loosehanger_copies_left_out"].samples[0].value == 3
