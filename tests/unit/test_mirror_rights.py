@@ -15,7 +15,7 @@ from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import named_topics, selected_topics
 from loosehanger.lab.scenario import MIRROR
 
-from .test_scenario_rights import flows, topology
+from .test_scenario_rights import EVENTS, OF_TENANT, flows, topology
 
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -57,7 +57,7 @@ def ends(scenario: str, mirror: Mirror) -> tuple[dict[str, Any], dict[str, Any],
 @pytest.mark.parametrize(("scenario", "mirror"), list(flows()))
 def test_no_mirror_of_the_kits_lacks_a_right_and_one_that_is_taken_away_is_named(scenario: str, mirror: Mirror) -> None:
     source, target, config = ends(scenario, mirror)
-    topics = selected_topics(mirror, ["LH.ORDERS", *named_topics(mirror)])[:1]
+    topics = selected_topics(mirror, [f"{EVENTS}ORDERS", f"{OF_TENANT}ORDERS", *named_topics(mirror)])[:1]
     reads, writes = (end["authentication"]["username"] for end in (source, target))
     needed = at_source(mirror, topics, config)
     given = rules(scenario, mirror.source)
