@@ -98,10 +98,10 @@ def playbook_runs(home: Path | None = None) -> bool:
     try:
         with ((home or lab_home()) / LOCK).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
+    except BlockingIOError:
         return True
+    except OSError:  # A lock that cannot be looked at must withhold no alert.
+        return False
     return False
 
 
