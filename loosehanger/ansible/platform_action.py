@@ -14,6 +14,7 @@ from loosehanger.ansible.kit_action import KitAction, RegionsFailedError
 from loosehanger.errors import LabError
 from loosehanger.lab.plan import Plan, Step, steps
 from loosehanger.lab.record import check_stage, load_lab, read_progress
+from loosehanger.platforms import registry
 from loosehanger.platforms.base import Parameters, Plans, Platform, Result
 from loosehanger.platforms.outcome import Outcome
 from loosehanger.stages import switching
@@ -78,7 +79,7 @@ class PlatformAction(KitAction):
             checks = workers.run(None)
             asked = scenario and progress and next(iter(every), "") in platforms
             if scenario and asked and not _is_true(variables, "carry_out_force"):
-                switching.check(conditions(load_lab(home), home, scenario, stage))
+                switching.check(conditions(load_lab(home), home, registry.run_step_in_pod, scenario, stage))
             failed = {done.region: done.error for done in checks if done.error}
         if failed:
             raise RegionsFailedError(failed, {"lab_regions": {region: {"failures": 1} for region in failed}})
@@ -102,6 +103,7 @@ class PlatformAction(KitAction):
             stage,
             every,
             self._display.display,
+            registry.run_step_in_pod,
             check_mode=self._task.check_mode,
             force=_is_true(variables, "carry_out_force"),
             write_salvaged=_is_true(variables, "carry_out_write_rescued"),

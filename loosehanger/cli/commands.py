@@ -170,7 +170,8 @@ def _show_conditions(scenario: Scenario, name: str) -> int:
     """Lists the conditions of a stage, and whether they hold."""
     from loosehanger.stages import steps  # slow to import
 
-    found = steps.conditions(load_lab(), lab_home(), scenario, name) if scenario.stage(name).after else []
+    after = scenario.stage(name).after
+    found = steps.conditions(load_lab(), lab_home(), registry.run_step_in_pod, scenario, name) if after else []
     for condition in found:
         print(f"{'holds' if condition.holds else 'FAILS'}   {condition.what}: {condition.value} ({condition.wanted})")
     if not found:
@@ -186,7 +187,7 @@ def _show_recovery(lab: Lab, stage: str) -> None:
 
     def unknown() -> str | None:
         nonlocal found
-        found = steps.legs(lab, lab_home(), stage)
+        found = steps.legs(lab, lab_home(), registry.run_step_in_pod, stage)
         return None if found is None or found.complete else "the switch is not complete"
 
     with contextlib.suppress(LabError):  # A time that is still unknown is shown as "not yet".

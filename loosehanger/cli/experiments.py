@@ -31,6 +31,7 @@ from loosehanger.files import make_folder
 from loosehanger.lab.job_options import check_writable
 from loosehanger.lab.record import Lab
 from loosehanger.paths import caller_path, lab_home
+from loosehanger.platforms import registry
 from loosehanger.proof.report.files import write
 
 ROUNDS = 3
@@ -54,7 +55,7 @@ def run(lab: Lab, options: argparse.Namespace) -> int:
         WrongUseError: the lab or the output folder cannot be used.
         LabError: it failed.
     """
-    site = choose(lab, lab_home(), options.source, options.target)
+    site = choose(lab, lab_home(), registry.addresses_from, options.source, options.target)
     folder = _folder(options.output)
     rounds = options.rounds or (1 if options.quick else ROUNDS)
     for name in (options.name, options.name + _UNFINISHED):

@@ -23,6 +23,7 @@ from loosehanger.faults.names import fault_names, fault_titles
 from loosehanger.lab.record import Lab, load_lab
 from loosehanger.lab.scenario import read_scenario
 from loosehanger.paths import lab_home
+from loosehanger.platforms import registry
 from loosehanger.suggestions import did_you_mean
 from loosehanger.times import span
 
@@ -105,7 +106,7 @@ def _inject(options: argparse.Namespace) -> int:
 
 def _injected(lab: Lab, fault: Fault, wanted: WantedSite) -> Injection:
     try:
-        return inject(lab, lab_home(), fault, wanted)
+        return inject(lab, lab_home(), registry, fault, wanted)
     except (LabError, KeyboardInterrupt) as error:
         if any(found.fault == fault.name for found in Journal(lab_home()).read()) and not _is_refusal(error):
             print(f"{fault.name} may be injected in part; ./lab fault heal {fault.name} undoes it", file=sys.stderr)
@@ -132,12 +133,12 @@ def _surprise(lab: Lab, level: int, wanted: WantedSite) -> Injection:
             continue
         try:
             fitting_mirrors(lab, fault, wanted)
-            return inject(lab, lab_home(), fault, wanted, surprise=True)
+            return inject(lab, lab_home(), registry, fault, wanted, surprise=True)
         except LabError as error:
             # Its message would name it.
             for injection in journal.read():
                 if injection.hidden:
-                    heal(lab, lab_home(), injection)
+                    heal(lab, lab_home(), registry, injection)
             if lab.unfinished:
                 raise WrongUseError("a stage was begun and not finished; run it again first") from error
             if isinstance(error, UnreachableError):
@@ -156,12 +157,12 @@ def _exercise(lab: Lab, exercise: FoundExercise) -> Injection:
     journal = Journal(lab_home())
     check_free(journal.read())
     try:
-        return inject(lab, lab_home(), exercise.fault, exercise.wanted, surprise=True)
+        return inject(lab, lab_home(), registry, exercise.fault, exercise.wanted, surprise=True)
     except LabError as error:
         # Its message would name it.
         for injection in journal.read():
             if injection.hidden:
-                heal(lab, lab_home(), injection)
+                heal(lab, lab_home(), registry, injection)
         kind = WrongUseError if _is_refusal(error) else LabError
         raise kind(
             f"exercise {exercise.number} cannot be injected now; heal what ./lab fault status shows, wait until "
@@ -245,7 +246,7 @@ def _heal_all(lab: Lab, chosen: Sequence[Injection], *, quiet: bool) -> tuple[li
         left = []
         for injection in waiting:
             try:
-                healed.append(heal(lab, lab_home(), injection))
+                healed.append(heal(lab, lab_home(), registry, injection))
             except LabError as error:
                 errors.append(error)
                 left.append(injection)

@@ -27,7 +27,7 @@ from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
 from loosehanger.lab.progress import LOCAL
 from loosehanger.lab.record import ADMINISTRATOR, Lab
-from loosehanger.platforms.registry import addresses_from
+from loosehanger.platforms.operations import FindAddresses
 from loosehanger.waiting import wait_for
 
 _MIRRORED, _DIRECT = "LH.EXPERIMENT-", "experiment-"
@@ -58,6 +58,7 @@ class Site:
     """The source's name of the mirrored topic, which does not exist yet."""
     direct: str
     """The topic that is not mirrored."""
+    find_addresses: FindAddresses
 
     @property
     def copy(self) -> str:
@@ -79,7 +80,7 @@ class Site:
         Raises:
             WrongUseError: there is no link between them.
         """
-        return _across(self.lab, self.home, into, seen_from)
+        return _across(self.lab, self.home, self.find_addresses, into, seen_from)
 
     def link(self, values: dict[str, float] | None = None, action: str | None = None) -> LinkState:
         """Changes both directions of the link if asked, and returns its state.
@@ -96,12 +97,13 @@ class Site:
             raise LabError(f"the link does not answer ({error.strerror or error}); run ./lab status") from error
 
 
-def choose(lab: Lab, home: Path, source: str | None, target: str | None) -> Site:
+def choose(lab: Lab, home: Path, find_addresses: FindAddresses, source: str | None, target: str | None) -> Site:
     """Chooses the site of an experiment.
 
     Args:
         lab: what is set up.
         home: the lab's home.
+        find_addresses: the platform's.
         source: the mirror's source; None for that of the first suitable mirror.
         target: the mirror's target; None likewise.
 
@@ -140,10 +142,10 @@ def choose(lab: Lab, home: Path, source: str | None, target: str | None) -> Site
     mirror = chosen[0]
     pair = {mirror.source, mirror.target}
     folder = next((folder for ends, folder in relay_folders(home).items() if set(ends) == pair), None)
-    abroad = _across(lab, home, mirror.source, mirror.target)
+    abroad = _across(lab, home, find_addresses, mirror.source, mirror.target)
     if folder is None:
         raise _no_link(mirror.source, mirror.target)
-    site = Site(lab, home, mirror, folder, abroad, mirrored, direct)
+    site = Site(lab, home, mirror, folder, abroad, mirrored, direct, find_addresses)
     if (state := link_state(site.link())) != OPEN:
         raise WrongUseError(
             f"the link is {state}; run ./lab link {mirror.source} {mirror.target} --heal, then run the experiment"
@@ -151,9 +153,9 @@ def choose(lab: Lab, home: Path, source: str | None, target: str | None) -> Site
     return site
 
 
-def _across(lab: Lab, home: Path, into: str, seen_from: str) -> Connection:
+def _across(lab: Lab, home: Path, find_addresses: FindAddresses, into: str, seen_from: str) -> Connection:
     connection = connection_for(lab.region(into), ADMINISTRATOR)
-    servers = addresses_from(home, into, connection.bootstrap_servers, seen_from)
+    servers = find_addresses(home, into, connection.bootstrap_servers, seen_from)
     if servers is None:
         raise _no_link(into, seen_from)
     return replace(connection, bootstrap_servers=tuple(servers))

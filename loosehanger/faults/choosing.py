@@ -18,6 +18,7 @@ from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
 from loosehanger.lab.progress import LOCAL
 from loosehanger.lab.record import ADMINISTRATOR, Lab
+from loosehanger.platforms.operations import FaultOperations
 from loosehanger.suggestions import did_you_mean
 
 
@@ -32,7 +33,7 @@ class WantedSite:
     topic: str = ""
 
 
-def choose_site(lab: Lab, home: Path, fault: Fault, wanted: WantedSite) -> FaultSite:
+def choose_site(lab: Lab, home: Path, platforms: FaultOperations, fault: Fault, wanted: WantedSite) -> FaultSite:
     """Returns the first running mirror that fits, and the first of its topics that has records and a copy.
 
     Raises:
@@ -42,7 +43,7 @@ def choose_site(lab: Lab, home: Path, fault: Fault, wanted: WantedSite) -> Fault
     found = fitting_mirrors(lab, fault, wanted)
     for mirror in found:
         if topic := _topic(lab, mirror, wanted.topic):
-            return FaultSite(lab, home, mirror, topic)
+            return FaultSite(lab, home, mirror, topic, platforms)
     if wanted.topic:
         where = " or ".join(dict.fromkeys(mirror.source for mirror in found))
         raise WrongUseError(f"no mirror copies the topic '{wanted.topic}' from {where}; ./lab topic show lists topics")

@@ -17,6 +17,7 @@ from loosehanger.faults.fault import Fault, change_of, change_text
 from loosehanger.faults.journal import Injection, Journal, Made, age
 from loosehanger.faults.site import FaultSite
 from loosehanger.lab.record import Lab
+from loosehanger.platforms.operations import FaultOperations
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,9 @@ class Healed:
     """Whether its mirror is not in the lab any more, so that nothing was left to undo."""
 
 
-def inject(lab: Lab, home: Path, fault: Fault, wanted: WantedSite, *, surprise: bool = False) -> Injection:
+def inject(
+    lab: Lab, home: Path, platforms: FaultOperations, fault: Fault, wanted: WantedSite, *, surprise: bool = False
+) -> Injection:
     """Injects a fault: prepares every change, writes all of it down, and makes one change after the other.
 
     The caller holds the journal's lock.
@@ -46,7 +49,7 @@ def inject(lab: Lab, home: Path, fault: Fault, wanted: WantedSite, *, surprise: 
     if lab.unfinished:
         raise WrongUseError(f"the stage '{lab.unfinished}' was begun and not finished; run it again first")
     with _reporting(fault.name):
-        site = choose_site(lab, home, fault, wanted)
+        site = choose_site(lab, home, platforms, fault, wanted)
         made = tuple(Made(change_text(change), dict(change.prepare(site))) for change in fault.changes_on(lab.platform))
     injection = Injection(fault.name, site.mirror.id, site.topic, time.time(), made, surprise=surprise)
     journal.write(injection)
@@ -72,7 +75,7 @@ def check_free(injected: list[Injection], fault: Fault | None = None) -> None:
         raise WrongUseError(f"{fault.name} is injected already; ./lab fault heal {fault.name} undoes it")
 
 
-def heal(lab: Lab, home: Path, injection: Injection) -> Healed:
+def heal(lab: Lab, home: Path, platforms: FaultOperations, injection: Injection) -> Healed:
     """Undoes the changes of a fault, the last one first; those that cannot be undone stay in the journal.
 
     The caller holds the journal's lock.
@@ -85,7 +88,7 @@ def heal(lab: Lab, home: Path, injection: Injection) -> Healed:
     if mirror is None:
         journal.remove(injection)
         return Healed(injection, time.monotonic() - began, after, gone=True)
-    site = FaultSite(lab, home, mirror, injection.topic)
+    site = FaultSite(lab, home, mirror, injection.topic, platforms)
     left, errors = list(injection.changes), []
     for made in reversed(injection.changes):
         try:

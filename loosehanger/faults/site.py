@@ -17,6 +17,7 @@ from loosehanger.kafka.links import relay_folders
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import target_topic
 from loosehanger.lab.record import ADMINISTRATOR, Lab
+from loosehanger.platforms.operations import FaultOperations
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class FaultSite:
     mirror: Mirror
     topic: str
     """The topic's name at the mirror's source."""
+    platforms: FaultOperations
 
     @property
     def copy(self) -> str:

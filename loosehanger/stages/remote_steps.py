@@ -12,7 +12,7 @@ from loosehanger.errors import LabError, WrongUseError
 from loosehanger.files import write_file
 from loosehanger.lab.actions import ClusterAction
 from loosehanger.lab.record import Lab, Pod
-from loosehanger.platforms import registry
+from loosehanger.platforms.operations import RunInPod
 
 _NAME: Final = r"[A-Za-z0-9][\w.-]*"
 _KEPT: Final = re.compile(
@@ -24,20 +24,21 @@ _KEPT: Final = re.compile(
 """The files that a step may write: snapshots and salvaged records. A pod is not trusted with the rest of the home."""
 
 
-def take(lab: Lab, pod: Pod, home: Path, step: ClusterAction) -> Any:
+def take(lab: Lab, pod: Pod, home: Path, run_in_pod: RunInPod, step: ClusterAction) -> Any:
     """Runs a step in a pod; returns its answer.
 
     Args:
         lab: what is set up.
         pod: where pods run.
         home: the lab's home on this machine: its snapshots are sent along, and new ones are written to it.
+        run_in_pod: the platform's.
         step: which.
 
     Raises:
         LabError: the step failed; or the pod does not start, exits without an answer, or would write a file that no
             step keeps.
     """
-    code, given = registry.run_step_in_pod(lab, pod, home, step.model_dump_json(), exclusive=step.changes)
+    code, given = run_in_pod(lab, pod, home, step.model_dump_json(), exclusive=step.changes)
     if given is None:
         raise LabError(f"{pod.namespace}: the step '{step.kind}' ended with exit code {code}, and no answer")
     answer: dict[str, Any] = json.loads(given)

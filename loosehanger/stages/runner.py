@@ -34,6 +34,7 @@ from loosehanger.lab.snapshots import (
     keep_loss,
     keep_wipe,
 )
+from loosehanger.platforms.operations import RunInPod
 from loosehanger.platforms.outcome import Outcome
 from loosehanger.stages.stage_proof import prove
 from loosehanger.stages.steps import ask
@@ -57,6 +58,7 @@ class StageRunner:
     """The plan of each region."""
     report: Callable[[str], None]
     """Shows a line that names what is waited for."""
+    run_in_pod: RunInPod
     check_mode: bool = False
     """Whether to report only what would change."""
     force: bool = False
@@ -135,7 +137,7 @@ class StageRunner:
         return self._ask(SnapshotMirrors(stage=stage, mirrors=held)) if held else Outcome()
 
     def _ask(self, action: ClusterAction) -> Outcome:
-        return Outcome(is_switched=bool(ask(load_lab(self.home), self.home, action)))
+        return Outcome(is_switched=bool(ask(load_lab(self.home), self.home, self.run_in_pod, action)))
 
 
 def _now_ms() -> int:

@@ -31,6 +31,7 @@ from loosehanger.lab.recovery import Leg, Recovery, recovery
 from loosehanger.lab.scenario import COPYING, DROPPED, HELD, REARMED, Scenario
 from loosehanger.lab.snapshots import group_snapshot_id, read_snapshots
 from loosehanger.ledger import ledger_files, read_entries
+from loosehanger.platforms.operations import RunInPod
 from loosehanger.stages import switching
 from loosehanger.stages.salvage import rescue
 from loosehanger.stages.switching import Condition
@@ -173,12 +174,13 @@ def _salvage(step: SalvageRecords, lab: Lab, home: Path) -> bool:
     return True
 
 
-def ask(lab: Lab, home: Path, step: ClusterAction) -> Any:
+def ask(lab: Lab, home: Path, run_in_pod: RunInPod, step: ClusterAction) -> Any:
     """Runs a step where the lab's clusters can be reached; returns its answer.
 
     Args:
         lab: what is set up.
         home: its home, with the snapshots.
+        run_in_pod: runs it in a pod, where the lab has pods.
         step: which.
 
     Raises:
@@ -188,10 +190,10 @@ def ask(lab: Lab, home: Path, step: ClusterAction) -> Any:
         return take(step, lab, home)
     from loosehanger.stages import remote_steps  # its imports are slow
 
-    return remote_steps.take(lab, lab.pod, home, step)
+    return remote_steps.take(lab, lab.pod, home, run_in_pod, step)
 
 
-def conditions(lab: Lab, home: Path, scenario: Scenario, stage: str) -> list[Condition]:
+def conditions(lab: Lab, home: Path, run_in_pod: RunInPod, scenario: Scenario, stage: str) -> list[Condition]:
     """Everything that must hold before a stage, beside its place among the stages, and whether it does.
 
     Raises:
@@ -200,16 +202,16 @@ def conditions(lab: Lab, home: Path, scenario: Scenario, stage: str) -> list[Con
     gate = _gate(lab, home, scenario, stage)
     if not (gate.moves or gate.still or gate.fences or gate.going):
         return []
-    return [Condition(**found) for found in ask(lab, home, gate)]
+    return [Condition(**found) for found in ask(lab, home, run_in_pod, gate)]
 
 
-def legs(lab: Lab, home: Path, stage: str) -> Recovery | None:
+def legs(lab: Lab, home: Path, run_in_pod: RunInPod, stage: str) -> Recovery | None:
     """How long a switch took; None if the stage switched nothing.
 
     Raises:
         LabError: the ledgers cannot be reached.
     """
-    found = ask(lab, home, Legs(stage=stage))
+    found = ask(lab, home, run_in_pod, Legs(stage=stage))
     if found is None:
         return None
     return Recovery(found["begins"], tuple(Leg(**leg) for leg in found["legs"]))

@@ -18,6 +18,7 @@ from loosehanger.faults.fault import read_fault
 from loosehanger.faults.injecting import heal, inject
 from loosehanger.faults.journal import Journal
 from loosehanger.faults.names import fault_names
+from loosehanger.platforms import registry
 from loosehanger.platforms.kubernetes.resources import BROKER_PODS, MIRROR_PODS
 from scripts.apiserver.server import ApiServer
 from scripts.sandbox import Kit
@@ -93,7 +94,7 @@ def test_a_fault_changes_one_mirror_of_two_and_healing_restores_it(
     kit: Kit, api_server: ApiServer, name: str, target: str
 ) -> None:
     before, running = specs(api_server), pod_names(api_server)
-    injection = inject(kit.lab, kit.home, read_fault(name), WantedSite(target=target))
+    injection = inject(kit.lab, kit.home, registry, read_fault(name), WantedSite(target=target))
     changed = {place for place, spec in specs(api_server).items() if spec != before[place]}
     gone = running - pod_names(api_server)
     assert changed or gone
@@ -102,24 +103,24 @@ def test_a_fault_changes_one_mirror_of_two_and_healing_restores_it(
     assert {place for place in changed - own if not place.startswith(f"KafkaUser/{target}/mm2-")} == set()
     assert all(place.startswith(f"{target}/") and "entity-operator" not in place for place in gone)
     with pytest.raises(WrongUseError, match="injected already"):
-        inject(kit.lab, kit.home, read_fault(name), WantedSite(target=target))
-    heal(kit.lab, kit.home, injection)
+        inject(kit.lab, kit.home, registry, read_fault(name), WantedSite(target=target))
+    heal(kit.lab, kit.home, registry, injection)
     assert specs(api_server) == before
     assert Journal(kit.home).read() == []
 
 
 def test_faults_of_both_mirrors_are_healed_each_for_itself(kit: Kit, api_server: ApiServer) -> None:
     before = specs(api_server)
-    first = inject(kit.lab, kit.home, read_fault("transform-fails"), WantedSite(target="north-america"))
+    first = inject(kit.lab, kit.home, registry, read_fault("transform-fails"), WantedSite(target="north-america"))
     alone = specs(api_server)
-    second = inject(kit.lab, kit.home, read_fault("connector-paused"), WantedSite(target="south-america"))
+    second = inject(kit.lab, kit.home, registry, read_fault("connector-paused"), WantedSite(target="south-america"))
     both = specs(api_server)
     assert both["KafkaMirrorMaker2/south-america/mm2-sa"] != before["KafkaMirrorMaker2/south-america/mm2-sa"]
     assert both[MIRROR_NA] == alone[MIRROR_NA] != before[MIRROR_NA]
-    heal(kit.lab, kit.home, first)
+    heal(kit.lab, kit.home, registry, first)
     left = specs(api_server)
     assert left == both | {MIRROR_NA: before[MIRROR_NA]}
-    heal(kit.lab, kit.home, second)
+    heal(kit.lab, kit.home, registry, second)
     assert specs(api_server) == before
 
 
@@ -129,7 +130,7 @@ def test_what_a_fault_changes_in_a_mirror(kit: Kit, api_server: ApiServer) -> No
         return found
 
     before = entry()
-    injection = inject(kit.lab, kit.home, read_fault("transform-fails"), TARGET)
+    injection = inject(kit.lab, kit.home, registry, read_fault("transform-fails"), TARGET)
     connector = entry()["sourceConnector"]
     assert connector["config"] == before["sourceConnector"]["config"] | {
         "transforms": "pick",
@@ -137,7 +138,7 @@ def test_what_a_fault_changes_in_a_mirror(kit: Kit, api_server: ApiServer) -> No
         "transforms.pick.field": "id",
     }
     assert connector["tasksMax"] == before["sourceConnector"]["tasksMax"]
-    heal(kit.lab, kit.home, injection)
+    heal(kit.lab, kit.home, registry, injection)
     assert entry() == before
 
 
@@ -166,9 +167,9 @@ def test_the_command_injects_lists_refuses_and_heals(kit: Kit, api_server: ApiSe
 @pytest.mark.slow
 def test_a_set_up_heals_what_was_edited(kit: Kit, api_server: ApiServer) -> None:
     before = specs(api_server)
-    injection = inject(kit.lab, kit.home, read_fault("connector-stopped"), TARGET)
+    injection = inject(kit.lab, kit.home, registry, read_fault("connector-stopped"), TARGET)
     done = setup(kit, "-e", f"platform_kubernetes_kubeconfig={kit.environment['KUBECONFIG']}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert specs(api_server) == before
-    heal(kit.lab, kit.home, injection)
+    heal(kit.lab, kit.home, registry, injection)
     assert specs(api_server) == before

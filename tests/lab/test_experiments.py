@@ -22,6 +22,7 @@ from loosehanger.experiments import mirror_location
 from loosehanger.experiments.mirror_location import KIT, SOURCE, TARGET
 from loosehanger.experiments.progress import SweepProgress
 from loosehanger.experiments.site import choose, prepared
+from loosehanger.platforms import registry
 from scripts.sandbox import Kit
 
 from .conftest import admin
@@ -93,7 +94,7 @@ def test_who_reads_directly_pays_for_each_reader_and_for_rewinding(kit: Kit, tmp
 
 def test_a_mirror_beside_its_source_copies_less_and_later(kit: Kit) -> None:
     before = settings(kit)
-    chosen = choose(kit.lab, kit.home, *LINK)
+    chosen = choose(kit.lab, kit.home, registry.addresses_from, *LINK)
     steps = [(0, place, KIT, 0.08) for place in (TARGET, SOURCE)]
     progress = SweepProgress("mirror-where", len(steps), 20, 20)
     with prepared(chosen), closing(mirror_location.run(chosen, steps, progress)) as coming:

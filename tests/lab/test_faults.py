@@ -31,6 +31,7 @@ from loosehanger.kafka.connect import ConnectClient
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Lab, Region
 from loosehanger.paths import ROOT
+from loosehanger.platforms import registry
 from scripts.plain_tools import Look, measure, plain_looks
 from scripts.sandbox import Kit, copy_kit, forget_bytecode
 from tests.unit.test_scenario_rights import topology
@@ -159,7 +160,7 @@ def looks() -> dict[tuple[str, str], Look]:
 def looked_at(kit: Kit, name: str, looks: dict[tuple[str, str], Look]) -> tuple[Mirror, Look]:
     """The mirror that a fault will be injected into, and what plain tools show of it before."""
     lab = kit.lab
-    mirror = choose_site(lab, kit.home, read_fault(name), WantedSite()).mirror
+    mirror = choose_site(lab, kit.home, registry, read_fault(name), WantedSite()).mirror
     place = (lab.scenario, mirror.id)
     if place not in looks:
         looks[place] = plain_looks(lab, mirror)

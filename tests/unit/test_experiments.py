@@ -35,6 +35,7 @@ from loosehanger.kafka.properties import parse_properties
 from loosehanger.lab.link_settings import size_text
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Lab, Region
+from loosehanger.platforms import registry
 from loosehanger.proof.report.experiment_page import render
 
 from .test_relay import MB, Link, Server, echo
@@ -344,7 +345,7 @@ def link(tmp_path: Path) -> Iterator[Link]:
 @pytest.mark.usefixtures("link")
 def test_the_first_mirror_that_fits_is_taken_and_read_through_its_link(tmp_path: Path) -> None:
     beside_its_source = replace(MIRROR, name="far", region="europe")
-    chosen = site.choose(lab((beside_its_source, MIRROR), tmp_path), tmp_path, None, None)
+    chosen = site.choose(lab((beside_its_source, MIRROR), tmp_path), tmp_path, registry.addresses_from, None, None)
     assert chosen.mirror == MIRROR
     assert chosen.abroad.bootstrap_servers == ("127.0.0.1:2",)
     assert chosen.at_home("europe").bootstrap_servers == ("127.0.0.1:1",)
@@ -367,20 +368,20 @@ def test_where_no_experiment_can_happen_it_is_said(
     tmp_path: Path, mirrors: tuple[Mirror, ...], pair: tuple[str | None, str | None], reason: str
 ) -> None:
     with pytest.raises(WrongUseError, match=reason):
-        site.choose(lab(mirrors, tmp_path), tmp_path, *pair)
+        site.choose(lab(mirrors, tmp_path), tmp_path, registry.addresses_from, *pair)
 
 
 def test_a_link_that_is_cut_or_on_kubernetes_is_refused(tmp_path: Path, link: Link) -> None:
     with pytest.raises(WrongUseError, match="on strimzi the cluster provides the links between regions"):
-        site.choose(lab((MIRROR,), tmp_path, "strimzi"), tmp_path, None, None)
+        site.choose(lab((MIRROR,), tmp_path, "strimzi"), tmp_path, registry.addresses_from, None, None)
     link.change("silent", BOTH_WAYS)
     with pytest.raises(WrongUseError, match=r"the link is silent; run \./lab link europe north-america --heal"):
-        site.choose(lab((MIRROR,), tmp_path), tmp_path, None, None)
+        site.choose(lab((MIRROR,), tmp_path), tmp_path, registry.addresses_from, None, None)
 
 
 def test_a_links_settings_come_back_each_direction_its_own(tmp_path: Path, link: Link) -> None:
     link.change(None, BOTH_WAYS[:1], delay=0.02, jitter=0.01)
-    chosen = site.choose(lab((MIRROR,), tmp_path), tmp_path, None, None)
+    chosen = site.choose(lab((MIRROR,), tmp_path), tmp_path, registry.addresses_from, None, None)
     before = chosen.link()
     chosen.link({"delay": 0.12, "jitter": 0, "rate": 5e6})
     chosen.link(action="silent")
@@ -393,7 +394,7 @@ def test_a_links_settings_come_back_each_direction_its_own(tmp_path: Path, link:
 
 @pytest.mark.usefixtures("link")
 def test_one_experiment_at_a_time(tmp_path: Path) -> None:
-    chosen = site.choose(lab((MIRROR,), tmp_path), tmp_path, None, None)
+    chosen = site.choose(lab((MIRROR,), tmp_path), tmp_path, registry.addresses_from, None, None)
     (tmp_path / "access").mkdir()
     with (tmp_path / "access" / "experiment.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -23,6 +23,7 @@ from loosehanger.faults.changes.rights import RevokeRight
 from loosehanger.faults.site import FaultSite
 from loosehanger.kafka.links import ask, link_state
 from loosehanger.lab.record import Lab, Region
+from loosehanger.platforms import registry
 from loosehanger.platforms.local import certificates
 from loosehanger.platforms.local.region import LocalRegion
 
@@ -94,7 +95,7 @@ def site(tmp_path: Path) -> Site:
             )
         regions[name] = Region(name, name, clients, {}, ())
     lab = Lab("03-broadcast", "local", "", regions, topology=topology("03-broadcast"))
-    made = Site(lab, tmp_path, MIRROR, TOPIC)
+    made = Site(lab, tmp_path, MIRROR, TOPIC, registry)
     object.__setattr__(made, "clusters", {name: Cluster() for name in regions})
     return made
 

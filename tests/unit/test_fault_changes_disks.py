@@ -17,6 +17,7 @@ from loosehanger.faults.changes.processes import ProgramChange
 from loosehanger.faults.site import FaultSite
 from loosehanger.lab.record import Lab, Region
 from loosehanger.mounts import mount_memory, unmount, unmount_all
+from loosehanger.platforms import registry
 
 from .test_fault_changes_processes import MIRROR
 
@@ -45,7 +46,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (node / "server.properties").write_text(f"log.dirs={data}\n")
     monkeypatch.setattr(ProgramChange, "prepare", lambda *_: {"region": REGION, "program": f"{REGION}-kafka-0"})
     monkeypatch.setattr(ProgramChange, "await_answer", lambda *_: None)
-    monkeypatch.setattr(disks, "halt_local_program", lambda *_, **__: None)
+    monkeypatch.setattr(registry, "halt_local_program", lambda *_, **__: None)
     yield data
     unmount_all(tmp_path)
 
@@ -53,7 +54,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def site(home: Path) -> FaultSite:
     """The mirror."""
     regions = {name: Region(name, name, {}, {}, ()) for name in (MIRROR.source, MIRROR.target)}
-    return FaultSite(Lab("05-active-passive", "local", "", regions), home, MIRROR, "LH.ORDERS")
+    return FaultSite(Lab("05-active-passive", "local", "", regions), home, MIRROR, "LH.ORDERS", registry)
 
 
 def injected(home: Path) -> Undo:

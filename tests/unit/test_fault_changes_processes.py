@@ -19,6 +19,7 @@ from loosehanger.faults.changes.processes import FreezeProcess, KillProcess, Sto
 from loosehanger.faults.site import FaultSite
 from loosehanger.lab.record import Lab, Region
 from loosehanger.paths import ROOT
+from loosehanger.platforms import registry
 from loosehanger.platforms.local.processes import Process, marked_processes, run, states, stop_everything
 from loosehanger.platforms.local.region import LocalRegion
 
@@ -77,7 +78,7 @@ def site(home: Path = ROOT) -> FaultSite:
     """The mirror, and a topic."""
     names = {MIRROR.source, MIRROR.target, MIRROR.region}
     regions = {name: Region(name, name, {}, {}, ()) for name in names}
-    return FaultSite(Lab("05-active-passive", "local", "", regions), home, MIRROR, TOPIC)
+    return FaultSite(Lab("05-active-passive", "local", "", regions), home, MIRROR, TOPIC, registry)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from loosehanger.faults.changes import rebalance
 from loosehanger.faults.changes.rebalance import StallRebalance
 from loosehanger.faults.site import FaultSite
 from loosehanger.lab.record import Lab
+from loosehanger.platforms import registry
 
 from .test_fault_changes_access import MIRROR, TOPIC
 from .test_scenario_rights import topology
@@ -61,7 +62,9 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 
 def site(tmp_path: Any) -> FaultSite:
     """The mirror."""
-    return FaultSite(Lab("03-broadcast", "local", "", {}, topology=topology("03-broadcast")), tmp_path, MIRROR, TOPIC)
+    return FaultSite(
+        Lab("03-broadcast", "local", "", {}, topology=topology("03-broadcast")), tmp_path, MIRROR, TOPIC, registry
+    )
 
 
 def test_two_members_fall_silent_and_are_removed(coordinator: Coordinator, tmp_path: Any) -> None:

@@ -33,6 +33,7 @@ from loosehanger.faults.names import fault_names
 from loosehanger.faults.site import FaultSite
 from loosehanger.kafka.connect import ConnectClient, ConnectError
 from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.platforms import registry
 
 CONNECTOR = "europe->northamerica.MirrorSourceConnector"
 MIRROR = Mirror(
@@ -102,7 +103,9 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> dict[str, Cluster]:
 
 def site(mirror: Mirror = MIRROR) -> FaultSite:
     regions = {"europe": 1, "north-america": 1}
-    return FaultSite(cast("Any", SimpleNamespace(clusters=regions, mirrors=(mirror,))), Path(), mirror, "LH.ORDERS")
+    return FaultSite(
+        cast("Any", SimpleNamespace(clusters=regions, mirrors=(mirror,))), Path(), mirror, "LH.ORDERS", registry
+    )
 
 
 @pytest.mark.usefixtures("lab")

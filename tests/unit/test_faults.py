@@ -27,6 +27,7 @@ from loosehanger.faults.site import FaultSite
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.progress import Progress
 from loosehanger.lab.record import Lab, Region
+from loosehanger.platforms import registry
 
 MIRROR = Mirror(
     "mm2", "a", "b", "asia", "africa", "identity", ".", "X.*", "", "a->b.MirrorSourceConnector", region="africa"
@@ -99,7 +100,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(faults, "read_fault", lambda name: read_fault(name, catalogue))
     monkeypatch.setattr(faults, "fault_names", lambda: fault_names(catalogue))
     monkeypatch.setattr(faults, "fault_titles", lambda: fault_titles(catalogue))
-    monkeypatch.setattr(injecting, "choose_site", lambda lab, home, *_: FaultSite(lab, home, MIRROR, "X.1"))
+    monkeypatch.setattr(injecting, "choose_site", lambda lab, home, *_: FaultSite(lab, home, MIRROR, "X.1", registry))
     Note.done.clear()
     Note.failing.clear()
     return home

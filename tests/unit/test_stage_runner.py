@@ -33,6 +33,7 @@ from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.plan import Plan, Step
 from loosehanger.lab.snapshots import MirrorSnapshot, is_ending, keep_mirror_snapshot, read_snapshots, snapshot_id
 from loosehanger.lab.topology import Topology
+from loosehanger.platforms import registry
 from loosehanger.platforms.outcome import Outcome
 from loosehanger.stages import runner
 from loosehanger.stages.region_workers import region_workers
@@ -65,7 +66,7 @@ def step(tmp_path: Path) -> Callable[..., Outcome]:
 
     def run(step: Step, of_platform: Callable[[], Outcome], **options: bool) -> Outcome:
         plan = Plan(REGION, (), (), Topology(()), actions=ACTIONS)
-        shown = StageRunner(tmp_path, "stage", {REGION: plan}, lambda _: None, **options)
+        shown = StageRunner(tmp_path, "stage", {REGION: plan}, lambda _: None, registry.run_step_in_pod, **options)
         return shown.run(REGION, step, lambda *_: of_platform())
 
     return run
@@ -138,11 +139,11 @@ def test_the_record_counts_where_nothing_else_has_changed(step: Any, monkeypatch
 def test_a_mirror_that_stopped_before_is_kept_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(runner, "load_lab", lambda _: None)
-    monkeypatch.setattr(runner, "ask", lambda _lab, _home, action: asked.append(action))
+    monkeypatch.setattr(runner, "ask", lambda _lab, _home, _run, action: asked.append(action))
     first, second = (Mirror(name, "a", "b", "west", "east", "identity", ".", ".*", "", "source") for name in "xy")
     kept = SnapshotMirrors(stage="stage", mirrors=(first, second), stopped_before=(second,))
     plan = Plan(REGION, (), (), Topology(()), actions={Step.FENCE_MIRRORS: (kept,)})
-    shown = StageRunner(tmp_path, "stage", {REGION: plan}, lambda _: None)
+    shown = StageRunner(tmp_path, "stage", {REGION: plan}, lambda _: None, registry.run_step_in_pod)
     shown.run(REGION, Step.FENCE_MIRRORS, lambda _: Outcome())
     keep_mirror_snapshot(tmp_path, "stage", MirrorSnapshot(snapshot_id(second), "west", "east", "an-id", 1, {}))
     shown.run(REGION, Step.FENCE_MIRRORS, lambda _: Outcome())

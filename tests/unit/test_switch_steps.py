@@ -32,6 +32,7 @@ from loosehanger.lab.snapshots import (
     read_snapshots,
     snapshot_files,
 )
+from loosehanger.platforms import registry
 from loosehanger.platforms.kubernetes import pods
 from loosehanger.platforms.pod_files import ANSWER, STEP_FILE
 from loosehanger.stages import remote_entry, remote_steps, steps, switching
@@ -161,7 +162,7 @@ def test_what_a_pod_kept_is_kept_here_and_names_files_as_they_are_here(
     }
     sent = pod_that_answers(monkeypatch, {"home": "/pod/home", "value": True, "files": files})
     step = SalvageRecords(stage="failover", mirrors=(MIRROR,), write=False)
-    assert steps.ask(LAB, tmp_path, step) is True
+    assert steps.ask(LAB, tmp_path, registry.run_step_in_pod, step) is True
     assert sent == ["no other step", step.model_dump_json()]
     rescued = tmp_path / "rescued" / "west.jsonl"
     assert rescued.read_text() == "{}\n"
@@ -176,7 +177,7 @@ def test_what_failed_in_a_pod_fails_here_and_what_it_kept_before_stays(
     answer = {"home": "/pod", "error": "east: no answer", "wrong_use": wrong_use, "files": files}
     pod_that_answers(monkeypatch, answer)
     with pytest.raises(LabError, match=r"^east: no answer$") as error:
-        remote_steps.take(LAB, POD, tmp_path, Legs(stage="failover"))
+        remote_steps.take(LAB, POD, tmp_path, registry.run_step_in_pod, Legs(stage="failover"))
     assert type(error.value) is raised
     assert [*snapshot_files(tmp_path)] == ["marks/failover/loss.west.json"]
 
@@ -185,14 +186,14 @@ def test_a_step_that_changes_nothing_may_be_taken_beside_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = pod_that_answers(monkeypatch, {"home": "/pod", "value": None, "files": {}})
-    assert steps.legs(LAB, tmp_path, "failover") is None
+    assert steps.legs(LAB, tmp_path, registry.run_step_in_pod, "failover") is None
     assert sent == [Legs(stage="failover").model_dump_json()]
 
 
 def test_a_pod_writes_nothing_outside_the_labs_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pod_that_answers(monkeypatch, {"home": "/pod", "value": None, "files": {"../outside": "x"}})
     with pytest.raises(LabError, match=r"would write \.\./outside, outside the lab's home"):
-        remote_steps.take(LAB, POD, tmp_path / "home", Legs(stage="failover"))
+        remote_steps.take(LAB, POD, tmp_path / "home", registry.run_step_in_pod, Legs(stage="failover"))
     assert not (tmp_path / "outside").exists()
 
 
@@ -219,14 +220,14 @@ def test_a_pod_writes_snapshots_and_salvaged_files_only(
     files = {"access/marks/failover/loss.west.json": "{}", name: "import os"}
     pod_that_answers(monkeypatch, {"home": "/pod", "value": None, "files": files})
     with pytest.raises(LabError, match=r"(?s)would write .*, which is neither a snapshot nor a salvaged file"):
-        remote_steps.take(LAB, POD, tmp_path, Legs(stage="failover"))
+        remote_steps.take(LAB, POD, tmp_path, registry.run_step_in_pod, Legs(stage="failover"))
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["rescued", "rescued/linked.jsonl"]
 
 
 def test_a_pod_without_an_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pod_that_answers(monkeypatch, None)
     with pytest.raises(LabError, match="south: the step 'legs' ended with exit code 0, and no answer"):
-        remote_steps.take(LAB, POD, tmp_path, Legs(stage="failover"))
+        remote_steps.take(LAB, POD, tmp_path, registry.run_step_in_pod, Legs(stage="failover"))
 
 
 def test_snapshots_go_along_but_not_what_proofs_found(tmp_path: Path) -> None:

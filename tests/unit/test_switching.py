@@ -24,6 +24,7 @@ from loosehanger.lab.scenario import read_scenario
 from loosehanger.lab.snapshots import FenceSnapshot, OffsetReset, RegionEnding, keep_ending, read_snapshots
 from loosehanger.lab.topology import Topology
 from loosehanger.ledger import LedgerEntry
+from loosehanger.platforms import registry
 from loosehanger.stages import steps, switching
 
 from ..topologies import documents, kafka, program
@@ -359,7 +360,7 @@ def test_a_stage_that_was_interrupted_when_it_had_stopped_a_mirror_may_run_again
     lab.states = ["STOPPED", "STOPPED"]
 
     def right() -> bool:
-        found = steps.conditions(cast(Any, lab), tmp_path, scenario, "failover")
+        found = steps.conditions(cast(Any, lab), tmp_path, registry.run_step_in_pod, scenario, "failover")
         return {condition.what: condition.holds for condition in found}["ab: connectors and tasks"]
 
     assert not right(), "somebody else has stopped it"
@@ -376,13 +377,13 @@ def test_of_a_region_that_has_gone_already_nothing_is_asked(lab: Lab, tmp_path: 
     scenario = read_scenario("99-test", tmp_path)
     lab.mirrors = ()
     lab.regions, lab.stage = {"region-b": lab.target}, "failover"
-    assert steps.conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
+    assert steps.conditions(cast(Any, lab), tmp_path, registry.run_step_in_pod, scenario, "failover") == []
     lab.regions, lab.stage = {**lab.regions, "region-a": lab.source}, "setup"
     for lab.unfinished in ("", "failover"):
-        found = steps.conditions(cast(Any, lab), tmp_path, scenario, "failover")
+        found = steps.conditions(cast(Any, lab), tmp_path, registry.run_step_in_pod, scenario, "failover")
         assert [condition.what for condition in found] == ["region-a: groups with members"]
     keep_ending(tmp_path, "failover", RegionEnding("region-a", 1000))
-    assert steps.conditions(cast(Any, lab), tmp_path, scenario, "failover") == []
+    assert steps.conditions(cast(Any, lab), tmp_path, registry.run_step_in_pod, scenario, "failover") == []
 
 
 def test_a_group_with_members_is_not_set(lab: Lab, tmp_path: Path) -> None:
@@ -411,7 +412,7 @@ def test_a_mirror_that_goes_takes_its_own_topics_with_it(lab: Lab, tmp_path: Pat
     )
     lab.mirrors = (replace(MIRROR, offset_syncs="target"),)
     step = DeleteTopics(stage="finish", topics=internal_topics([document], lab.mirrors))
-    steps.ask(cast(Any, lab), tmp_path, step)
+    steps.ask(cast(Any, lab), tmp_path, registry.run_step_in_pod, step)
     internal = ["a.checkpoints.internal", "mm2-offset-syncs.a.internal"]
     assert lab.target.deleted == ["__ab_config", "__ab_offset", "__ab_status", *internal]
 

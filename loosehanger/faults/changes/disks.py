@@ -14,7 +14,6 @@ from loosehanger.faults.changes.processes import ProgramChange
 from loosehanger.faults.site import FaultSite
 from loosehanger.kafka.properties import read_properties
 from loosehanger.mounts import mount_memory, run, unmount
-from loosehanger.platforms.registry import halt_local_program
 
 SPARE = 8 << 20
 """Bytes beside what the broker has, for what it writes as it starts."""
@@ -49,13 +48,13 @@ class FillDisk(ProgramChange):
         """Stops the broker, moves its data, starts it, and writes until nothing is left."""
         region, program, folder = undo["region"], undo["program"], Path(undo["folder"])
         own = _beside(folder, _OWN)
-        halt_local_program(site.home, region, program, halted=True)
+        site.platforms.halt_local_program(site.home, region, program, halted=True)
         folder.rename(own)
         folder.mkdir()
         mount_memory(folder, _used(own) + SPARE)
         _copy(own, folder)
         _beside(folder, _MOVED).touch()
-        halt_local_program(site.home, region, program, halted=False)
+        site.platforms.halt_local_program(site.home, region, program, halted=False)
         self.await_answer(site, undo)
         with (folder / _BALLAST).open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
             while True:
@@ -65,7 +64,7 @@ class FillDisk(ProgramChange):
         """Stops the broker, gives its data the old place, and starts it."""
         region, program, folder = undo["region"], undo["program"], Path(undo["folder"])
         own, moved, following, ready = (_beside(folder, end) for end in (_OWN, _MOVED, _NEXT, _READY))
-        halt_local_program(site.home, region, program, halted=True)
+        site.platforms.halt_local_program(site.home, region, program, halted=True)
         if moved.exists() and not ready.exists() and os.path.ismount(folder):
             (folder / _BALLAST).unlink(missing_ok=True)
             shutil.rmtree(following, ignore_errors=True)
@@ -81,7 +80,7 @@ class FillDisk(ProgramChange):
             data.rename(folder)
         moved.unlink(missing_ok=True)
         shutil.rmtree(own, ignore_errors=True)
-        halt_local_program(site.home, region, program, halted=False)
+        site.platforms.halt_local_program(site.home, region, program, halted=False)
         self.await_answer(site, undo)
 
 

@@ -11,7 +11,6 @@ from loosehanger.faults.changes.change import Change, Undo
 from loosehanger.faults.site import FaultSite
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.lab.record import ADMINISTRATOR
-from loosehanger.platforms.registry import halt_local_program, local_programs, signal_local_program
 from loosehanger.waiting import wait_for
 
 BACK_S = 120
@@ -28,7 +27,7 @@ class ProgramChange(Change):
         regions = {"source-broker": site.mirror.source, "target-broker": site.mirror.target}
         region = regions.get(self.process, site.mirror.region)
         name = site.mirror.name if self.process == "worker" else f"{site.lab.region(region).cluster}-kafka"
-        programs = local_programs(site.home, region)
+        programs = site.platforms.local_programs(site.home, region)
         if not programs.get(f"{name}-0"):
             raise WrongUseError(f"{region}: {name}-0 does not run; see ./lab status")
         return {"region": region, "program": f"{name}-0", "pid": programs[f"{name}-0"]}
@@ -69,7 +68,7 @@ class KillProcess(ProgramChange):
 
     def inject(self, site: FaultSite, undo: Undo) -> None:
         """Kills it."""
-        signal_local_program(site.home, undo["region"], undo["program"], signal.SIGKILL)
+        site.platforms.signal_local_program(site.home, undo["region"], undo["program"], signal.SIGKILL)
 
 
 class FreezeProcess(ProgramChange):
@@ -77,11 +76,11 @@ class FreezeProcess(ProgramChange):
 
     def inject(self, site: FaultSite, undo: Undo) -> None:
         """Freezes it."""
-        signal_local_program(site.home, undo["region"], undo["program"], signal.SIGSTOP)
+        site.platforms.signal_local_program(site.home, undo["region"], undo["program"], signal.SIGSTOP)
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
         """Lets it continue, and waits until it answers."""
-        signal_local_program(site.home, undo["region"], undo["program"], signal.SIGCONT)
+        site.platforms.signal_local_program(site.home, undo["region"], undo["program"], signal.SIGCONT)
         super().heal(site, undo)
 
 
@@ -90,11 +89,11 @@ class StopProcess(ProgramChange):
 
     def inject(self, site: FaultSite, undo: Undo) -> None:
         """Stops it, and waits until it is gone."""
-        halt_local_program(site.home, undo["region"], undo["program"], halted=True)
+        site.platforms.halt_local_program(site.home, undo["region"], undo["program"], halted=True)
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
         """Starts it, and waits until it answers."""
-        halt_local_program(site.home, undo["region"], undo["program"], halted=False)
+        site.platforms.halt_local_program(site.home, undo["region"], undo["program"], halted=False)
         super().heal(site, undo)
 
 

@@ -13,13 +13,6 @@ from loosehanger.faults.changes.ends import End, end_region, end_user, worker_gr
 from loosehanger.faults.site import FaultSite
 from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.lab.record import Region
-from loosehanger.platforms.registry import (
-    await_resource,
-    delete_pod,
-    merge_resource,
-    pods_of_resource,
-    read_resource,
-)
 
 USER = "KafkaUser"
 Part = Literal["resource", "mirror", "source", "checkpoint"]
@@ -36,7 +29,7 @@ class EditMirror(Change):
 
     def prepare(self, site: FaultSite) -> Undo:
         """Returns the patch that undoes this one; refuses a mirror without the part, or one that is so already."""
-        spec = read_resource(_region(site), MIRROR, site.mirror.name)["spec"]
+        spec = site.platforms.read_resource(_region(site), MIRROR, site.mirror.name)["spec"]
         before = _part(site, spec, self.part)
         if merged(before, self.fields) == before:
             raise WrongUseError(f"{site.mirror.id}: its resource has {dict(self.fields)} already")
@@ -49,7 +42,7 @@ class EditMirror(Change):
     def heal(self, site: FaultSite, undo: Undo) -> None:
         """Restores them, and waits until the mirror is ready."""
         _edit(site, self.part, undo["before"])
-        await_resource(_region(site), MIRROR, site.mirror.name)
+        site.platforms.await_resource(_region(site), MIRROR, site.mirror.name)
 
 
 class MistypeDeclaredPattern(Change):
@@ -57,7 +50,7 @@ class MistypeDeclaredPattern(Change):
 
     def prepare(self, site: FaultSite) -> Undo:
         """Returns the pattern, and the mistyped one."""
-        spec = read_resource(_region(site), MIRROR, site.mirror.name)["spec"]
+        spec = site.platforms.read_resource(_region(site), MIRROR, site.mirror.name)["spec"]
         pattern = str(_part(site, spec, "mirror").get("topicsPattern", ""))
         return {"before": pattern, "topics": mistyped(site, pattern)}
 
@@ -68,7 +61,7 @@ class MistypeDeclaredPattern(Change):
     def heal(self, site: FaultSite, undo: Undo) -> None:
         """Restores the pattern."""
         _edit(site, "mirror", {"topicsPattern": undo["before"]})
-        await_resource(_region(site), MIRROR, site.mirror.name)
+        site.platforms.await_resource(_region(site), MIRROR, site.mirror.name)
 
 
 class DenyUser(Change):
@@ -85,7 +78,7 @@ class DenyUser(Change):
         """Returns the rule and the user; refuses where the user has the rule already, or no rules at all."""
         region, user = end_region(site, self.end), end_user(site, self.end)
         rule = {"type": "deny", "resource": self._resource(site), "operations": [self.operation], "host": "*"}
-        if rule in _rules(site.lab.region(region), user):
+        if rule in _rules(site, site.lab.region(region), user):
             raise WrongUseError(f"{region}: {USER}/{user} has the rule that denies {self.operation} already")
         return {"region": region, "user": user, "rule": rule}
 
@@ -105,14 +98,14 @@ class DenyUser(Change):
     def heal(self, site: FaultSite, undo: Undo) -> None:
         """Removes the rule, and waits until the user is ready."""
         self._write(site, undo, present=False)
-        await_resource(site.lab.region(undo["region"]), USER, undo["user"])
+        site.platforms.await_resource(site.lab.region(undo["region"]), USER, undo["user"])
 
     @staticmethod
     def _write(site: FaultSite, undo: Undo, *, present: bool) -> None:
         region = site.lab.region(undo["region"])
-        rules = [rule for rule in _rules(region, undo["user"]) if rule != undo["rule"]]
+        rules = [rule for rule in _rules(site, region, undo["user"]) if rule != undo["rule"]]
         wanted = [*rules, undo["rule"]] if present else rules
-        merge_resource(region, USER, undo["user"], {"spec": {"authorization": {"acls": wanted}}})
+        site.platforms.merge_resource(region, USER, undo["user"], {"spec": {"authorization": {"acls": wanted}}})
 
 
 class DeletePod(Change):
@@ -123,7 +116,7 @@ class DeletePod(Change):
     def prepare(self, site: FaultSite) -> Undo:
         """Returns the first pod; refuses where the account may delete none."""
         region, kind, name = self._resource(site)
-        pods = pods_of_resource(site.lab.region(region), kind, name)
+        pods = site.platforms.pods_of_resource(site.lab.region(region), kind, name)
         return {"region": region, "kind": kind, "name": name, "pod": pods[0]}
 
     def _resource(self, site: FaultSite) -> tuple[str, str, str]:
@@ -134,11 +127,11 @@ class DeletePod(Change):
 
     def inject(self, site: FaultSite, undo: Undo) -> None:
         """Deletes it."""
-        delete_pod(site.lab.region(undo["region"]), undo["kind"], undo["name"], undo["pod"])
+        site.platforms.delete_pod(site.lab.region(undo["region"]), undo["kind"], undo["name"], undo["pod"])
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
         """Waits until the resource is ready."""
-        await_resource(site.lab.region(undo["region"]), undo["kind"], undo["name"])
+        site.platforms.await_resource(site.lab.region(undo["region"]), undo["kind"], undo["name"])
 
 
 def merged(value: Any, patch: Any) -> Any:
@@ -174,15 +167,15 @@ def _edit(site: FaultSite, part: Part, fields: Mapping[str, Any]) -> None:
     """Changes a part of the mirror's resource; the list of sources is written whole, as a merge patch must."""
     region = _region(site)
     if part == "resource":
-        merge_resource(region, MIRROR, site.mirror.name, {"spec": fields})
+        site.platforms.merge_resource(region, MIRROR, site.mirror.name, {"spec": fields})
         return
-    spec = copy.deepcopy(read_resource(region, MIRROR, site.mirror.name)["spec"])
+    spec = copy.deepcopy(site.platforms.read_resource(region, MIRROR, site.mirror.name)["spec"])
     entry = _entry(site, spec)
     if part in _CONNECTORS:
         entry[_CONNECTORS[part]] = merged(entry.get(_CONNECTORS[part]), fields)
     else:
         entry.update(merged(entry, fields))
-    merge_resource(region, MIRROR, site.mirror.name, {"spec": {"mirrors": spec["mirrors"]}})
+    site.platforms.merge_resource(region, MIRROR, site.mirror.name, {"spec": {"mirrors": spec["mirrors"]}})
 
 
 def _part(site: FaultSite, spec: Mapping[str, Any], part: Part) -> Mapping[str, Any]:
@@ -208,13 +201,13 @@ def _entry(site: FaultSite, spec: Mapping[str, Any]) -> dict[str, Any]:
     raise WrongUseError(f"{site.mirror.id}: its resource has no source '{site.mirror.source_alias}'")
 
 
-def _rules(region: Region, user: str) -> list[dict[str, Any]]:
+def _rules(site: FaultSite, region: Region, user: str) -> list[dict[str, Any]]:
     """Returns the rules of a user's resource.
 
     Raises:
         WrongUseError: it has none: such a user may do everything, or nothing that a rule would change.
     """
-    authorization = read_resource(region, USER, user)["spec"].get("authorization") or {}
+    authorization = site.platforms.read_resource(region, USER, user)["spec"].get("authorization") or {}
     if not authorization.get("acls"):
         raise WrongUseError(f"{region.name}: {USER}/{user} has no rules")
     return list(authorization["acls"])
