@@ -101,7 +101,7 @@ def _run_stage(scenario: Scenario, name: str, arguments: Sequence[str], progress
         if lab.platform == LOCAL:
             class_archives.start()
             _prepare_monitoring(lab)
-        if scenario.stage(name).mark:
+        if scenario.stage(name).snapshot:
             _show_recovery(lab, name)
         _show_rescues(name)
         print(f"\n{next_steps(lab, scenario, name)}")

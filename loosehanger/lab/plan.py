@@ -37,7 +37,7 @@ from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import internal_topics
 from loosehanger.lab.program_sign_ins import with_sign_ins
 from loosehanger.lab.programs import consumers, is_audit, is_console, is_producer, prover_region, with_replicas
-from loosehanger.lab.scenario import COPYING, DROPPED, HELD, MIRROR, REARMED, MirrorState, Scenario, Stage, is_held
+from loosehanger.lab.scenario import COPYING, DROPPED, HELD, MIRROR, RESET, MirrorState, Scenario, Stage, is_held
 from loosehanger.lab.topology import OF_IDENTITY, SecretCopy, Topology, identity_of, secrets_of
 
 
@@ -303,7 +303,7 @@ class _Planner:
     def _fence_mirrors(self, region: _Region) -> Iterator[Action]:
         yield from self._apply(region, (*self._changes(region, Step.FENCE_MIRRORS), *region.stopping))
         held, to_hold = self._held(region), self._to_hold(region)
-        if self._at.mark and held:
+        if self._at.snapshot and held:
             mirrors, stopped = self._mirrors(region, held), self._mirrors(region, held - to_hold)
             yield SnapshotMirrors(stage=self._stage, mirrors=mirrors, stopped_before=stopped)
 
@@ -321,7 +321,7 @@ class _Planner:
 
     def _reset_mirror_offsets(self, region: _Region) -> Iterator[Action]:
         stopped = {document.name for document in region.recorded if is_held(document)}
-        if mirrors := self._mirrors(region, self._in_state(region, *REARMED) & stopped):
+        if mirrors := self._mirrors(region, self._in_state(region, *RESET) & stopped):
             yield ResetMirrorOffsets(stage=self._stage, mirrors=mirrors)
 
     def _clusters(self, region: _Region) -> Iterator[Action]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BeforeValidator, Field, InstanceOf, StringConstraints, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, InstanceOf, StringConstraints, model_validator
 
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.claims.claims import DeclaredClaim
@@ -24,11 +24,13 @@ from loosehanger.lab.scenario_index import PLAYBOOKS, SETUP, one_line, scenario_
 from loosehanger.lab.scenario_index import scenario_names as scenario_names
 from loosehanger.suggestions import instead
 
-MirrorState = Literal["running", "copying", "rearmed", "paused", "stopped", "dropped", "armed", "absent"]
-"""The state that a stage gives a mirror. ``running``: as its manifest says. ``rearmed``: running, after the mirror's
+MirrorState = Literal["running", "copying", "reset", "paused", "stopped", "dropped", "reset-stopped", "absent"]
+"""The state that a stage gives a mirror. ``running``: as its manifest says. ``reset``: running, after the mirror's
 offsets are reset to the end of its source. ``copying``: it copies records, and no longer translates groups.
 ``stopped``: it stops, and in a planned switch only after it has drained. ``paused``: its connectors are paused.
-``dropped``: it stops at once. ``armed``: it stays stopped, and its offsets are reset to the end of its source."""
+``dropped``: it stops at once. ``reset-stopped``: it stays stopped, and its offsets are reset as well."""
+_OLD_STATES = {"rearmed": "reset", "armed": "reset-stopped"}
+"""The earlier names of states, which are read for one release."""
 
 
 class CopiedSecret(Entry):
@@ -85,6 +87,10 @@ class StartingLink(Entry):
         return {there: settings} | ({} if self.one_way else {back: settings.with_(refuses=self.outbound_only)})
 
 
+def _state(value: object) -> object:
+    return _OLD_STATES.get(value, value) if isinstance(value, str) else value
+
+
 def _one_or_several(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
@@ -94,7 +100,7 @@ class Stage(Entry):
 
     after: tuple[str, ...] = ()
     """The stages it may follow; empty for the first stage."""
-    mirrors: Annotated[dict[str, MirrorState], Field(default_factory=dict)]
+    mirrors: Annotated[dict[str, Annotated[MirrorState, BeforeValidator(_state)]], Field(default_factory=dict)]
     """The state of each mirror in this stage; other mirrors run as their manifests say."""
     lost: tuple[str, ...] = ()
     """Regions that it kills: all processes there are killed at once, before anything else happens."""
@@ -105,8 +111,9 @@ class Stage(Entry):
     the copies in other regions where the region no longer has them."""
     rescues: tuple[str, ...] = ()
     """Stopped mirrors whose uncopied source records are exported, and written to the target on request."""
-    mark: bool = False
-    """Whether it records end offsets and group offsets when it stops its mirrors."""
+    snapshot: Annotated[bool, Field(validation_alias=AliasChoices("snapshot", "mark"))] = False
+    """Whether it records end offsets and group offsets when it stops its mirrors. The earlier name is read for one
+    release."""
     fenced: tuple[str, ...] = ()
     """Regions with a write fence on event topics: no user may hold Write, and no record may have been written since
     the first of the consecutive stages that fence the region."""
@@ -274,12 +281,12 @@ CARRY_OUT = "carry_out"
 """The role that applies the resources that other roles describe, in every region."""
 CONNECTORS = ("sourceConnector", "checkpointConnector")
 DROPPED: MirrorState = "dropped"
-ARMED: MirrorState = "armed"
-HELD: tuple[MirrorState, ...] = ("stopped", "paused", DROPPED, ARMED)
+RESET_STOPPED: MirrorState = "reset-stopped"
+HELD: tuple[MirrorState, ...] = ("stopped", "paused", DROPPED, RESET_STOPPED)
 """The states in which a mirror exists and copies nothing."""
 COPYING: MirrorState = "copying"
 """The state in which a mirror's source connector runs, and its checkpoint connector does not."""
-REARMED: tuple[MirrorState, ...] = ("rearmed", ARMED)
+RESET: tuple[MirrorState, ...] = ("reset", RESET_STOPPED)
 """The states in which a mirror's offsets are reset to the end of its source."""
 
 

@@ -120,7 +120,7 @@ class Snapshots:
     fences: tuple[MirrorSnapshot, ...] = ()
     write_fences: tuple[FenceSnapshot, ...] = ()
     wipes: tuple[RegionWipe, ...] = ()
-    rearmed: tuple[OffsetReset, ...] = ()
+    resets: tuple[OffsetReset, ...] = ()
     rescues: tuple[SalvageSnapshot, ...] = ()
     endings: tuple[RegionEnding, ...] = ()
 
@@ -162,7 +162,7 @@ def is_ending(home: Path, stage: str, region: str) -> bool:
 
 def is_reset(home: Path, stage: str, mirror: Mirror) -> bool:
     """Whether a stage has reset the offsets of a mirror."""
-    return any(done.mirror == snapshot_id(mirror) for done in read_snapshots(home, stage).rearmed)
+    return any(done.mirror == snapshot_id(mirror) for done in read_snapshots(home, stage).resets)
 
 
 def keep_mirror_snapshot(home: Path, stage: str, fence: MirrorSnapshot) -> None:
@@ -191,10 +191,10 @@ def keep_ending(home: Path, stage: str, ending: RegionEnding) -> None:
     write_file(_folder(home, stage) / f"ending.{ending.region}.json", json.dumps(asdict(ending), indent=1))
 
 
-def keep_reset(home: Path, stage: str, rearmed: OffsetReset) -> None:
+def keep_reset(home: Path, stage: str, reset: OffsetReset) -> None:
     """Records that a mirror's offsets were reset: a second reset, after producers resume, would skip records."""
-    name = rearmed.mirror.replace("/", ".")
-    write_file(_folder(home, stage) / f"rearmed.{name}.json", json.dumps(asdict(rearmed), indent=1))
+    name = reset.mirror.replace("/", ".")
+    write_file(_folder(home, stage) / f"rearmed.{name}.json", json.dumps(asdict(reset), indent=1))
 
 
 def keep_rescue(home: Path, stage: str, rescue: SalvageSnapshot) -> None:
@@ -213,7 +213,7 @@ def archive_snapshots(home: Path, stage: str) -> None:
 
 def read_snapshots(home: Path, stage: str) -> Snapshots:
     """Reads the snapshots of a stage; empty if it has none."""
-    losses, fences, write_fences, wipes, rearmed, rescues, endings = [], [], [], [], [], [], []
+    losses, fences, write_fences, wipes, resets, rescues, endings = [], [], [], [], [], [], []
     for kind, content in _contents(_folder(home, stage)):
         match kind:
             case "loss":
@@ -224,7 +224,7 @@ def read_snapshots(home: Path, stage: str) -> Snapshots:
                 endings.append(RegionEnding(**content))
             case "rearmed":
                 offsets = {name: _offsets(content.get(name, {})) for name in ("positions", "archives")}
-                rearmed.append(OffsetReset(**{**content, **offsets}))
+                resets.append(OffsetReset(**{**content, **offsets}))
             case "rescue":
                 rescues.append(SalvageSnapshot(**content))
             case "silence":
@@ -233,7 +233,7 @@ def read_snapshots(home: Path, stage: str) -> Snapshots:
                 ends, positions = _offsets(content["ends"]), _offsets(content["positions"])
                 groups = {group: _offsets(found) for group, found in content["groups"].items()}
                 fences.append(MirrorSnapshot(**{**content, "ends": ends, "positions": positions, "groups": groups}))
-    found = (losses, fences, write_fences, wipes, rearmed, rescues, endings)
+    found = (losses, fences, write_fences, wipes, resets, rescues, endings)
     return Snapshots(*(tuple(of_kind) for of_kind in found))  # type: ignore[arg-type]
 
 
@@ -255,9 +255,9 @@ def archives(home: Path) -> dict[str, Offsets]:
     """
     every = list(_every(home))
     wipes = sorted((wipe for one in every for wipe in one.wipes), key=lambda wipe: wipe.wiped_ms)
-    rearmed = sorted((done for one in every for done in one.rearmed), key=lambda done: done.at_ms)
+    resets = sorted((done for one in every for done in one.resets), key=lambda done: done.at_ms)
     wiped_ms = {wipe.region: wipe.wiped_ms for wipe in wipes}
-    last = {done.mirror: done for done in rearmed}
+    last = {done.mirror: done for done in resets}
     return {name: done.archives for name, done in last.items() if done.at_ms > wiped_ms.get(done.target, 0)}
 
 

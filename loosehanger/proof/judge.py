@@ -124,7 +124,7 @@ def _reported_settings(claim: Claim, evidence: Evidence) -> Iterator[Finding]:
 def _contains(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iterator[Finding]:
     """Every record of the source is in the target topic, where others may write too."""
     if claim.window == {}:
-        yield Finding("no_mark", "undecides", claim.id, details={"mirror": claim.subject["mirror"]})
+        yield Finding("no_snapshot", "undecides", claim.id, details={"mirror": claim.subject["mirror"]})
     for flow in flows_of(claim, evidence):
         if is_compacted(flow, evidence.cuts) and any(getattr(_numbers(flow, evidence)[0], name) for name in LOSSES):
             # The last record of a key may be from another writer, who may write here.

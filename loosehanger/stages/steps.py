@@ -28,7 +28,7 @@ from loosehanger.lab.actions import (
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Lab
 from loosehanger.lab.recovery import Leg, Recovery, recovery
-from loosehanger.lab.scenario import COPYING, DROPPED, HELD, REARMED, Scenario
+from loosehanger.lab.scenario import COPYING, DROPPED, HELD, RESET, Scenario
 from loosehanger.lab.snapshots import group_snapshot_id, read_snapshots
 from loosehanger.ledger import ledger_files, read_entries
 from loosehanger.platforms.operations import RunInPod
@@ -244,7 +244,7 @@ def _gate(lab: Lab, home: Path, scenario: Scenario, stage: str) -> Gate:
     resets = tuple(
         mirror.id
         for mirror in lab.mirrors
-        if at.mirrors.get(mirror.name) in REARMED
+        if at.mirrors.get(mirror.name) in RESET
         and mirror.state != "running"
         # The interrupted run may have started it without recording that.
         and not (again and snapshots.is_reset(home, stage, mirror))

@@ -174,8 +174,8 @@ def test_rescued_rebuilt_and_switched_back_nothing_is_lost_or_doubled_and_a_seco
 def test_a_mirror_that_runs_again_without_being_re_armed_doubles_and_the_proof_says_so(kit: Kit) -> None:
     table = kit.root / "playbooks" / "05-active-passive" / "scenario.yaml"
     text = table.read_text(encoding="utf-8")
-    assert "mm2: rearmed" in text
-    table.write_text(text.replace("mm2: rearmed", "mm2: running"), encoding="utf-8")
+    assert "mm2: reset" in text
+    table.write_text(text.replace("mm2: reset", "mm2: running"), encoding="utf-8")
     for name in ("failover", "rebuild", "failback"):
         stage(kit, name, "-e", "producer_rate=50")
     findings = [one for of_claim in proof(kit, 1).values() for one in of_claim]

@@ -71,12 +71,13 @@ def test_a_stage_may_claim_less_of_a_mirror(tmp_path: Path) -> None:
     assert kinds == {"setup": ["copy"], "failover": ["contains"], "x": []}
 
 
-def test_until_a_mark_it_is_about_what_had_been_copied(tmp_path: Path) -> None:
-    text = "  - {contains: ab, at: [failover], until: mark}\n"
+@pytest.mark.parametrize("until", ["snapshot", "mark"])
+def test_until_a_snapshot_it_is_about_what_had_been_copied(until: str, tmp_path: Path) -> None:
+    text = f"  - {{contains: ab, at: [failover], until: {until}}}\n"
     (one,) = topology(AB).mirrors
-    declared, marks = scenario(tmp_path, text).claims, {one.id: {"LH.ORDERS": {0: 5}}}
+    declared, snapshots = scenario(tmp_path, text).claims, {one.id: {"LH.ORDERS": {0: 5}}}
     assert from_record(recorded(declared)) == declared
-    assert claims_of([one], declared, "failover", marks)[0].window == marks[one.id]
+    assert claims_of([one], declared, "failover", snapshots)[0].window == snapshots[one.id]
     assert claims_of([one], declared, "failover")[0].window == {}
     assert claims_of([one])[0].window is None
 
@@ -100,7 +101,7 @@ def test_a_lab_without_a_scenario_claims_what_its_mirrors_promise() -> None:
     ("claims", "message"),
     [
         ("  - {copied: ab}\n", r"scenario\.yaml:9: claims\[0\]: a claim has one of these keys: .*, kept, groups$"),
-        ("  - {copy: ab, until: mark}\n", r"scenario\.yaml:9: claims\[0\].*until: unknown field$"),
+        ("  - {copy: ab, until: snapshot}\n", r"scenario\.yaml:9: claims\[0\].*until: unknown field$"),
         ("  - {whole: LH.ORDERS}\n", r"scenario\.yaml:9: claims\[0\]\.in: is missing$"),
         ("  - {whole: LH.ORDERS, in: []}\n", r"scenario\.yaml:9: claims\[0\]\.in: "),
         ("  - {groups: g}\n", r"scenario\.yaml:9: claims\[0\].*name either 'by', a mirror, or 'to', a region"),
@@ -121,8 +122,8 @@ def test_a_form_that_nobody_knows_is_refused_with_its_line(tmp_path: Path, claim
             r"scenario\.yaml:10: claims\[1\]\.copy: claims\[0\] names 'ab' in stage 'setup' as well",
         ),
         (
-            "  - {contains: ab, at: [failover], until: mark}\n",
-            r"scenario\.yaml:9: claims\[0\]\.until: the stage 'failover' has no 'mark: true'",
+            "  - {contains: ab, at: [failover], until: snapshot}\n",
+            r"scenario\.yaml:9: claims\[0\]\.until: the stage 'failover' has no 'snapshot: true'",
         ),
         (
             f"  - {{whole: LH.ORDERS, in: [{A}, region-x]}}\n",

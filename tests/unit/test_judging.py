@@ -224,7 +224,7 @@ def test_where_others_write_too_only_what_is_not_there_disproves(fault: str) -> 
 
 def test_without_the_snapshot_it_is_inconclusive() -> None:
     flow = Flow(mirror("europe", "north-america", policy="identity"), ORDERS, ORDERS)
-    declared = DeclaredContains.model_validate({"contains": "mm2", "until": "mark"})
+    declared = DeclaredContains.model_validate({"contains": "mm2", "until": "snapshot"})
     document = judge(Evidence(claims=claims_of([flow.mirror], [declared]), flows=[flow]), "x", 1.0)
     assert document["verdict"] == "inconclusive"
     assert document["reasons"][0] == "no snapshot has the position of mirror mm2 at its fence"

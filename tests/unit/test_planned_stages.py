@@ -89,7 +89,7 @@ def facts(plans: Plans) -> Iterator[str]:
             "drain": [name for action in plan.every(DrainMirrors) for name in action.drains],
             "settle": [name for action in plan.every(DrainMirrors) for name in action.settles],
             "snapshot": [mirror.id for action in plan.every(SnapshotMirrors) for mirror in action.mirrors],
-            "re-arm": [mirror.id for action in plan.every(ResetMirrorOffsets) for mirror in action.mirrors],
+            "reset": [mirror.id for action in plan.every(ResetMirrorOffsets) for mirror in action.mirrors],
             "rescue": [mirror.id for action in plan.every(SalvageRecords) for mirror in action.mirrors],
             "seed": [f"{one.group}@{one.cluster_region}" for action in seeds for one in action.starts],
             "stay": [f"{one.group}@{one.cluster_region}" for action in seeds for one in action.stays],

@@ -34,7 +34,7 @@ from loosehanger.lab.link_settings import OneWay
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.plan import Plan, Step, plan_stage, steps, turned_round
 from loosehanger.lab.record import Progress, check_stage
-from loosehanger.lab.scenario import Scenario, read_scenario, scenario_names
+from loosehanger.lab.scenario import Scenario, Stage, read_scenario, scenario_names
 from loosehanger.lab.topology import SecretCopy
 from scripts.sandbox import copy_kit
 
@@ -382,7 +382,7 @@ def switch(tmp_path: Path, failover: str) -> dict[str, Plan]:
 
 
 def test_in_a_planned_switch_producers_end_first_and_consumers_when_all_has_arrived(tmp_path: Path) -> None:
-    plans = switch(tmp_path, "mark: true")
+    plans = switch(tmp_path, "snapshot: true")
     # Among what comes with clusters is the link over which the applications reach the other one.
     assert steps(plans) == [Step.QUIESCE, Step.DRAIN, Step.FENCE_MIRRORS, Step.CLUSTERS, Step.DATAFLOW]
     applications = plans["region-c"]
@@ -400,7 +400,7 @@ def test_in_a_planned_switch_producers_end_first_and_consumers_when_all_has_arri
 
 
 def test_when_a_region_dies_nothing_is_waited_for(tmp_path: Path) -> None:
-    plans = switch(tmp_path, f"mark: true, lost: [{A}]")
+    plans = switch(tmp_path, f"snapshot: true, lost: [{A}]")
     assert steps(plans) == [Step.KILL, Step.FENCE_MIRRORS, Step.CLUSTERS, Step.DATAFLOW]
     assert [name for name, plan in plans.items() if plan.every(Kill)] == [A]
     assert {d.name for d in plans["region-c"].applied(Step.FENCE_MIRRORS)} == {"producer", "consumers"}
@@ -416,7 +416,7 @@ def test_of_a_region_that_is_deleted_nothing_is_copied_any_more(tmp_path: Path) 
 
 
 def test_a_switch_that_is_run_again_has_nothing_left_to_stop(tmp_path: Path) -> None:
-    plans = switch(tmp_path, "mark: true")
+    plans = switch(tmp_path, "snapshot: true")
     again = plan_stage(
         {"region-c": documents(*(application(B, name) for name in ("producer", "consumers")))},
         {name: plan.documents for name, plan in plans.items()},
@@ -449,7 +449,7 @@ def moving(tmp_path: Path, stage: str, *moved: dict[str, object]) -> dict[str, P
 
 
 def test_consumers_that_move_while_producers_go_on_end_first_and_their_offsets_settle(tmp_path: Path) -> None:
-    plans = moving(tmp_path, "mark: true, mirrors: {ab: copying, ba: stopped}", application(B, "consumers"))
+    plans = moving(tmp_path, "snapshot: true, mirrors: {ab: copying, ba: stopped}", application(B, "consumers"))
     assert steps(plans) == [Step.QUIESCE, Step.DRAIN, Step.FENCE_MIRRORS, Step.CLUSTERS, Step.DATAFLOW]
     assert references(plans["region-c"].applied(Step.QUIESCE)) == ["Deployment/consumers"]
     (drain,) = plans[B].every(DrainMirrors)
@@ -536,7 +536,9 @@ def test_a_mirror_that_only_stands_ready_is_held_by_no_stage(tmp_path: Path) -> 
     """It leaves no mark: how long a switch took is not told of a mirror that took no part in it."""
     setup, failover = "setup: {mirrors: {ba: absent}}", "failover: {after: [setup], mirrors: {ab: stopped}}"
     text = TEXT.replace(setup, "setup: {mirrors: {ba: stopped}}")
-    text = text.replace(failover, "failover: {after: [setup], mark: true, mirrors: {ab: stopped, ba: armed}}")
+    text = text.replace(
+        failover, "failover: {after: [setup], snapshot: true, mirrors: {ab: stopped, ba: reset-stopped}}"
+    )
     folder(tmp_path, text)
     scenario = read_scenario("99-test", tmp_path)
     described = {region: [d for d in DESCRIBED if d.namespace == region] for region in (A, B)}
@@ -549,6 +551,12 @@ def test_a_mirror_that_only_stands_ready_is_held_by_no_stage(tmp_path: Path) -> 
     assert [mirrors(second[name], SnapshotMirrors) for name in (A, B)] == [[], ["ab"]]
     assert mirrors(second[A], ResetMirrorOffsets) == ["ba"]
     assert second[A].topology.mirrors[0].state == "stopped"
+
+
+@pytest.mark.parametrize(("earlier", "state"), [("rearmed", "reset"), ("armed", "reset-stopped")])
+def test_the_earlier_words_of_a_stage_are_read(earlier: str, state: str) -> None:
+    stage = Stage.model_validate({"mark": True, "mirrors": {"ab": earlier, "ba": "stopped"}})
+    assert stage == Stage.model_validate({"snapshot": True, "mirrors": {"ab": state, "ba": "stopped"}})
 
 
 def test_a_mirror_that_its_manifest_stops_is_not_drained(tmp_path: Path) -> None:
@@ -582,7 +590,7 @@ def test_a_scenario_prepares_the_regions_that_its_plays_name_and_no_others(tmp_p
 
 
 def test_a_region_that_is_made_again_begins_with_nothing_but_its_identity(tmp_path: Path) -> None:
-    table = f"failback: {{after: [failover], rebuilt: [{A}], mirrors: {{ab: rearmed, ba: absent}}, rescues: [ab]}}"
+    table = f"failback: {{after: [failover], rebuilt: [{A}], mirrors: {{ab: reset, ba: absent}}, rescues: [ab]}}"
     folder(tmp_path, re.sub(r"failback: \{.*\}", table, TEXT))
     scenario = read_scenario("99-test", tmp_path)
     first = plan(scenario, "setup")
@@ -610,7 +618,7 @@ def test_a_region_that_is_made_again_begins_with_nothing_but_its_identity(tmp_pa
     assert mirrors(plans[B], ResetMirrorOffsets) == ["ab"]
     assert mirrors(plans[B], SalvageRecords) == ["ab"]
     assert not plans[B].every(DrainMirrors)
-    # Once it runs again, it is not re-armed: it would pass over what was written since.
+    # Once it runs again, it is not reset: it would pass over what was written since.
     again = plan_stage(described, {name: plan.documents for name, plan in plans.items()}, scenario, "failback")
     assert mirrors(again[B], ResetMirrorOffsets) == []
 

@@ -46,8 +46,8 @@ def to_europe(source: str, name: str = "mm2", **changes: Any) -> Mirror:
 
 # Held once two records had been copied; others have written since.
 HELD = to_europe(HERE, "held", policy="identity", topics="contained", state="stopped")
-CLAIMS = [DeclaredContains.model_validate({"contains": "held", "until": "mark"})]
-MARKS = {HELD.id: {"contained": {0: 2}}}
+CLAIMS = [DeclaredContains.model_validate({"contains": "held", "until": "snapshot"})]
+SNAPSHOTS = {HELD.id: {"contained": {0: 2}}}
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def compare(spark: SparkSession, world: World, behind: Mapping[str, int] | None 
         }
         for mirror in world.mirrors
     }
-    claims = claims_of(world.mirrors, CLAIMS, marks=MARKS)
+    claims = claims_of(world.mirrors, CLAIMS, snapshots=SNAPSHOTS)
     windows = {mirror: claim.window for claim in claims for mirror in claim.mirrors if claim.window is not None}
     found = Comparison(
         spark,

@@ -37,7 +37,7 @@ FAILS = Condition("consumer-x: members in region-b", "1", "0", holds=False)
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The playbooks that were started, with their arguments."""
-    folder(tmp_path, TEXT.replace("mirrors: {ab: stopped}", "mark: true, mirrors: {ab: stopped}"))
+    folder(tmp_path, TEXT.replace("mirrors: {ab: stopped}", "snapshot: true, mirrors: {ab: stopped}"))
     scenario = read_scenario("99-test", tmp_path)
     progress = Progress("99-test", "local", "inventories/local", "setup")
     monkeypatch.setattr(commands, "required_progress", lambda: progress)
@@ -69,12 +69,12 @@ def test_a_dry_run_lists_each_condition_and_changes_nothing(
     ("table", "unfinished", "asked"),
     [
         ("rebuilt: [region-a], mirrors: {ab: stopped}", "", ["ab"]),
-        ("mirrors: {ab: rearmed}", "", ["ab"]),
+        ("mirrors: {ab: reset}", "", ["ab"]),
         ("mirrors: {ab: stopped}", "", []),
         # Wiped by the run that was interrupted: there is nothing left that the mirror could read.
         ("rebuilt: [region-a], mirrors: {ab: stopped}", "failover", []),
-        # Re-armed by it, and maybe started.
-        ("mirrors: {ab: rearmed}", "failover", []),
+        # Reset by it, and maybe started.
+        ("mirrors: {ab: reset}", "failover", []),
     ],
 )
 def test_before_a_source_is_wiped_or_a_mirror_re_armed_it_is_asked_whether_it_stands_still(

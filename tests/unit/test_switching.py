@@ -133,7 +133,7 @@ class Lab:
         assert alias == "a"
         self.told = positions
 
-    def rearm(self) -> list[OffsetReset]:
+    def reset(self) -> list[OffsetReset]:
         return switching.reset_mirror_offsets(cast(Any, self), [MIRROR], 0.3)
 
     def drain(self) -> None:
@@ -493,7 +493,7 @@ def made_again(lab: Lab, **of_source: Any) -> Lab:
 
 
 def test_a_mirror_is_re_armed_at_the_end_of_what_both_sides_have(lab: Lab) -> None:
-    (done,) = made_again(lab).rearm()
+    (done,) = made_again(lab).reset()
     assert lab.told == {ORDERS: 129, GONE: None}
     assert done == OffsetReset("ab/a", {"LH.ORDERS": {0: 129}}, {}, "region-b", done.at_ms)
     assert (lab.source.deleted, lab.target.deleted) == (["mm2-offset-syncs.b.internal"], ["a.checkpoints.internal"])
@@ -549,39 +549,39 @@ def test_a_mirror_that_goes_on_standing_ready_is_re_armed_with_its_groups(lab: L
 def test_a_group_that_reads_still_at_the_source_is_waited_for(lab: Lab) -> None:
     made_again(lab, read=125).source._members = 1
     with pytest.raises(LabError, match=r"^groups still reading .*: consumer-x has 5 records to read in region-a"):
-        lab.rearm()
+        lab.reset()
     assert lab.told == {}
     lab.source.set_committed("consumer-x", {ORDERS: 130})
-    lab.rearm()
+    lab.reset()
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 151}
 
 
 def test_a_group_that_has_not_read_everything_stays_where_it_is(lab: Lab) -> None:
-    made_again(lab, read=125).rearm()
+    made_again(lab, read=125).reset()
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 120}
 
 
 def test_a_mirror_that_runs_is_not_re_armed(lab: Lab) -> None:
     made_again(lab).states = ["STOPPED", "RUNNING"]
     with pytest.raises(LabError, match="region-b: ab is not stopped: STOPPED, RUNNING"):
-        lab.rearm()
+        lab.reset()
     assert lab.told == {}
 
 
 def test_a_group_with_members_at_the_target_is_named_before_anything_changes(lab: Lab) -> None:
     with pytest.raises(LabError, match="region-b: consumer-x still has 1 members"):
-        made_again(lab, members=1).rearm()
+        made_again(lab, members=1).reset()
     assert lab.told == {}
 
 
 def test_a_group_that_is_at_home_at_the_target_reads_on(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(switching, "consumers", lambda _: [replace(READER, group="consumer-x")])
-    made_again(lab, members=1).rearm()
+    made_again(lab, members=1).reset()
     assert lab.told == {ORDERS: 129, GONE: None}
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 120}
     monkeypatch.setattr(switching, "consumers", lambda _: [replace(READER, group="consumer-x", replicas=0)])
     with pytest.raises(LabError, match="region-b: consumer-x still has 1 members"):
-        lab.rearm()
+        lab.reset()
 
 
 @pytest.mark.parametrize(

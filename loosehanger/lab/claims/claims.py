@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.validation import Entry
@@ -120,7 +120,7 @@ class Names:
 
     def keeps_snapshots(self, stage: str) -> bool:
         """Whether there is a stage of this name that keeps snapshots of offsets."""
-        return stage in self.stages and self.stages[stage].mark
+        return stage in self.stages and self.stages[stage].snapshot
 
 
 Where = Callable[..., str]
@@ -164,20 +164,24 @@ class OfMirror(Declared):
         names.check_mirror(self.mirror, where(kind_of(self)))
 
 
+def _until(value: object) -> object:
+    return "snapshot" if value == "mark" else value
+
+
 class DeclaredContains(OfMirror):
     """``{contains: mm2, at: [failover]}``: the target has every record of the source, and other writers may exist."""
 
     mirror: Annotated[str, Field(alias="contains")]
     """The name of the KafkaMirrorMaker2."""
-    until: Literal["mark"] | None = None
-    """``mark``: only what the mirror had copied when the stage stopped it."""
+    until: Annotated[Literal["snapshot"] | None, BeforeValidator(_until)] = None
+    """``snapshot``, or ``mark`` for one release: only what the mirror had copied when the stage stopped it."""
 
     def check(self, names: Names, where: Where) -> None:
         """See ``Declared``."""
         super().check(names, where)
         for stage in self.at or names.stages if self.until else ():
             if not names.keeps_snapshots(stage):
-                raise WrongUseError(f"{where('until')}: the stage '{stage}' has no 'mark: true'")
+                raise WrongUseError(f"{where('until')}: the stage '{stage}' has no 'snapshot: true'")
 
 
 class DeclaredCopy(OfMirror):
@@ -331,7 +335,7 @@ class DeclaredGroups(Declared):
         if self.mirror:
             names.check_mirror(self.mirror, where("by"))
         if self.since and not names.keeps_snapshots(self.since):
-            raise WrongUseError(f"{where('since')}: '{self.since}' is not a stage with 'mark: true'")
+            raise WrongUseError(f"{where('since')}: '{self.since}' is not a stage with 'snapshot: true'")
 
 
 _KINDS: Mapping[Kind, type[Declared]] = {
@@ -398,7 +402,7 @@ def claims_of(
     mirrors: Iterable[Mirror],
     declared: Sequence[DeclaredClaim] = (),
     stage: str = "",
-    marks: Mapping[str, Window] | None = None,
+    snapshots: Mapping[str, Window] | None = None,
     archives: Mapping[str, Window] | None = None,
 ) -> tuple[Claim, ...]:
     """Returns the claims of a stage.
@@ -410,11 +414,11 @@ def claims_of(
         mirrors: the lab's mirrors.
         declared: the claims of ``scenario.yaml``.
         stage: the stage.
-        marks: offsets up to which each source, by its id, had been copied when the stage stopped its mirror.
+        snapshots: offsets up to which each source, by its id, had been copied when the stage stopped its mirror.
         archives: first target offsets that are copies of each source, by its id.
     """
     every = tuple(mirrors)
-    claims = [*_of_mirrors(every, declared, stage, marks or {}, archives or {})]
+    claims = [*_of_mirrors(every, declared, stage, snapshots or {}, archives or {})]
     for form in _KINDS.values():
         if not issubclass(form, OfMirror):
             of_kind = (entry for entry in declared if isinstance(entry, form) and entry.holds_at(stage))
@@ -426,7 +430,7 @@ def _of_mirrors(
     mirrors: Iterable[Mirror],
     declared: Sequence[DeclaredClaim],
     stage: str,
-    marks: Mapping[str, Window],
+    snapshots: Mapping[str, Window],
     archives: Mapping[str, Window],
 ) -> Iterator[Claim]:
     """The claims about everything that a mirror copies."""
@@ -437,12 +441,12 @@ def _of_mirrors(
         if entry is None and any(other.mirror == mirror.name for other in every):
             continue
         kind = kind_of(entry) if entry else "copy"
-        is_marked = isinstance(entry, DeclaredContains) and entry.until
+        has_snapshot = isinstance(entry, DeclaredContains) and entry.until
         yield Claim(
             f"{kind}:{mirror.id}",
             kind,
             (mirror.id,),
             {"mirror": mirror.name, "source": mirror.source, "target": mirror.target},
-            marks.get(mirror.id, {}) if is_marked else None,
+            snapshots.get(mirror.id, {}) if has_snapshot else None,
             archives.get(mirror.id, {}),
         )

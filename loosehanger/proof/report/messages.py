@@ -315,7 +315,7 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     "named_topic_absent": _named_topic_absent,
     "named_topic_left_out": _named_topic_left_out,
     "pattern_matches_nothing": _pattern_matches_nothing,
-    "no_mark": "no snapshot has the position of mirror {mirror} at its fence",
+    "no_snapshot": "no snapshot has the position of mirror {mirror} at its fence",
     "no_topics": _no_topics,
     "not_claimed": "no claim covers mirror {mirror} in this stage",
     "own_topic": (
