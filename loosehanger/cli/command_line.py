@@ -602,9 +602,9 @@ GROUPS = {
         Command(
             name="monitoring",
             arguments="",
-            summary="a ready configuration of Prometheus and Alertmanager for this lab",
+            summary="a ready configuration of Prometheus, Alertmanager and Grafana for this lab",
             description="Writes the configuration, the rules and the dashboards to .lab/monitoring, and shows the "
-            "commands that start Prometheus and Alertmanager with them.",
+            "commands that start Prometheus, Alertmanager and Grafana with them: what is installed, else containers.",
             options=_monitoring,
         ),
         Command(

@@ -1,4 +1,4 @@
-"""``./lab monitoring``: a ready configuration of Prometheus and Alertmanager for the lab that is set up."""
+"""``./lab monitoring``: a ready configuration of Prometheus, Alertmanager and Grafana for the lab that is set up."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from loosehanger.cli import monitoring_commands
 from loosehanger.errors import ExitCode, LabError
 from loosehanger.files import write_file
 from loosehanger.lab import targets
@@ -29,7 +30,7 @@ LAB_THRESHOLDS = {"MirrorLagging": ("> 60", "> 15")}
 
 
 def run(lab: Lab, options: argparse.Namespace, password: Callable[[Region, str], str]) -> int:
-    """Writes the configuration to ``.lab/monitoring``, and shows how to start Prometheus and Alertmanager with it.
+    """Writes the configuration to ``.lab/monitoring``, and shows how to start Prometheus and the others with it.
 
     Args:
         lab: the lab that is set up.
@@ -40,17 +41,12 @@ def run(lab: Lab, options: argparse.Namespace, password: Callable[[Region, str],
         LabError: no web console of the lab serves metrics.
     """
     folder, address = prepare(lab, password)
-    commands = {
-        "prometheus": f"prometheus --config.file={folder / 'prometheus.yml'} --storage.tsdb.path={folder / 'data'} "
-        "--web.listen-address=127.0.0.1:9090",
-        "alertmanager": f"{_alertmanager()} --config.file={folder / 'alertmanager.yml'} "
-        f"--storage.path={folder / 'alerts'} --web.listen-address=127.0.0.1:9093 --cluster.listen-address=",
-        "curl": f'curl --header "Authorization: Bearer $(cat {folder / "token"})" {address}/metrics',
-    }
+    secrets = [one.password_file for region in lab.regions.values() for one in region.exporters]
+    commands = monitoring_commands.commands(folder, address, secrets, shutil.which)
     if options.json:
         print(json.dumps({"folder": str(folder), "metrics": f"{address}/metrics", "commands": commands}, indent=1))
         return ExitCode.DONE
-    print(f"{folder} has prometheus.yml, alertmanager.yml, the rules, and the dashboards for Grafana.\n")
+    print(f"{folder} has prometheus.yml, alertmanager.yml, the rules, and grafana.ini with the dashboards.\n")
     for name, command in commands.items():
         print(f"{name}:\n  {command}\n")
     print("docs/monitoring.md says what to look at first, and docs/runbooks.md what each alert means.")
@@ -111,6 +107,8 @@ def write_configuration(lab: Lab, folder: Path, password: Callable[[Region, str]
     write_file(folder / "alertmanager.yml", yaml.safe_dump(alertmanager, sort_keys=False))
     for path in (SOURCE / "dashboards").glob("*.json"):
         write_file(folder / "dashboards" / path.name, path.read_text(encoding="utf-8"))
+    for name, text in monitoring_commands.grafana_files(folder).items():
+        write_file(folder / name, text)
     return console.url.rstrip("/")
 
 
@@ -168,8 +166,3 @@ def _kafka_job(region: str, exporters: Sequence[Exporter]) -> dict[str, Any]:
             for exporter in exporters
         ],
     }
-
-
-def _alertmanager() -> str:
-    """The program's name: Debian's package calls it prometheus-alertmanager."""
-    return "prometheus-alertmanager" if shutil.which("prometheus-alertmanager") else "alertmanager"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -16,7 +18,7 @@ import pytest
 import yaml
 
 from loosehanger.audit.metrics import ALARMS, AuditMetrics
-from loosehanger.cli import commands
+from loosehanger.cli import commands, monitoring_commands
 from loosehanger.cli.cleaning import TARGETS
 from loosehanger.cli.monitoring import LAB_THRESHOLDS, lab_profile, write_configuration
 from loosehanger.console.metrics import Scrape
@@ -191,6 +193,72 @@ def test_the_configuration_is_ready_to_start(tmp_path: Path) -> None:
         if shutil.which(command.split()[0]):
             done = subprocess.run([*command.split(), str(path)], capture_output=True, text=True, timeout=60)
             assert done.returncode == 0, done.stdout + done.stderr
+
+
+def start(tmp_path: Path, *installed: str) -> dict[str, list[str]]:
+    """The words of each command of a lab in a folder with a blank, where these programs are installed."""
+    folder = tmp_path / "a lab" / "monitoring"
+    found = monitoring_commands.commands(
+        folder, "http://127.0.0.1:8081", ["/kept/a b"], lambda name: f"/opt/{name}" if name in installed else None
+    )
+    return {name: shlex.split(command) for name, command in found.items()}
+
+
+def test_what_is_installed_is_started_with_the_labs_configuration(tmp_path: Path) -> None:
+    folder = tmp_path / "a lab" / "monitoring"
+    words = start(tmp_path, "prometheus", "prometheus-alertmanager", "grafana", "docker")
+    assert words["prometheus"] == [
+        "prometheus",
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/data",
+        "--web.listen-address=127.0.0.1:9090",
+    ]
+    assert words["alertmanager"][0] == "prometheus-alertmanager"
+    assert words["grafana"] == ["grafana", "server", "--homepath=/usr/share/grafana", f"--config={folder}/grafana.ini"]
+    assert start(tmp_path, "grafana-server")["grafana"][:2] == ["grafana-server", "--homepath=/usr/share/grafana"]
+
+
+def test_grafana_of_an_archive_finds_its_own_files(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "defaults.ini").touch()
+    found = monitoring_commands.commands(tmp_path, "", [], lambda name: f"{tmp_path}/bin/{name}")
+    assert shlex.split(found["grafana"])[2] == f"--homepath={tmp_path}"
+
+
+@pytest.mark.parametrize(("installed", "engine"), [((), "docker"), (("docker", "podman"), "podman")])
+def test_what_is_not_installed_runs_in_a_container_as_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: tuple[str, ...], engine: str
+) -> None:
+    monkeypatch.setattr(monitoring_commands.os, "getuid", lambda: 1234)
+    folder = tmp_path / "a lab" / "monitoring"
+    words = start(tmp_path, *installed)
+    for name in ("prometheus", "alertmanager", "grafana"):
+        assert words[name][:4] == [engine, "run", "--rm", "--network=host"]
+        assert any(one.startswith("--user=1234:") for one in words[name])
+        assert ("--userns=keep-id" in words[name]) == (engine == "podman")
+        assert f"--volume={folder}:{folder}" in words[name]
+        assert "--volume=/kept/a b:/kept/a b:ro" in words[name]
+    assert words["prometheus"][-2] == f"--storage.tsdb.path={folder}/data"
+    assert words["grafana"][-1].startswith("docker.io/grafana/grafana:")
+    assert f"--env=GF_PATHS_CONFIG={folder}/grafana.ini" in words["grafana"]
+
+
+def test_grafana_has_its_data_source_and_the_dashboards(tmp_path: Path) -> None:
+    folder = tmp_path / "o'hara" / "monitoring"
+    given = lab(room="http://127.0.0.1:8081/")
+    write_configuration(given, folder, lambda *_: "")
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(folder / "grafana.ini", encoding="utf-8")
+    assert settings["server"] == {"http_addr": "127.0.0.1", "http_port": "3000"}
+    assert settings["auth.anonymous"] == {"enabled": "true", "org_role": "Viewer"}
+    provisioning = Path(settings["paths"]["provisioning"])
+    (source,) = yaml.safe_load((provisioning / "datasources/prometheus.yaml").read_text("utf-8"))["datasources"]
+    assert (source["type"], source["url"]) == ("prometheus", "http://127.0.0.1:9090")
+    (provider,) = yaml.safe_load((provisioning / "dashboards/loosehanger.yaml").read_text("utf-8"))["providers"]
+    shown = {path.name for path in Path(provider["options"]["path"]).glob("*.json")}
+    assert shown == {path.name for path in (MONITORING / "dashboards").glob("*.json")}
+    assert Path(settings["dashboards"]["default_home_dashboard_path"]).is_file()
 
 
 def test_a_lab_without_metrics_says_so(tmp_path: Path) -> None:
