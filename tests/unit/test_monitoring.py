@@ -116,6 +116,14 @@ def test_every_runbook_says_how_to_find_the_cause_and_what_to_do() -> None:
         assert re.search(r"\./lab |console's|prove", find + mend), name
 
 
+def test_every_button_of_a_runbook_stands_on_a_page() -> None:
+    text = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
+    pages = "".join(path.read_text("utf-8") for path in (ROOT / "loosehanger/console/templates").rglob("*.j2"))
+    buttons = set(re.findall(r"press \*([^*]+)\*", text))
+    assert buttons
+    assert [one for one in buttons if f">{one}<" not in pages and f'"{one}"' not in pages] == []
+
+
 def test_every_served_metric_is_documented() -> None:
     text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`(loosehanger_[a-z_]+)`", text))
