@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.processes import ProcessState
 from loosehanger.platforms.local.region import LocalRegion
-from loosehanger.platforms.local.status import mirror_health
+from loosehanger.platforms.local.status import after_rebalance, mirror_health
 from tests.topologies import documents, resource
 
 HERE = LocalRegion(Path("/nowhere"), ROOT, "west", 20000)
@@ -262,3 +263,47 @@ def test_what_a_program_cannot_reach_is_not_asked_and_has_the_cause_of_the_other
     assert unreachable() == (cut, [f"{there.name}, {here.name}: {cut}"])
     (folder / "settings.json").write_text(json.dumps(kept | {"refused": False}), encoding="utf-8")
     assert unreachable() is None
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, *tasks: str) -> Callable[[], dict[str, dict[str, Any]]]:
+    """Connect with one task, which is in the next of these states at each question, and stays in the last one."""
+    left = list(tasks)
+    monkeypatch.setattr(local_status, "LOOK_SECONDS", 0.3)
+    return lambda: {
+        "a->b": {
+            "status": {
+                "connector": {"state": "RUNNING"},
+                "tasks": [{"id": 0, "state": left.pop(0) if left[1:] else left[0]}],
+            }
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("tasks", "seen"),
+    [
+        (("UNASSIGNED", "UNASSIGNED", "RUNNING"), "RUNNING"),
+        (("UNASSIGNED", "FAILED"), "FAILED"),
+        (("FAILED", "RUNNING"), "FAILED"),
+        (("UNASSIGNED",), "UNASSIGNED"),
+    ],
+)
+def test_a_task_between_two_workers_is_given_a_moment(
+    monkeypatch: pytest.MonkeyPatch, tasks: tuple[str, ...], seen: str
+) -> None:
+    (found,) = after_rebalance(answers(monkeypatch, *tasks)).values()
+    assert [task["state"] for task in found["status"]["tasks"]] == [seen]
+
+
+def test_connect_that_does_not_answer_meanwhile_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = answers(monkeypatch, "UNASSIGNED")
+    seen: list[object] = []
+
+    def once() -> dict[str, dict[str, Any]]:
+        if seen:
+            raise ConnectError("no worker answers")
+        seen.append(None)
+        return read()
+
+    with pytest.raises(ConnectError, match="no worker answers"):
+        after_rebalance(once)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from kafka.errors import KafkaError
 
 from loosehanger.errors import LabError
-from loosehanger.kafka.connect import SlowError
+from loosehanger.kafka.connect import ConnectError, SlowError, parts
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.connector_causes import (
     SETTLED_SECONDS,
@@ -201,7 +201,7 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
     if down:
         rest = replace(rest, urls=mirror.urls(workers))
     try:
-        found = rest.connectors()
+        found = after_rebalance(rest.connectors)
         present = mirror.with_topics({name: entry["status"] for name, entry in found.items()})
     except SlowError as error:
         slow = f"its worker did not answer within {rest.timeout_s:.0f} s: it is busy or it hangs ({error})"
@@ -221,6 +221,35 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
         return replace(health, problems=(*changed, *of_logs))
     of_connectors = connector_causes(states_, present, failures, logs, where=where, target=region)
     return replace(health, problems=(*causes, *changed, *of_logs, *of_connectors))
+
+
+def after_rebalance(read: Callable[[], dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Returns Connect's connectors, with ``status``; reads again for a moment while a part is assigned to no worker.
+
+    A rebalance, after MirrorMaker has found a new topic for example, takes a task from one worker before it gives it
+    to another. One that does not end is a problem, which the same words then name.
+
+    Args:
+        read: asks Connect.
+
+    Raises:
+        ConnectError: no worker answers, or Connect refuses.
+    """
+    found: dict[str, dict[str, Any]] = {}
+
+    def moving() -> str | None:
+        nonlocal found
+        found = read()
+        states_ = [part.state for name, entry in found.items() for part in parts(name, entry["status"])]
+        return "a part has no worker" if "UNASSIGNED" in states_ and "FAILED" not in states_ else None
+
+    try:
+        wait_for(moving, LOOK_SECONDS, "a rebalance")
+    except ConnectError:
+        raise
+    except LabError:
+        pass  # It goes on: the states say so.
+    return found
 
 
 def _changed_by_hand(mirror: LocalMirrorMaker, present: Mapping[str, Mapping[str, str]], where: str) -> list[Problem]:
