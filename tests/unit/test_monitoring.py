@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 import shlex
 import shutil
@@ -238,7 +239,7 @@ def test_grafana_of_an_archive_finds_its_own_files(tmp_path: Path) -> None:
 def test_what_is_not_installed_runs_in_a_container_as_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: tuple[str, ...], engine: str
 ) -> None:
-    monkeypatch.setattr(monitoring_commands.os, "getuid", lambda: 1234)
+    monkeypatch.setattr(os, "getuid", lambda: 1234)
     folder = tmp_path / "a lab" / "monitoring"
     words = start(tmp_path, *installed)
     for name in ("prometheus", "alertmanager", "grafana"):
