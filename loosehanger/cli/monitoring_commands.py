@@ -18,7 +18,7 @@ ENGINES = ("podman", "docker")
 GRAFANA_PROGRAMS = ("grafana", "grafana-server")
 
 
-class Program(NamedTuple):
+class MonitoringProgram(NamedTuple):
     """A program of the monitoring, and how it is started."""
 
     names: tuple[str, ...]
@@ -79,9 +79,9 @@ def _yaml(path: Path) -> str:
     return "'" + str(path).replace("'", "''") + "'"
 
 
-def _programs(folder: Path) -> dict[str, Program]:
+def _programs(folder: Path) -> dict[str, MonitoringProgram]:
     return {
-        "prometheus": Program(
+        "prometheus": MonitoringProgram(
             ("prometheus",),
             "docker.io/prom/prometheus:v3.5.0",
             (
@@ -90,7 +90,7 @@ def _programs(folder: Path) -> dict[str, Program]:
                 f"--web.listen-address={PROMETHEUS}",
             ),
         ),
-        "alertmanager": Program(
+        "alertmanager": MonitoringProgram(
             ("alertmanager", "prometheus-alertmanager"),  # Debian's package has the second
             "docker.io/prom/alertmanager:v0.28.1",
             (
@@ -100,7 +100,7 @@ def _programs(folder: Path) -> dict[str, Program]:
                 "--cluster.listen-address=",
             ),
         ),
-        "grafana": Program(
+        "grafana": MonitoringProgram(
             GRAFANA_PROGRAMS,
             "docker.io/grafana/grafana:12.1.0",
             (f"--config={folder / GRAFANA_SETTINGS}",),
@@ -113,7 +113,7 @@ def _programs(folder: Path) -> dict[str, Program]:
     }
 
 
-def _start(program: Program, mounts: Iterable[str], which: Callable[[str], str | None]) -> str:
+def _start(program: MonitoringProgram, mounts: Iterable[str], which: Callable[[str], str | None]) -> str:
     name = next((name for name in program.names if which(name)), None)
     if name is None:
         return shlex.join(_container(program, mounts, which))
@@ -123,7 +123,7 @@ def _start(program: Program, mounts: Iterable[str], which: Callable[[str], str |
     return shlex.join([*server, f"--homepath={_grafana_home(which(name) or name)}", *program.arguments])
 
 
-def _container(program: Program, mounts: Iterable[str], which: Callable[[str], str | None]) -> list[str]:
+def _container(program: MonitoringProgram, mounts: Iterable[str], which: Callable[[str], str | None]) -> list[str]:
     """In the host's network, where the lab listens; as the user, to whom the token belongs."""
     engine = next((engine for engine in ENGINES if which(engine)), ENGINES[-1])
     user = os.getuid()
