@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from loosehanger.errors import WrongUseError
+from loosehanger.ports import LOOPBACK
 from loosehanger.times import moment
 
 
@@ -63,6 +64,14 @@ def count(least: int, most: int | None = None) -> Callable[[str], int]:
         return found
 
     return read
+
+
+def address(text: str) -> tuple[str, int]:
+    """Parses a port of this machine's loopback address, or host and port."""
+    host, _, port = text.rpartition(":")
+    if not re.fullmatch(r"\d{1,5}", port, re.ASCII) or not 1 <= int(port) <= 65535:
+        raise argparse.ArgumentTypeError(f"'{text}' is not an address such as {LOOPBACK}:9095")
+    return host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port)
 
 
 def since(text: str) -> datetime:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
+_EVERY_ADDRESS = {"0.0.0.0": LOOPBACK, "::": "::1"}  # noqa: S104 - nothing is bound here
 KERNEL = Path("/proc/sys/net/ipv4")
 
 
@@ -20,6 +21,11 @@ def is_taken(port: int) -> bool:
         except OSError:
             return True
     return False
+
+
+def answering(bound: str) -> str:
+    """Returns the address of this machine at which a server answers, from the one that it is bound to."""
+    return _EVERY_ADDRESS.get(bound, bound)
 
 
 def free_ports(count: int) -> list[int]:

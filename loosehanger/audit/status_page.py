@@ -7,13 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from loosehanger.audit.balance import KINDS
 from loosehanger.audit.display import alarms_of
 from loosehanger.audit.metrics import AuditMetrics
 from loosehanger.audit.verdicts import verdict_of
-from loosehanger.proof.difference import printable
+from loosehanger.proof.report.rendering import template
 from loosehanger.times import span
 
 _HEADLINES = {
@@ -61,17 +59,9 @@ def render(document: Mapping[str, Any] | None) -> str:
     Args:
         document: as from ``Watch.document``; None before the first round.
     """
-    environment = Environment(
-        loader=PackageLoader("loosehanger.proof.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"visible": printable, "span": span, "time": _time}
     verdict = verdict_of(document) if document else ""
     flows = document["flows"] if document else []
-    return environment.get_template("status.html.j2").render(
+    return template("status.html.j2", span=span, time=_time).render(
         document=document,
         verdict=verdict,
         headline=_HEADLINES[verdict],

@@ -15,8 +15,8 @@ from loosehanger.lab import console_password
 from loosehanger.lab.record import Lab, Region
 from loosehanger.paths import lab_home
 from loosehanger.platforms import registry
+from loosehanger.ports import LOOPBACK
 
-_LOOPBACK = "127.0.0.1"
 _ANY_WIDTH = 200
 _CHOSEN = f"as in {console_password.ENVIRONMENT}"
 
@@ -62,8 +62,8 @@ def show_credentials(lab: Lab, *, as_json: bool = False) -> int:
                 print(f"{row['console']}\n  {row['url']}\n  user      {row['username']}\n  password  {row['password']}")
         else:
             console.print(table, crop=False)
-        if lab.pod is not None and any(f"//{_LOOPBACK}" in row["url"] for row in found):
-            print(f"\nConsoles at {_LOOPBACK} listen within their pods; to reach one:")
+        if lab.pod is not None and any(f"//{LOOPBACK}" in row["url"] for row in found):
+            print(f"\nConsoles at {LOOPBACK} listen within their pods; to reach one:")
             print("kubectl -n NAMESPACE port-forward deployment/NAME PORT")
     return ExitCode.DONE
 

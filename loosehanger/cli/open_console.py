@@ -17,6 +17,7 @@ from loosehanger.errors import ExitCode, LabError, WrongUseError
 from loosehanger.lab.programs import control_room
 from loosehanger.lab.record import Lab, Region, WebConsole
 from loosehanger.paths import lab_home
+from loosehanger.ports import answering
 from loosehanger.signing.one_time import VALID_S, new_token, password_key, remove_pages, write_page
 from loosehanger.suggestions import did_you_mean
 
@@ -91,7 +92,7 @@ def _chosen(lab: Lab, name: str | None) -> tuple[Region, WebConsole]:
 def _check_answers(lab: Lab, console: WebConsole) -> None:
     """Checks that a console answers: a browser's message of a refused connection names no cause."""
     parts = urlsplit(console.url)
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(parts.hostname or "", parts.hostname or "")  # noqa: S104
+    host = answering(parts.hostname or "")
     url = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{parts.port}/health"
     # Only whether it answers matters, and the request carries nothing; the browser checks the certificate.
     context = ssl._create_unverified_context() if parts.scheme == "https" else None  # noqa: S323

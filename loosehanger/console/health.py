@@ -10,11 +10,13 @@ import os
 import ssl
 import sys
 
+from loosehanger.ports import LOOPBACK, answering
+
 
 def main() -> int:
     """Requests ``/health``; returns 0 when the console is healthy."""
-    address, port = os.environ.get("CONSOLE_ADDRESS") or "127.0.0.1", int(os.environ.get("CONSOLE_PORT") or 8080)
-    where = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - nothing is bound here
+    where = answering(os.environ.get("CONSOLE_ADDRESS") or LOOPBACK)
+    port = int(os.environ.get("CONSOLE_PORT") or 8080)
     connection: http.client.HTTPConnection
     if os.environ.get("CONSOLE_CERTIFICATE_FILE"):
         # The certificate carries the name that people use, and the console is on this machine.

@@ -14,6 +14,7 @@ from loosehanger.console.geography import MOST_NORTHERN, Coordinates
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.mirrors.mirror import Mirror, read_routes
+from loosehanger.ports import LOOPBACK
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
@@ -54,7 +55,7 @@ class Settings:
     control_room: bool = False
     operator: bool = False
     """Whether topics, records and groups may be changed: the set-up gave its user the rights for it."""
-    address: str = "127.0.0.1"
+    address: str = LOOPBACK
     port: int = 8080
     hosts: tuple[str, ...] = ()
     """Additional host names of the console."""
@@ -103,7 +104,7 @@ class Settings:
     @property
     def host_names(self) -> frozenset[str]:
         """The host names that a request may have; a foreign one means DNS rebinding by another site's page."""
-        own = {"localhost", "127.0.0.1", "::1", self.own_host, *self.hosts}
+        own = {"localhost", LOOPBACK, "::1", self.own_host, *self.hosts}
         return frozenset(own if _any_address(self.address) else {*own, self.address})
 
     @classmethod
@@ -116,7 +117,7 @@ class Settings:
         certificate, key = (_path(environment, name) for name in ("CONSOLE_CERTIFICATE_FILE", "CONSOLE_KEY_FILE"))
         if (certificate is None) != (key is None):
             raise WrongUseError("CONSOLE_CERTIFICATE_FILE and CONSOLE_KEY_FILE belong together; set both or neither")
-        address = environment.get("CONSOLE_ADDRESS") or "127.0.0.1"
+        address = environment.get("CONSOLE_ADDRESS") or LOOPBACK
         if certificate is None and not _is_loopback(address):
             raise WrongUseError(
                 f"CONSOLE_ADDRESS: {address} is not a loopback address, and passwords would cross the network "

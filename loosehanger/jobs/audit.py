@@ -21,10 +21,10 @@ from loosehanger.lab.job_options import metrics_token
 from loosehanger.lab.progress import required_progress
 from loosehanger.lab.record import load_lab
 from loosehanger.paths import lab_home
+from loosehanger.ports import LOOPBACK
 from loosehanger.proof.session import start_session
 
 PORT, TOKEN_FILE = "AUDIT_PORT", "AUDIT_METRICS_TOKEN_FILE"
-_HOST = "127.0.0.1"
 _MINUTES, _PRODUCTS = 1, 1
 """A service shows no activity, so it keeps as little of it as can be."""
 
@@ -54,7 +54,7 @@ def address(environment: Mapping[str, str]) -> tuple[str, int]:
     text = environment.get(PORT, "")
     if not (text.isascii() and text.isdecimal() and 0 < int(text) < 65536):
         raise WrongUseError(f"{PORT}: '{text}' is not a port; set it to a number from 1 to 65535")
-    return _HOST, int(text)
+    return LOOPBACK, int(text)
 
 
 def main() -> int:

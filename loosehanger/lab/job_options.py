@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from loosehanger.arguments import Parser, count, number, since
+from loosehanger.arguments import Parser, address, count, number, since
 from loosehanger.errors import WrongUseError
 from loosehanger.paths import caller_path
+from loosehanger.ports import LOOPBACK
 
 _OF_TWO_CLUSTERS = ("source_config", "target_config", "topics")
 seconds_watched = number(0, 1e6, "a number of seconds", above=True)
@@ -235,10 +236,7 @@ def _serve_metrics(parser: Parser) -> None:
 
 def _loopback(text: str) -> tuple[str, int]:
     """Parses a port, or host and port of this machine's loopback address."""
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-    if not re.fullmatch(r"\d{1,5}", port) or not 1 <= int(port) <= 65535:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an address such as 127.0.0.1:9095")
+    host, port = address(text)
     try:
         is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -247,7 +245,7 @@ def _loopback(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(
             f"'{host}' is not a loopback address, and the token would cross the network unencrypted; use 127.0.0.1"
         )
-    return ("127.0.0.1" if host == "localhost" else host), int(port)
+    return (LOOPBACK if host == "localhost" else host), port
 
 
 def check_watch(options: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from loosehanger.errors import NothingSetUpError, WrongUseError
 from loosehanger.files import write_file
+from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.paths import lab_home
 
 VERSION = 2
@@ -155,11 +156,11 @@ def recorded_names(what: str, region: str, home: Path | None = None) -> list[str
         resources = [document["content"] for document in found["documents"]]
         named = {
             kind: {r["spec"].get("topicName") or r["metadata"]["name"] for r in resources if r["kind"] == kind}
-            for kind in ("KafkaTopic", "KafkaMirrorMaker2")
+            for kind in ("KafkaTopic", MIRROR)
         }
-        kinds = {"topic": named["KafkaTopic"], "user": found["clients"], "mirror": named["KafkaMirrorMaker2"]}
+        kinds = {"topic": named["KafkaTopic"], "user": found["clients"], "mirror": named[MIRROR]}
         names = kinds.get(what)
-        return sorted(named["KafkaMirrorMaker2"] | set(found["logs"]) if names is None else names)
+        return sorted(named[MIRROR] | set(found["logs"]) if names is None else names)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise unreadable(path, error) from error
 

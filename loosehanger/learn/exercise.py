@@ -125,11 +125,6 @@ class LabExercise:
         """``LAB/2``: the lab, and the number of the exercise."""
         return f"{self.lab}/{self.number}"
 
-    @property
-    def needs_start(self) -> bool:
-        """Whether a condition compares with the start of the exercise."""
-        return any(self.uses(that, [BEFORE]) for that in _expressions(self.content))
-
     def commands(self, expressions: Sequence[str]) -> list[str]:
         """The names of the documents that expressions use, directly or by a variable."""
         return self.uses(expressions, [*self.content.documents])
@@ -143,10 +138,6 @@ class LabExercise:
             used += found
             left = [self.variables[name] for name in found]
         return _names_in([*expressions, *(self.variables[name] for name in used)], names)
-
-
-def _expressions(content: ExerciseFile) -> list[tuple[str, ...]]:
-    return [*(one.that for one in content.conditions), *(one.that for one in content.mistakes)]
 
 
 def _names_in(expressions: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -16,12 +16,12 @@ from typing import Any
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka.properties import parse_properties
 from loosehanger.lab.manifests.documents import Document, read_file, read_resources
+from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.renaming import Renaming
 from loosehanger.lab.mirrors.replication import DEFAULT_EXCLUDED, IDENTITY_POLICY, selected_topics
 from loosehanger.proof.read.external import flow_name
 
-_MIRROR_MAKER = "KafkaMirrorMaker2"
 _DEFAULT_POLICY = IDENTITY_POLICY.replace("Identity", "Default")
 _POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
 _EXCLUDED = ("topics.exclude", "topics.blacklist")
@@ -64,14 +64,14 @@ def read_flows(path: Path) -> ReadFlows:
     if "clusters" in properties:
         return _of_mirror_maker(where, properties)
     raise WrongUseError(
-        f"{where}: describes no flows; expected MM2's properties (clusters = A, B), a manifest with {_MIRROR_MAKER}, "
+        f"{where}: describes no flows; expected MM2's properties (clusters = A, B), a manifest with {MIRROR}, "
         "or Replicator's configuration (src.kafka.…, dest.kafka.…)"
     )
 
 
 def is_manifest(document: Document) -> bool:
     """Whether a document is one that ``read_flows`` takes."""
-    return document.kind in (_MIRROR_MAKER, "List")
+    return document.kind in (MIRROR, "List")
 
 
 def _of_mirror_maker(where: str, properties: Mapping[str, str]) -> ReadFlows:
@@ -130,7 +130,7 @@ def _of_manifest(where: str, text: str) -> ReadFlows:
     clusters: dict[str, Mapping[str, str]] = {}
     incomplete: dict[str, str] = {}
     for document in read_resources(where, text):
-        if document.kind != _MIRROR_MAKER:
+        if document.kind != MIRROR:
             continue
         for path, target, source, entry in _entries(document):
             at = document.where(*path)
@@ -155,7 +155,7 @@ def _of_manifest(where: str, text: str) -> ReadFlows:
                     settings[setting] = str(value)
             mirrors.append(_mirror(at, f"{document.name}-{ends[0]}-{ends[1]}", (ends[0], ends[1]), settings))
     if not mirrors:
-        raise WrongUseError(f"{where}: has no {_MIRROR_MAKER} with a sourceConnector")
+        raise WrongUseError(f"{where}: has no {MIRROR} with a sourceConnector")
     return ReadFlows(tuple(mirrors), clusters, incomplete)
 
 

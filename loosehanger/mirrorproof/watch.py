@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from loosehanger.arguments import Parser
+from loosehanger.arguments import Parser, address
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.job_options import metrics_token, seconds_watched
 from loosehanger.paths import caller_path
@@ -93,7 +93,7 @@ def _add_results(parser: Parser) -> None:
     )
     results.add_argument(
         "--metrics",
-        type=_address,
+        type=address,
         metavar="[HOST:]PORT",
         help="serve Prometheus at /metrics of this address, and a status page at / (default host 127.0.0.1)",
     )
@@ -145,12 +145,3 @@ def report_topic(text: str) -> tuple[str, str]:
     match = _REPORT_TOPIC.fullmatch(text)
     assert match is not None
     return match[1] or "", match[2]
-
-
-def _address(text: str) -> tuple[str, int]:
-    """Parses a port, or host and port."""
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-    if not re.fullmatch(r"\d{1,5}", port, re.ASCII) or not 1 <= int(port) <= 65535:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an address such as 127.0.0.1:9095")
-    return host, int(port)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from loosehanger.lab.manifests.views import Program
+from loosehanger.ports import LOOPBACK
 
 
 def web_console(deployment: Mapping[str, Any]) -> dict[str, str] | None:
@@ -46,7 +47,7 @@ def audit(deployment: Mapping[str, Any]) -> dict[str, str] | None:
         return None
     variables = program.variables
     return {
-        "address": f"127.0.0.1:{variables['AUDIT_PORT']}",
+        "address": f"{LOOPBACK}:{variables['AUDIT_PORT']}",
         "scraper": _account(program.pod, variables["AUDIT_METRICS_TOKEN_FILE"]),
     }
 

@@ -19,6 +19,7 @@ from loosehanger.errors import ExitCode, LabError, WrongUseError, run_command
 from loosehanger.lab import job_options
 from loosehanger.lab.progress import read_progress
 from loosehanger.paths import ROOT, lab_home
+from loosehanger.ports import LOOPBACK
 from loosehanger.proof import early_java, scratch
 
 JOBS = ROOT / "spark-jobs"
@@ -152,7 +153,7 @@ def environment_of(
         scratch.VARIABLE: str(own),
     }
     if master.startswith("local"):
-        added["SPARK_LOCAL_IP"] = "127.0.0.1"
+        added["SPARK_LOCAL_IP"] = LOOPBACK
     return os.environ | added
 
 

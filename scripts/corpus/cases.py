@@ -72,11 +72,6 @@ class Case:
         """How many partitions the topic has at the target."""
         return int(self.copy.get("partitions", self.source.get("partitions", 1)))
 
-    @property
-    def is_damaged(self) -> bool:
-        """Whether something is wrong."""
-        return bool(self.expect["verdict"] == "disproved")
-
     def counts(self) -> dict[str, int]:
         """The numbers that it expects."""
         return {name: int(self.expect.get(name, 0)) for name in COUNTS}

@@ -191,7 +191,6 @@ def test_a_name_that_does_not_exist_is_not_true(exercise: LabExercise) -> None:
 
 
 def test_an_exercise_that_compares_with_its_beginning_must_be_started(exercise: LabExercise) -> None:
-    assert exercise.needs_start
     assert results(exercise, {"names": ["A"], "count": 2}, before=None)[1][1] == NOT_STARTED
 
 

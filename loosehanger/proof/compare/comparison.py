@@ -148,7 +148,6 @@ class Comparison:
     ) -> None:
         self._digests = digests
         self._spark = spark
-        self._cuts = cuts
         self._frozen = frozen
         self._read_region = read
         self._numbered = list(flows)

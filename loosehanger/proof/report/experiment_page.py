@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from loosehanger.proof.difference import printable
 from loosehanger.proof.report.charts import side_by_side
-
-_TEMPLATES = Path(__file__).parent / "templates"
+from loosehanger.proof.report.rendering import template
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -25,16 +21,8 @@ def render(document: Mapping[str, Any]) -> str:
     Returns:
         HTML. The same input gives the same page, as long as Matplotlib is the same.
     """
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["visible"] = printable
     charts = [_chart(place, chart) for place, chart in enumerate(document["charts"], 1)]
-    return environment.get_template("experiment.html.j2").render(document=document, charts=charts)
+    return template("experiment.html.j2").render(document=document, charts=charts)
 
 
 def _chart(place: int, chart: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from loosehanger.proof.difference import FAULTS, NO_FAULTS, Difference, printable
+from loosehanger.proof.difference import FAULTS, NO_FAULTS, Difference
 from loosehanger.proof.report.charts import distribution, side_by_side
 from loosehanger.proof.report.record_times import plain
+from loosehanger.proof.report.rendering import template
 from loosehanger.proof.report.tables import AGGREGATES, summary
 
-_TEMPLATES = Path(__file__).parent / "templates"
 _VERDICTS = {
     "proved": "Everything was mirrored",
     "disproved": "The copies differ",
@@ -39,26 +37,12 @@ def render(document: Mapping[str, Any], aggregates: Mapping[str, Any], signed: M
     Returns:
         HTML. The same input gives the same page, as long as Matplotlib is the same.
     """
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    filters: dict[str, Callable[..., str]] = {
-        "thousands": _thousands,
-        "time": plain,
-        "duration": _duration,
-        "visible": printable,
-    }
-    environment.filters.update(filters)
     regions: Mapping[str, Any] = aggregates["regions"] if aggregates else {}
     keys = list(dict.fromkeys((flow["source"], flow["target"]) for flow in document["flows"]))
     # A region has one colour in all charts.
     colours = list(dict.fromkeys([*regions, *(source for source, _ in keys), *(target for _, target in keys)]))
     pairs = [_pair(place, key, document, colours.index(key[1])) for place, key in enumerate(keys, 1)]
-    return environment.get_template("report.html.j2").render(
+    return template("report.html.j2", thousands=_thousands, time=plain, duration=_duration).render(
         document=document,
         signed=signed,
         headline=_VERDICTS[document["verdict"]],
