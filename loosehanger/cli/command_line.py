@@ -711,7 +711,7 @@ GROUPS = {
         Command(
             name="learn",
             arguments="",
-            summary="the exercises of the labs: begin one, have it checked, get a hint, go on",
+            summary="the exercises of the labs: begin one, have it checked, get a hint, continue",
             description="Lists the exercises of the labs, checks by the lab's state whether one is done, helps, and "
             "keeps how far you have come in .lab/learn.json, on this machine only unless you join a room with "
             "--report-to. A clean-up keeps it.",

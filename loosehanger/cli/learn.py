@@ -254,7 +254,7 @@ def _show_findings(place: ChosenExercise, findings: Sequence[ConditionResult], *
             shown = True
     held = sum(finding.holds for finding in findings)
     if done:
-        print("\nDone. ./lab learn next goes on.")
+        print("\nDone. ./lab learn next continues.")
     else:
         print(f"\n{held} of {len(findings)}. ./lab learn hint shows where to look, ./lab learn solve does it for you.")
 

@@ -221,7 +221,7 @@ def _losses(
             if lacking := lacks.get(mirror.id, []):
                 rights.setdefault((mirror.region, mirror.name), []).extend(lacking)
                 if resource["healthy"] and standing.waiting:
-                    # Connect reports nothing of a topic that a mirror may not read: it warns in its log, and goes on.
+                    # Connect reports nothing of a topic that a mirror may not read: it warns in its log, and continues.
                     resource |= {"healthy": False, "state": _DEGRADED}
             resource["detail"] = "; ".join([resource["detail"], *lacking, *standing.warnings])
         behind += [

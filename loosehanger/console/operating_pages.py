@@ -58,7 +58,7 @@ async def _confirm(
 
 
 async def _made(context: Context, session: Session, work: Awaitable[str], then: str, otherwise: str) -> Response:
-    """Makes a change, and goes on to a page that shows its outcome."""
+    """Makes a change, and continues to a page that shows its outcome."""
     try:
         context.note(session, await work, good=True)
     except LabError as error:

@@ -540,7 +540,7 @@ def ident(*parts: object) -> str:
 
 
 _AFTER_9999 = 253_402_300_800
-"""Seconds since the epoch. A record may have any timestamp, and no calendar goes on after that."""
+"""Seconds since the epoch. A record may have any timestamp, and no calendar continues after that."""
 
 
 def when(seconds: float | None) -> Markup:

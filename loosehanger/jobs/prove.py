@@ -54,7 +54,7 @@ class AlsoJudged:
     order: Handling = "judge"
     """The effect of records in another order."""
     groups: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """By the name of a mirror, the consumer groups that are to go on at its target."""
+    """By the name of a mirror, the consumer groups that must continue at its target."""
     group_handling: Handling = "judge"
     """The effect of records that such a group would skip."""
 

@@ -53,7 +53,7 @@ class Step(StrEnum):
     stops the consumers that will."""
     DRAIN = "drain"
     """Waits until the mirrors that will be held, and the offsets that they translate, have caught up. Where a mirror
-    goes on copying and only stops translating, waits until the offsets of stopped groups settle."""
+    continues to copy and only stops translating, waits until the offsets of stopped groups settle."""
     FENCE_MIRRORS = "fence_mirrors"
     """Holds mirrors, stops the programs that will use another cluster, and keeps snapshots of all offsets."""
     SEED_GROUP_OFFSETS = "seed_group_offsets"

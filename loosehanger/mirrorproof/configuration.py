@@ -182,7 +182,7 @@ class Configuration:
     results: Mapping[str, Path] = field(default_factory=dict)
     """By kind: ``json``, ``html``, ``junit``."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the name of a flow's mirror, the consumer groups that are to go on at its target."""
+    """By the name of a flow's mirror, the consumer groups that must continue at its target."""
 
     def flow_names(self) -> list[str]:
         """The names of the flows."""

@@ -158,7 +158,7 @@ class FlowComparer:
                     )
 
     def _look_at_groups(self, spark: SparkSession, flows: Sequence[Flow], frozen: OffsetSnapshot) -> None:
-        """Finds how the groups that are to go on at a target would go on there."""
+        """Finds how the groups that move to a target would continue there."""
         own = [flow for flow in flows if self._run.groups.get(flow.mirror.name)]
         if not own:
             return

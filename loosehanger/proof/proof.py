@@ -48,7 +48,7 @@ class Proof:
         allow_same_cluster: two clusters of the user's own may have the same id.
         order: the effect of records in another order.
         digests: whether to make the digests of what is compared.
-        groups: by the name of a mirror, the consumer groups that are to go on at its target.
+        groups: by the name of a mirror, the consumer groups that must continue at its target.
         group_handling: the effect of records that such a group would skip.
     """
 

@@ -39,7 +39,7 @@ class ProofRun:
     allow_same_cluster: bool = False
     """Whether two clusters of the user's own may have the same id."""
     groups: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """By the name of a mirror, the consumer groups that are to go on at its target."""
+    """By the name of a mirror, the consumer groups that must continue at its target."""
     left_s: float = field(init=False)
     """The rest of the bound for the mirrors, after the wait for the topics of chains."""
     deadline: float = 0.0

@@ -32,7 +32,7 @@ from loosehanger.lab.record import Lab, load_lab
 
 USER = "prover"
 REST_S = 90.0
-"""Seconds that the copies may take to go on after the command."""
+"""Seconds that the copies may take to continue after the command."""
 POLL_MS = 50
 FIRST_S = 30.0
 """Seconds until the first record of a partition; one without records by then is left out."""
@@ -132,10 +132,10 @@ def watch(consumer: KafkaConsumer, topics: list[str], run: Callable[[], int], re
         consumer: reads the copies.
         topics: the copies.
         run: runs the command, and returns its exit code.
-        rest: seconds that the copies may take to go on after it.
+        rest: seconds that the copies may take to continue after it.
 
     Raises:
-        LabError: no record arrives, or a partition does not go on.
+        LabError: no record arrives, or a partition does not continue.
     """
     watched, codes = Watch(consumer, topics), []
     watched.begin()
@@ -207,7 +207,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument(
         "--rest", type=float, default=REST_S, metavar="SECONDS",
-        help=f"how long the copies may take to go on after the command (default {REST_S:.0f})",
+        help=f"how long the copies may take to continue after the command (default {REST_S:.0f})",
     )  # fmt: skip
     parser.add_argument("region", help="the mirror's target")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what to run meanwhile")

@@ -79,7 +79,7 @@ def test_a_learner_goes_from_exercise_to_exercise(lab: Lab, capsys: pytest.Captu
     assert said.endswith("0 of 2. ./lab learn hint shows where to look, ./lab learn solve does it for you.\n")
     lab.retention = dict.fromkeys(lab.retention, "3600000")
     assert run("check") == 0
-    assert capsys.readouterr().out.endswith("Done. ./lab learn next goes on.\n")
+    assert capsys.readouterr().out.endswith("Done. ./lab learn next continues.\n")
     assert lab.kept["steps"][f"{LAB}/2"]["checks"] == 2
     lab.healthy = False
     assert run("next") == 0

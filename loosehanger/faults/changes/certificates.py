@@ -33,7 +33,7 @@ _KEY_STORE = "fault-keystore.pem"
 class ReplaceCertificate(Change):
     """Replaces the certificate of the listener by which another region's mirror reaches a cluster, without a restart.
 
-    Names and subject stay. Connections that are open go on: add ``reset_connections``, or wait until they close.
+    Names and subject stay. Connections that are open continue: add ``reset_connections``, or wait until they close.
     """
 
     defect: Literal["expired", "unknown_authority"]

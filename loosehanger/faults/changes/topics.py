@@ -196,7 +196,7 @@ class KeepPartitions(Change):
         write(site, site.mirror.source, topic, self.records, what="spread", partitions=wanted)
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
-        """Deletes the rule, with which the mirror adds the partition by itself."""
+        """Deletes the rule, with which the mirror adds the partition on its own."""
         with cluster(site, site.mirror.target) as target:
             target.ask(lambda admin: admin.delete_acls([_no_alter(undo)]))
             wait_for(lambda: "it is listed" if _listed(target, undo) else None, TOPIC_S, "the end of the rule")

@@ -1,4 +1,4 @@
-"""Workers of one group that restart one after the other, so that the others go on copying."""
+"""Workers of one group that restart one after the other, so that the others continue to copy."""
 
 from __future__ import annotations
 

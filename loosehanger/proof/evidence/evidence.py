@@ -49,7 +49,7 @@ class Evidence:
     order: Handling = "judge"
     """The effect of records in another order."""
     groups: dict[FlowId, list[GroupOffsets]] = field(default_factory=dict)
-    """Consumer groups that are to go on at a flow's target."""
+    """Consumer groups that must continue at a flow's target."""
     group_handling: Handling = "judge"
     """The effect of records that such a group would skip."""
     latencies: dict[tuple[str, str], list[int]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How consumer groups would go on at the target: the records that each of them has still to read, on both sides.
+"""How consumer groups would continue at the target: the records that each of them has still to read, on both sides.
 
 A copy that is proved has the source's records in their order. So of two offsets in it, the one with fewer committed
 records behind it is further on: the difference is what the group would skip, or read again.
