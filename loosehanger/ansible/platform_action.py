@@ -17,7 +17,7 @@ from loosehanger.lab.record import check_stage, load_lab, read_progress
 from loosehanger.platforms import registry
 from loosehanger.platforms.base import Parameters, Plans, Platform, Result
 from loosehanger.platforms.outcome import Outcome
-from loosehanger.stages import switching
+from loosehanger.stages import gates
 from loosehanger.stages.region_workers import Done, region_workers
 from loosehanger.stages.runner import StageRunner
 from loosehanger.stages.steps import conditions
@@ -79,7 +79,7 @@ class PlatformAction(KitAction):
             checks = workers.run(None)
             asked = scenario and progress and next(iter(every), "") in platforms
             if scenario and asked and not _is_true(variables, "carry_out_force"):
-                switching.check(conditions(load_lab(home), home, registry.run_step_in_pod, scenario, stage))
+                gates.check(conditions(load_lab(home), home, registry.run_step_in_pod, scenario, stage))
             failed = {done.region: done.error for done in checks if done.error}
         if failed:
             raise RegionsFailedError(failed, {"lab_regions": {region: {"failures": 1} for region in failed}})

@@ -23,7 +23,8 @@ from loosehanger.lab.mirrors.replication import target_topic
 from loosehanger.lab.record import ADMINISTRATOR, Lab
 from loosehanger.lab.snapshots import MirrorSnapshot, SalvageSnapshot, snapshot_id
 from loosehanger.ledger import number_of
-from loosehanger.stages.switching import beyond, fence_ends
+from loosehanger.stages.fence import fence_ends
+from loosehanger.stages.offsets import beyond
 
 HEADER = "lh-rescued"
 """Header of a copy: the source region, partition and offset of the record. Two copies with one value are duplicates."""

@@ -32,9 +32,9 @@ from loosehanger.lab.scenario import COPYING, DROPPED, HELD, RESET, Scenario
 from loosehanger.lab.snapshots import group_snapshot_id, read_snapshots
 from loosehanger.ledger import ledger_files, read_entries
 from loosehanger.platforms.operations import RunInPod
-from loosehanger.stages import switching
+from loosehanger.stages import drain, fence, gates, offsets
+from loosehanger.stages.live_mirror import Condition
 from loosehanger.stages.salvage import rescue
-from loosehanger.stages.switching import Condition
 
 DRAIN_SECONDS = 60
 """Seconds that records in flight may take to arrive, once producers are stopped."""
@@ -102,12 +102,12 @@ def take(step: ClusterAction, lab: Lab, home: Path) -> Any:
             return _conditions(step, lab, home)
         case DrainMirrors():
             # The mirrors as recorded, before the stage changes them.
-            switching.settle(lab, _recorded(lab, step.settles), DRAIN_SECONDS)
-            return switching.drain(lab, _recorded(lab, step.drains), DRAIN_SECONDS)
+            drain.settle(lab, _recorded(lab, step.settles), DRAIN_SECONDS)
+            return drain.drain(lab, _recorded(lab, step.drains), DRAIN_SECONDS)
         case FenceWrites():
-            return switching.fence_writes(lab, home, step.stage, step.region)
+            return fence.fence_writes(lab, home, step.stage, step.region)
         case SnapshotMirrors():
-            return switching.snapshot_mirrors(lab, home, step.stage, step.mirrors)
+            return fence.snapshot_mirrors(lab, home, step.stage, step.mirrors)
         case SeedGroupOffsets():
             return _seed(step, lab, home)
         case ResetMirrorOffsets():
@@ -116,7 +116,7 @@ def take(step: ClusterAction, lab: Lab, home: Path) -> Any:
             return _salvage(step, lab, home)
         case DeleteTopics():
             for region, names in step.topics.items():
-                switching.delete_topics(lab, region, names)
+                offsets.delete_topics(lab, region, names)
             return None
         case _:
             entries = read_entries(file for folder in lab.ledgers for file in ledger_files(folder))
@@ -129,29 +129,29 @@ def _conditions(gate: Gate, lab: Lab, home: Path) -> list[dict[str, Any]]:
     found: list[Condition] = []
     for region, fenced in gate.fences:
         kept = read_snapshots(home, fenced).write_fences
-        since = next((fence for fence in kept if fence.region == region), None)
-        found += switching.fence_conditions(lab, region, since)
-    found += [switching.use_condition(lab, region) for region in gate.going]
-    found += switching.conditions(lab, _recorded(lab, gate.moves), begun=gate.begun)
-    found += switching.standstill(lab, _recorded(lab, gate.still))
-    found += switching.archive_conditions(lab, _recorded(lab, gate.resets), gate.starts)
+        since = next((one for one in kept if one.region == region), None)
+        found += gates.fence_conditions(lab, region, since)
+    found += [gates.use_condition(lab, region) for region in gate.going]
+    found += gates.conditions(lab, _recorded(lab, gate.moves), begun=gate.begun)
+    found += gates.standstill(lab, _recorded(lab, gate.still))
+    found += gates.archive_conditions(lab, _recorded(lab, gate.resets), gate.starts)
     return [asdict(condition) for condition in found]
 
 
 def _seed(step: SeedGroupOffsets, lab: Lab, home: Path) -> bool:
     """Sets the offsets of groups that have no snapshot yet; whether any was set."""
-    kept = {fence.mirror for fence in read_snapshots(home, step.stage).fences}
+    kept = {one.mirror for one in read_snapshots(home, step.stage).fences}
     for consumer in step.stays:
         if group_snapshot_id(consumer.group) not in kept:
-            switching.stay_group(lab, home, step.stage, consumer)
+            offsets.stay_group(lab, home, step.stage, consumer)
     wanted = [consumer for consumer in step.starts if group_snapshot_id(consumer.group) not in kept]
     for consumer in wanted:
         folder = lab.region(step.region).ledgers.get(consumer.name)
         if folder is None:
             raise LabError(f"{step.region}: '{consumer.name}' keeps no ledger that can be read from here")
-        switching.await_arrival(lab, consumer.group, consumer.cluster_region, DRAIN_SECONDS)
+        drain.await_arrival(lab, consumer.group, consumer.cluster_region, DRAIN_SECONDS)
         entries = read_entries(ledger_files(folder))
-        switching.start_group(lab, home, step.stage, consumer, entries, translated=step.translated)
+        offsets.start_group(lab, home, step.stage, consumer, entries, translated=step.translated)
     return bool(wanted)
 
 
@@ -159,7 +159,7 @@ def _reset(step: ResetMirrorOffsets, lab: Lab, home: Path) -> bool:
     """Resets the offsets of mirrors that this stage has not reset yet; whether any was."""
     wanted = [mirror for mirror in step.mirrors if not snapshots.is_reset(home, step.stage, mirror)]
     for mirror in wanted:
-        for done in switching.reset_mirror_offsets(lab, [mirror], DRAIN_SECONDS):
+        for done in offsets.reset_mirror_offsets(lab, [mirror], DRAIN_SECONDS):
             snapshots.keep_reset(home, step.stage, done)
     return bool(wanted)
 
@@ -167,10 +167,10 @@ def _reset(step: ResetMirrorOffsets, lab: Lab, home: Path) -> bool:
 def _salvage(step: SalvageRecords, lab: Lab, home: Path) -> bool:
     """Salvages records; always True, so that the command shows the result."""
     for mirror in step.mirrors:
-        fence = snapshots.last_mirror_snapshot(home, mirror)
-        if fence is None:
+        snapshot = snapshots.last_mirror_snapshot(home, mirror)
+        if snapshot is None:
             raise LabError(f"no snapshot has the offsets of when mirror {mirror.name} was held; salvage needs one")
-        snapshots.keep_rescue(home, step.stage, rescue(lab, home, mirror, fence, write=step.write))
+        snapshots.keep_rescue(home, step.stage, rescue(lab, home, mirror, snapshot, write=step.write))
     return True
 
 

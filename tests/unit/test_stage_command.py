@@ -25,8 +25,8 @@ from loosehanger.lab.snapshots import (
     snapshot_id,
 )
 from loosehanger.ledger import Ledger
-from loosehanger.stages import steps, switching
-from loosehanger.stages.switching import Condition
+from loosehanger.stages import gates, steps
+from loosehanger.stages.live_mirror import Condition
 
 from .test_scenario import TEXT, folder
 
@@ -93,8 +93,8 @@ def test_before_a_source_is_wiped_or_a_mirror_re_armed_it_is_asked_whether_it_st
         found.extend(one.name for one in mirrors)
         return []
 
-    monkeypatch.setattr(switching, "standstill", standstill)
-    monkeypatch.setattr(switching, "conditions", lambda *_, **__: [])
+    monkeypatch.setattr(gates, "standstill", standstill)
+    monkeypatch.setattr(gates, "conditions", lambda *_, **__: [])
     commands._show_conditions(read_scenario("99-test", tmp_path), "failover")
     assert found == asked
 

@@ -35,7 +35,7 @@ from loosehanger.lab.snapshots import (
 from loosehanger.platforms import registry
 from loosehanger.platforms.kubernetes import pods
 from loosehanger.platforms.pod_files import ANSWER, STEP_FILE
-from loosehanger.stages import remote_entry, remote_steps, steps, switching
+from loosehanger.stages import offsets, remote_entry, remote_steps, steps
 from loosehanger.stages.steps import STEPS, Gate, Legs, SwitchStep
 
 READER = Consumer("consumer-x", "south", "east", "consumer-x", "LH.*", "consumer-x")
@@ -104,7 +104,7 @@ def test_in_a_pod_a_step_finds_the_snapshots_and_only_what_it_kept_comes_back(
         assert read_snapshots(home, "failover").losses == (RegionLoss("west", 1000),)
         keep_mirror_snapshot(home, stage, FENCE)
 
-    monkeypatch.setattr(switching, "stay_group", stay_group)
+    monkeypatch.setattr(offsets, "stay_group", stay_group)
     answer = answered(
         record, SeedGroupOffsets(stage="failover", region="south", stays=(READER,), starts=(), translated=True)
     )

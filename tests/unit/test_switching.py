@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
@@ -25,7 +25,7 @@ from loosehanger.lab.snapshots import FenceSnapshot, OffsetReset, RegionEnding, 
 from loosehanger.lab.topology import Topology
 from loosehanger.ledger import LedgerEntry
 from loosehanger.platforms import registry
-from loosehanger.stages import steps, switching
+from loosehanger.stages import drain, fence, gates, live_mirror, offsets, steps
 
 from ..topologies import documents, kafka, program
 from .test_ledger import FOREIGN
@@ -110,6 +110,12 @@ class Cluster:
         return sum(max(0, end - self._markers - starts.get(part, 0)) for part, end in ends.items())
 
 
+def use_consumers(monkeypatch: pytest.MonkeyPatch, found: Callable[[Any], list[Consumer]]) -> None:
+    """The consumers of every lab."""
+    for module in (live_mirror, gates):
+        monkeypatch.setattr(module, "consumers", found)
+
+
 class Lab:
     """Two clusters and the mirror between them; by default everything has arrived."""
 
@@ -119,25 +125,27 @@ class Lab:
         self.source = Cluster({ORDERS: 100, STOCK: 10}, {"consumer-x": {ORDERS: 100, STOCK: 10}}, members=1)
         self.target = Cluster({ORDERS: 121, STOCK: 12}, {"consumer-x": {ORDERS: 120, STOCK: 11}}, markers=1)
         monkeypatch.setattr(
-            switching, "_reader", lambda _, region: self.source if region == "region-a" else self.target
+            live_mirror, "open_cluster", lambda _, region: self.source if region == "region-a" else self.target
         )
         self.told: dict[TopicPartition, int | None] = {}
-        monkeypatch.setattr(switching, "_rest", lambda *_: self)
-        monkeypatch.setattr(switching, "connector_states", lambda *_: self.states)
-        monkeypatch.setattr(switching, "mirror_positions", lambda *_: self.positions)
+        monkeypatch.setattr(live_mirror, "connect_of", lambda *_: self)
+        for module in (live_mirror, gates, fence):
+            monkeypatch.setattr(module, "connector_states", lambda *_: self.states)
+        for module in (live_mirror, fence, offsets):
+            monkeypatch.setattr(module, "mirror_positions", lambda *_: self.positions)
 
     def check(self) -> None:
-        switching.check(switching.conditions(cast(Any, self), [MIRROR]))
+        gates.check(gates.conditions(cast(Any, self), [MIRROR]))
 
     def set_positions(self, _connector: str, alias: str, positions: dict[TopicPartition, int | None]) -> None:
         assert alias == "a"
         self.told = positions
 
     def reset(self) -> list[OffsetReset]:
-        return switching.reset_mirror_offsets(cast(Any, self), [MIRROR], 0.3)
+        return offsets.reset_mirror_offsets(cast(Any, self), [MIRROR], 0.3)
 
     def drain(self) -> None:
-        switching.drain(cast(Any, self), [MIRROR], 0.3)
+        drain.drain(cast(Any, self), [MIRROR], 0.3)
 
     mirrors: tuple[Mirror, ...] = (MIRROR,)
     pod = None
@@ -147,7 +155,7 @@ class Lab:
     stage, unfinished = "setup", ""
 
     def settle(self, seconds: float = 0.3) -> None:
-        switching.settle(cast(Any, self), [MIRROR], seconds)
+        drain.settle(cast(Any, self), [MIRROR], seconds)
 
 
 @pytest.fixture
@@ -158,7 +166,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
 def test_where_everything_has_arrived_the_switch_may_begin_and_has_nothing_to_wait_for(lab: Lab) -> None:
     lab.check()
     lab.drain()
-    assert [(c.what, c.value) for c in switching.conditions(cast(Any, lab), [MIRROR])] == [
+    assert [(c.what, c.value) for c in gates.conditions(cast(Any, lab), [MIRROR])] == [
         ("ab: connectors and tasks", "RUNNING"),
         ("ab: records behind", "0"),
         ("consumer-x: records that it has not read", "0"),
@@ -212,7 +220,7 @@ def test_what_does_not_arrive_is_told_with_the_numbers(
 
 
 def test_groups_settle_when_their_offsets_grow_no_more(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(switching, "_SETTLED_SECONDS", 0.1)
+    monkeypatch.setattr(drain, "_SETTLED_SECONDS", 0.1)
     lab.source = Cluster({ORDERS: 200, STOCK: 10}, {"consumer-x": {ORDERS: 90, STOCK: 10}})
     lab.settle()
 
@@ -251,7 +259,7 @@ def test_a_group_that_has_only_offsets_in_a_backup_need_not_read_there(lab: Lab)
         lab.drain()
     lab.topology = of_consumer("region-b")
     lab.drain()
-    told = {c.what: (c.value, c.holds) for c in switching.conditions(cast(Any, lab), [MIRROR])}
+    told = {c.what: (c.value, c.holds) for c in gates.conditions(cast(Any, lab), [MIRROR])}
     assert told["consumer-x: partitions without its offset in region-b"] == ("0", True)
     assert "consumer-x: records that it has not read" not in told
 
@@ -270,27 +278,27 @@ FENCED = FenceSnapshot("region-a", 1, {"LH.ORDERS": {0: 100}, "LH.STOCK": {0: 10
 
 
 def test_a_fence_that_holds_says_so(lab: Lab) -> None:
-    found = switching.fence_conditions(cast(Any, lab), "region-a", FENCED)
+    found = gates.fence_conditions(cast(Any, lab), "region-a", FENCED)
     assert [(condition.value, condition.holds) for condition in found] == [("none", True), ("none", True)]
 
 
 def test_who_gets_round_the_fence_is_named_with_numbers(lab: Lab) -> None:
     lab.source = Cluster({ORDERS: 107, STOCK: 10}, {})
     lab.source.users = ["admin", "backdoor"]
-    found = switching.fence_conditions(cast(Any, lab), "region-a", FENCED)
+    found = gates.fence_conditions(cast(Any, lab), "region-a", FENCED)
     assert [str(condition) for condition in found] == [
         "region-a: users that may write events: backdoor; it must be none",
         "region-a: records written since the fence: 7 in LH.ORDERS by somebody; it must be none",
     ]
-    assert switching.fence_conditions(cast(Any, lab), "region-a", None)[1].holds is False
+    assert gates.fence_conditions(cast(Any, lab), "region-a", None)[1].holds is False
 
 
 def test_a_fence_with_a_hole_is_not_kept(lab: Lab, tmp_path: Path) -> None:
     lab.source.users = ["admin", "backdoor"]
     with pytest.raises(LabError, match="region-a: write fence incomplete: backdoor still has Write; revoke it"):
-        switching.fence_writes(cast(Any, lab), tmp_path, "fence", "region-a")
+        fence.fence_writes(cast(Any, lab), tmp_path, "fence", "region-a")
     lab.source.users = ["admin"]
-    switching.fence_writes(cast(Any, lab), tmp_path, "fence", "region-a")
+    fence.fence_writes(cast(Any, lab), tmp_path, "fence", "region-a")
     (kept,) = read_snapshots(tmp_path, "fence").write_fences
     assert kept.ends == FENCED.ends
 
@@ -304,7 +312,7 @@ def processed(topic: str, last: int) -> LedgerEntry:
 
 def test_a_group_begins_behind_what_its_ledger_has(lab: Lab, tmp_path: Path) -> None:
     ledger = [processed("LH.ORDERS", 99), replace(processed("LH.STOCK", 11), group="another")]
-    switching.start_group(cast(Any, lab), tmp_path, "rollback", READER, ledger, translated=False)
+    offsets.start_group(cast(Any, lab), tmp_path, "rollback", READER, ledger, translated=False)
     assert lab.target.committed("consumer-x", ["LH.ORDERS", "LH.STOCK"]) == {ORDERS: 100, STOCK: 0}
     (fence,) = read_snapshots(tmp_path, "rollback").fences
     assert fence.ends == {"LH.ORDERS": {0: 121}, "LH.STOCK": {0: 12}}
@@ -318,12 +326,12 @@ def test_what_nobody_has_numbered_does_not_set_a_group_back_that_has_passed_it(
     plain = [Record("LH.ORDERS", 0, offset, headers) for offset in (40, 110)]
     monkeypatch.setattr(lab.target, "records", lambda *_: iter(plain))
     lab.target.set_committed("consumer-x", {ORDERS: 100})
-    switching.start_group(cast(Any, lab), tmp_path, "rollback", READER, [], translated=False)
+    offsets.start_group(cast(Any, lab), tmp_path, "rollback", READER, [], translated=False)
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 110}
 
 
 def test_a_group_that_stays_is_not_touched(lab: Lab, tmp_path: Path) -> None:
-    switching.stay_group(cast(Any, lab), tmp_path, "rollback", READER)
+    offsets.stay_group(cast(Any, lab), tmp_path, "rollback", READER)
     (fence,) = read_snapshots(tmp_path, "rollback").fences
     assert (fence.mirror, fence.target, fence.cluster, fence.ends) == ("by ledger/consumer-x", "region-b", "an-id", {})
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 120}
@@ -339,7 +347,7 @@ def test_after_a_death_it_begins_where_a_mirror_has_translated_it_and_else_by_th
     back = replace(default, source="region-b", target="region-a", source_alias="b", target_alias="a")
     lab.mirrors = (default, back)
     ledger = [processed("b.LH.ORDERS", 40), processed("LH.ORDERS", 66)]
-    switching.start_group(cast(Any, lab), tmp_path, "failover", READER, ledger, translated=True)
+    offsets.start_group(cast(Any, lab), tmp_path, "failover", READER, ledger, translated=True)
     (fence,) = read_snapshots(tmp_path, "failover").fences
     # Of both origins' events the ledger speaks by the same names, but runs tell them apart.
     assert fence.groups["consumer-x"]["a.LH.ORDERS"] == {0: 60}
@@ -347,11 +355,11 @@ def test_after_a_death_it_begins_where_a_mirror_has_translated_it_and_else_by_th
 
 
 def test_a_region_in_which_somebody_reads_still_does_not_go(lab: Lab) -> None:
-    found = switching.use_condition(cast(Any, lab), "region-a")
+    found = gates.use_condition(cast(Any, lab), "region-a")
     assert not found.holds
     assert str(found) == "region-a: groups with members: consumer-x (1), connect-mm2 (1); it must be none"
     lab.source = Cluster({ORDERS: 100}, {"consumer-x": {ORDERS: 90}})
-    assert switching.use_condition(cast(Any, lab), "region-a").holds, "what a group has committed is no use of it"
+    assert gates.use_condition(cast(Any, lab), "region-a").holds, "what a group has committed is no use of it"
 
 
 def test_a_stage_that_was_interrupted_when_it_had_stopped_a_mirror_may_run_again(lab: Lab, tmp_path: Path) -> None:
@@ -389,15 +397,15 @@ def test_of_a_region_that_has_gone_already_nothing_is_asked(lab: Lab, tmp_path: 
 def test_a_group_with_members_is_not_set(lab: Lab, tmp_path: Path) -> None:
     lab.target = Cluster({ORDERS: 121}, {}, members=2)
     with pytest.raises(LabError, match="region-b: consumer-x still has 2 members"):
-        switching.start_group(cast(Any, lab), tmp_path, "rollback", READER, [], translated=False)
+        offsets.start_group(cast(Any, lab), tmp_path, "rollback", READER, [], translated=False)
 
 
 def test_a_group_does_not_begin_before_mirrors_have_brought_what_it_has_read(lab: Lab) -> None:
     lab.lost = ()
-    switching.await_arrival(cast(Any, lab), "consumer-x", "region-b", 0.2)
+    drain.await_arrival(cast(Any, lab), "consumer-x", "region-b", 0.2)
     lab.positions = {ORDERS: 80, STOCK: 9}
     with pytest.raises(LabError, match=r"LH.ORDERS-0 is not in region-b as far as consumer-x has read it"):
-        switching.await_arrival(cast(Any, lab), "consumer-x", "region-b", 0.2)
+        drain.await_arrival(cast(Any, lab), "consumer-x", "region-b", 0.2)
 
 
 def test_a_mirror_that_goes_takes_its_own_topics_with_it(lab: Lab, tmp_path: Path) -> None:
@@ -417,23 +425,23 @@ def test_a_mirror_that_goes_takes_its_own_topics_with_it(lab: Lab, tmp_path: Pat
     assert lab.target.deleted == ["__ab_config", "__ab_offset", "__ab_status", *internal]
 
 
-def test_marks_tell_how_far_everything_was(lab: Lab, tmp_path: Path) -> None:
+def test_snapshots_have_all_offsets(lab: Lab, tmp_path: Path) -> None:
     lab.states = ["STOPPED"]
-    switching.snapshot_mirrors(cast(Any, lab), tmp_path, "failover", [MIRROR])
-    (fence,) = read_snapshots(tmp_path, "failover").fences
-    assert (fence.mirror, fence.target, fence.cluster) == ("ab/a", "region-b", "an-id")
-    assert fence.ends == {"LH.ORDERS": {0: 121}, "LH.STOCK": {0: 12}}
-    assert fence.positions == {"LH.ORDERS": {0: 99}, "LH.STOCK": {0: 9}}
-    assert fence.groups == {"consumer-x": {"LH.ORDERS": {0: 120}, "LH.STOCK": {0: 11}}}
+    fence.snapshot_mirrors(cast(Any, lab), tmp_path, "failover", [MIRROR])
+    (kept,) = read_snapshots(tmp_path, "failover").fences
+    assert (kept.mirror, kept.target, kept.cluster) == ("ab/a", "region-b", "an-id")
+    assert kept.ends == {"LH.ORDERS": {0: 121}, "LH.STOCK": {0: 12}}
+    assert kept.positions == {"LH.ORDERS": {0: 99}, "LH.STOCK": {0: 9}}
+    assert kept.groups == {"consumer-x": {"LH.ORDERS": {0: 120}, "LH.STOCK": {0: 11}}}
 
 
 def test_a_mirror_that_has_tasks_still_is_not_held(lab: Lab, tmp_path: Path) -> None:
     lab.states = ["STOPPED", "RUNNING"]
     with pytest.raises(LabError, match="region-b: source still has tasks: RUNNING"):
-        switching.snapshot_mirrors(cast(Any, lab), tmp_path, "failover", [replace(MIRROR, state="stopped")])
+        fence.snapshot_mirrors(cast(Any, lab), tmp_path, "failover", [replace(MIRROR, state="stopped")])
     # Of one that goes on copying, only what translates groups is held.
     with pytest.raises(LabError, match="region-b: checkpoints still has tasks: RUNNING"):
-        switching.snapshot_mirrors(cast(Any, lab), tmp_path, "failover", [replace(MIRROR, checkpoint_state="stopped")])
+        fence.snapshot_mirrors(cast(Any, lab), tmp_path, "failover", [replace(MIRROR, checkpoint_state="stopped")])
 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:
@@ -509,7 +517,7 @@ def test_what_the_source_has_nothing_of_is_an_archive_under_another_name(
     orders, stock = (TopicPartition(target_topic(mirror, part.topic), 0) for part in (ORDERS, STOCK))
     lab.source = Cluster({ORDERS: 0, STOCK: 3}, {})
     lab.target = Cluster({orders: 151, stock: 3}, {})
-    (done,) = switching.reset_mirror_offsets(cast(Any, lab), [mirror], 0.3)
+    (done,) = offsets.reset_mirror_offsets(cast(Any, lab), [mirror], 0.3)
     assert (done.positions, done.archives) == ({"LH.STOCK": {0: 2}}, archives)
 
 
@@ -534,15 +542,15 @@ def test_what_no_other_cluster_has_must_be_read_before_a_group_leaves(
         Consumer(name, "south", region, "consumer-x", pattern, "consumer-x")
         for name, region in (("leaves", "region-b"), ("stays", "region-b"), ("leaves", "region-a"))
     ]
-    monkeypatch.setattr(switching, "consumers", lambda _: every)
-    (condition,) = switching.archive_conditions(cast(Any, lab), [mirror], ["leaves"])
+    use_consumers(monkeypatch, lambda _: every)
+    (condition,) = gates.archive_conditions(cast(Any, lab), [mirror], ["leaves"])
     assert condition.what == "consumer-x: records that only region-b has, and that it has not read"
     assert (condition.value, condition.holds) == (str(unread), not unread)
 
 
 def test_a_mirror_that_goes_on_standing_ready_is_re_armed_with_its_groups(lab: Lab) -> None:
     ready = replace(MIRROR, state="stopped", checkpoint_state="stopped")
-    switching.reset_mirror_offsets(cast(Any, made_again(lab)), [ready], 0.3)
+    offsets.reset_mirror_offsets(cast(Any, made_again(lab)), [ready], 0.3)
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 151}
 
 
@@ -575,11 +583,11 @@ def test_a_group_with_members_at_the_target_is_named_before_anything_changes(lab
 
 
 def test_a_group_that_is_at_home_at_the_target_reads_on(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(switching, "consumers", lambda _: [replace(READER, group="consumer-x")])
+    use_consumers(monkeypatch, lambda _: [replace(READER, group="consumer-x")])
     made_again(lab, members=1).reset()
     assert lab.told == {ORDERS: 129, GONE: None}
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 120}
-    monkeypatch.setattr(switching, "consumers", lambda _: [replace(READER, group="consumer-x", replicas=0)])
+    use_consumers(monkeypatch, lambda _: [replace(READER, group="consumer-x", replicas=0)])
     with pytest.raises(LabError, match="region-b: consumer-x still has 1 members"):
         lab.reset()
 
@@ -589,5 +597,5 @@ def test_a_group_that_is_at_home_at_the_target_reads_on(lab: Lab, monkeypatch: p
 )
 def test_before_its_source_is_wiped_a_mirror_has_to_be_stopped(lab: Lab, states: list[str], holds: bool) -> None:
     lab.states = states
-    (condition,) = switching.standstill(cast(Any, lab), [MIRROR])
+    (condition,) = gates.standstill(cast(Any, lab), [MIRROR])
     assert (condition.what, condition.holds) == ("ab: connectors", holds)
