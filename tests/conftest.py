@@ -23,6 +23,16 @@ def kit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         end_shared_lab(request.session)
 
 
+@pytest.fixture(scope="module")
+def operator_kit(kit: Kit) -> Iterator[Kit]:
+    """The shared lab, whose consoles may change it for the tests of one file."""
+    done = kit.setup("-e", "console_operator=true")
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield kit
+    done = kit.setup("-e", "console_operator=false")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def end_shared_lab(session: pytest.Session) -> None:
     """Cleans the lab up, if it is there: no test of this session needs it any more."""
     kit = session.stash.get(_SHARED, None)

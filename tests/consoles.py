@@ -6,6 +6,7 @@ same pages before real ones.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -419,6 +420,17 @@ class Browser(requests.Session):
         """What changes have to bring along."""
         token: str = self.get("/api/session").json()["csrf_token"]
         return token
+
+    def view(self, name: str) -> str:
+        """A view's HTML from its stream, which waits for its data as no page does."""
+        answer = self.get(f"/events/views/{name}", stream=True)
+        lines: list[str] = []
+        for line in answer.iter_lines(decode_unicode=True):
+            lines.append(line)
+            if not line and any(previous.startswith("data:") for previous in lines):
+                break
+        answer.close()
+        return "".join(json.loads(line[5:]) for line in lines if line.startswith("data:"))
 
     def change(self, method: str, path: str, **more: Any) -> requests.Response:
         """A change through the API, with the token."""

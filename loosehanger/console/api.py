@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from loosehanger.console.context import Context, context_of, session_of, unless_gone
+from loosehanger.console.context import Context, context_of, require_operator, session_of, unless_gone
 from loosehanger.console.history import Subject
 from loosehanger.console.live import RecordFilter
 from loosehanger.console.mirrors import Action
@@ -80,6 +80,8 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 READ, CHANGE = problems(503), problems(400, 403, 404, 409, 503)
+MAY = [Depends(require_token), Depends(require_operator)]
+"""Of each request that changes the lab: its token, and a console that may."""
 router = APIRouter(prefix="/api", responses=READ)
 
 
@@ -118,7 +120,7 @@ async def comparison(context: ContextOf, topic: TopicName) -> list[Comparison]:
 @router.patch(
     "/regions/{region}/topics/{topic}/settings",
     summary="Change settings of a topic",
-    dependencies=[Depends(require_token)],
+    dependencies=MAY,
     responses=CHANGE,
 )
 async def change(
@@ -212,7 +214,7 @@ async def mirrors(context: ContextOf) -> Mirrors:
 @router.post(
     "/regions/{region}/mirrors/{mirror}/connectors/{connector}/{action}",
     summary="Pause, resume or restart a connector",
-    dependencies=[Depends(require_token)],
+    dependencies=MAY,
     responses=CHANGE,
 )
 async def act(
@@ -246,7 +248,7 @@ async def links(context: ContextOf) -> Links:
 @control_room.patch(
     "/links/{one}/{other}",
     summary="Delay, narrow, cut or heal a link",
-    dependencies=[Depends(require_token)],
+    dependencies=MAY,
     responses=CHANGE,
 )
 async def change_link(

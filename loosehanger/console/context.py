@@ -18,9 +18,9 @@ from loosehanger.console.jobs import Jobs
 from loosehanger.console.learning import Learning
 from loosehanger.console.links import LinkView
 from loosehanger.console.neighbours import Neighbours
-from loosehanger.console.operations import OPERATOR_OFF, Operations
+from loosehanger.console.operations import Operations
 from loosehanger.console.service import Service
-from loosehanger.console.settings import Settings
+from loosehanger.console.settings import OPERATOR_OFF, Settings
 from loosehanger.console.sign_in import Attempts, Session, Sessions
 from loosehanger.console.views import Views
 from loosehanger.signing.one_time import OneTimeTokens

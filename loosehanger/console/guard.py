@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from loosehanger.console.api_tokens import ApiTokens
 from loosehanger.console.neighbours import ONE_TIME
 from loosehanger.console.problems import MEDIA_TYPE, problem_document
-from loosehanger.console.settings import Settings
+from loosehanger.console.settings import OPERATOR_OFF, Settings
 from loosehanger.console.sign_in import LONGEST_DELAY_S, Attempts, Session, Sessions
 
 PUBLIC = ("/sign-in", ONE_TIME, "/health")
@@ -151,7 +151,7 @@ class Guard:
         if scope["method"] not in SAFE_METHODS and not (token.change and self._settings.operator):
             reason = f"the token '{token.name}' only reads"
             if token.change:
-                reason = "this console changes nothing; set the lab up with -e console_operator=true"
+                reason = OPERATOR_OFF
             await _refuse(answer, path, 403, reason)
             return
         scope.setdefault("state", {}).update(session=token.session, api_token=token)

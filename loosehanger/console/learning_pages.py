@@ -16,12 +16,12 @@ from loosehanger.console.learning import CHANGING, LearnAction
 from loosehanger.console.pages import WithToken, page, problem_page
 from loosehanger.console.region_views import UnknownError
 from loosehanger.console.scenario import read_scenario
+from loosehanger.console.settings import OPERATOR_OFF
 from loosehanger.console.sign_in import Session
 from loosehanger.errors import LabError
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 Number = Annotated[int, Query(ge=1, le=99)]
-LAB_OFF = "this console may not change the lab; set the lab up with -e console_operator=true"
 PathOf = Annotated[str, Query(max_length=200)]
 
 
@@ -100,7 +100,7 @@ async def act(context: ContextOf, session: SessionOf, action: LearnAction, exerc
 
 def _begun(context: Context, session: Session, exercise: int, action: str, begin: Callable[[], None]) -> Response:
     if action in CHANGING and not context.settings.operator:
-        raise HTTPException(403, LAB_OFF)
+        raise HTTPException(403, OPERATOR_OFF)
     try:
         begin()
     except UnknownError:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
 from loosehanger.console.api import (
     CHANGE,
+    MAY,
     READ,
     ConnectorName,
     ContextOf,
@@ -16,10 +17,8 @@ from loosehanger.console.api import (
     SessionOf,
     TopicName,
     problems,
-    require_token,
 )
 from loosehanger.console.configuration import configuration_of
-from loosehanger.console.context import require_operator
 from loosehanger.console.models import Done
 from loosehanger.console.operation_models import (
     MOST_GROUP_NAME,
@@ -34,7 +33,6 @@ from loosehanger.console.operation_models import (
 )
 
 router = APIRouter(prefix="/api", responses=READ)
-MAY = [Depends(require_token), Depends(require_operator)]
 OPERATE = {**CHANGE, **problems(429)}
 Group = Annotated[str, Query(min_length=1, max_length=MOST_GROUP_NAME, description="The id of a group of consumers")]
 

@@ -22,12 +22,11 @@ from loosehanger.console.operation_models import (
     RecordDeletion,
     ResetPreview,
 )
-from loosehanger.console.pages import WithToken, page
+from loosehanger.console.pages import MAY, page
 from loosehanger.console.sign_in import Session
 from loosehanger.errors import LabError, WrongUseError
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-MAY = [WithToken, Depends(require_operator)]
 ASKED = [Depends(require_operator)]
 MOST_FORM = 40_000
 """Characters of a form's field: a longer one would not fit into a request."""

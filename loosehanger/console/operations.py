@@ -39,12 +39,6 @@ COUNTING = 2
 """Previews whose records are counted at a time."""
 
 
-OPERATOR_OFF = (
-    "this console may not change topics, records or groups; set the lab up with -e console_operator=true, "
-    "which gives its user the rights"
-)
-
-
 class TooManyError(WrongUseError):
     """Too many changes in a minute."""
 

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf, TopicName
 from loosehanger.console.browse import neighbours, read_record, shown_record
 from loosehanger.console.charting import RANGES, ChartSelection
-from loosehanger.console.context import Context, unless_gone
+from loosehanger.console.context import Context, require_operator, unless_gone
 from loosehanger.console.distances import PRESETS, SOURCE
 from loosehanger.console.live import RecordFilter
 from loosehanger.console.mirrors import Action
@@ -61,6 +61,8 @@ def require_token(session: SessionOf, csrf: Annotated[str, Form(max_length=200)]
 
 
 WithToken = Depends(require_token)
+MAY = [WithToken, Depends(require_operator)]
+"""Of each form that changes the lab: its token, and a console that may."""
 
 
 async def page(
@@ -201,7 +203,7 @@ async def topic(
     )
 
 
-@router.post("/regions/{region}/topics/{topic}/settings", dependencies=[WithToken])
+@router.post("/regions/{region}/topics/{topic}/settings", dependencies=MAY)
 async def change(
     context: ContextOf,
     session: SessionOf,
@@ -227,7 +229,7 @@ async def change(
     return RedirectResponse(f"/topics/{quote(topic)}", 303)
 
 
-@router.post("/change", dependencies=[WithToken])
+@router.post("/change", dependencies=MAY)
 async def change_somewhere(
     context: ContextOf,
     session: SessionOf,
@@ -337,7 +339,7 @@ async def mirrors(context: ContextOf, session: SessionOf) -> Response:
     return await page(context, session, "mirrors", "Mirrors")
 
 
-@router.post("/regions/{region}/mirrors/{mirror}/{action}", dependencies=[WithToken])
+@router.post("/regions/{region}/mirrors/{mirror}/{action}", dependencies=MAY)
 async def act(
     context: ContextOf,
     session: SessionOf,
@@ -356,7 +358,7 @@ async def act(
     return RedirectResponse("/mirrors", 303)
 
 
-@control_room.post("/links/{one}/{other}", dependencies=[WithToken])
+@control_room.post("/links/{one}/{other}", dependencies=MAY)
 async def change_link(
     context: ContextOf,
     session: SessionOf,
@@ -369,7 +371,7 @@ async def change_link(
     return await _changed_link(context, session, one, other, {"action": action, "delay": delay})
 
 
-@control_room.post("/links", dependencies=[WithToken])
+@control_room.post("/links", dependencies=MAY)
 async def set_link(
     context: ContextOf,
     session: SessionOf,

@@ -16,6 +16,7 @@ from loosehanger.kafka.connection import Connection
 from loosehanger.lab.mirrors.mirror import Mirror, read_routes
 from loosehanger.ports import LOOPBACK
 
+OPERATOR_OFF = "this console only shows the lab; to change the lab here, run ./lab setup NAME -e console_operator=true"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 

@@ -28,10 +28,10 @@ from loosehanger.console.jobs import Jobs
 from loosehanger.console.learning import Learning, progress_of
 from loosehanger.console.links import DELAYS, LinkView
 from loosehanger.console.models import Flow, JobState, Link, LinkDirection
-from loosehanger.console.operations import OPERATOR_OFF, Operations
+from loosehanger.console.operations import Operations
 from loosehanger.console.region_views import UnknownError
 from loosehanger.console.service import Service
-from loosehanger.console.settings import Settings
+from loosehanger.console.settings import OPERATOR_OFF, Settings
 from loosehanger.errors import LabError
 from loosehanger.events.render import safe
 from loosehanger.lab.progress import read_progress

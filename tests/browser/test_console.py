@@ -40,16 +40,16 @@ def somebody(kit: Kit, browser: Browser, name: str, **context: object) -> Person
 
 
 @pytest.fixture(scope="module")
-def control_room(kit: Kit, browser: Browser) -> Iterator[Person]:
-    found = somebody(kit, browser, "control-room", viewport={"width": 1280, "height": 900})
+def control_room(operator_kit: Kit, browser: Browser) -> Iterator[Person]:
+    found = somebody(operator_kit, browser, "control-room", viewport={"width": 1280, "height": 900})
     yield found
     assert found.said == []
     found.page.context.close()
 
 
 @pytest.fixture(scope="module")
-def america(kit: Kit, browser: Browser) -> Iterator[Person]:
-    found = somebody(kit, browser, "north-america", viewport={"width": 1280, "height": 900})
+def america(operator_kit: Kit, browser: Browser) -> Iterator[Person]:
+    found = somebody(operator_kit, browser, "north-america", viewport={"width": 1280, "height": 900})
     yield found
     assert found.said == []
     found.page.context.close()

@@ -184,5 +184,11 @@ def test_without_the_switch_the_console_refuses_and_so_does_kafka(broker: Broker
                 answer = browser.change(method, f"/api/regions/europe/{path}", json=body)
                 assert answer.status_code == 403, (path, answer.text)
                 assert reason in answer.text, (path, answer.text)
+            settings = {"settings": {"retention.ms": "1"}}
+            answer = browser.change("PATCH", "/api/regions/europe/topics/LH.KEPT/settings", json=settings)
+            # Kafka's own refusal is that of a right.
+            assert answer.status_code == (400 if operator else 403), answer.text
+            assert ("uthorization" if operator else reason) in answer.text, answer.text
             (topic,) = browser.get("/api/topics/LH.KEPT").json()
             assert len(topic["partitions"]) == 1
+            assert "1" not in {one["value"] for one in topic["settings"] if one["name"] == "retention.ms"}

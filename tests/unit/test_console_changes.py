@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from fastapi import Depends
 from loosehanger.console import change_log
 from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.context import require_operator
-from loosehanger.console.operations import OPERATOR_OFF
+from loosehanger.console.settings import OPERATOR_OFF
 from loosehanger.errors import WrongUseError
 from tests.consoles import HOSTILE, running, settings
 
@@ -92,7 +93,7 @@ def test_the_log_does_not_follow_a_link_that_someone_put_in_its_place(tmp_path: 
 
 
 def test_changes_are_shown_to_who_is_signed_in(tmp_path: Path) -> None:
-    with running(settings("north-america", lab_home=tmp_path)) as console:
+    with running(settings("north-america", lab_home=tmp_path, operator=True)) as console:
         browser = console.browser()
         path = "/api/regions/north-america/topics/{}/settings"
         assert browser.change("PATCH", path.format("LH.ORDERS"), json={"settings": {"a.b": "1"}}).status_code == 200
@@ -100,7 +101,7 @@ def test_changes_are_shown_to_who_is_signed_in(tmp_path: Path) -> None:
         form = {"csrf": browser.token()}
         browser.post("/regions/north-america/mirrors/mm2/pause?connector=" + HOSTILE, data=form)
         found = browser.get("/api/changes").json()
-        assert found["operator"] is False
+        assert found["operator"] is True
         assert [(one["action"], one["subject"], one["done"]) for one in found["changes"][1:]] == [
             ("change settings", "LH.NONE", False),
             ("change settings", "LH.ORDERS", True),
@@ -108,10 +109,43 @@ def test_changes_are_shown_to_who_is_signed_in(tmp_path: Path) -> None:
         assert found["changes"][0]["user"] == "operator"
         page = browser.get("/changes").text
         assert "<script>document" not in page
-        assert "-e console_operator=true" in page
         assert "change settings" in page
         assert console.browser(signed_in=False).get("/api/changes").status_code == 401
     assert (tmp_path / "artifacts" / "console" / "changes-north-america.jsonl").exists()
+
+
+CHANGES = (
+    ("/topics/LH.ORDERS", "/change", {"region": "north-america", "topic": "LH.ORDERS", "name": "a.b", "value": "1"}),
+    ("/topics/LH.ORDERS", "/regions/north-america/topics/LH.ORDERS/settings", {"name": "a.b", "value": "1"}),
+    ("/mirrors", "/regions/north-america/mirrors/mm2/pause?connector=europe-%3Ehere.MirrorSourceConnector", {}),
+    ("/", "/links/europe/north-america?action=cut", {}),
+    ("/", "/links", {"ways": "europe both north-america", "delay": "7ms"}),
+)
+API_CHANGES = (
+    ("PATCH", "/api/regions/north-america/topics/LH.ORDERS/settings", {"settings": {"a.b": "1"}}),
+    ("POST", "/api/regions/north-america/mirrors/mm2/connectors/europe-%3Ehere.MirrorSourceConnector/pause", None),
+    ("PATCH", "/api/links/europe/north-america", {"action": "cut"}),
+)
+
+
+@pytest.mark.parametrize("operator", [False, True])
+def test_settings_connectors_and_links_are_changed_with_the_switch_only(tmp_path: Path, operator: bool) -> None:
+    (tmp_path / "regions" / "europe" / "links" / "north-america").mkdir(parents=True)
+    with running(settings("europe", "north-america", operator=operator, lab_home=tmp_path)) as console:
+        browser = console.browser()
+        for path, action, form in CHANGES:
+            answer = browser.post(action, data={"csrf": browser.token(), **form})
+            assert (answer.status_code == 403) is not operator, action
+            assert (escape(OPERATOR_OFF) in answer.text) is not operator
+            html = browser.view("mirrors") if path == "/mirrors" else browser.get(path).text
+            assert (escape(OPERATOR_OFF[1:]) in html) is not operator, path
+            assert ("formaction" in html or 'action="/change"' in html or 'action="/links"' in html) is operator, path
+        for method, path, body in API_CHANGES:
+            answer = browser.change(method, path, json=body)
+            assert (answer.status_code == 403) is not operator, path
+            assert (OPERATOR_OFF in answer.text) is not operator
+        assert bool(browser.get("/api/changes").json()["changes"]) is operator
+        assert browser.post("/jobs/none", data={"csrf": browser.token()}).status_code == 404, "a job changes nothing"
 
 
 @pytest.mark.parametrize(("operator", "status"), [(False, 403), (True, 200)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 from collections.abc import Iterator
@@ -40,21 +39,13 @@ def link(tmp_path: Path) -> Iterator[Link]:
 @pytest.fixture
 def browser(tmp_path: Path, link: Link) -> Iterator[Browser]:  # noqa: ARG001 - the link that it sees
     """Somebody in front of the control room."""
-    with running(settings("europe", "north-america", lab_home=tmp_path)) as console:
+    with running(settings("europe", "north-america", lab_home=tmp_path, operator=True)) as console:
         yield console.browser()
 
 
 def page(browser: Browser) -> str:
     """What the map says, without its markup: it may come a moment after the page."""
-    html = browser.get("/events/views/map", stream=True)
-    lines = []
-    for line in html.iter_lines(decode_unicode=True):
-        lines.append(line)
-        if not line and any(previous.startswith("data:") for previous in lines):
-            break
-    html.close()
-    data = "".join(json.loads(line[5:]) for line in lines if line.startswith("data:"))
-    return " ".join(re.sub(r"<[^>]*>", " ", data).split())
+    return " ".join(re.sub(r"<[^>]*>", " ", browser.view("map")).split())
 
 
 def test_the_api_shows_and_changes_links(browser: Browser, link: Link) -> None:
@@ -115,7 +106,8 @@ def beyond(tmp_path: Path, link: Link) -> Iterator[Running]:
     address = f"127.0.0.1:{link.port}"
     access = ConnectAccess("mm2", (f"https://{address}",))
     there = replace(there, connection=Connection((address,)), mirrors=(access,))
-    with running(settings("europe", "north-america", lab_home=tmp_path, regions=(here, there))) as console:
+    given = settings("europe", "north-america", lab_home=tmp_path, regions=(here, there), operator=True)
+    with running(given) as console:
         yield console
 
 
@@ -219,7 +211,7 @@ def test_a_reader_ends_at_a_closed_link_and_begins_again_behind_it() -> None:
 
 
 def test_without_a_lab_on_this_machine_there_are_no_links() -> None:
-    with running(settings("europe", "north-america")) as console:
+    with running(settings("europe", "north-america", operator=True)) as console:
         browser = console.browser()
         assert browser.get("/api/links").json() == {"links": []}
         assert browser.change("PATCH", LINK, json={"action": "cut"}).status_code == 404

@@ -12,7 +12,8 @@ import pytest
 from kafka import TopicPartition
 
 from loosehanger.console.configuration import beside_defaults
-from loosehanger.console.operations import MOST_A_MINUTE, OPERATOR_OFF, read_target
+from loosehanger.console.operations import MOST_A_MINUTE, read_target
+from loosehanger.console.settings import OPERATOR_OFF
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka import group_changes
 from loosehanger.kafka.changes import Counted

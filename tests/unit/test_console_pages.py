@@ -58,14 +58,14 @@ CHANGE = "/api/regions/{}/topics/LH.ORDERS/settings"
 @pytest.fixture(scope="module")
 def console() -> Iterator[Running]:
     """North America's console."""
-    with running(settings("north-america")) as found:
+    with running(settings("north-america", operator=True)) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def control_room() -> Iterator[Running]:
     """The control room of three regions."""
-    with running(settings(*REGIONS)) as found:
+    with running(settings(*REGIONS, operator=True)) as found:
         yield found
 
 

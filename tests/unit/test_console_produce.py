@@ -145,7 +145,7 @@ def test_without_the_switch_nothing_is_written_and_the_page_says_so(producer: ty
     with running(settings("europe")) as closed:
         browser = closed.browser()
         page = browser.get("/produce").text
-        assert "set the lab up with -e console_operator=true" in page
+        assert "run ./lab setup NAME -e console_operator=true" in page
         assert "<textarea" not in page
         assert "/produce" not in browser.get("/messages").text
         assert browser.change("POST", PATH, json={"key": "k"}).status_code == 403
