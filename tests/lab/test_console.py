@@ -132,7 +132,7 @@ def test_the_consoles_users_can_do_no_more_than_they_must(kit: Kit) -> None:
                 admin.create_topics({"LH.NEW": {"num_partitions": 1, "replication_factor": 1}})
             with pytest.raises(KafkaError):
                 admin.delete_topics(["LH.DOORS"])
-            with pytest.raises(WrongUseError, match="(?i)authorization"):
+            with pytest.raises(WrongUseError, match=r"(?i)authorization"):
                 alter_topic(admin, "LH.DOORS", {"retention.ms": "1"}, "LH.DOORS")
         finally:
             admin.close()
