@@ -19,7 +19,8 @@ from tests.browser.conftest import browser  # noqa: F401 - the machine's browser
 from tests.browser.people import person
 
 from .conftest import admin, batches, wait_until
-from .test_console import MIRROR, signed_in
+from .test_console import signed_in
+from .test_console_changes import MIRROR
 
 # A set-up of its own, for consoles that may change groups.
 pytestmark = [pytest.mark.lab, pytest.mark.browser, pytest.mark.slow]

@@ -114,7 +114,7 @@ def test_changes_are_shown_to_who_is_signed_in(tmp_path: Path) -> None:
     assert (tmp_path / "artifacts" / "console" / "changes-north-america.jsonl").exists()
 
 
-CHANGES = (
+CHANGES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("/topics/LH.ORDERS", "/change", {"region": "north-america", "topic": "LH.ORDERS", "name": "a.b", "value": "1"}),
     ("/topics/LH.ORDERS", "/regions/north-america/topics/LH.ORDERS/settings", {"name": "a.b", "value": "1"}),
     ("/mirrors", "/regions/north-america/mirrors/mm2/pause?connector=europe-%3Ehere.MirrorSourceConnector", {}),
