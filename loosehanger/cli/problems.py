@@ -96,8 +96,8 @@ def _shared(found: Iterable[Problem]) -> Iterator[Problem]:
         yield replace(problems[0], where="; ".join(places), since=since)
 
 
-def mark(regions: Mapping[str, Iterable[dict[str, Any]]], problems: Iterable[Problem]) -> None:
-    """Marks a running mirror as degraded that a problem is about, such as a setting that was changed by hand.
+def degrade(regions: Mapping[str, Iterable[dict[str, Any]]], problems: Iterable[Problem]) -> None:
+    """Shows a running mirror as degraded that a problem is about, such as a setting that was changed by hand.
 
     Args:
         regions: the health of every resource, which is changed.

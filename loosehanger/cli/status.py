@@ -21,7 +21,7 @@ from rich.markup import escape
 from loosehanger.cli.command_line import COMMANDS
 from loosehanger.cli.plain_inventory import port_bases
 from loosehanger.cli.playbook import only_one, run_playbook
-from loosehanger.cli.problems import apply_again, as_json, as_lines, find_problems, mark
+from loosehanger.cli.problems import apply_again, as_json, as_lines, degrade, find_problems
 from loosehanger.errors import ExitCode
 from loosehanger.faults.journal import found_faults
 from loosehanger.lab import targets
@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
     regions, measured = _ask(lab, silent)
     behind, rights = _losses(lab, regions, measured, silent)
     problems = _problems(lab, regions, measured, rights)
-    mark(regions, problems)
+    degrade(regions, problems)
     regions = {
         name: [{key: value for key, value in one.items() if key not in _OF_PROBLEMS} for one in resources]
         for name, resources in regions.items()

@@ -38,7 +38,7 @@ class MirrorManifests:
         self._folder = folder
         self._read: tuple[float, dict[str, MirrorState]] = (0.0, {})
 
-    def life(self, mirror: str) -> MirrorState:
+    def wanted(self, mirror: str) -> MirrorState:
         """The state that a mirror's manifest asks for."""
         folder = self._folder or (self._home / "access" if self._home else None)
         if folder is None:

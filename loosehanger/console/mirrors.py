@@ -58,7 +58,7 @@ class MirrorMakerView:
         access: its workers' addresses and credentials.
         offsets: a region's offsets; empty for a region that this console does not see.
         named: the region of an alias.
-        life: the state that its manifest asks for.
+        wanted: the state that its manifest asks for.
         home: the lab's home, with the workers' logs; None where it is on another machine.
     """
 
@@ -68,7 +68,7 @@ class MirrorMakerView:
         access: ConnectAccess,
         offsets: Offsets = lambda _: {},
         named: Callable[[str], str] = str,
-        life: Callable[[], MirrorState] = MirrorState,
+        wanted: Callable[[], MirrorState] = MirrorState,
         home: Path | None = None,
     ) -> None:
         self._home = home
@@ -77,7 +77,7 @@ class MirrorMakerView:
         self._access = access
         self._offsets = offsets
         self._named = named
-        self._life = life
+        self._wanted = wanted
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"connect-{access.mirror}")
         self._rest: ConnectClient | None = None
         self._looked = 0.0
@@ -149,7 +149,7 @@ class MirrorMakerView:
             found = await asyncio.get_running_loop().run_in_executor(self._thread, self._state)
         except UnreachableError as error:
             self._seen.clear()
-            busy, stopped = isinstance(error, SlowWorkerError), not self._life().replicas
+            busy, stopped = isinstance(error, SlowWorkerError), not self._wanted().replicas
             advice = (
                 "it is busy, or it hangs. If this persists, run ./lab status, which shows its process and log"
                 if busy
@@ -166,7 +166,7 @@ class MirrorMakerView:
                 state="Stopped" if stopped else "",
                 health="good" if stopped else "warning" if busy else "bad",
                 explanation="" if stopped else f"{error}; {advice}",
-                open_to_pods=self._life().open,
+                open_to_pods=self._wanted().open,
             )
         if self._look is asyncio.current_task():  # else it was dropped meanwhile
             self._known, self._looked = found, time.monotonic()
@@ -194,7 +194,7 @@ class MirrorMakerView:
             latency_ms_p99=None,
             health=health,
             explanation=explanation,
-            open_to_pods=self._life().open,
+            open_to_pods=self._wanted().open,
         )
 
     def _connector(self, name: str, config: dict[str, str], status: Mapping[str, Any]) -> Connector:
@@ -207,7 +207,7 @@ class MirrorMakerView:
             name=name,
             kind=kind,
             state=status["connector"]["state"],
-            wanted=self._life().connectors.get(name, ""),
+            wanted=self._wanted().connectors.get(name, ""),
             worker=status["connector"].get("worker_id", ""),
             trace=self._trace((name, None), status["connector"], time.monotonic()),
             tasks=[

@@ -49,7 +49,7 @@ class RegionView:
         self.searcher = Searcher(settings.name, settings.connection)
         self.mirrors = {
             access.mirror: MirrorMakerView(
-                settings.name, access, offsets, named, partial(manifests.life, access.mirror), home
+                settings.name, access, offsets, named, partial(manifests.wanted, access.mirror), home
             )
             for access in settings.mirrors
         }

@@ -153,7 +153,7 @@ def plan_stage(
 
     Args:
         described: what the roles describe, by region.
-        recorded: what was carried out before, by region.
+        recorded: what was applied before, by region.
         scenario: whose stage; None for roles on their own, whose documents are everything.
         stage: its name.
         fits: whether the resources must fit together, as they must to be applied; to be deleted, they need not, and
@@ -249,7 +249,7 @@ class _Planner:
         self._topology = topology
         self._copies = topology.secret_copies()
         self._consumers = [one for one in consumers(topology) if one.name in at.starts]
-        self._standing = _standing(scenario, at)
+        self._standing = _standby(scenario, at)
         self._before = Topology(document for region in regions.values() for document in region.recorded)
         self._new_ways = not set(topology.crossings) <= set(self._before.crossings)
         stopping = [document for region in regions.values() for document in region.stopping]
@@ -453,7 +453,7 @@ def _resources(
         name: the region.
         at: the stage's table.
         described: what the roles describe.
-        recorded: what was carried out before.
+        recorded: what was applied before.
         manifests: the scenario's resources in the stage, of all regions.
         absent: the mirrors that the stage deletes.
         unused: the users that it deletes, unless they are described.
@@ -523,13 +523,13 @@ def _stopping(recorded: Iterable[Document], changes: Mapping[tuple[str, str], Do
     return tuple(found)
 
 
-def _standing(scenario: Scenario | None, at: Stage) -> frozenset[str]:
+def _standby(scenario: Scenario | None, at: Stage) -> frozenset[str]:
     """The mirrors that every stage before this one holds already: they are standby."""
     before = [scenario.stages[name].mirrors for name in at.after] if scenario else []
     return frozenset(
         name
-        for name, life in at.mirrors.items()
-        if life in HELD and before and all(lives.get(name) in HELD for lives in before)
+        for name, state in at.mirrors.items()
+        if state in HELD and before and all(states.get(name) in HELD for states in before)
     )
 
 

@@ -26,7 +26,7 @@ def with_sign_ins(
 
     Args:
         described: what the roles describe, by region.
-        recorded: what was carried out before, by region; it counts where nothing newer is described.
+        recorded: what was applied before, by region; it counts where nothing newer is described.
 
     Raises:
         WrongUseError: the user of a program cannot sign in at its cluster.

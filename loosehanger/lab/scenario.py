@@ -239,7 +239,7 @@ class Scenario(Entry):
                     f"{_shown(self.folder / FILE)}: stages.{stage}.{key}: manifests/ has no mirror '{min(unknown)}'"
                 )
         return [
-            with_life(document, at.mirrors.get(document.name, "running")) if document.kind == MIRROR else document
+            in_state(document, at.mirrors.get(document.name, "running")) if document.kind == MIRROR else document
             for document in found.values()
             if document.kind != MIRROR or at.mirrors.get(document.name) != "absent"
         ]
@@ -274,7 +274,7 @@ class Scenario(Entry):
 
     def absent(self, stage: str) -> frozenset[str]:
         """Returns the mirrors that a stage deletes."""
-        return frozenset(name for name, life in self.stage(stage).mirrors.items() if life == "absent")
+        return frozenset(name for name, state in self.stage(stage).mirrors.items() if state == "absent")
 
 
 CARRY_OUT = "carry_out"
@@ -297,33 +297,33 @@ def _users_of(mirror: Document) -> Iterator[str]:
             yield str(name)
 
 
-def is_held(mirror: Document, life: MirrorState = "stopped") -> bool:
+def is_held(mirror: Document, state: MirrorState = "stopped") -> bool:
     """Whether a resource is a mirror whose connectors that a state stops are all stopped or paused."""
-    held = _held_in(life)
+    held = _held_in(state)
     connectors = [entry[key] or {} for entry in MirrorMaker(mirror.content).mirrors for key in held if key in entry]
     return bool(connectors) and all(connector.get("state") in HELD for connector in connectors)
 
 
-def with_life(document: Document, life: MirrorState) -> Document:
+def in_state(document: Document, state: MirrorState) -> Document:
     """Returns a mirror's manifest with every connector in a stage's state."""
-    held = _held_in(life)
+    held = _held_in(state)
     if not held:
         return document
-    state = life if life == "paused" else "stopped"
+    shown = state if state == "paused" else "stopped"
     maker = MirrorMaker(document.content)
     mirrors = [
-        {key: {**(value or {}), "state": state} if key in held else value for key, value in mirror.items()}
+        {key: {**(value or {}), "state": shown} if key in held else value for key, value in mirror.items()}
         for mirror in maker.mirrors
     ]
     content: dict[str, Any] = {**document.content, "spec": {**maker.spec, "mirrors": mirrors}}
     return replace(document, content=content)
 
 
-def _held_in(life: MirrorState) -> tuple[str, ...]:
+def _held_in(state: MirrorState) -> tuple[str, ...]:
     """Returns the connectors of a mirror that do not run in a state."""
-    if life == COPYING:
+    if state == COPYING:
         return CONNECTORS[1:]
-    return CONNECTORS if life in HELD else ()
+    return CONNECTORS if state in HELD else ()
 
 
 def read_scenario(name: str, playbooks: Path = PLAYBOOKS) -> Scenario:

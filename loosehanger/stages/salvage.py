@@ -49,7 +49,7 @@ def rescue(lab: Lab, home: Path, mirror: Mirror, fence: MirrorSnapshot, *, write
         LabError: a cluster or Connect does not answer.
     """
     connection = connection_for(lab.region(mirror.target), ADMINISTRATOR)
-    marks, sent_again = _there(connection, mirror, fence)
+    copied, sent_again = _there(connection, mirror, fence)
     found = [
         _described(record)
         for record in beyond(lab, mirror)
@@ -60,7 +60,7 @@ def rescue(lab: Lab, home: Path, mirror: Mirror, fence: MirrorSnapshot, *, write
     path = home / "rescued" / f"{mirror.source}-{held:%Y%m%dT%H%M%SZ}.jsonl"
     write_file(path, "".join(json.dumps(record) + "\n" for record in found))
     missing = [
-        record for record in found if (target_topic(mirror, record["topic"]), _mark(mirror, record)) not in marks
+        record for record in found if (target_topic(mirror, record["topic"]), _origin(mirror, record)) not in copied
     ]
     if write:
         _write(connection, mirror, missing)
@@ -77,15 +77,15 @@ def _there(
 
     A producer that got no acknowledgement from the dead cluster has sent the same event to the target.
     """
-    marks, numbered = set(), set()
+    copied, numbered = set(), set()
     with Cluster(mirror.target, connection, HURRIED) as target:
         starts = fence_ends(fence)
         for record in target.records(starts, target.ends({part.topic for part in starts})):
-            if mark := dict(record.headers).get(HEADER):
-                marks.add((record.topic, mark))
+            if origin := dict(record.headers).get(HEADER):
+                copied.add((record.topic, origin))
             elif identity := _identity(record.topic, record):
                 numbered.add(identity)
-    return marks, numbered
+    return copied, numbered
 
 
 def _identity(topic: str, record: Any) -> Identity | None:
@@ -94,7 +94,7 @@ def _identity(topic: str, record: Any) -> Identity | None:
     return (topic, record.partition, *number) if number else None
 
 
-def _mark(mirror: Mirror, record: Mapping[str, Any]) -> bytes:
+def _origin(mirror: Mirror, record: Mapping[str, Any]) -> bytes:
     return f"{mirror.source}/{record['partition']}/{record['offset']}".encode()
 
 
@@ -109,7 +109,7 @@ def _write(connection: Connection, mirror: Mirror, missing: Iterable[dict[str, A
                     target_topic(mirror, record["topic"]),
                     _bytes(record["value"]),
                     _bytes(record["key"]),
-                    [*headers, (HEADER, _mark(mirror, record))],
+                    [*headers, (HEADER, _origin(mirror, record))],
                     record["partition"],
                     record["timestamp"],
                 )

@@ -226,8 +226,9 @@ def _gate(lab: Lab, home: Path, scenario: Scenario, stage: str) -> Gate:
     moves = [
         mirror.id
         for mirror in lab.mirrors
-        for life in [at.mirrors.get(mirror.name)]
-        if mirror.state == "running" and ((life in HELD and life != DROPPED) or (life == COPYING and mirror.translates))
+        for state in [at.mirrors.get(mirror.name)]
+        if mirror.state == "running"
+        and ((state in HELD and state != DROPPED) or (state == COPYING and mirror.translates))
     ]
     # A run that was interrupted while it deleted a region finds it half deleted; the conditions held before.
     ended = [region for region in at.gone if begun and snapshots.is_ending(home, stage, region)]

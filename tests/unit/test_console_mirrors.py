@@ -101,19 +101,19 @@ def test_what_a_manifest_wants_is_in_the_record(tmp_path: Path) -> None:
         {"source": {"alias": "eu"}, "sourceConnector": {"state": "stopped"}, "checkpointConnector": {}}]}  # fmt: skip
     content = {"kind": "KafkaMirrorMaker2", "metadata": {"name": "mm2", "namespace": "europe"}, "spec": spec}
     manifests = MirrorManifests(tmp_path, "europe")
-    assert manifests.life("mm2") == MirrorState(), "nothing is set up"
+    assert manifests.wanted("mm2") == MirrorState(), "nothing is set up"
     record.write_text(json.dumps({"documents": [{"source": "x.yaml", "line": 1, "content": content}]}))
     states = {"eu->na.MirrorSourceConnector": "STOPPED", "eu->na.MirrorCheckpointConnector": "RUNNING"}
-    assert manifests.life("mm2") == MirrorState(1, states)
-    assert manifests.life("other") == MirrorState()
+    assert manifests.wanted("mm2") == MirrorState(1, states)
+    assert manifests.wanted("other") == MirrorState()
     spec["replicas"] = 0
     record.write_text(json.dumps({"documents": [{"source": "x.yaml", "line": 1, "content": content}]}))
     os.utime(record, (1, 1))
-    assert manifests.life("mm2").replicas == 0
+    assert manifests.wanted("mm2").replicas == 0
     record.write_text("{")
     os.utime(record, (2, 2))
-    assert manifests.life("mm2") == MirrorState()
-    assert MirrorManifests(None, "europe").life("mm2") == MirrorState()
+    assert manifests.wanted("mm2") == MirrorState()
+    assert MirrorManifests(None, "europe").wanted("mm2") == MirrorState()
 
 
 def test_on_kubernetes_a_mirror_is_judged_by_what_the_record_here_wants(tmp_path: Path) -> None:
@@ -128,16 +128,16 @@ def test_on_kubernetes_a_mirror_is_judged_by_what_the_record_here_wants(tmp_path
     facts = console_facts.wanted(tmp_path, ["europe", "asia"])
     assert facts["asia"] == {}
     manifests = MirrorManifests(None, "europe", tmp_path)
-    assert manifests.life("mm2") == MirrorState(), "the volume is not there yet"
+    assert manifests.wanted("mm2") == MirrorState(), "the volume is not there yet"
     for number, is_open in enumerate((False, True)):
         facts["europe"]["mm2"]["open"] = is_open
         (tmp_path / "europe.json").write_text(json.dumps(facts["europe"]))
         os.utime(tmp_path / "europe.json", (number + 1, number + 1))
-        life = manifests.life("mm2")
-        assert replace(life, open=False) == MirrorManifests(tmp_path, "europe").life("mm2")
-        assert life.open == is_open
+        wanted = manifests.wanted("mm2")
+        assert replace(wanted, open=False) == MirrorManifests(tmp_path, "europe").wanted("mm2")
+        assert wanted.open == is_open
     view = MirrorMakerView(
-        "europe", ConnectAccess(mirror="mm2", urls=("http://a",)), life=lambda: manifests.life("mm2")
+        "europe", ConnectAccess(mirror="mm2", urls=("http://a",)), wanted=lambda: manifests.wanted("mm2")
     )
     worker = Worker()
     worker.connector, worker.state = "eu->na.MirrorSourceConnector", "STOPPED"
@@ -145,12 +145,12 @@ def test_on_kubernetes_a_mirror_is_judged_by_what_the_record_here_wants(tmp_path
     found = asyncio.run(view.state())
     assert (found.health, found.state, found.explanation, found.open_to_pods) == ("good", "Stopped", "", True)
     (tmp_path / "europe.json").write_text("[]")
-    assert manifests.life("mm2") == MirrorState(), "another version of the kit has written it"
+    assert manifests.wanted("mm2") == MirrorState(), "another version of the kit has written it"
 
 
 def test_a_mirror_without_workers_by_its_manifest_is_as_it_should_be() -> None:
     access = ConnectAccess(mirror="mm2", urls=("https://a",), username="", password="", ca_file=None)
-    mirror = MirrorMakerView("europe", access, life=lambda: MirrorState(replicas=0))
+    mirror = MirrorMakerView("europe", access, wanted=lambda: MirrorState(replicas=0))
     worker = Worker()
     worker.away = True
     mirror._rest = worker  # type: ignore[assignment]

@@ -631,8 +631,8 @@ def test_only_consoles_and_proofs_may_ask_mirrors() -> None:
     assert of_executors
     assert not selects(peer["podSelector"], of_executors)
     deployment = {"metadata": {"namespace": "europe"}, "spec": {"template": {"spec": {"containers": [{}]}}}}
-    carried_out = programs.carried_out(deployment, cast(KubernetesCluster, None), python_image="")
-    assert not selects(peer["podSelector"], carried_out["spec"]["template"]["metadata"]["labels"])
+    prepared = programs.prepared(deployment, cast(KubernetesCluster, None), python_image="")
+    assert not selects(peer["podSelector"], prepared["spec"]["template"]["metadata"]["labels"])
 
 
 class Dialects:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from loosehanger.cli import problems, retention_risk, status
-from loosehanger.cli.problems import as_json, as_lines, find_problems, mark, nearly_matches, of_mirror, of_topics
+from loosehanger.cli.problems import as_json, as_lines, degrade, find_problems, nearly_matches, of_mirror, of_topics
 from loosehanger.cli.retention_risk import MirrorRisk
 from loosehanger.errors import ExitCode
 from loosehanger.kafka.retention_risk import TopicRisk
@@ -93,7 +93,7 @@ def test_a_running_mirror_with_a_problem_is_degraded() -> None:
     def marked(*problems: Problem) -> list[str]:
         running = {"healthy": True, "state": "Running"}
         rows = {"na": [{**row("KafkaMirrorMaker2", name), **running} for name in ("mm2-na", "mm2-na-2")]}
-        mark(rows, problems)
+        degrade(rows, problems)
         assert all(one["healthy"] == (one["state"] == "Running") for one in rows["na"])
         return [one["state"] for one in rows["na"]]
 

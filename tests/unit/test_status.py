@@ -14,7 +14,7 @@ from loosehanger.kafka.connect import ConnectClient, ConnectError
 from loosehanger.kafka.groups import Group
 from loosehanger.lab.manifests.loader import check_document
 from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
-from loosehanger.lab.scenario import with_life
+from loosehanger.lab.scenario import in_state
 from loosehanger.paths import ROOT
 from loosehanger.platforms.local import status as local_status
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
@@ -28,7 +28,7 @@ HERE = LocalRegion(Path("/nowhere"), ROOT, "west", 20000)
 SOURCE, CHECKPOINT = "east->west.MirrorSourceConnector", "east->west.MirrorCheckpointConnector"
 
 
-def mirror(life: str = "running", *, replicas: int = 1, checkpoints: str = "running") -> KafkaMirrorMaker2:
+def mirror(state: str = "running", *, replicas: int = 1, checkpoints: str = "running") -> KafkaMirrorMaker2:
     """A mirror with two connectors, as a stage wants it."""
 
     def end(alias: str) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def mirror(life: str = "running", *, replicas: int = 1, checkpoints: str = "runn
             "mirrors": [{"source": end("east"), "sourceConnector": {}, "checkpointConnector": checkpoint}],
         },
     }
-    found = check_document(with_life(documents(content)[0], life)).resource  # type: ignore[arg-type]
+    found = check_document(in_state(documents(content)[0], state)).resource  # type: ignore[arg-type]
     assert isinstance(found, KafkaMirrorMaker2)
     return found
 

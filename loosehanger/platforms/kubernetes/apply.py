@@ -88,7 +88,7 @@ def apply(
     outcome = Outcome()
     before, after = [], []
     for manifest in wanted:
-        document = _carried_out(region, cluster, manifest)
+        document = _prepared(region, cluster, manifest)
         was = existing[id(manifest)]
         try:
             applied = _apply(region, cluster, document, dry_run=dry_run)
@@ -251,10 +251,10 @@ def _present(cluster: KubernetesCluster, manifest: ManifestEntry) -> dict[str, A
     return {"apiVersion": version, "kind": kind, **found} if found else None
 
 
-def _carried_out(region: RegionNamespace, cluster: KubernetesCluster, manifest: ManifestEntry) -> dict[str, Any]:
+def _prepared(region: RegionNamespace, cluster: KubernetesCluster, manifest: ManifestEntry) -> dict[str, Any]:
     document = services.resolve(manifest.document, region.place, region.places)
     if document["kind"] == "Deployment":
-        return programs.carried_out(document, cluster, python_image=region.python_image)
+        return programs.prepared(document, cluster, python_image=region.python_image)
     return document
 
 

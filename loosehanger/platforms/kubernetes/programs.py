@@ -36,7 +36,7 @@ _INSTALL = (
 )
 
 
-def carried_out(document: Mapping[str, Any], cluster: KubernetesCluster, *, python_image: str) -> dict[str, Any]:
+def prepared(document: Mapping[str, Any], cluster: KubernetesCluster, *, python_image: str) -> dict[str, Any]:
     """Returns a Deployment in the form in which it is applied.
 
     Args:

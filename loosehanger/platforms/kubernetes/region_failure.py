@@ -32,7 +32,7 @@ from loosehanger.waiting import wait_for
 
 PAUSED: Final = f"{STRIMZI_LABELS}pause-reconciliation"
 """The annotation that pauses an operator's reconciliation of a resource."""
-_CARRIED_OUT: Final = ("Kafka", MIRROR)
+_RECONCILED: Final = ("Kafka", MIRROR)
 """The kinds from which an operator creates pods."""
 _OF_KUBERNETES: Final = ("ReplicaSet", "Job")
 _KILLED_SECONDS: Final = 60
@@ -101,7 +101,7 @@ def wipe(
 
 def is_dead(region: RegionNamespace) -> bool:
     """Whether the region was lost and not recreated."""
-    found = list_own(region.cluster, region.name, _CARRIED_OUT)
+    found = list_own(region.cluster, region.name, _RECONCILED)
     return any(_is_paused(resource) for resources in found.values() for resource in resources)
 
 
@@ -112,7 +112,7 @@ def revived(region: RegionNamespace, manifests: Sequence[ManifestEntry]) -> list
 
 def _revived(cluster: KubernetesCluster, manifest: ManifestEntry) -> ManifestEntry:
     document = manifest.document
-    if document["kind"] not in _CARRIED_OUT:
+    if document["kind"] not in _RECONCILED:
         return manifest
     present = cluster.get(*manifest.kind, manifest.name, document["metadata"]["namespace"])
     if present is None or not _is_paused(present):
@@ -128,16 +128,16 @@ def _is_paused(resource: Document) -> bool:
 def _let_go(region: RegionNamespace, bound: float) -> list[str]:
     """Pauses reconciliation of the region's clusters and mirrors; returns their names."""
     cluster = region.cluster
-    found = list_own(cluster, region.name, _CARRIED_OUT)
-    carried_out = [resource for kind in _CARRIED_OUT for resource in found[kind]]
-    for resource in carried_out:
+    found = list_own(cluster, region.name, _RECONCILED)
+    reconciled = [resource for kind in _RECONCILED for resource in found[kind]]
+    for resource in reconciled:
         cluster.change(resource, {"metadata": {"annotations": {PAUSED: "true"}}})
     wait_for(
-        patient(lambda: next((reason for one in carried_out if (reason := _unpaused(cluster, one))), None)),
+        patient(lambda: next((reason for one in reconciled if (reason := _unpaused(cluster, one))), None)),
         bound,
         f"{region.name}: reconciliation is not paused everywhere",
     )
-    return [resource["metadata"]["name"] for resource in carried_out]
+    return [resource["metadata"]["name"] for resource in reconciled]
 
 
 def _unpaused(cluster: KubernetesCluster, resource: Document) -> str | None:
