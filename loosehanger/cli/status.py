@@ -151,6 +151,12 @@ def _ask_by_ansible(lab: Lab) -> Regions:
 def _complete(lab: Lab, found: Mapping[str, list[dict[str, Any]]]) -> Regions:
     """The regions of the lab, and those that were lost as intended."""
     regions = {name: resources for name, resources in found.items() if resources or name in lab.regions}
+    cut_off = {client for name in lab.lost for client in lab.topology.clients(name)}
+    for region, name in cut_off:
+        regions[region] = [
+            {**one, **_cut_off_as_intended(lab)} if (one["name"], one["state"]) == (name, "Degraded") else one
+            for one in regions.get(region, ())
+        ]
     for name in lab.lost:
         # Of a region that was deleted, only the record knows the resources.
         had = [{"kind": kind, "name": one.name} for kind in _HEALTHY for one in lab.topology.of_kind(kind, name)]
@@ -279,6 +285,12 @@ def _claimed(lab: Lab) -> set[str]:
 def _lost_as_intended(lab: Lab) -> dict[str, Any]:
     detail = f"as intended: lost since the stage '{lab.unfinished or lab.stage}'"
     return {"healthy": True, "state": "Lost", "detail": detail, "problems": ()}
+
+
+def _cut_off_as_intended(lab: Lab) -> dict[str, Any]:
+    """Of a program in another region, whose cluster is lost."""
+    detail = f"as intended: its cluster is lost since the stage '{lab.unfinished or lab.stage}'"
+    return {"healthy": True, "state": "Waiting", "detail": detail, "problems": ()}
 
 
 def show(lab: Lab, regions: dict[str, list[dict[str, Any]]], problems: Sequence[Problem] = ()) -> None:

@@ -109,6 +109,15 @@ class Topology:
         """Returns the names of a region's Kafka clusters."""
         return tuple(document.name for document in self.of_kind("Kafka", region))
 
+    def clients(self, region: str) -> set[tuple[str, str]]:
+        """Returns region and name of the producers and consumers, wherever they run, of a region's clusters."""
+        clusters = {address for address, cluster in self._addresses.items() if cluster.region == region}
+        return {
+            (document.namespace, document.name)
+            for document in self.of_kind("Deployment")
+            if short_address(Program(document.content).cluster_address) in clusters
+        }
+
     def users(self, region: str) -> tuple[str, ...]:
         """Returns the names of a region's users."""
         return tuple(document.name for document in self.of_kind("KafkaUser", region))
@@ -123,7 +132,7 @@ class Topology:
         Raises:
             WrongUseError: no Kafka of the scenario has this address.
         """
-        name = text.strip().replace(".svc.cluster.local:", ".svc:")
+        name = short_address(text)
         if name not in self._addresses:
             raise WrongUseError(
                 f"{where}: no Kafka of this scenario has the address '{text}'; "
@@ -133,7 +142,7 @@ class Topology:
 
     def listener(self, text: str) -> Mapping[str, Any] | None:
         """Returns the listener at an address as its manifest has it; None for an address of no Kafka here."""
-        return self._listeners.get(text.strip().replace(".svc.cluster.local:", ".svc:"))
+        return self._listeners.get(short_address(text))
 
     def first_listener(self, region: str) -> Mapping[str, Any]:
         """Returns the first listener of a region's cluster, which the kit's own clients use; empty without one."""
@@ -417,6 +426,11 @@ OF_IDENTITY = ("Kafka", "KafkaUser")
 """The kinds whose secrets authenticate clients and clusters to each other."""
 _CLUSTER_SECRETS = ("cluster-ca-cert", "cluster-ca", "clients-ca-cert", "clients-ca")
 _ANY_SERVICE = re.compile(r"\b[a-z0-9][a-z0-9-]*\.([a-z0-9][a-z0-9-]*)\.svc(?:\.cluster\.local)?:\d+\b")
+
+
+def short_address(text: str) -> str:
+    """Returns a service's address without the domain of its Kubernetes cluster."""
+    return text.strip().replace(".svc.cluster.local:", ".svc:")
 
 
 def _texts(content: object) -> Iterator[str]:

@@ -12,13 +12,15 @@ import pytest
 from kafka import TopicPartition
 
 from loosehanger.acls import AclRule
-from loosehanger.cli import retention_risk
+from loosehanger.cli import retention_risk, status
 from loosehanger.cli.retention_risk import MirrorRisk
 from loosehanger.cli.status import exit_code
 from loosehanger.errors import LabError
 from loosehanger.kafka.retention_risk import PartitionRisk, TopicRisk
 from loosehanger.kafka.transactions import Held, Holder
 from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.topology import Topology
+from tests.topologies import documents, kafka
 
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", "", "c")
 
@@ -298,3 +300,52 @@ def test_a_lag_that_could_not_be_measured_is_inconclusive_unless_something_is_do
     assert exit_code({"a": [well, unknown]}) == 4
     assert exit_code({"a": [well, unknown], "b": [down]}) == 1
     assert exit_code({"a": [well, unknown], "b": []}) == 1
+
+
+def program(name: str, module: str, address: str) -> dict[str, Any]:
+    """A Deployment in South America that runs one of the kit's programs."""
+    container = {
+        "command": ["python", "-P", "-m", module],
+        "env": [{"name": "KAFKA_BOOTSTRAP_SERVERS", "value": address}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "south-america"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+
+
+def test_a_program_of_a_cluster_that_is_lost_as_intended_is_not_wrong() -> None:
+    address = "north-america-kafka-bootstrap.north-america.svc.cluster.local:9098"
+    programs = [
+        program("consumer-southamerica", "consumers", address),
+        program("other", "loosehanger.console", address),
+    ]
+    shop = Topology(documents(kafka("europe"), kafka("north-america"), *programs))
+    assert shop.clients("north-america") == {("south-america", "consumer-southamerica")}
+    assert shop.clients("europe") == shop.clients("south-america") == set()
+    down = {"healthy": False, "state": "Degraded", "detail": "x", "problems": ("x",)}
+    consumer, other = ({"kind": "Deployment", "name": name, **down} for name in ("consumer-southamerica", "other"))
+    lab: Any = SimpleNamespace(
+        regions={"south-america": None, "europe": None},
+        lost=("north-america",),
+        topology=shop,
+        stage="lose-region",
+        unfinished="",
+    )
+    found = status._complete(lab, {"south-america": [consumer, other], "europe": []})
+    assert found["south-america"][0] == {
+        "kind": "Deployment",
+        "name": "consumer-southamerica",
+        "healthy": True,
+        "state": "Waiting",
+        "detail": "as intended: its cluster is lost since the stage 'lose-region'",
+        "problems": (),
+    }
+    assert found["south-america"][1] is other
+    assert {one["state"] for one in found["north-america"]} == {"Lost"}
+    ended = {**consumer, "state": "Down"}
+    assert status._complete(lab, {"south-america": [ended]})["south-america"] == [ended]
+    lab.lost = ()
+    assert status._complete(lab, {"south-america": [consumer]})["south-america"] == [consumer]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
+from loosehanger.lab.topology import short_address
 from loosehanger.platforms.local.region import LocalRegion
 
 _FILE = "services.json"
@@ -53,7 +54,7 @@ def resolve(region: LocalRegion, text: str) -> str:
     """
 
     def addresses(match: re.Match[str]) -> str:
-        name = match[0].replace(".svc.cluster.local:", ".svc:")
+        name = short_address(match[0])
         offered = offers(region.home)
         if name not in offered:
             known = ", ".join(sorted(offered)) or "none"
