@@ -71,7 +71,9 @@ def _measured(faults: Iterable[Fault]) -> Iterator[str]:
         f"Measured for {len(measured)} faults in a lab with `-e jmx_metrics=true`: Connect's REST interface was asked "
         "every two seconds\nfor ten seconds, and the JMX exporter of the mirror's workers at their beginning and end, "
         "before the fault and while it was there. A dash is a\nmetric without a series, or a worker that did not "
-        "answer. The last column names what differs. No operator runs here, so no resource's\nstatus was measured.\n"
+        "answer. The last column names what differs. No operator runs here, so no resource's\nstatus was measured. "
+        "Faults of a scenario\nshared a lab, and their two cores with "
+        "another one: a latency of some seconds may be of that.\n"
     )
     columns = ("fault", "scenario", "after", "Connect", *METRICS.values(), "differs")
     yield f"| {' | '.join(columns)} |"
