@@ -28,6 +28,7 @@ from loosehanger.lab import targets
 from loosehanger.lab.progress import required_progress
 from loosehanger.lab.record import Lab, load_lab
 from loosehanger.lab.scenario import MIRROR
+from loosehanger.lab.topology import clients_of
 from loosehanger.paths import ROOT, caller_path, lab_home
 from loosehanger.platforms import registry
 from loosehanger.problems import Problem, Rank, in_order
@@ -151,7 +152,7 @@ def _ask_by_ansible(lab: Lab) -> Regions:
 def _complete(lab: Lab, found: Mapping[str, list[dict[str, Any]]]) -> Regions:
     """The regions of the lab, and those that were lost as intended."""
     regions = {name: resources for name, resources in found.items() if resources or name in lab.regions}
-    cut_off = {client for name in lab.lost for client in lab.topology.clients(name)}
+    cut_off = {client for name in lab.lost for client in clients_of(lab.topology, name)}
     for region, name in cut_off:
         regions[region] = [
             {**one, **_cut_off_as_intended(lab)} if (one["name"], one["state"]) == (name, "Degraded") else one

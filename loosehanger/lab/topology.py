@@ -109,15 +109,6 @@ class Topology:
         """Returns the names of a region's Kafka clusters."""
         return tuple(document.name for document in self.of_kind("Kafka", region))
 
-    def clients(self, region: str) -> set[tuple[str, str]]:
-        """Returns region and name of the producers and consumers, wherever they run, of a region's clusters."""
-        clusters = {address for address, cluster in self._addresses.items() if cluster.region == region}
-        return {
-            (document.namespace, document.name)
-            for document in self.of_kind("Deployment")
-            if short_address(Program(document.content).cluster_address) in clusters
-        }
-
     def users(self, region: str) -> tuple[str, ...]:
         """Returns the names of a region's users."""
         return tuple(document.name for document in self.of_kind("KafkaUser", region))
@@ -426,6 +417,16 @@ OF_IDENTITY = ("Kafka", "KafkaUser")
 """The kinds whose secrets authenticate clients and clusters to each other."""
 _CLUSTER_SECRETS = ("cluster-ca-cert", "cluster-ca", "clients-ca-cert", "clients-ca")
 _ANY_SERVICE = re.compile(r"\b[a-z0-9][a-z0-9-]*\.([a-z0-9][a-z0-9-]*)\.svc(?:\.cluster\.local)?:\d+\b")
+
+
+def clients_of(topology: Topology, region: str) -> set[tuple[str, str]]:
+    """Returns region and name of the producers and consumers, wherever they run, of a region's clusters."""
+    addresses = {
+        (document.namespace, document.name): (Program(document.content).cluster_address, document.where())
+        for document in topology.of_kind("Deployment")
+    }
+    known = {client: place for client, place in addresses.items() if topology.listener(place[0])}
+    return {client for client, place in known.items() if topology.address(*place).region == region}
 
 
 def short_address(text: str) -> str:

@@ -19,7 +19,7 @@ from loosehanger.errors import LabError
 from loosehanger.kafka.retention_risk import PartitionRisk, TopicRisk
 from loosehanger.kafka.transactions import Held, Holder
 from loosehanger.lab.mirrors.mirror import Mirror
-from loosehanger.lab.topology import Topology
+from loosehanger.lab.topology import Topology, clients_of
 from tests.topologies import documents, kafka
 
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", "", "c")
@@ -323,8 +323,8 @@ def test_a_program_of_a_cluster_that_is_lost_as_intended_is_not_wrong() -> None:
         program("other", "loosehanger.console", address),
     ]
     shop = Topology(documents(kafka("europe"), kafka("north-america"), *programs))
-    assert shop.clients("north-america") == {("south-america", "consumer-southamerica")}
-    assert shop.clients("europe") == shop.clients("south-america") == set()
+    assert clients_of(shop, "north-america") == {("south-america", "consumer-southamerica")}
+    assert clients_of(shop, "europe") == clients_of(shop, "south-america") == set()
     down = {"healthy": False, "state": "Degraded", "detail": "x", "problems": ("x",)}
     consumer, other = ({"kind": "Deployment", "name": name, **down} for name in ("consumer-southamerica", "other"))
     lab: Any = SimpleNamespace(
