@@ -190,11 +190,13 @@ def test_a_fault_is_written_down_before_it_is_made_and_undone_in_reverse(
     ):
         run("inject", "odd-thing")
     assert run("status") == 0
-    assert "odd-thing has been there for 0 s: the mirror africa/mm2" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert re.search(r"odd-thing has been there for \d+ s: the mirror africa/mm2", out), out
     Note.done.clear()
     assert run("heal") == 0
     assert Note.done == ["heal X.1 two", "heal X.1 one"]
-    assert "odd-thing (Something odd): healed in 0.0 s, after 0 s" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert re.search(r"odd-thing \(Something odd\): healed in \d+\.\d s, after \d+ s", out), out
     assert Journal(home).read() == []
     assert run("heal") == 0
     assert capsys.readouterr().out == "No fault is injected.\n"
