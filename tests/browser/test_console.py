@@ -138,19 +138,20 @@ def test_messages_can_be_filtered_paused_and_shared(america: Person) -> None:
 def test_a_configuration_changed_in_europe_is_seen_in_both_americas(control_room: Person) -> None:
     control_room.open("/topics/LH.ORDERS")
     page = control_room.page
-    page.locator("select[name=region]").select_option("europe")
-    page.locator("input[name=name]").fill("retention.ms")
-    page.locator("input[name=value]").fill("3600000")
-    page.get_by_role("button", name="Change").click()
+    form = page.get_by_role("region", name="Change its configuration")
+    form.locator("select[name=region]").select_option("europe")
+    form.locator("input[name=name]").fill("retention.ms")
+    form.locator("input[name=value]").fill("3600000")
+    form.get_by_role("button", name="Change").click()
     expect(page.get_by_text("europe: LH.ORDERS: retention.ms=3600000")).to_be_visible()
     for region in ("north-america", "south-america"):
         cell = page.locator(f'td[data-row="retention.ms"][data-region="{region}"]')
         expect(cell).to_contain_text("3600000")
     expect(page.locator("tr.differs", has_text="retention.ms")).to_have_count(0)
     picture(control_room, "topic")
-    page.locator("select[name=region]").select_option("europe")
-    page.locator("input[name=name]").fill("retention.ms")
-    page.get_by_role("button", name="Back to default").click()
+    form.locator("select[name=region]").select_option("europe")
+    form.locator("input[name=name]").fill("retention.ms")
+    form.get_by_role("button", name="Back to default").click()
     expect(page.get_by_text("retention.ms has its default again")).to_be_visible()
 
 
