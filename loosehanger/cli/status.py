@@ -153,10 +153,12 @@ def _complete(lab: Lab, found: Mapping[str, list[dict[str, Any]]]) -> Regions:
     """The regions of the lab, and those that were lost as intended."""
     regions = {name: resources for name, resources in found.items() if resources or name in lab.regions}
     cut_off = {client for name in lab.lost for client in clients_of(lab.topology, name)}
-    for region, name in cut_off:
+    for region, resources in regions.items():
         regions[region] = [
-            {**one, **_cut_off_as_intended(lab)} if (one["name"], one["state"]) == (name, "Degraded") else one
-            for one in regions.get(region, ())
+            {**one, **_cut_off_as_intended(lab)}
+            if (one["kind"], one["state"]) == ("Deployment", "Degraded") and (region, one["name"]) in cut_off
+            else one
+            for one in resources
         ]
     for name in lab.lost:
         # Of a region that was deleted, only the record knows the resources.

@@ -347,5 +347,8 @@ def test_a_program_of_a_cluster_that_is_lost_as_intended_is_not_wrong() -> None:
     assert {one["state"] for one in found["north-america"]} == {"Lost"}
     ended = {**consumer, "state": "Down"}
     assert status._complete(lab, {"south-america": [ended]})["south-america"] == [ended]
+    cluster = {**consumer, "kind": "Kafka"}
+    assert status._complete(lab, {"south-america": [cluster]})["south-america"] == [cluster]
+    assert status._complete(lab, {"europe": []}).keys() == {"europe", "north-america"}
     lab.lost = ()
     assert status._complete(lab, {"south-america": [consumer]})["south-america"] == [consumer]
