@@ -419,10 +419,17 @@ class _Planner:
         return tuple(copy for copy in self._copies_of(region) if (copy.maker == MIRROR) is of_mirrors)
 
     def _leftovers(self, region: _Region) -> tuple[str, ...]:
-        """The secrets created by regions that are deleted, which this region no longer uses."""
+        """The secrets of users and regions that are deleted, which this region no longer uses."""
         used = {secret for document in region.documents.values() for secret in secrets_of(document)}
         used |= {copy.as_name for copy in self._copies if copy.region == region.name}
-        gone = [self._regions[name].recorded for name in self._at.gone if name in self._regions]
+        gone: list[Collection[Document]] = [
+            self._regions[name].recorded for name in self._at.gone if name in self._regions
+        ]
+        gone += [
+            [one for one in other.leaving if one.kind == USER and one.name in self._at.without]
+            for other in self._regions.values()
+            if other.name != region.name
+        ]
         made = [secret for documents in gone for document in documents for secret in secrets_of(document)]
         return tuple(dict.fromkeys(secret for secret in made if secret not in used))
 

@@ -122,6 +122,8 @@ class Stage(Entry):
     topics whose group offsets no mirror translates."""
     proof: bool = False
     """Whether the stage is reached only if all its claims are proved."""
+    without: tuple[str, ...] = ()
+    """Users that do not exist in this stage. Those that exist are deleted when the mirrors have moved."""
     gone: tuple[str, ...] = ()
     """Regions that it deletes at the end, with all their data, when no program uses them."""
     manifests: Annotated[tuple[str, ...], BeforeValidator(_one_or_several)] = ()
@@ -238,10 +240,16 @@ class Scenario(Entry):
                 raise WrongUseError(
                     f"{_shown(self.folder / FILE)}: stages.{stage}.{key}: manifests/ has no mirror '{min(unknown)}'"
                 )
+        users = {document.name for document in found.values() if document.kind == "KafkaUser"}
+        if unknown := set(at.without) - users:
+            raise WrongUseError(
+                f"{_shown(self.folder / FILE)}: stages.{stage}.without: manifests/ has no user '{min(unknown)}'"
+            )
         return [
             in_state(document, at.mirrors.get(document.name, "running")) if document.kind == MIRROR else document
             for document in found.values()
-            if document.kind != MIRROR or at.mirrors.get(document.name) != "absent"
+            if not (document.kind == MIRROR and at.mirrors.get(document.name) == "absent")
+            and not (document.kind == "KafkaUser" and document.name in at.without)
         ]
 
     @property
@@ -261,16 +269,20 @@ class Scenario(Entry):
         return tuple(name for name in names if name in used)
 
     def users_that_go(self, stage: str) -> frozenset[str]:
-        """Returns the users that only absent mirrors need, in a stage that deletes a region: they never return."""
+        """Returns the users that a stage deletes.
+
+        Those that it names; and where it deletes a region those that only absent mirrors need, which never return.
+        """
+        named = frozenset(self.stage(stage).without)
         if not self.stage(stage).gone:
-            return frozenset()
+            return named
         mirrors = [document for document in _read_folder(self.folder / "manifests") if document.kind == MIRROR]
         absent = self.absent(stage)
         going, staying = (
             {user for mirror in mirrors if (mirror.name in absent) is gone for user in _users_of(mirror)}
             for gone in (True, False)
         )
-        return frozenset(going - staying)
+        return named | frozenset(going - staying)
 
     def absent(self, stage: str) -> frozenset[str]:
         """Returns the mirrors that a stage deletes."""

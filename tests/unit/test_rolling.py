@@ -1,4 +1,4 @@
-"""Workers of one group: in which order they start, restart and end, and what the next one waits for."""
+"""Workers of a group and nodes of a cluster: in which order they start, restart and end, and what each waits for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from loosehanger.errors import LabError
 from loosehanger.lab.manifests.loader import read_manifests
 from loosehanger.paths import ROOT
-from loosehanger.platforms.local import processes, rolling
+from loosehanger.platforms.local import kafka_entities, processes, rolling
+from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.processes import Process, ProcessState
 from loosehanger.platforms.local.region import LocalRegion
@@ -130,3 +131,111 @@ def test_workers_restart_one_after_the_other(
     monkeypatch.setattr(mirror.settings, "worker", lambda _: "")
     mirror._workers([0, 1], [])
     assert seen == done
+
+
+NODES = """\
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaNodePool
+metadata: {name: nodes, namespace: north-america, labels: {strimzi.io/cluster: north-america}}
+spec: {replicas: 3, roles: [controller, broker], storage: {type: ephemeral}}
+---
+apiVersion: kafka.strimzi.io/v1
+kind: Kafka
+metadata: {name: north-america, namespace: north-america}
+spec:
+  kafka:
+    listeners: [{name: internal, port: 9098, type: internal, tls: true, authentication: {type: scram-sha-512}}]
+    authorization: {type: simple}
+"""
+
+
+def cluster(home: Path) -> LocalCluster:
+    """A cluster of three nodes."""
+    pool, kafka = (manifest.resource for manifest in read_manifests("file.yaml", NODES))
+    return LocalCluster(LocalRegion(home, ROOT, "north-america", 19_100), cast(Any, kafka), [cast(Any, pool)])
+
+
+@pytest.mark.parametrize(
+    ("running", "changed", "done"),
+    [
+        ((), True, ["run 0", "run 1", "run 2"]),
+        ((0, 1, 2), True, ["wait", "run 0", "wait", "run 1", "wait", "run 2"]),
+        ((0, 1, 2), False, ["run 0", "run 1", "run 2"]),
+        # A node that is missing starts before another one restarts.
+        ((0, 1), True, ["run 2", "wait", "run 0", "wait", "run 1"]),
+    ],
+)
+def test_nodes_restart_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: tuple[int, ...], changed: bool, done: list[str]
+) -> None:
+    seen: list[str] = []
+
+    def run(_: LocalRegion, process: Process) -> bool:
+        seen.append(f"run {process.name[-1]}")
+        return True
+
+    states = [ProcessState("n", f"north-america-kafka-{i}", "RUNNING", 1, 1, tmp_path) for i in running]
+    monkeypatch.setattr(processes, "states", lambda _: states)
+    monkeypatch.setattr(processes, "run", run)
+    monkeypatch.setattr(processes, "restarts", lambda *_: changed)
+    monkeypatch.setattr(LocalCluster, "_certificates", lambda _: False)
+    monkeypatch.setattr(LocalCluster, "_node", lambda _, node: Process(f"north-america-kafka-{node}", [], 1, tmp_path))
+    cluster(tmp_path).apply(before_restart=lambda: seen.append("wait"))
+    assert seen == done
+
+
+def topic(name: str, *in_sync: int) -> dict[str, Any]:
+    """A topic of three replicas, with so many of each partition's in sync."""
+    partitions = [
+        {"partition_index": index, "replica_nodes": [0, 1, 2], "isr_nodes": [*range(count)]}
+        for index, count in enumerate(in_sync)
+    ]
+    return {"name": name, "partitions": partitions}
+
+
+class Node:
+    """The admin client of a node, which knows so many nodes and these topics."""
+
+    def __init__(self, nodes: int, *topics: dict[str, Any]) -> None:
+        self._nodes, self._topics = nodes, topics
+
+    def describe_cluster(self) -> dict[str, Any]:
+        return {"brokers": [*range(self._nodes)]}
+
+    def describe_topics(self) -> tuple[dict[str, Any], ...]:
+        return self._topics
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize(
+    ("last", "lacking"),
+    [
+        (Node(3, topic("LH.A", 3, 3)), None),
+        (Node(3, topic("LH.A", 3, 2), topic("LH.B", 2)), "2 partitions have replicas .* LH.A-1 among them"),
+        (Node(2, topic("LH.A", 3, 3)), "2 of 3 nodes answer"),
+        # The others count it among the living for some seconds, and it does not answer.
+        (OSError(), "OSError from the node at 127.0.0.1:19117"),
+    ],
+)
+def test_a_node_restarts_only_when_every_other_one_has_all_it_lacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: Node | OSError, lacking: str | None
+) -> None:
+    healthy = Node(3, topic("LH.A", 3, 3))
+
+    def open_client(*, bootstrap_servers: list[str], **_: object) -> Node:
+        (address,) = bootstrap_servers
+        if address != "127.0.0.1:19117":
+            return healthy
+        if isinstance(last, OSError):
+            raise last
+        return last
+
+    monkeypatch.setattr(kafka_entities, "KafkaAdminClient", open_client)
+    monkeypatch.setattr(LocalCluster, "admin_connection", lambda _: {})
+    if lacking is None:
+        kafka_entities.wait_for_replicas(cluster(tmp_path), 0.1)
+        return
+    with pytest.raises(LabError, match=f"north-america: Kafka/north-america: its other nodes, .*{lacking}"):
+        kafka_entities.wait_for_replicas(cluster(tmp_path), 0.1)

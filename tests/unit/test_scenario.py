@@ -193,6 +193,59 @@ def test_an_unknown_mirror_and_a_replacement_for_nothing_are_named(tmp_path: Pat
         read_scenario("99-test", tmp_path).manifests("failback")
 
 
+KEYS = """\
+  setup: {without: [key-2]}
+  failover: {after: [setup]}
+  failback: {after: [failover], without: [key-1]}
+"""
+
+
+def test_a_stage_leaves_out_users_and_deletes_those_that_exist(tmp_path: Path) -> None:
+    path = folder(tmp_path, TEXT[: TEXT.index("  setup:")] + KEYS)
+    keys = [user(A, name) for name in ("key-1", "key-2")]
+    (path / "manifests" / "keys.yaml").write_text(yaml.safe_dump_all(keys))
+    (path / "manifests" / "mirrors.yaml").unlink()
+    found = read_scenario("99-test", tmp_path)
+
+    def planned(stage: str, recorded: dict[str, tuple[Document, ...]]) -> Plan:
+        manifests = found.manifests(stage)
+        assert "KafkaUser/writer" in references(manifests)
+        return plan_stage({A: [*documents(kafka(A)), *manifests]}, recorded, found, stage)[A]
+
+    first = planned("setup", {})
+    assert [one for one in references(first.documents) if "key" in one] == ["KafkaUser/key-1"]
+    second = planned("failover", {A: first.documents})
+    assert [one for one in references(second.documents) if "key" in one] == ["KafkaUser/key-1", "KafkaUser/key-2"]
+    assert leaving(second) == []
+    third = planned("failback", {A: second.documents})
+    assert references(leaving(third)) == ["KafkaUser/key-1"]
+    assert [one for one in references(third.documents) if "key" in one] == ["KafkaUser/key-2"]
+    assert leaving(planned("failback", {A: third.documents})) == []
+
+
+def test_with_another_key_a_mirror_is_as_it_was() -> None:
+    scenario = read_scenario("12-hybrid")
+    before, after = (
+        next(
+            yaml.safe_dump(one.content)
+            for one in scenario.manifests(stage)
+            if one.reference == "KafkaMirrorMaker2/mm2-out"
+        )
+        for stage in ("setup", "rotate-key")
+    )
+    assert after == before.replace("secretName: token\n", "secretName: token-2\n").replace(
+        "username: token\n", "username: token-2\n"
+    )
+    rights = {one.name: one.content["spec"] for one in scenario.manifests("rotate-key") if one.kind == "KafkaUser"}
+    assert rights["token"] == rights["token-2"]
+
+
+def test_a_user_that_a_stage_leaves_out_and_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    folder(tmp_path, TEXT.replace("ab: stopped}", "ab: stopped}, without: [wirter]"))
+    with pytest.raises(WrongUseError, match=r"stages\.failover\.without: manifests/ has no user 'wirter'"):
+        read_scenario("99-test", tmp_path).manifests("failover")
+
+
 def test_a_resource_that_stands_twice_is_named(tmp_path: Path) -> None:
     path = folder(tmp_path)
     (path / "manifests" / "more.yaml").write_text(yaml.safe_dump(mirror("ab", B, B, A)))

@@ -111,11 +111,12 @@ def delete(region: LocalRegion, manifests: Sequence[Manifest], *, dry_run: bool 
 
 
 def _forget_passwords(region: LocalRegion, manifests: Iterable[Manifest]) -> None:
-    """Restarts the nodes that still have the passwords of deleted users."""
+    """Restarts the nodes that still have the passwords of deleted users, and waits until they answer."""
     users = [manifest.resource for manifest in manifests if isinstance(manifest.resource, KafkaUser)]
     for name in sorted({user.cluster for user in users if user.spec.authentication is None}):
         if region.resource("Kafka", name) and (cluster := LocalCluster.of(region, name)).listener.offers(PLAIN):
-            cluster.apply()
+            _apply_cluster(cluster)
+            kafka_entities.wait_ready(cluster, kafka_entities.READY_SECONDS)
 
 
 def delete_region(region: LocalRegion, bound: float) -> bool:
@@ -239,9 +240,14 @@ def _apply_claims(region: LocalRegion, manifests: Sequence[Manifest]) -> list[st
 def _apply_clusters(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
     stored = {manifest.resource.reference for manifest in manifests if region.store(manifest.document)}
     for manifest in manifests:
-        if LocalCluster.of(region, manifest.resource.metadata.name).apply():
+        if _apply_cluster(LocalCluster.of(region, manifest.resource.metadata.name)):
             stored.add(manifest.resource.reference)
     return sorted(stored)
+
+
+def _apply_cluster(cluster: LocalCluster) -> bool:
+    """Starts the nodes of a cluster, or restarts them one after the other; True when that changed anything."""
+    return cluster.apply(before_restart=lambda: kafka_entities.wait_for_replicas(cluster))
 
 
 def _prepare_users(region: LocalRegion, manifests: Sequence[Manifest]) -> set[str]:
@@ -264,7 +270,7 @@ def _apply_pools(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str
     # Pools are applied before their Kafka, which starts the nodes; without it they change an existing cluster.
     present = {kafka["metadata"]["name"] for kafka in region.resources("Kafka")}
     for name in sorted({m.resource.cluster for m in manifests if isinstance(m.resource, OfCluster)} & present):
-        if LocalCluster.of(region, name).apply():
+        if _apply_cluster(LocalCluster.of(region, name)):
             changed.append(f"Kafka/{name}")
     return changed
 
@@ -291,7 +297,7 @@ def _apply_users(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str
     new = _prepare_users(region, manifests)
     for cluster, own in _by_cluster(region, manifests):
         if cluster.name in new and cluster.listener.offers(PLAIN):
-            cluster.apply()
+            _apply_cluster(cluster)
             kafka_entities.wait_ready(cluster, kafka_entities.READY_SECONDS)
         users = [m.resource for m in own if isinstance(m.resource, KafkaUser)]
         changed += kafka_entities.apply_users(cluster, users)

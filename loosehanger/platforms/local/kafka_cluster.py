@@ -11,6 +11,7 @@ import os
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
 from pathlib import Path
 
 from loosehanger.errors import LabError
@@ -119,8 +120,12 @@ class LocalCluster:
             for node, pool in self.nodes.items()
         ]
 
-    def apply(self) -> bool:
-        """Brings the nodes into the manifest's state; True when that changed anything."""
+    def apply(self, before_restart: Callable[[], None] = lambda: None) -> bool:
+        """Brings the nodes into the manifest's state; True when that changed anything.
+
+        Args:
+            before_restart: waits until a node that runs may restart; nodes restart one after the other.
+        """
         nodes = self._check_nodes_kept()
         metadata = self._check_metadata_readable()
         changed = self._certificates()
@@ -136,8 +141,13 @@ class LocalCluster:
         )
         kept = {"id": self._cluster_id(), "nodes": nodes, "metadata": metadata}
         changed |= write_file(self.folder / "cluster.json", json.dumps(kept))
-        for node in self.nodes:
-            changed |= self._apply_node(node)
+        running = {state.name for state in processes.states(self.region) if state.state == "RUNNING"}
+        # Those that do not run start first: without them no other may restart.
+        for node in sorted(self.nodes, key=lambda node: self._process_name(node) in running):
+            process = self._node(node)
+            if process.name in running and processes.restarts(self.region, process):
+                before_restart()
+            changed |= processes.run(self.region, process)
         return changed
 
     @property
@@ -226,7 +236,7 @@ class LocalCluster:
             )
         return changed
 
-    def _apply_node(self, node: int) -> bool:
+    def _node(self, node: int) -> Process:
         folder = self.folder / str(node)
         properties = self._properties(node)
         write_file(folder / "server.properties", properties)
@@ -252,17 +262,14 @@ class LocalCluster:
         )
         certificate = secret_file(self.region, self._node_secret(node), "keystore.pem").read_bytes()
         certificate += self._clients_authority.read_bytes() if self.listener.asks_certificates else b""
-        return processes.run(
-            self.region,
-            Process(
-                name=self._process_name(node),
-                command=command,
-                priority=processes.BROKER,
-                directory=folder,
-                environment=self.java.environment,
-                digest=processes.digest(properties, certificate, rules, *self.listener.credentials()),
-                stop_seconds=20,
-            ),
+        return Process(
+            name=self._process_name(node),
+            command=command,
+            priority=processes.BROKER,
+            directory=folder,
+            environment=self.java.environment,
+            digest=processes.digest(properties, certificate, rules, *self.listener.credentials()),
+            stop_seconds=20,
         )
 
     def _properties(self, node: int) -> str:

@@ -6,7 +6,7 @@ import logging
 import secrets
 import string
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from kafka.admin import (
     ACL,
@@ -31,6 +31,7 @@ from loosehanger.lab.console_password import SIGNS_IN, console_password
 from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.resources import Acl, KafkaTopic, KafkaUser, as_text
 from loosehanger.platforms.client_properties import jaas_of
+from loosehanger.platforms.local import rolling
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.processes import tail
 from loosehanger.platforms.local.region import LocalRegion
@@ -86,6 +87,43 @@ def wait_ready(cluster: LocalCluster, bound: float) -> None:
     """
     with admin_client(cluster, bound):
         pass
+
+
+def wait_for_replicas(cluster: LocalCluster, bound: float = rolling.BACK_S) -> None:
+    """Waits until every node answers, and all replicas are in sync: before one of the nodes restarts.
+
+    A cluster of one node has no other that could continue, and is not waited for.
+
+    Args:
+        cluster: the cluster.
+        bound: how long to wait, in seconds.
+
+    Raises:
+        LabError: a node does not answer, or a replica is not in sync in time.
+    """
+    nodes = cluster.addresses(1)
+    if len(nodes) < 2:
+        return
+    connection = cluster.admin_connection()
+
+    def lacking() -> str | None:
+        # Each node is asked: for some seconds the others count one that was killed among the living.
+        for node in nodes:
+            try:
+                alone = {**connection, "bootstrap_servers": [node]}
+                with closing(KafkaAdminClient(**alone, bootstrap_timeout_ms=2000, request_timeout_ms=15000)) as admin:
+                    missing = rolling.lacks_replicas(
+                        admin.describe_cluster()["brokers"], admin.describe_topics(), len(nodes)
+                    )
+            except (KafkaError, OSError) as error:
+                return f"{type(error).__name__} from the node at {node}"
+            if missing:
+                return missing
+        return None
+
+    # The client's warnings while nodes restart are not errors.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    wait_for(lacking, bound, f"{cluster.region.name}: Kafka/{cluster.name}: its other nodes, one after the other")
 
 
 def apply_topics(cluster: LocalCluster, topics: Sequence[KafkaTopic], where: Callable[[KafkaTopic], str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Workers of one group that restart one after the other, so that the others continue to copy."""
+"""Workers of a group and nodes of a cluster that restart one after the other, so that the others continue to work."""
 
 from __future__ import annotations
 
@@ -61,6 +61,25 @@ def wait_for_others(access: Mapping[str, str], ports: Sequence[int], what: str, 
         return None
 
     wait_for(lacking, bound_s, f"{what}: the group's other workers, one after the other")
+
+
+def lacks_replicas(brokers: Sequence[object], topics: Sequence[Mapping[str, Any]], nodes: int) -> str | None:
+    """Returns what a cluster lacks before the next of its nodes may restart; None if nothing.
+
+    Args:
+        brokers: those that are registered.
+        topics: every topic, as Kafka describes them.
+        nodes: how many nodes the cluster has.
+    """
+    if len(brokers) < nodes:
+        return f"{len(brokers)} of {nodes} nodes answer"
+    behind = [
+        f"{topic['name']}-{partition['partition_index']}"
+        for topic in topics
+        for partition in topic["partitions"]
+        if len(partition["isr_nodes"]) < len(partition["replica_nodes"])
+    ]
+    return f"{len(behind)} partitions have replicas that are not in sync, {behind[0]} among them" if behind else None
 
 
 def _client(access: Mapping[str, str], port: int) -> ConnectClient:
