@@ -69,7 +69,9 @@ class MadeUpAdmin:
         """Of one topic."""
         assert not raise_errors
         ((name, count),) = wanted.items()
-        error = self._error("grow", name) or (0 if count > len(self.topics[name]) else InvalidPartitionsError.errno)
+        unknown = 0 if name in self.topics else UnknownTopicOrPartitionError.errno
+        few = 0 if count > len(self.topics.get(name, ())) else InvalidPartitionsError.errno
+        error = self._error("grow", name) or unknown or few
         if not error:
             self.topics[name] += [(0, 0)] * (count - len(self.topics[name]))
         answer = {"results": [{"error_code": error, "error_message": "has so many" if error else None}]}

@@ -126,9 +126,8 @@ async def comparison(context: ContextOf, topic: TopicName) -> list[Comparison]:
 async def change(
     context: ContextOf, session: SessionOf, region: RegionName, topic: TopicName, changes: SettingsChange
 ) -> Done:
-    """A mirror resets a copied topic to its source's settings within seconds."""
-    work = context.service.topics.change(region, topic, changes.settings)
-    return Done(said=await context.changes.record(session.user, region, "change settings", topic, work))
+    """A mirror resets a copied topic to its source's settings within seconds. On Kubernetes its KafkaTopic decides."""
+    return Done(said=await context.operations.change_settings(session.user, region, topic, changes.settings))
 
 
 @router.get("/messages", summary="The latest records")
@@ -225,9 +224,8 @@ async def act(
     connector: ConnectorName,
     action: Action,
 ) -> Done:
-    """Connect applies it within seconds."""
-    work = context.service.mirrors.act(region, mirror, connector, action)
-    return Done(said=await context.changes.record(session.user, region, f"{action} connector", connector, work))
+    """Connect applies it within seconds. On Kubernetes the mirror's resource decides whether it is paused."""
+    return Done(said=await context.operations.act(session.user, region, mirror, connector, action))
 
 
 control_room = APIRouter(prefix="/api", responses=READ)
@@ -255,8 +253,7 @@ async def change_link(
     context: ContextOf, session: SessionOf, one: RegionName, other: RegionName, change: LinkChange
 ) -> Done:
     """Takes effect at once, also for open connections."""
-    work = context.links.change(one, other, change)
-    return Done(said=await context.changes.record(session.user, "", "change link", f"{one}, {other}", work))
+    return Done(said=await context.operations.change_link(session.user, one, other, change))
 
 
 @control_room.get("/proof", summary="The latest proof")

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from loosehanger.console import (
     api,
     browse,
+    changing_pages,
     events,
     learning_pages,
     metrics,
@@ -52,7 +53,7 @@ from loosehanger.signing.one_time import OneTimeTokens, remove_pages
 TIDY_S = 20.0
 _ROUTED = (
     *(api, pages, sign_on, browse, scripts_page, producing),
-    *(operating_api, operating_pages, events, metrics),
+    *(operating_api, operating_pages, changing_pages, events, metrics),
 )
 """The modules with routes. Of two routes that fit a path, the first decides."""
 _STATUS = (
@@ -81,7 +82,7 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     history = LastHour()
     neighbours = Neighbours(settings)
     changes = ChangeLog(settings.change_log)
-    operations = Operations(settings, service, changes)
+    operations = Operations(settings, service, links, changes)
     learning = Learning(settings.scenario, jobs, operations, changes)
     views = Views(settings, service, jobs, links, history, operations, changes, learning)
     views.share(consoles=neighbours.names)
@@ -120,6 +121,7 @@ def create_app(settings: Settings, service: Service | None = None) -> FastAPI:
     if settings.control_room:
         app.include_router(api.control_room)
         app.include_router(pages.control_room)
+        app.include_router(changing_pages.control_room)
         app.include_router(learning_pages.router)
     for module in _ROUTED:
         app.include_router(module.router)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -90,13 +90,61 @@ class MirrorReader:
             WrongUseError: the mirror has no such connector.
             UnreachableError: Connect does not answer.
         """
+        await self._reachable(region, mirror).act(connector, action)
+        return f"{region}: requested to {action} {connector}"
+
+    async def preview(
+        self, region: str, mirror: str, connector: str, action: Action
+    ) -> tuple[list[tuple[str, str, str]], list[str]]:
+        """Looks up what an action on a connector would change.
+
+        Returns:
+            The connector and each task with its state now and afterwards; and the effects, as sentences.
+
+        Raises:
+            UnknownError: this console has no such region or mirror.
+            WrongUseError: the mirror has no such connector.
+            UnreachableError: Connect does not answer.
+        """
+        state = await self._reachable(region, mirror).state()
+        if not state.answers:
+            raise UnreachableError(state.explanation or f"{region}: {mirror}: no Connect worker answers")
+        found = next((one for one in state.connectors if one.name == connector), None)
+        if found is None:
+            names = ", ".join(one.name for one in state.connectors) or "none"
+            raise WrongUseError(f"{region}: {mirror} has no connector '{connector}'; it has: {names}")
+        then = {"pause": "paused", "resume": "running", "restart": "running, started again"}[action]
+        rows = [("Connector", found.state.lower(), then)]
+        rows += [(f"Task {task.number}", task.state.lower(), then) for task in found.tasks]
+        return rows, list(_effects(found, action))
+
+    def _reachable(self, region: str, mirror: str) -> MirrorMakerView:
         mirrors = self._regions.region(region).mirrors
         if mirror not in mirrors:
             raise UnknownError(f"{region} has no mirror '{mirror}'; it has: {', '.join(mirrors) or 'none'}")
         if closed := self._regions.closed(region, mirror):
             raise UnreachableError(closed)
-        await mirrors[mirror].act(connector, action)
-        return f"{region}: requested to {action} {connector}"
+        return mirrors[mirror]
+
+
+def _effects(connector: Connector, action: Action) -> Iterator[str]:
+    """What follows from an action on a connector."""
+    copies = connector.kind == SOURCE_CONNECTOR
+    if action == "restart":
+        yield "Its tasks start again within seconds, and continue where they stopped"
+    elif action == "pause":
+        yield (
+            "It copies nothing until it is resumed: its lag grows, and the source's retention may delete records first"
+            if copies
+            else "It does nothing until it is resumed"
+        )
+        if connector.wanted == "RUNNING":
+            yield "Its manifest says running, so it counts as degraded until it is resumed"
+    else:
+        if copies:
+            yield "It continues where it was paused"
+        if connector.wanted in ("PAUSED", "STOPPED"):
+            yield f"Its manifest says {connector.wanted.lower()}: the next set-up applies that again"
 
 
 def _may_write(route: Route, topic: str) -> bool:

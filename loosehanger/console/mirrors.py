@@ -179,7 +179,7 @@ class MirrorMakerView:
             statuses = name_topics(statuses, self._home, self.region, self.name)
         connectors = [self._connector(name, entry["info"]["config"], statuses[name]) for name, entry in found.items()]
         self._last = [one.model_copy(update={"records_per_s": None}) for one in connectors]
-        health, explanation = explain(self.region, self.name, connectors)
+        health, explanation = explain(self.region, self.name, connectors, by_resource=self._home is None)
         traces = [task.trace for connector in connectors for task in connector.tasks]
         if self._home is None and health == "bad" and any(_SENDING in trace for trace in traces):
             # A console in a pod has no right to read the worker's log.
@@ -336,8 +336,8 @@ def judged(connectors: Sequence[Connector]) -> Judgement:
     return replace(found, state="Stalled") if stalled else found
 
 
-def explain(region: str, mirror: str, connectors: list[Connector]) -> tuple[Health, str]:
-    """A mirror's health, and its problem with a remedy."""
+def explain(region: str, mirror: str, connectors: list[Connector], *, by_resource: bool = False) -> tuple[Health, str]:
+    """A mirror's health, and its problem with a remedy; ``by_resource`` where only its resource resumes a connector."""
     if not connectors:
         return "bad", f"{region}'s mirror {mirror} has no connector; run the set-up again"
     bad, still, starting, found = [], [], [], judged(connectors)
@@ -358,7 +358,8 @@ def explain(region: str, mirror: str, connectors: list[Connector]) -> tuple[Heal
         return "bad", "; ".join(stalled)
     if still:
         fact, name = still[0]
-        return "warning", f"{region}'s mirror {mirror}: {fact}{_advice(next(c for c in connectors if c.name == name))}"
+        advice = _advice(next(c for c in connectors if c.name == name), by_resource=by_resource)
+        return "warning", f"{region}'s mirror {mirror}: {fact}{advice}"
     if starting:
         return "warning", f"{'; '.join(starting)}: this takes a few seconds after a start"
     again = [
@@ -375,8 +376,10 @@ def explain(region: str, mirror: str, connectors: list[Connector]) -> tuple[Heal
     return "good", ""
 
 
-def _advice(connector: Connector) -> str:
+def _advice(connector: Connector, *, by_resource: bool) -> str:
     """The remedy for a connector that is paused or stopped, or must be."""
+    if by_resource:
+        return ". Its KafkaMirrorMaker2 resource decides that, and the operator applies it within minutes"
     if not connector.wanted:
         return ". Start it with Resume. If its manifest has a state, remove it, or the next set-up stops it again"
     if connector.wanted == "RUNNING":

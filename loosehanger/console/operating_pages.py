@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Depends, Form, Query
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi import APIRouter, Form, Query
+from fastapi.responses import HTMLResponse, Response
 from pydantic import ValidationError
 
 from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf
 from loosehanger.console.configuration import configuration_of
-from loosehanger.console.context import Context, require_operator
+from loosehanger.console.confirming import ASKED, confirm, made
+from loosehanger.console.context import Context
 from loosehanger.console.formats import thousands
 from loosehanger.console.operation_models import (
     MOST_GROUP_NAME,
@@ -23,11 +23,9 @@ from loosehanger.console.operation_models import (
     ResetPreview,
 )
 from loosehanger.console.pages import MAY, page
-from loosehanger.console.sign_in import Session
 from loosehanger.errors import LabError, WrongUseError
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-ASKED = [Depends(require_operator)]
 MOST_FORM = 40_000
 """Characters of a form's field: a longer one would not fit into a request."""
 Region = Annotated[str, Query(max_length=63)]
@@ -37,33 +35,6 @@ Short = Annotated[str, Query(max_length=40)]
 RegionField = Annotated[str, Form(max_length=63)]
 TopicField = Annotated[str, Form(max_length=249)]
 LongField = Annotated[str, Form(max_length=MOST_FORM)]
-
-
-async def _confirm(
-    context: Context,
-    session: Session,
-    title: str,
-    action: str,
-    button: str,
-    back: str,
-    fields: Mapping[str, Any],
-    **more: Any,
-) -> HTMLResponse:
-    """The page that asks once."""
-    return await page(
-        context, session, "confirm", title, action=action, button=button, back=back, fields=fields,
-        **{"facts": [], "warnings": [], "table": None, "refused": "", **more},
-    )  # fmt: skip
-
-
-async def _made(context: Context, session: Session, work: Awaitable[str], then: str, otherwise: str) -> Response:
-    """Makes a change, and continues to a page that shows its outcome."""
-    try:
-        context.note(session, await work, good=True)
-    except LabError as error:
-        context.note(session, str(error), good=False)
-        return RedirectResponse(otherwise, 303)
-    return RedirectResponse(then, 303)
 
 
 def _of(topic: str) -> str:
@@ -122,7 +93,7 @@ async def ask_create_topic(
     copying = context.service.topics.copying(region, wanted.name)
     facts = [f"Partitions: {wanted.partitions}", *(f"{key} = {value}" for key, value in wanted.settings.items())]
     warnings = [f"The mirror {one.name} copies it to {one.target}, under its policy, within seconds" for one in copying]
-    return await _confirm(
+    return await confirm(
         context, session, f"Create {wanted.name} in {region}?", "/operate/create-topic", "Create", "/topics",
         {"region": region, "name": wanted.name, "partitions": partitions, "settings": settings},
         facts=facts, warnings=warnings, refused=context.operations.why_not(region, wanted.name),
@@ -141,7 +112,7 @@ async def create_topic(
     """Creates it."""
     wanted = _new_topic(name, partitions, settings)
     work = context.operations.create_topic(session.user, region, wanted)
-    return await _made(context, session, work, _of(wanted.name), "/topics")
+    return await made(context, session, work, _of(wanted.name), "/topics")
 
 
 @router.get("/confirm/add-partitions", dependencies=ASKED)
@@ -159,7 +130,7 @@ async def ask_add_partitions(
     refused = context.operations.why_not(region, topic)
     if count <= now:
         refused = f"{region}: {topic} has {now} partitions; choose more"
-    return await _confirm(
+    return await confirm(
         context, session, f"Add partitions to {topic} in {region}?", "/operate/add-partitions", "Add", _of(topic),
         {"region": region, "topic": topic, "partitions": partitions},
         facts=[f"Partitions now: {now}", f"Afterwards: {count}"], warnings=warnings, refused=refused,
@@ -184,7 +155,7 @@ async def add_partitions(
 ) -> Response:
     """Adds them."""
     work = context.operations.add_partitions(session.user, region, topic, _count(partitions))
-    return await _made(context, session, work, _of(topic), _of(topic))
+    return await made(context, session, work, _of(topic), _of(topic))
 
 
 @router.get("/confirm/delete-topic", dependencies=ASKED)
@@ -206,7 +177,7 @@ async def ask_delete_topic(context: ContextOf, session: SessionOf, region: Regio
     ]
     if groups:
         warnings.append(f"Groups with offsets in it: {', '.join(sorted(groups)[:20])}")
-    return await _confirm(
+    return await confirm(
         context, session, f"Delete {topic} in {region}?", "/operate/delete-topic", "Delete the topic", _of(topic),
         {"region": region, "topic": topic}, warnings=warnings, refused=context.operations.why_not(region, topic),
         facts=[f"Partitions: {len(found.partitions)}", f"Offsets: {thousands(found.offsets)}"],
@@ -217,7 +188,7 @@ async def ask_delete_topic(context: ContextOf, session: SessionOf, region: Regio
 async def delete_topic(context: ContextOf, session: SessionOf, region: RegionField, topic: TopicField) -> Response:
     """Deletes it."""
     work = context.operations.delete_topic(session.user, region, topic)
-    return await _made(context, session, work, "/topics", _of(topic))
+    return await made(context, session, work, "/topics", _of(topic))
 
 
 @router.get("/confirm/delete-records", dependencies=ASKED)
@@ -236,7 +207,7 @@ async def ask_delete_records(
         *(f"The mirror {one.name} copies from it: what it has not copied yet is lost to {one.target}"
           for one in context.service.topics.copying(region, topic)),
     ]  # fmt: skip
-    return await _confirm(
+    return await confirm(
         context, session, f"Delete records of {topic} in {region}?", "/operate/delete-records", "Delete the records",
         _of(topic),
         {"region": region, "topic": topic, "before": " ".join(f"{one.partition}:{one.before}" for one in gone)},
@@ -257,7 +228,7 @@ async def delete_records(
     except (ValidationError, ValueError) as error:
         raise WrongUseError("this is not a list of partitions and offsets, for example 0:17 1:5") from error
     work = context.operations.delete_records(session.user, region, topic, wanted)
-    return await _made(context, session, work, _of(topic), _of(topic))
+    return await made(context, session, work, _of(topic), _of(topic))
 
 
 @router.get("/groups/reset")
@@ -330,7 +301,7 @@ async def reset(
     """Makes the reset of a preview."""
     work = context.operations.reset(session.user, region, read_moves(group, moves.replace("\r", "")))
     again = f"/groups/reset?{urlencode({'region': region, 'group': group})}"
-    return await _made(context, session, work, "/groups", again)
+    return await made(context, session, work, "/groups", again)
 
 
 @router.get("/confirm/delete-group", dependencies=ASKED)
@@ -338,7 +309,7 @@ async def ask_delete_group(context: ContextOf, session: SessionOf, region: Regio
     """Asks whether to delete a group."""
     committed, refused = await context.operations.committed(region, group)
     rows = [[topic, str(number), f"{at:,}"] for (topic, number), at in committed.items()]
-    return await _confirm(
+    return await confirm(
         context, session, f"Delete the group {group} in {region}?", "/operate/delete-group", "Delete the group",
         "/groups",
         {"region": region, "group": group}, refused=refused,
@@ -357,7 +328,7 @@ async def delete_group(
 ) -> Response:
     """Deletes it."""
     work = context.operations.delete_group(session.user, region, group)
-    return await _made(context, session, work, "/groups", "/groups")
+    return await made(context, session, work, "/groups", "/groups")
 
 
 @router.get("/users")

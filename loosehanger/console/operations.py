@@ -1,16 +1,19 @@
-"""Changes of topics, records and groups: bounded in size and rate, and each in the change log."""
+"""Changes of topics, records, groups, connectors and links: bounded in size and rate, and each in the change log."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.cluster import ClusterView
+from loosehanger.console.links import LinkView
+from loosehanger.console.mirrors import Action
+from loosehanger.console.models import LinkChange
 from loosehanger.console.operation_models import (
     MOST_MOVES,
     DeletedPart,
@@ -44,25 +47,70 @@ class TooManyError(WrongUseError):
 
 
 class Operations:
-    """Changes topics, records and groups. The routes check the session, its token and the switch.
+    """Changes topics, records, groups, connectors and links. The routes check the session, its token and the switch.
 
     Args:
         settings: the console's.
         service: the regions' data.
+        links: the links between the regions.
         log: where each change is listed with its outcome.
         clock: seconds that only go forward.
     """
 
     def __init__(
-        self, settings: Settings, service: Service, log: ChangeLog, clock: Callable[[], float] = time.monotonic
+        self,
+        settings: Settings,
+        service: Service,
+        links: LinkView,
+        log: ChangeLog,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._by_resource = settings.topics_by_resource
+        self._links = links
+        self._by_resource = settings.by_resource
         self._connections = {region.name: region.connection for region in settings.regions}
         self._service = service
         self._log = log
         self._clock = clock
         self._latest: deque[float] = deque(maxlen=MOST_A_MINUTE)
         self._counting = asyncio.Semaphore(COUNTING)
+
+    async def change_settings(self, user: str, region: str, topic: str, changes: Mapping[str, str | None]) -> str:
+        """Changes settings of a topic; returns the outcome as a sentence.
+
+        Raises:
+            LabError: they cannot be changed.
+        """
+
+        async def change() -> str:
+            return await self._service.topics.change(region, topic, changes)
+
+        return await self._recorded(user, region, "change settings", topic, change, self.why_not(region, topic))
+
+    async def act(self, user: str, region: str, mirror: str, connector: str, action: Action) -> str:
+        """Pauses, resumes or restarts a connector; returns the outcome as a sentence.
+
+        Raises:
+            LabError: it cannot be done.
+        """
+
+        async def request() -> str:
+            outcome = await self._service.mirrors.act(region, mirror, connector, action)
+            return f"{outcome}. Connect applies it within seconds"
+
+        why_not = self.why_not_act(region, mirror, action)
+        return await self._recorded(user, region, f"{action} connector", connector, request, why_not)
+
+    async def change_link(self, user: str, one: str, other: str, change: LinkChange) -> str:
+        """Changes a link; returns its new state as a sentence.
+
+        Raises:
+            LabError: it cannot be changed.
+        """
+
+        async def set_link() -> str:
+            return await self._links.change(one, other, change)
+
+        return await self._recorded(user, "", "change link", f"{one}, {other}", set_link)
 
     async def create_topic(self, user: str, region: str, wanted: NewTopic) -> str:
         """Creates a topic; returns the outcome as a sentence.
@@ -253,8 +301,17 @@ class Operations:
         found, problems = await self._service.everywhere(of)
         return Users(users=[user for users in found for user in users], problems=problems)
 
+    def why_not_act(self, region: str, mirror: str, action: Action) -> str:
+        """Why a connector cannot be paused, resumed or restarted here; empty if it can."""
+        if self._by_resource and action != "restart":
+            return (
+                f"{region}: mirrors are KafkaMirrorMaker2 resources here, and their operator undoes other changes; set "
+                f"the connector's state there, for example: kubectl -n {region} edit kafkamirrormaker2 {mirror}"
+            )
+        return ""
+
     def why_not(self, region: str, topic: str) -> str:
-        """Why a topic cannot be created, grown or deleted here; empty if it can."""
+        """Why a topic cannot be created, changed, grown or deleted here; empty if it can."""
         if self._by_resource:
             return (
                 f"{region}: topics are KafkaTopic resources here, and their operator undoes other changes; change the "
@@ -282,12 +339,27 @@ class Operations:
         work: Callable[[KafkaAdminClient], str],
         why_not: str = "",
     ) -> str:
+        async def change() -> str:
+            return await self._cluster(region).operate(work)
+
+        return await self._recorded(user, region, action, subject, change, why_not)
+
+    async def _recorded(
+        self,
+        user: str,
+        region: str,
+        action: str,
+        subject: str,
+        work: Callable[[], Awaitable[str]],
+        why_not: str = "",
+    ) -> str:
+        """Makes a change unless there were too many or it is refused, and adds it to the change log."""
         self.count_change()
 
         async def change() -> str:
             if why_not:
                 raise WrongUseError(why_not)
-            return await self._cluster(region).operate(work)
+            return await work()
 
         return await self._log.record(user, region, action, subject, change())
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import unquote, urlencode
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from pydantic import TypeAdapter, ValidationError
 
-from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf, TopicName
+from loosehanger.console.api import ContextOf, SessionOf, TopicName
 from loosehanger.console.browse import neighbours, read_record, shown_record
 from loosehanger.console.charting import RANGES, ChartSelection
 from loosehanger.console.context import Context, require_operator, unless_gone
 from loosehanger.console.distances import PRESETS, SOURCE
 from loosehanger.console.live import RecordFilter
-from loosehanger.console.mirrors import Action
-from loosehanger.console.models import LinkChange, SettingName, SettingValue
 from loosehanger.console.problems import problem_response
 from loosehanger.console.region_views import UnknownError
 from loosehanger.console.search import LONGEST_POSITION, search_request
@@ -47,8 +43,6 @@ WITH_MORE = (
     "search",
 )
 """The pages with a template of their own."""
-BOTH_WAYS, ONE_WAY = "both", "to"
-"""Between the regions of a link's form: both directions, or the one from the first to the second."""
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 control_room = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -78,7 +72,7 @@ async def page(
         except TimeoutError:
             pass
         except UnknownError as error:
-            return problem_page(context, session, 404, str(error))
+            return problem_page(context, session, 404, str(error), context.take_note(session))
     html = context.views.template(
         f"{view}.html.j2" if view in WITH_MORE else "page.html.j2",
         title=title,
@@ -92,11 +86,13 @@ async def page(
     return HTMLResponse(html, status)
 
 
-def problem_page(context: Context, session: Session, status: int, reason: str) -> HTMLResponse:
-    """A page that names what is wrong."""
+def problem_page(
+    context: Context, session: Session, status: int, reason: str, note: tuple[str, bool] | None = None
+) -> HTMLResponse:
+    """A page that names what is wrong, below the outcome of a change if there is one to show."""
     title = "Not found" if status == 404 else "Not possible"
     html = context.views.template(
-        "problem.html.j2", title=title, view="", of="", session=session, note=None, reason=reason
+        "problem.html.j2", title=title, view="", of="", session=session, note=note, reason=reason
     )
     return HTMLResponse(html, status)
 
@@ -203,46 +199,6 @@ async def topic(
     )
 
 
-@router.post("/regions/{region}/topics/{topic}/settings", dependencies=MAY)
-async def change(
-    context: ContextOf,
-    session: SessionOf,
-    region: RegionName,
-    topic: TopicName,
-    name: Annotated[str, Form(max_length=100)],
-    value: Annotated[str, Form(max_length=4000)] = "",
-    unset: Annotated[bool, Form()] = False,
-) -> Response:
-    """Changes a setting, or resets it to its default."""
-    try:
-        TypeAdapter(SettingName).validate_python(name)
-        TypeAdapter(SettingValue).validate_python(value)
-        if not unset and not value:
-            raise UnknownError(f"{name} needs a value; to reset it, choose Back to default")
-        work = context.service.topics.change(region, topic, {name: None if unset else value})
-        outcome = await context.changes.record(session.user, region, "change settings", topic, work)
-        context.note(session, outcome, good=True)
-    except ValidationError:
-        context.note(session, f"'{name[:100]}' is not a setting's name, for example retention.ms", good=False)
-    except LabError as error:
-        context.note(session, str(error), good=False)
-    return RedirectResponse(f"/topics/{quote(topic)}", 303)
-
-
-@router.post("/change", dependencies=MAY)
-async def change_somewhere(
-    context: ContextOf,
-    session: SessionOf,
-    region: Annotated[str, Form(max_length=63)],
-    topic: Annotated[str, Form(max_length=249)],
-    name: Annotated[str, Form(max_length=100)],
-    value: Annotated[str, Form(max_length=4000)] = "",
-    unset: Annotated[bool, Form()] = False,
-) -> Response:
-    """The same, for a form that chooses the region."""
-    return await change(context, session, region, topic, name, value, unset)
-
-
 @router.get("/messages")
 async def messages(
     context: ContextOf,
@@ -337,76 +293,6 @@ async def brokers(context: ContextOf, session: SessionOf) -> Response:
 async def mirrors(context: ContextOf, session: SessionOf) -> Response:
     """Mirrors."""
     return await page(context, session, "mirrors", "Mirrors")
-
-
-@router.post("/regions/{region}/mirrors/{mirror}/{action}", dependencies=MAY)
-async def act(
-    context: ContextOf,
-    session: SessionOf,
-    region: RegionName,
-    mirror: MirrorName,
-    action: Action,
-    connector: Annotated[str, Query(max_length=300)],
-) -> Response:
-    """Pauses, resumes or restarts a connector."""
-    try:
-        work = context.service.mirrors.act(region, mirror, connector, action)
-        outcome = await context.changes.record(session.user, region, f"{action} connector", connector, work)
-        context.note(session, f"{outcome}. Connect applies it within seconds", good=True)
-    except LabError as error:
-        context.note(session, str(error), good=False)
-    return RedirectResponse("/mirrors", 303)
-
-
-@control_room.post("/links/{one}/{other}", dependencies=MAY)
-async def change_link(
-    context: ContextOf,
-    session: SessionOf,
-    one: RegionName,
-    other: RegionName,
-    action: Annotated[str, Query(max_length=20)] = "",
-    delay: Annotated[str, Query(max_length=20)] = "",
-) -> Response:
-    """Delays a link, cuts it, or heals it."""
-    return await _changed_link(context, session, one, other, {"action": action, "delay": delay})
-
-
-@control_room.post("/links", dependencies=MAY)
-async def set_link(
-    context: ContextOf,
-    session: SessionOf,
-    ways: Annotated[str, Form(max_length=140)],
-    preset: Annotated[str, Form(max_length=60)] = "",
-    delay: Annotated[str, Form(max_length=20)] = "",
-    jitter: Annotated[str, Form(max_length=20)] = "",
-    rate: Annotated[str, Form(max_length=20)] = "",
-) -> Response:
-    """Sets delay, jitter and rate of a link, or of one direction of it; a preset sets the delay that is left empty."""
-    one, _, rest = ways.partition(" ")
-    sign, _, other = rest.partition(" ")
-    city_pair = next((found for found in PRESETS if found.name == preset), None)
-    if sign not in (BOTH_WAYS, ONE_WAY) or (preset and city_pair is None):
-        return problem_page(context, session, 404, "This link or preset does not exist; choose one of the form's")
-    words = {"delay": delay or (city_pair.delay if city_pair else ""), "jitter": jitter, "rate": rate}
-    if not any(words.values()):
-        context.note(session, "The link is as it was: give a preset, a delay, a jitter or a rate", good=False)
-        return RedirectResponse("/", 303)
-    return await _changed_link(context, session, one, other, words, one_way=sign == ONE_WAY)
-
-
-async def _changed_link(
-    context: Context, session: Session, one: str, other: str, words: Mapping[str, str], *, one_way: bool = False
-) -> Response:
-    try:
-        given = {name: text.strip() for name, text in words.items() if text.strip()}
-        work = context.links.change(one, other, LinkChange.model_validate({**given, "one_way": one_way}))
-        outcome = await context.changes.record(session.user, "", "change link", f"{one}, {other}", work)
-        context.note(session, outcome, good=True)
-    except ValidationError:
-        context.note(session, f"'{words.get('action', '')[:20]}' is not an action of a link", good=False)
-    except LabError as error:
-        context.note(session, str(error), good=False)
-    return RedirectResponse("/", 303)
 
 
 @control_room.get("/proof")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Form, Query
+from fastapi import APIRouter, Depends, Form, Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from loosehanger.console import pages
 from loosehanger.console.api import CHANGE, MAY, ContextOf, RegionName, SessionOf, TopicName
 from loosehanger.console.cluster import prepare_clients
+from loosehanger.console.confirming import confirm
 from loosehanger.console.context import Context
 from loosehanger.console.models import Problem, Produced, ProducedRecord
 from loosehanger.console.operations import TooManyError
@@ -20,6 +21,11 @@ from loosehanger.console.sign_in import Session
 from loosehanger.errors import LabError, UnreachableError, WrongUseError
 from loosehanger.kafka.connection import Connection
 
+if TYPE_CHECKING:
+    from loosehanger.kafka.produce import NewRecord
+
+MOST_SHOWN = 4_000
+"""Characters of a key, a value or the headers that the page shows which asks."""
 MOST_TEXT = 60_000
 """Characters of a key or a value that a form may have; a request has at most 64 KiB."""
 MOST_WAITING = 3
@@ -68,11 +74,22 @@ async def produce(context: Context, session: Session, region: str, topic: str, t
     return found[0]
 
 
-def _write(connection: Connection, region: str, topic: str, typed: ProducedRecord) -> Produced:
-    prepare_clients()
-    from loosehanger.kafka.produce import RecordProducer, new_record
+def _record(topic: str, typed: ProducedRecord) -> NewRecord:
+    """The record that was typed.
 
-    record = new_record(topic, typed.key, typed.value, typed.headers, typed.partition)
+    Raises:
+        WrongUseError: it cannot be written as it is.
+    """
+    prepare_clients()
+    from loosehanger.kafka.produce import new_record
+
+    return new_record(topic, typed.key, typed.value, typed.headers, typed.partition)
+
+
+def _write(connection: Connection, region: str, topic: str, typed: ProducedRecord) -> Produced:
+    record = _record(topic, typed)
+    from loosehanger.kafka.produce import RecordProducer
+
     with RecordProducer(connection, region, "lab-console") as producer:
         written = producer.send(record)
     return Produced(region=region, **written._asdict())
@@ -112,27 +129,56 @@ async def produce_page(
     return _page(context, session, {"region": region, "topic": topic})
 
 
-@router.post(
-    "/produce",
-    include_in_schema=False,
-    response_class=HTMLResponse,
-    dependencies=pages.MAY,
-)
-async def produce_form(
-    context: ContextOf,
-    session: SessionOf,
+Field = Annotated[str, Form(max_length=MOST_TEXT)]
+
+
+def _fields(
     region: Annotated[str, Form(max_length=63)],
     topic: Annotated[str, Form(max_length=249)],
     partition: Annotated[str, Form(max_length=10)] = "",
-    key: Annotated[str, Form(max_length=MOST_TEXT)] = "",
-    value: Annotated[str, Form(max_length=MOST_TEXT)] = "",
+    key: Field = "",
+    value: Field = "",
     headers: Annotated[str, Form(max_length=20_000)] = "",
     no_key: Annotated[bool, Form()] = False,
     tombstone: Annotated[bool, Form()] = False,
+) -> dict[str, str]:
+    """The fields of the form, and of the page that asks; those that are not set are empty."""
+    filled = {"region": region, "topic": topic, "partition": partition, "key": key, "value": value, "headers": headers}
+    return filled | {"no_key": "true" if no_key else "", "tombstone": "true" if tombstone else ""}
+
+
+@router.post("/confirm/produce", include_in_schema=False, response_class=HTMLResponse, dependencies=pages.MAY)
+async def ask_produce(
+    context: ContextOf, session: SessionOf, filled: Annotated[dict[str, str], Depends(_fields)]
+) -> Response:
+    """Asks whether to write the record. A form that is not a record comes back with the reason."""
+    region, topic = filled["region"], filled["topic"]
+    try:
+        typed = _typed(filled)
+        context.service.region(region)
+        await asyncio.to_thread(_record, topic, typed)
+    except LabError as error:
+        return _page(context, session, filled, str(error), 400)
+    facts = [f"Partition: {'chosen by the key' if typed.partition is None else typed.partition}"]
+    facts += ["Key: null"] if typed.key is None else []
+    facts += ["Value: null, a tombstone"] if typed.value is None else []
+    parts = (("Key", typed.key), ("Value", typed.value), ("Headers", "\n".join(typed.headers) or None))
+    copying = context.service.topics.copying(region, topic)
+    return await confirm(
+        context, session, f"Write a record to {topic} in {region}?", "/produce", "Produce record", "/produce",
+        {name: text for name, text in filled.items() if text}, encoding="multipart/form-data", facts=facts,
+        texts=[(label, text[:MOST_SHOWN] + ("…" if len(text) > MOST_SHOWN else ""))
+               for label, text in parts if text is not None],
+        warnings=["It cannot be taken back", *(f"The mirror {one.name} copies it to {one.target}" for one in copying)],
+    )  # fmt: skip
+
+
+@router.post("/produce", include_in_schema=False, response_class=HTMLResponse, dependencies=pages.MAY)
+async def produce_form(
+    context: ContextOf, session: SessionOf, filled: Annotated[dict[str, str], Depends(_fields)]
 ) -> Response:
     """Writes the record; its page comes next, or the form again with the reason."""
-    filled = {"region": region, "topic": topic, "partition": partition, "key": key, "value": value, "headers": headers}
-    filled |= {"no_key": "on" if no_key else "", "tombstone": "on" if tombstone else ""}
+    region, topic = filled["region"], filled["topic"]
     try:
         written = await produce(context, session, region, topic, _typed(filled))
     except LabError as error:

@@ -78,8 +78,8 @@ class Settings:
     """Where Kubernetes mounts the desired state of mirrors, a file for each region; None elsewhere."""
 
     @property
-    def topics_by_resource(self) -> bool:
-        """Whether an operator keeps every topic as its KafkaTopic says: everywhere but on the local platform."""
+    def by_resource(self) -> bool:
+        """Whether operators keep topics and mirrors as their resources say: everywhere but on the local platform."""
         return self.lab_home is None
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from loosehanger.console.mirror_reader import MirrorReader
 from loosehanger.console.models import Cell, Comparison, Row, Setting, Topic, Topics
 from loosehanger.console.region_views import RegionView, RegionViews, UnknownError
-from loosehanger.errors import UnreachableError
+from loosehanger.errors import UnreachableError, WrongUseError
 from loosehanger.lab.mirrors.mirror import Mirror as Route
 from loosehanger.lab.mirrors.replication import NOT_SYNCHRONISED, synchronises
 
@@ -121,6 +121,46 @@ class TopicReader:
         written -= {mirror.target for mirror in self._regions.routes if mirror.policy == "identity"}
         return sorted(self._regions.regions, key=lambda region: region not in written)
 
+    async def preview(
+        self, region: str, topic: str, changes: Mapping[str, str | None]
+    ) -> tuple[list[tuple[str, str, str]], list[str]]:
+        """Looks up what a change of settings would replace.
+
+        Args:
+            region: a region of this console.
+            topic: its name.
+            changes: the new value of each setting; None for its default.
+
+        Returns:
+            Each setting with its value now and afterwards; and the effects on copies of the topic, as sentences.
+
+        Raises:
+            UnknownError: this console has no such region.
+            WrongUseError: the topic does not exist.
+            UnreachableError: no broker answers.
+        """
+        there = self._reachable(region)
+        topics = await self._topics_of(there)
+        found = next((one for one in topics if one.name == topic), None)
+        if found is None:
+            names = ", ".join(one.name for one in topics) or "none"
+            raise WrongUseError(f"{region} has no topic '{topic}'; it has: {names}")
+        known = {one.name: one for one in await there.cluster.settings(topic)}
+        rows = [
+            (name, _value(known.get(name)), "its default" if value is None else f"{value} (override)")
+            for name, value in changes.items()
+        ]
+        effects = list(self._followed(region, topic, list(changes)))
+        if found.mirror:
+            effects.append(f"The mirror {found.mirror} writes this copy, and restores its source's values in it")
+        return rows, effects
+
+    def _reachable(self, region: str) -> RegionView:
+        chosen = self._regions.region(region)
+        if closed := self._regions.closed(region):
+            raise UnreachableError(closed)
+        return chosen
+
     async def change(self, region: str, topic: str, changes: Mapping[str, str | None]) -> str:
         """Changes settings of a topic; returns the outcome as a sentence.
 
@@ -129,10 +169,7 @@ class TopicReader:
             WrongUseError: the topic does not exist, or Kafka refuses.
             UnreachableError: no broker answers.
         """
-        chosen = self._regions.region(region)
-        if closed := self._regions.closed(region):
-            raise UnreachableError(closed)
-        await chosen.cluster.change(topic, changes)
+        await self._reachable(region).cluster.change(topic, changes)
         outcome = ", ".join(f"{n} has its default again" if v is None else f"{n}={v}" for n, v in changes.items())
         return ". ".join([f"{region}: {topic}: {outcome}", *self._followed(region, topic, list(changes))])
 
@@ -164,6 +201,14 @@ class TopicReader:
         """The regions of this console whose mirrors write to a region, which need not be the region itself."""
         runs = {mirror.region for mirror in self._regions.routes if mirror.target == region.name} | {region.name}
         return [other for other in self._regions.regions.values() if other.name in runs]
+
+
+def _value(setting: Setting | None) -> str:
+    """A setting's value and where it comes from, for the page that asks before a change."""
+    if setting is None:
+        return "not known"
+    value = "(kept secret)" if setting.value is None else setting.value or "empty"
+    return f"{value} ({'override' if setting.source == 'topic' else 'default'})"
 
 
 def _marked(settings: Sequence[Setting], mirror: str | None) -> list[Setting]:

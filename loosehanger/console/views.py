@@ -96,11 +96,7 @@ class Views:
             lstrip_blocks=True,
         )
         self._environment.filters |= {
-            "thousands": thousands,
-            "size": size,
-            "rate": rate,
-            "duration": duration,
-            "span": span,
+            **{one.__name__: one for one in (thousands, size, rate, duration, span)},
             "visible": lambda text: safe(str(text)),
             "when": when,
             "capitalise": lambda text: text[:1].upper() + text[1:],
@@ -111,8 +107,12 @@ class Views:
             "settings": settings,
             "regions": [region.name for region in settings.regions],
             "operator_off": OPERATOR_OFF,
+            "why_not": operations.why_not,
+            "why_not_act": operations.why_not_act,
+            "routes": settings.routes,
+            "sources": service.topics.sources,
+            "consoles": list,
         }
-        self._environment.globals |= {"routes": settings.routes, "sources": service.topics.sources, "consoles": list}
 
     def __contains__(self, view: str) -> bool:
         return view in self._data

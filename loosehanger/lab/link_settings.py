@@ -6,6 +6,7 @@ Uses the standard library only: one relay process runs for every pair of regions
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -55,6 +56,14 @@ class OneWay:
                 "lower the rate or the delay"
             )
         return changed
+
+    def changed(self, values: Mapping[str, float], action: str | None) -> OneWay:
+        """Returns a copy with new values, and silent or not as an action on the link leaves it.
+
+        Raises:
+            WrongUseError: the values contradict each other.
+        """
+        return self.with_(**values, silent={"silent": True, "heal": False, "forget": False}.get(action or ""))
 
     @property
     def is_plain(self) -> bool:

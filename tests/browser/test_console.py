@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -143,6 +144,10 @@ def test_a_configuration_changed_in_europe_is_seen_in_both_americas(control_room
     form.locator("input[name=name]").fill("retention.ms")
     form.locator("input[name=value]").fill("3600000")
     form.get_by_role("button", name="Change").click()
+    asked = page.get_by_role("row", name=re.compile("retention.ms .* 3600000 \\(override\\)"))
+    expect(asked).to_be_visible()
+    picture(control_room, "change")
+    page.get_by_role("button", name="Change").click()
     expect(page.get_by_text("europe: LH.ORDERS: retention.ms=3600000")).to_be_visible()
     for region in ("north-america", "south-america"):
         cell = page.locator(f'td[data-row="retention.ms"][data-region="{region}"]')
@@ -152,6 +157,8 @@ def test_a_configuration_changed_in_europe_is_seen_in_both_americas(control_room
     form.locator("select[name=region]").select_option("europe")
     form.locator("input[name=name]").fill("retention.ms")
     form.get_by_role("button", name="Back to default").click()
+    expect(page.get_by_role("row", name=re.compile("3600000 \\(override\\) its default"))).to_be_visible()
+    page.get_by_role("button", name="Change").click()
     expect(page.get_by_text("retention.ms has its default again")).to_be_visible()
 
 
@@ -185,11 +192,16 @@ def test_a_mirror_is_paused_and_resumed_by_keyboard(america: Person) -> None:
     card = page.locator('section[data-mirror="mm2-na"]')
     expect(card).to_have_attribute("data-health", "good")
     picture(america, "mirrors")
+    page.get_by_role("link", name="Pause").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("row", name="Connector running paused")).to_be_visible()
     page.get_by_role("button", name="Pause").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_text("requested to pause")).to_be_visible()
     expect(card).to_have_attribute("data-health", "warning")
     expect(card).to_contain_text("Start it with Resume")
+    page.get_by_role("link", name="Resume").focus()
+    page.keyboard.press("Enter")
     page.get_by_role("button", name="Resume").focus()
     page.keyboard.press("Enter")
     expect(card).to_have_attribute("data-health", "good")

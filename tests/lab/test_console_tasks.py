@@ -86,9 +86,11 @@ def finds_why_a_mirror_lags(newcomer: Newcomer) -> None:
     newcomer.click("link", "mm2-na", newcomer.row("Flows", "mm2-na"))
     mirror = newcomer.section("mm2-na in north-america")
     expect(mirror).to_be_in_viewport()
-    newcomer.click("button", "Resume", mirror)
+    newcomer.click("link", "Resume", mirror)
+    expect(newcomer.row("The change", "Connector", "paused", "running")).to_be_visible()
+    newcomer.click("button", "Resume")
     expect(mirror.get_by_role("heading", name="mm2-na in north-america healthy")).to_be_visible()
-    assert newcomer.clicks == 2
+    assert newcomer.clicks == 3
 
 
 def finds_an_order_in_all_regions(newcomer: Newcomer, order: str) -> None:

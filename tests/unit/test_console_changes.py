@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import stat
-from html import escape
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape, unescape
 from pathlib import Path
 
 import pytest
@@ -14,9 +17,12 @@ from fastapi import Depends
 from loosehanger.console import change_log
 from loosehanger.console.change_log import ChangeLog
 from loosehanger.console.context import require_operator
+from loosehanger.console.operations import MOST_A_MINUTE
 from loosehanger.console.settings import OPERATOR_OFF
 from loosehanger.errors import WrongUseError
-from tests.consoles import HOSTILE, running, settings
+from tests.consoles import HOSTILE, Running, running, settings
+
+from .test_relay import Link, Server, echo
 
 
 async def _said(text: str) -> str:
@@ -98,8 +104,8 @@ def test_changes_are_shown_to_who_is_signed_in(tmp_path: Path) -> None:
         path = "/api/regions/north-america/topics/{}/settings"
         assert browser.change("PATCH", path.format("LH.ORDERS"), json={"settings": {"a.b": "1"}}).status_code == 200
         assert browser.change("PATCH", path.format("LH.NONE"), json={"settings": {"a.b": "1"}}).status_code == 400
-        form = {"csrf": browser.token()}
-        browser.post("/regions/north-america/mirrors/mm2/pause?connector=" + HOSTILE, data=form)
+        form = {"csrf": browser.token(), **CONNECTOR, "connector": HOSTILE, "action": "pause"}
+        browser.post("/operate/connector", data=form)
         found = browser.get("/api/changes").json()
         assert found["operator"] is True
         assert [(one["action"], one["subject"], one["done"]) for one in found["changes"][1:]] == [
@@ -114,12 +120,13 @@ def test_changes_are_shown_to_who_is_signed_in(tmp_path: Path) -> None:
     assert (tmp_path / "artifacts" / "console" / "changes-north-america.jsonl").exists()
 
 
-CHANGES: tuple[tuple[str, str, dict[str, str]], ...] = (
-    ("/topics/LH.ORDERS", "/change", {"region": "north-america", "topic": "LH.ORDERS", "name": "a.b", "value": "1"}),
-    ("/topics/LH.ORDERS", "/regions/north-america/topics/LH.ORDERS/settings", {"name": "a.b", "value": "1"}),
-    ("/mirrors", "/regions/north-america/mirrors/mm2/pause?connector=europe-%3Ehere.MirrorSourceConnector", {}),
-    ("/", "/links/europe/north-america?action=cut", {}),
-    ("/", "/links", {"ways": "europe both north-america", "delay": "7ms"}),
+SETTING = {"region": "north-america", "topic": "LH.ORDERS", "name": "retention.ms", "value": "7"}
+CONNECTOR = {"region": "north-america", "mirror": "mm2", "connector": "europe->here.MirrorSourceConnector"}
+FORMS: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("/topics/LH.ORDERS", "settings", SETTING),
+    ("/mirrors", "connector", {**CONNECTOR, "action": "pause"}),
+    ("/", "link", {"ways": "europe both north-america", "action": "cut"}),
+    ("/", "link", {"ways": "europe both north-america", "delay": "7ms"}),
 )
 API_CHANGES = (
     ("PATCH", "/api/regions/north-america/topics/LH.ORDERS/settings", {"settings": {"a.b": "1"}}),
@@ -133,19 +140,203 @@ def test_settings_connectors_and_links_are_changed_with_the_switch_only(tmp_path
     (tmp_path / "regions" / "europe" / "links" / "north-america").mkdir(parents=True)
     with running(settings("europe", "north-america", operator=operator, lab_home=tmp_path)) as console:
         browser = console.browser()
-        for path, action, form in CHANGES:
-            answer = browser.post(action, data={"csrf": browser.token(), **form})
-            assert (answer.status_code == 403) is not operator, action
-            assert (escape(OPERATOR_OFF) in answer.text) is not operator
+        for path, name, form in FORMS:
+            asked = browser.get(f"/confirm/{name}", params=form)
+            answer = browser.post(f"/operate/{name}", data={"csrf": browser.token(), **form})
+            for one in (asked, answer):
+                assert (one.status_code == 403) is not operator, name
+                assert (escape(OPERATOR_OFF) in one.text) is not operator
             html = browser.view("mirrors") if path == "/mirrors" else browser.get(path).text
             assert (escape(OPERATOR_OFF[1:]) in html) is not operator, path
-            assert ("formaction" in html or 'action="/change"' in html or 'action="/links"' in html) is operator, path
+            assert (f"/confirm/{name}" in html) is operator, path
         for method, path, body in API_CHANGES:
             answer = browser.change(method, path, json=body)
             assert (answer.status_code == 403) is not operator, path
             assert (OPERATOR_OFF in answer.text) is not operator
         assert bool(browser.get("/api/changes").json()["changes"]) is operator
         assert browser.post("/jobs/none", data={"csrf": browser.token()}).status_code == 404, "a job changes nothing"
+
+
+@contextmanager
+def control_room(home: Path) -> Iterator[Running]:
+    """The control room of a lab with a real relay, which may change."""
+    folder = home / "regions" / "europe" / "links" / "north-america"
+    folder.mkdir(parents=True)
+    server = Server(echo)
+    link = Link(folder, server.port, between=("europe", "north-america"))
+    try:
+        with running(settings("europe", "north-america", operator=True, lab_home=home)) as found:
+            yield found
+    finally:
+        link.close()
+        server.close()
+
+
+@pytest.fixture
+def console(tmp_path: Path) -> Iterator[Running]:
+    with control_room(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One that all tests share which change nothing."""
+    with control_room(tmp_path_factory.mktemp("lab")) as found:
+        yield found
+
+
+def state_of(console: Running) -> object:
+    """All that a change of settings, of a connector or of a link could change."""
+    regions = console.service.regions
+    links = console.browser().get("/api/links").json()["links"]
+    ways = [(link["state"], way["delay_ms"]) for link in links for way in link["directions"]]
+    configs = [dict(region.cluster.config) for region in regions.values()]
+    return configs, regions["north-america"].mirrors["mm2"].connector_state, ways  # type: ignore[attr-defined]
+
+
+def rows_of(html: str) -> list[list[str]]:
+    """The rows of the page that asks: what is changed, as it is, and as it will be."""
+    table = html.split('aria-label="The change"')[2]
+    return [re.findall(r"<td>([^<]*)</td>", row) for row in table.split("<tr>")[2:]]
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "rows", "warning"),
+    [
+        ("settings", SETTING, [["retention.ms", "1000 (override)", "7 (override)"]], "restores its source"),
+        (
+            "settings", {**SETTING, "region": "europe", "unset": "true"},
+            [["retention.ms", "1000 (override)", "its default"]], "Mirrors of this topic follow within seconds",
+        ),
+        (
+            "connector", {**CONNECTOR, "action": "pause"},
+            [["Connector", "running", "paused"], ["Task 0", "running", "paused"]], "its lag grows",
+        ),
+        (
+            "connector", {**CONNECTOR, "action": "restart"},
+            [["Connector", "running", "running, started again"], ["Task 0", "running", "running, started again"]],
+            "continue where they stopped",
+        ),
+        (
+            "link", {"ways": "europe both north-america", "action": "cut"},
+            [["europe → north-america", "unshaped", "cut"], ["north-america → europe", "unshaped", "cut"]],
+            "mm2 copies nothing until the link is healed",
+        ),
+        (
+            "link", {"ways": "europe to north-america", "delay": "7ms", "jitter": "2ms"},
+            [["europe → north-america", "unshaped", "7 ms ± 2 ms"], ["north-america → europe", "unshaped", "unshaped"]],
+            "Mirrors whose records cross it: mm2",
+        ),
+    ],
+)  # fmt: skip
+def test_each_change_shows_before_and_after_and_asks_once(
+    console: Running, name: str, form: dict[str, str], rows: list[list[str]], warning: str
+) -> None:
+    browser = console.browser()
+    before = state_of(console)
+    page = browser.get(f"/confirm/{name}", params=form)
+    assert page.status_code == 200, page.text
+    assert rows_of(page.text) == rows
+    assert warning in page.text
+    assert state_of(console) == before, "to ask changes nothing"
+    assert browser.get("/api/changes").json()["changes"] == []
+    # The form of the page has all that the change needs, without a script.
+    fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page.text.split("/operate/")[1]))
+    answer = browser.post(f"/operate/{name}", data={key: unescape(value) for key, value in fields.items()})
+    assert answer.status_code == 303, answer.text
+    assert 'class="note good"' in browser.get(answer.headers["location"]).text
+    assert (state_of(console) == before) is (form.get("action") == "restart")
+    (change,) = browser.get("/api/changes").json()["changes"]
+    assert (change["user"], change["done"]) == ("operator", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "status", "said"),
+    [
+        ("settings", {**SETTING, "name": "retention ms"}, 400, "is not a setting&#39;s name"),
+        ("settings", {**SETTING, "name": HOSTILE}, 400, "is not a setting&#39;s name"),
+        ("settings", {**SETTING, "value": ""}, 400, "retention.ms needs a value"),
+        ("settings", {**SETTING, "topic": "LH.NONE"}, 400, "has no topic &#39;LH.NONE&#39;"),
+        ("settings", {**SETTING, "region": "nowhere"}, 404, "has no region"),
+        ("settings", {**SETTING, "value": "x" * 4001}, 422, "4000"),
+        ("connector", {**CONNECTOR, "action": "explode"}, 422, "action"),
+        ("connector", {**CONNECTOR, "action": "pause", "connector": HOSTILE}, 400, "has no connector"),
+        ("connector", {**CONNECTOR, "action": "pause", "mirror": "none"}, 404, "has no mirror &#39;none&#39;"),
+        ("link", {"ways": "europe both north-america", "action": "explode"}, 400, "is not an action of a link"),
+        ("link", {"ways": "europe both nowhere", "action": "cut"}, 404, "no link between europe and nowhere"),
+        ("link", {"ways": "europe to north-america", "action": "cut"}, 400, "only silent works one way"),
+        ("link", {"ways": "europe both north-america", "delay": "7"}, 400, "has no unit"),
+        ("link", {"ways": "europe both north-america"}, 400, "nothing would change"),
+        ("link", {"ways": HOSTILE, "action": "cut"}, 400, "does not exist"),
+    ],
+)
+def test_what_cannot_be_changed_is_explained_where_one_is_asked_and_where_one_is_not(
+    untouched: Running, name: str, form: dict[str, str], status: int, said: str
+) -> None:
+    browser = untouched.browser()
+    before = state_of(untouched)
+    asked = browser.get(f"/confirm/{name}", params=form)
+    assert (asked.status_code, said in asked.text) == (status, True), asked.text
+    made = browser.post(f"/operate/{name}", data={"csrf": browser.token(), **form})
+    shown = browser.get(made.headers["location"]).text if made.status_code == 303 else made.text
+    assert said in shown
+    for html in (asked.text, shown):
+        assert "<script>document" not in html
+    assert state_of(untouched) == before
+
+
+def test_a_forged_change_of_settings_connectors_or_links_is_refused(untouched: Running) -> None:
+    browser, before = untouched.browser(), state_of(untouched)
+    for token in ("", "wrong", untouched.browser().token()):
+        for _, name, form in FORMS:
+            assert browser.post(f"/operate/{name}", data={"csrf": token, **form}).status_code == 403, name
+    for _, name, form in FORMS:
+        data = {"csrf": browser.token(), **form}
+        answer = browser.post(f"/operate/{name}", data=data, headers={"Origin": "https://evil.example"})
+        assert answer.status_code == 403, name
+        assert browser.get(f"/operate/{name}", params=data).status_code in (404, 405)
+    assert state_of(untouched) == before
+
+
+def test_changes_of_settings_count_among_the_changes_of_a_minute(console: Running) -> None:
+    browser = console.browser()
+    headers = {"X-CSRF-Token": browser.token()}
+    path, body = "/api/regions/europe/topics/LH.ORDERS/settings", {"settings": {"retention.ms": "7"}}
+    statuses = [browser.patch(path, json=body, headers=headers).status_code for _ in range(MOST_A_MINUTE + 2)]
+    assert (statuses.count(200), statuses.count(429)) == (MOST_A_MINUTE, 2)
+
+
+def test_on_kubernetes_settings_and_pauses_are_left_to_their_resources() -> None:
+    with running(settings("north-america", operator=True)) as console:
+        browser, region = console.browser(), console.service.regions["north-america"]
+        config = dict(region.cluster.config)
+        resource = "kubectl -n north-america edit kafkatopic lh.orders"
+        asked = browser.get("/confirm/settings", params=SETTING)
+        assert resource in asked.text
+        assert "/operate/settings" not in asked.text
+        answer = browser.change("PATCH", API_CHANGES[0][1], json=API_CHANGES[0][2])
+        assert (answer.status_code, resource in answer.json()["detail"]) == (400, True)
+        browser.post("/operate/settings", data={"csrf": browser.token(), **SETTING})
+        assert region.cluster.config == config
+        page = browser.get("/topics/LH.ORDERS").text
+        assert resource in page
+        assert "/confirm/settings" not in page
+
+        resource = "kubectl -n north-america edit kafkamirrormaker2 mm2"
+        for action in ("pause", "resume"):
+            form = {**CONNECTOR, "action": action}
+            assert resource in browser.get("/confirm/connector", params=form).text
+            browser.post("/operate/connector", data={"csrf": browser.token(), **form})
+            assert resource in browser.get("/mirrors").text
+        assert region.mirrors["mm2"].connector_state == "RUNNING"  # type: ignore[attr-defined]
+        page = browser.view("mirrors")
+        assert resource in page
+        assert "action=restart" in page
+        assert "action=pause" not in page
+        form = {**CONNECTOR, "action": "restart"}
+        assert "/operate/connector" in browser.get("/confirm/connector", params=form).text
+        browser.post("/operate/connector", data={"csrf": browser.token(), **form})
+        assert "requested to restart" in browser.get("/mirrors").text
 
 
 @pytest.mark.parametrize(("operator", "status"), [(False, 403), (True, 200)])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from html import unescape
 from typing import Any
 
 import pytest
@@ -65,7 +67,15 @@ def fill_in(console: Running, **fields: Any) -> Any:
     browser = console.browser()
     data = {"csrf": browser.token(), "region": "europe", "topic": "LH.ORDERS", **fields}
     # As browsers send a form with a text area.
-    return browser, browser.post("/produce", files={name: (None, value) for name, value in data.items()})
+    return browser, browser.post("/confirm/produce", files={name: (None, value) for name, value in data.items()})
+
+
+def confirm(browser: Any, page: str) -> Any:
+    """Presses the button of the page that asks: its form has all that was typed."""
+    html = page.split('action="/produce"')[1]
+    assert 'enctype="multipart/form-data"' in html.split(">", 1)[0]
+    fields = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', html)
+    return browser.post("/produce", files={name: (None, unescape(value)) for name, value in fields})
 
 
 @pytest.mark.parametrize(
@@ -85,7 +95,11 @@ def fill_in(console: Running, **fields: Any) -> Any:
 def test_a_form_becomes_a_record_and_leads_to_it(
     console: Running, producer: type[Producer], fields: dict[str, str], record: NewRecord
 ) -> None:
-    browser, answer = fill_in(console, **fields)
+    browser, asked = fill_in(console, **fields)
+    assert asked.status_code == 200, asked.text
+    assert producer.records == [], "to ask writes nothing"
+    assert "The mirror mm2 copies it to north-america" in asked.text
+    answer = confirm(browser, asked.text)
     assert answer.status_code == 303, answer.text
     assert producer.records == [record]
     place = f"region=europe&topic=LH.ORDERS&partition={record.partition or 0}&offset=0"
@@ -158,10 +172,11 @@ def test_forged_and_oversized_requests_write_nothing(console: Running, producer:
     browser = console.browser()
     assert 'href="/produce"' in browser.get("/messages").text
     form = {"region": "europe", "topic": "LH.ORDERS", "key": "k"}
-    assert browser.post("/produce", data=form).status_code == 403
-    assert browser.post("/produce", data={**form, "csrf": console.browser().token()}).status_code == 403
     elsewhere = {"Origin": "http://evil.example"}
-    assert browser.post("/produce", data={**form, "csrf": browser.token()}, headers=elsewhere).status_code == 403
+    for path in ("/confirm/produce", "/produce"):
+        assert browser.post(path, data=form).status_code == 403
+        assert browser.post(path, data={**form, "csrf": console.browser().token()}).status_code == 403
+        assert browser.post(path, data={**form, "csrf": browser.token()}, headers=elsewhere).status_code == 403
     assert browser.request("POST", PATH, json={"key": "k"}).status_code == 403
     assert console.browser(signed_in=False).post(PATH, json={"key": "k"}).status_code == 401
     assert browser.change("POST", PATH, json={"key": "k" * 70_000}).status_code == 413
@@ -193,7 +208,8 @@ def test_records_are_bounded_in_their_rate_like_other_changes(producer: type[Pro
         typed = {"key": "k", "value": "v"}
         statuses = [browser.change("POST", PATH, json=typed).status_code for _ in range(MOST_A_MINUTE + 2)]
         assert statuses == [200] * MOST_A_MINUTE + [429] * 2
-        browser, answer = fill_in(console, **typed)
+        browser, asked = fill_in(console, **typed)
+        answer = confirm(browser, asked.text)
         assert answer.status_code == 429
         assert "changes in a minute" in answer.text
         assert ">\nk</textarea>" in answer.text, "what was typed is still there"

@@ -7,7 +7,7 @@ import pytest
 from tests.console_role import described
 
 LOOKING = {"Read", "DescribeConfigs"}
-CHANGING = LOOKING | {"AlterConfigs", "Write", "Delete"}
+CHANGING = LOOKING | {"Write", "Delete"}
 GROUP = ("group", "*")
 
 
@@ -27,7 +27,7 @@ def test_by_default_a_console_may_only_look(value: object) -> None:
 @pytest.mark.parametrize("value", [True, "true"])
 def test_the_switch_widens_the_rights_on_the_scenarios_topics_and_on_groups_only(value: object) -> None:
     rights, environment = described(console_operator=value)
-    assert rights["topic", "LH."] == rights["topic", "europe.LH."] == {*CHANGING, "Create", "Alter"}
+    assert rights["topic", "LH."] == rights["topic", "europe.LH."] == {*CHANGING, "AlterConfigs", "Create", "Alter"}
     assert rights[GROUP] == {"Describe", "Read", "Delete"}
     assert rights["cluster", ""] == rights["transactionalId", "*"] == {"Describe"}
     assert environment["CONSOLE_OPERATOR"] == "true"

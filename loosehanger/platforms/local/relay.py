@@ -437,8 +437,7 @@ class Relay:
         """
         ways = [(one, other) for one, other in self.lanes if f"{one}>{other}" in wanted["directions"]]
         action = wanted.get("action")
-        silent = {"silent": True, "heal": False, "forget": False}.get(action or "")
-        changed = {way: self.lanes[way].settings.with_(**wanted["set"], silent=silent) for way in ways}
+        changed = {way: self.lanes[way].settings.changed(wanted["set"], action) for way in ways}
         for text, refuses in wanted.get("refuses", {}).items():
             one, _, other = text.partition(">")
             way = one, other
