@@ -23,7 +23,11 @@ def run(lab: Lab, options: argparse.Namespace) -> int:
     """
     stage = lab.unfinished or lab.stage
     found, errors = compare_manifests(
-        read_scenario(lab.scenario), stage, lambda region: recorded_documents(lab_home(), region), check_document
+        read_scenario(lab.scenario),
+        stage,
+        lambda region: recorded_documents(lab_home(), region),
+        check_document,
+        lab.regions,
     )
     differ = [one for one in found if one.state != "same"]
     if options.json:

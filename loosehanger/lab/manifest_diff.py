@@ -44,6 +44,7 @@ def compare_manifests(
     stage: str,
     recorded: Callable[[str], Iterable[Document]],
     check: Callable[[Document], object],
+    regions: Iterable[str] = (),
 ) -> tuple[list[Compared], list[str]]:
     """Compares the manifests of a stage with the record.
 
@@ -52,22 +53,26 @@ def compare_manifests(
         stage: the stage that was begun or reached last.
         recorded: the resources that were applied in a region.
         check: checks one resource as a set-up does.
+        regions: the regions of the lab.
 
     Returns:
-        Each resource, and why a set-up would refuse the manifests; no resources if a file cannot be read at all.
+        Each resource that the stage has, and why a set-up would refuse the manifests; no resources if a file cannot be read at all.
     """
     try:
         documents = scenario.manifests(stage)
     except WrongUseError as error:
         return [], [str(error)]
     found, errors = [], []
+    known = {*regions, *(document.namespace for document in documents)}
     for document in documents:
         try:
             check(document)
         except WrongUseError as error:
             errors.append(str(error))
         there = {(one.kind, one.name): one for one in recorded(document.namespace)}
-        found.append(_compared(document, there.get((document.kind, document.name))))
+        applied = there.get((document.kind, document.name))
+        if applied or scenario.creates(document, stage, known):
+            found.append(_compared(document, applied))
     return found, errors
 
 

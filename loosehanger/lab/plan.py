@@ -32,7 +32,7 @@ from loosehanger.lab.actions import (
 from loosehanger.lab.claims.checks import check_claims, check_writers
 from loosehanger.lab.claims.claims import claims_of
 from loosehanger.lab.manifests.documents import Document
-from loosehanger.lab.manifests.views import MirrorMaker, Program
+from loosehanger.lab.manifests.views import USER, MirrorMaker, Program
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import internal_topics
 from loosehanger.lab.program_sign_ins import with_sign_ins
@@ -76,7 +76,6 @@ class Step(StrEnum):
     """Checks the stage's claims."""
 
 
-USER = "KafkaUser"
 _OF_CLUSTERS = ("Namespace", "ConfigMap", "Secret", "KafkaNodePool", "Kafka", "KafkaTopic", "KafkaUser")
 _SWITCHES = (Kill, Wipe, Decommission, ClusterAction)
 _A = TypeVar("_A")

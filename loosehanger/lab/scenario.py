@@ -18,7 +18,7 @@ from loosehanger.lab.manifests.documents import Document, read_documents, read_f
 from loosehanger.lab.manifests.older_api import refuse_older_api
 from loosehanger.lab.manifests.validation import Entry, validated
 from loosehanger.lab.manifests.views import MIRROR as MIRROR
-from loosehanger.lab.manifests.views import MirrorMaker
+from loosehanger.lab.manifests.views import USER, MirrorMaker
 from loosehanger.lab.scenario_index import FILE as FILE
 from loosehanger.lab.scenario_index import PLAYBOOKS, SETUP, one_line, scenario_file
 from loosehanger.lab.scenario_index import scenario_names as scenario_names
@@ -267,6 +267,21 @@ class Scenario(Entry):
         names = tuple(known)
         used = {name for stage in self.stages for name in _hosts(self.folder / f"{stage}.yaml", names)}
         return tuple(name for name in names if name in used)
+
+    def creates(self, document: Document, stage: str, known: Iterable[str]) -> bool:
+        """Returns whether a stage creates a resource of the manifests that does not exist.
+
+        It does not in a region that none of its plays names, in one that it kills or deletes, nor a user that goes.
+
+        Args:
+            document: the resource.
+            stage: the stage's name.
+            known: every region that a play may name.
+        """
+        at, region = self.stage(stage), document.namespace
+        if region in (*at.lost, *at.gone) or region not in _hosts(self.folder / f"{stage}.yaml", tuple(known)):
+            return False
+        return not (document.kind == USER and document.name in self.users_that_go(stage))
 
     def users_that_go(self, stage: str) -> frozenset[str]:
         """Returns the users that a stage deletes.

@@ -12,9 +12,13 @@ import pytest
 
 from loosehanger.cli import diff
 from loosehanger.errors import WrongUseError
+from loosehanger.lab.manifest_diff import compare_manifests
 from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.manifests.loader import check_document
 from loosehanger.lab.record import Lab
-from loosehanger.lab.scenario import read_scenario
+from loosehanger.lab.scenario import read_scenario, scenario_names
+
+from .test_planned_stages import REGIONS, recorded, walked
 
 LAB = Lab("12-sea", "local", "inventories/local", {}, "setup")
 MIRROR = """\
@@ -36,7 +40,7 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "playbooks" / "12-sea"
     (folder / "manifests").mkdir(parents=True)
     (folder / "scenario.yaml").write_text(SCENARIO, encoding="utf-8")
-    (folder / "setup.yaml").write_text("[]\n", encoding="utf-8")
+    (folder / "setup.yaml").write_text("- hosts: south\n  roles: [mirror_maker]\n", encoding="utf-8")
     manifest = folder / "manifests" / "mm2.yaml"
     manifest.write_text(MIRROR, encoding="utf-8")
     monkeypatch.setattr(diff, "read_scenario", lambda name: read_scenario(name, folder.parent))
@@ -91,6 +95,17 @@ def test_a_file_that_is_not_yaml_is_named(manifest: Path, capsys: pytest.Capture
     found = shown(capsys)
     assert found["resources"] == []
     assert "mm2.yaml:2: not YAML" in found["errors"][0]
+
+
+@pytest.mark.parametrize("name", [name for name in scenario_names() if len(read_scenario(name).stages) > 1])
+def test_a_lab_that_has_reached_a_stage_differs_in_nothing(name: str) -> None:
+    """Also where a region is not there yet, or is lost, or is gone with the users of its mirrors."""
+    scenario = read_scenario(name)
+    for _, stage, _, plans in walked(scenario):
+        record = recorded(plans)
+        found, errors = compare_manifests(scenario, stage, record.__getitem__, check_document, REGIONS)
+        assert errors == []
+        assert [f"{stage}: {one.region}: {one.kind}/{one.name}" for one in found if one.state != "same"] == []
 
 
 def test_the_values_of_a_secret_are_hidden() -> None:

@@ -53,6 +53,16 @@ def test_every_stage_plans_what_is_stored(name: str) -> None:
 
 def lines(scenario: Scenario) -> Iterator[str]:
     """Each stage after each stage that it may follow, and run a second time: one line for each fact of its plan."""
+    seen: set[str] = set()
+    for before, name, new, planned in walked(scenario):
+        yield from (f"{name} after {before}: {fact}" for fact in facts(planned))
+        if name not in seen:
+            seen.add(name)
+            yield from (f"{name} again: {fact}" for fact in facts(plan_stage(new, recorded(planned), scenario, name)))
+
+
+def walked(scenario: Scenario) -> Iterator[tuple[str, str, dict[str, list[Document]], Plans]]:
+    """Each stage after each stage that it may follow: the one before, its name, what is described, and its plans."""
     # A stage goes on from the first way that leads to the one before it.
     reached: dict[str, Plans] = {"nothing": {}}
     ways = [(before, name) for name, stage in scenario.stages.items() for before in stage.after or ("nothing",)]
@@ -61,10 +71,8 @@ def lines(scenario: Scenario) -> Iterator[str]:
         ways.remove((before, name))
         new = described(scenario, name)
         planned = plan_stage(new, recorded(reached[before]), scenario, name)
-        yield from (f"{name} after {before}: {fact}" for fact in facts(planned))
-        if name not in reached:
-            reached[name] = planned
-            yield from (f"{name} again: {fact}" for fact in facts(plan_stage(new, recorded(planned), scenario, name)))
+        yield before, name, new, planned
+        reached.setdefault(name, planned)
 
 
 def recorded(plans: Plans) -> dict[str, tuple[Document, ...]]:

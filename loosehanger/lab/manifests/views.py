@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MIRROR = "KafkaMirrorMaker2"
+USER = "KafkaUser"
 """The kind of a mirror."""
 Content = Mapping[str, Any]
 
