@@ -1,7 +1,8 @@
 """Usual mistakes in the labs whose states were not recorded: each is answered by a sentence that names it.
 
-The manifests are the labs' own, changed as a learner changes them, and compared by what ``./lab diff`` runs. What
-running clusters would say (topics, links, proofs, stages) is written down here, in the form of the commands' documents.
+The manifests are the labs' own, changed as a learner changes them, and compared by what ``./lab diff`` runs with the
+record that the plans of the stages leave. The claims of a proof are those of the stage. What running clusters would say
+(topics, links, verdicts) is written down here, in the form of the commands' documents.
 """
 
 from __future__ import annotations
@@ -10,24 +11,30 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from loosehanger.lab.claims.claims import claims_of
 from loosehanger.lab.manifest_diff import compare_manifests
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.loader import check_document
 from loosehanger.lab.scenario import Scenario, read_scenario
 from loosehanger.lab.scenario_index import PLAYBOOKS
-from loosehanger.learn.exercise import find_exercise, usual_mistakes
+from loosehanger.lab.topology import Topology
+from loosehanger.learn.exercise import find_exercise, lab_names, usual_mistakes
 from loosehanger.learn.judging import ConditionResult, judge
+
+from .test_planned_stages import recorded, walked
 
 CONNECTOR = "      sourceConnector:\n"
 SOUTH_AMERICA = 1
 """The place of South America's connector in a manifest with two."""
 HOUR = {"retention.ms": "3600000"}
+REGIONS = ("europe", "north-america", "south-america", "asia-pacific")
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,12 @@ class Made:
     status: Mapping[str, Any] = field(default_factory=dict)
     links: Mapping[tuple[str, str], tuple[str, Sequence[bool]]] = field(default_factory=dict)
     """State, and whether each direction is silent, of links that are not open."""
+    inwards: Mapping[str, Any] = field(default_factory=dict)
+    """What differs in every direction towards the first region of a link."""
     proof: Mapping[str, Any] = field(default_factory=dict)
+    claims: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What differs of the claims of a kind."""
+    faults: Sequence[Mapping[str, Any]] = ()
 
 
 def scenario(lab: str, place: Path, edits: Sequence[Edit]) -> Scenario:
@@ -83,56 +95,92 @@ def scenario(lab: str, place: Path, edits: Sequence[Edit]) -> Scenario:
     return read_scenario(lab, place)
 
 
+@cache
+def reached(lab: str) -> dict[str, dict[str, tuple[Document, ...]]]:
+    """What the record of a lab has of each region, by the stage that was reached."""
+    found: dict[str, dict[str, tuple[Document, ...]]] = {}
+    for _, stage, _, plans in walked(read_scenario(lab)):
+        found.setdefault(stage, recorded(plans))
+    return found
+
+
+def claims(lab: str, stage: str, made: Made) -> list[dict[str, Any]]:
+    """The claims of a stage, which are proved but for what the learner has made of them."""
+    mirrors = Topology(one for of_region in reached(lab)[stage].values() for one in of_region).mirrors
+    kinds = [claim.kind for claim in claims_of(mirrors, read_scenario(lab).claims, stage)]
+    proved = {"verdict": "proved", "reasons": [], "findings": []}
+    return [{"kind": kind, **proved, **made.claims.get(kind, {})} for kind in kinds]
+
+
+def proof(lab: str, stage: str, made: Made) -> dict[str, Any]:
+    """The document of a proof, with the verdict that follows from its claims."""
+    found = claims(lab, stage, made)
+    verdicts = {str(claim["verdict"]) for claim in found}
+    verdict = next((one for one in ("disproved", "inconclusive") if one in verdicts), "proved")
+    reasons = [reason for claim in found for reason in claim["reasons"]]
+    totals = {"missing": 0, "duplicates": 0, "unexpected": 0}
+    return {"verdict": verdict, "reasons": reasons, "claims": found, "flows": [], "totals": totals, **made.proof}
+
+
+def links(made: Made, regions: Sequence[str]) -> list[dict[str, Any]]:
+    """Every link between regions."""
+    pairs = [(one, other) for at, one in enumerate(regions) for other in regions[at + 1 :]]
+    found = []
+    for one, other in pairs:
+        state, silent = made.links.get((one, other), ("open", (False, False)))
+        there, back = silent or (False, False)
+        counted = {"refuses": False, "turned_away": 0, "connections": 0, "delay": 0.0}
+        directions = [
+            {"from": one, "to": other, "silent": there, **counted},
+            {"from": other, "to": one, "silent": back, **counted, **made.inwards},
+        ]
+        found.append({"between": [one, other], "state": state, "directions": directions})
+    return found
+
+
 def documents(lab: str, made: Made, place: Path) -> dict[str, Any]:
     """What the commands of ``./lab`` say of a lab."""
     stage = str(made.status.get("stage", "setup"))
-    applied = scenario(lab, place / "applied", made.applied).manifests(stage)
     now = scenario(lab, place / "now", [*made.applied, *made.saved])
+    applied = scenario(lab, place / "applied", made.applied).manifests(stage) if made.applied else ()
 
-    def recorded(region: str) -> list[Document]:
-        return [one for one in applied if one.namespace == region]
+    def record(region: str) -> Sequence[Document]:
+        changed = [one for one in applied if one.namespace == region]
+        return changed if made.applied else reached(lab)[stage].get(region, ())
 
-    found, errors = compare_manifests(now, stage, recorded, check_document)
+    found, errors = compare_manifests(now, stage, record, check_document, REGIONS)
     mirrors: dict[str, list[dict[str, str]]] = {}
     for one in found:
         if one.kind == "KafkaMirrorMaker2":
             mirrors.setdefault(one.region, []).append({"name": one.name, "state": "Running"})
     healthy = {"healthy": True, "problems": [], "unfinished": "", "stage": stage, "regions": mirrors}
-    regions = ("europe", "north-america", "south-america", "asia-pacific")
-    pairs = [(one, other) for at, one in enumerate(regions) for other in regions[at + 1 :]]
     return {
         "status": {**healthy, **made.status},
         "diff": {"errors": errors, "resources": [asdict(one) for one in found]},
-        "topics": {"regions": {region: dict(made.topics.get(region, {})) for region in regions[:3]}},
-        "links": {
-            "links": [
-                {
-                    "between": list(pair),
-                    "state": made.links.get(pair, ("open", ()))[0],
-                    "directions": [{"silent": one} for one in made.links.get(pair, ("", (False, False)))[1]],
-                }
-                for pair in pairs
-            ]
-        },
-        "proof": {"verdict": "proved", "reasons": [], "claims": [], **made.proof},
+        "topics": {"regions": {region: dict(made.topics.get(region, {})) for region in REGIONS[:3]}},
+        "links": {"links": links(made, REGIONS)},
+        "proof": proof(lab, stage, made),
+        "faults": {"faults": list(made.faults)},
     }
 
 
-def judged(exercise_id: str, made: Made, place: Path, met: Sequence[str] = ()) -> list[ConditionResult]:
+def judged(
+    exercise_id: str, made: Made, place: Path, met: Sequence[str] = (), before: Made | None = None
+) -> list[ConditionResult]:
     """Judges an exercise."""
     lab, _, number = exercise_id.partition("/")
     exercise, there = find_exercise(lab, number), documents(lab, made, place)
-    return judge(exercise, lambda names: {name: there[name] for name in names}, usual=usual_mistakes(), met=met)[0]
+    start = documents(lab, before, place / "before") if before else None
+    return judge(
+        exercise, lambda names: {name: there[name] for name in names}, usual=usual_mistakes(), met=met, before=start
+    )[0]
 
 
 INTERRUPTED = Made(status={"unfinished": "setup"})
 ILL = Made(status={"healthy": False, "problems": [{"cause": "the broker of europe is down"}]})
 BEHIND: dict[str, Any] = {"verdict": "inconclusive", "reasons": ["mirror mm2 is 9 records behind"]}
-SKIPPED: dict[str, Any] = {
-    "verdict": "disproved",
-    "reasons": ["3 skipped"],
-    "claims": [{"kind": "groups", "verdict": "disproved"}],
-}
+SKIPPED: dict[str, Any] = {"verdict": "disproved", "reasons": ["3 skipped"]}
+LOST: dict[str, Any] = {"verdict": "disproved", "reasons": ["5 acknowledged records are in no surviving cluster"]}
 
 
 def set_at(region: str, topic: str) -> Made:
@@ -282,25 +330,32 @@ def test_a_state_on_the_way_counts_and_the_end_is_the_lab_as_it_came(exercise: s
 
 
 REACHED = {
+    "05-active-passive": {1: "setup", 3: "switchover", 4: "failover", 5: "failback"},
     "06-backup-restore": {1: "setup", 2: "lose-region", 3: "restore", 4: "resume", 5: "backup-again"},
     "07-migration": {1: "mirror", 2: "move-consumers", 3: "fence", 4: "drain", 5: "move-producers", 7: "finish"},
     "08-active-active": {1: "setup", 4: "failover", 5: "return"},
     "10-forwarding": {4: "circle"},
 }
+AFTER_A_DEATH = {"05-active-passive/4", "06-backup-restore/2", "08-active-active/4"}
+"""Exercises that show a loss, which disproves."""
 
 
 @pytest.mark.parametrize(("lab", "number"), [(lab, number) for lab, found in REACHED.items() for number in found])
 def test_a_stage_that_is_reached_does_an_exercise_if_its_proof_holds(lab: str, number: int, tmp_path: Path) -> None:
-    stage = REACHED[lab][number]
-    exercise = f"{lab}/{number}"
+    stage, exercise = REACHED[lab][number], f"{lab}/{number}"
     assert all(one.holds for one in judged(exercise, at_stage(stage), tmp_path / "well"))
-    needs = find_exercise(lab, str(number)).content.documents
-    assert "proof" in needs
-    for number_of, proof in enumerate((BEHIND, SKIPPED)):
-        made = Made(status={"stage": stage}, proof=proof)
-        found = judged(exercise, made, tmp_path / str(number_of))
-        uses = any("proof." in text for one in found for text in one.condition.that)
-        assert all(one.holds for one in found) != uses
+    conditions = find_exercise(lab, str(number)).content.conditions
+    if not any("proof." in text for condition in conditions for text in condition.that):
+        return
+    kinds = {claim["kind"]: claim["verdict"] for claim in claims(lab, stage, Made())}
+    assert kinds
+    undecided = Made(status={"stage": stage}, claims=dict.fromkeys(kinds, BEHIND))
+    assert not all(one.holds for one in judged(exercise, undecided, tmp_path / "undecided"))
+    if "groups" in kinds:
+        skipped = Made(status={"stage": stage}, claims={"groups": SKIPPED})
+        assert not all(one.holds for one in judged(exercise, skipped, tmp_path / "skipped"))
+    lost = Made(status={"stage": stage}, claims=dict.fromkeys({"kept"} & {*kinds} or {*kinds}, LOST))
+    assert all(one.holds for one in judged(exercise, lost, tmp_path / "lost")) == (exercise in AFTER_A_DEATH)
 
 
 @pytest.mark.parametrize("exercise", ["01-aggregate-central/5", "02-aggregate-distributed/3", "04-shared-aggregate/6"])
