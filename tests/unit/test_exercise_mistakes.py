@@ -33,6 +33,7 @@ from .test_planned_stages import recorded, walked
 CONNECTOR = "      sourceConnector:\n"
 SOUTH_AMERICA = 1
 """The place of South America's connector in a manifest with two."""
+PATTERN_OF_09 = r"LH\.STOCK, LH\.SENSORS, LH\.CANCELLATIONS, LH\.ORDERS\.CLEARED"
 HOUR = {"retention.ms": "3600000"}
 REGIONS = ("europe", "north-america", "south-america", "asia-pacific")
 
@@ -193,6 +194,58 @@ def at_stage(stage: str, **more: Any) -> Made:
     return Made(status={"stage": stage, **more})
 
 
+INTERVAL = "sync.topic.configs.interval.seconds:"
+"""The setting that exercise 3 of 03 changes."""
+EVERYTHING = Edit("mm2-na.yaml", PATTERN_OF_09, r"LH\..*")
+CUSTOMERS_TOO = Edit("mm2-out.yaml", r"LH\.STOCK, LH\.SENSORS", r"LH\.STOCK, LH\.CUSTOMERS")
+CLEARED = "europe.LH.ORDERS.CLEARED"
+A_RIGHT: dict[str, Any] = {
+    "verdict": "disproved",
+    "reasons": ["north-america has the password of europe's user mm2-europe, who may read LH.CUSTOMERS there"],
+    "findings": [{"kind": "right_too_many", "details": {"topic": "LH.CUSTOMERS", "rule": "LH.*"}}],
+}
+
+
+def doubled(count: int) -> dict[str, Any]:
+    """A proof that has found duplicates."""
+    return {"verdict": "disproved", "totals": {"missing": 0, "duplicates": count, "unexpected": 0}}
+
+
+def by_hand(region: str, topic: str, count: int) -> dict[str, Any]:
+    """A proof that has found records too many in a copy."""
+    flow = {"target": region, "topic": topic, "unexpected": count, "duplicates": 0}
+    return {"verdict": "disproved", "flows": [flow], "totals": {"missing": 0, "duplicates": 0, "unexpected": count}}
+
+
+def kept_copies(*names: str) -> Made:
+    """Topics that have left Europe."""
+    return Made(topics={"north-america": {name: {} for name in (CLEARED, *names)}})
+
+
+def found_in(topic: str, *kinds: str) -> dict[str, Any]:
+    """What an isolation claim has found in the records of a topic."""
+    found = [{"kind": f"{kind}_present", "details": {"topic": topic, "name": "customerid"}} for kind in kinds]
+    return {
+        "verdict": "disproved",
+        "reasons": [f"records of {topic} have a {kind}" for kind in kinds],
+        "findings": found,
+    }
+
+
+def broken(fault: str | None, guesses: int = 0) -> Made:
+    """A fault that was injected, and is named where it was found."""
+    problems = [{"cause": "mirror mm2-sa was paused by hand"}]
+    return Made(status={"healthy": False, "problems": problems}, faults=[{"fault": fault, "guesses": guesses}])
+
+
+def started(first: int, second: int, *faults: str) -> Made:
+    """Two workers, by the seconds after the beginning of the exercise at which they were started."""
+    of_region = {"mm2-na-0": 1_000_000 + first, "mm2-na-1": 1_000_000 + second}
+    return Made(status={"started": {"north-america": of_region}}, faults=[{"fault": one} for one in faults])
+
+
+BEGINNINGS: dict[str, Made] = {"12-hybrid/1": Made(inwards={"refuses": True}), "13-rolling/1": started(0, 0)}
+"""Those of the exercises that compare with their beginning."""
 MISTAKES: list[tuple[str, Made, str]] = [
     ("01-aggregate-central/1", ILL, "Something is not healthy|The lab is not healthy: the broker"),
     ("01-aggregate-central/3", Made(), "retention.ms of LH.ORDERS is unset, and of its copy in europe unset; an hour"),
@@ -273,12 +326,98 @@ MISTAKES: list[tuple[str, Made, str]] = [
     ),
     ("10-forwarding/3", INTERRUPTED, "'setup' was begun and has not finished"),
     ("10-forwarding/4", at_stage("setup"), "at its stage 'setup'. ./lab stage lists the stages"),
+    ("03-broadcast/2", set_at("north-america", "LH.ORDERS"), "set at a copy, in the wrong region"),
+    ("03-broadcast/2", INTERRUPTED, "'setup' was begun and has not finished"),
+    ("03-broadcast/3", Made(saved=[Edit("mm2-na.yaml", INTERVAL, "#")]), "mm2-na.yaml was saved, and the lab"),
+    (
+        "03-broadcast/3",
+        Made([Edit("mm2-sa.yaml", f"{INTERVAL} 5", f"{INTERVAL} 30")]),
+        "mm2-sa has the 30 seconds: that is the wrong region",
+    ),
+    ("03-broadcast/4", Made(saved=[to_be("stoped", "mm2-sa.yaml")]), "A manifest has a mistake.*stoped"),
+    ("03-broadcast/4", Made(proof=doubled(10_000)), "mm2-sa is Running"),
+    ("03-broadcast/7", Made(proof=by_hand("north-america", "LH.ORDERS", 2)), "the command was run more than once"),
+    ("03-broadcast/7", Made(proof=by_hand("south-america", "LH.ORDERS", 1)), "in South America, in the wrong region"),
+    ("03-broadcast/7", Made(proof=by_hand("north-america", "LH.STOCK", 1)), "in another topic, LH.STOCK"),
+    (
+        "04-shared-aggregate/6",
+        Made([to_be("stopped", "mm2-eu.yaml", 1), to_be("stopped", "mm2-eu.yaml")]),
+        "the edit was made twice",
+    ),
+    ("05-active-passive/1", at_stage("switchover"), "this section comes before all others"),
+    ("05-active-passive/3", at_stage("failover"), "the disaster of section 4, the wrong stage"),
+    ("05-active-passive/3", at_stage("setup", unfinished="switchover"), "'switchover' was begun and has not finished"),
+    ("05-active-passive/4", at_stage("switchover"), "a disaster can only befall the cluster that works"),
+    (
+        "05-active-passive/4",
+        Made(saved=[Edit("mm2.yaml", "tasksMax:", "taskMax:")]),
+        "A manifest has a mistake.*taskMax",
+    ),
+    ("05-active-passive/5", at_stage("swap"), "The naive way doubles what both had"),
+    ("05-active-passive/5", at_stage("rebuild"), "One step is left out, the planned switch back"),
+    ("09-data-isolation/1", kept_copies("europe.LH.DOORS"), "North America has europe.LH.DOORS, from a later section"),
+    ("09-data-isolation/2", INTERRUPTED, "'setup' was begun and has not finished"),
+    ("09-data-isolation/2", Made(), r"mm2-na takes LH..STOCK, LH"),
+    ("09-data-isolation/2", Made(saved=[EVERYTHING]), "mm2-na.yaml was saved, and the lab"),
+    ("09-data-isolation/2", Made([EVERYTHING], claims={"absent": A_RIGHT}), "The rights are wider, too: .* password"),
+    ("09-data-isolation/2", Made(saved=[Edit("mm2-na.yaml", "topicsPattern:", "topicPattern:")]), "has a mistake"),
+    ("09-data-isolation/3", Made(), "no user in North America may read more"),
+    ("09-data-isolation/3", Made([EVERYTHING]), "The pattern of section 2 is still in the mirror"),
+    (
+        "09-data-isolation/3",
+        Made(saved=[Edit("users-north-america.yaml", "name: europe.LH.\n", "name: LH.\n")]),
+        "users-north-america.yaml was changed, in the wrong region",
+    ),
+    ("09-data-isolation/4", Made(), "The pattern still holds, so nothing more has left"),
+    ("09-data-isolation/4", Made([EVERYTHING]), "the rights still hold. One of the two layers was left in place"),
+    ("09-data-isolation/5", Made(), "finds no header in europe.LH.ORDERS.CLEARED"),
+    ("09-data-isolation/5", Made(claims={"absent": found_in(CLEARED, "field")}), "A field has left, and no header"),
+    ("09-data-isolation/5", Made(claims={"absent": found_in(CLEARED, "header")}), "finds a header .*, and no field"),
+    ("09-data-isolation/6", Made(), "mm2-na has no checkpoint connector"),
+    ("09-data-isolation/6", Made([EVERYTHING]), "The pattern is wider than it was"),
+    ("11-silent-faults/1", Made(), "No fault is injected"),
+    ("11-silent-faults/1", broken(None), "The fault is there, and nothing names it yet"),
+    ("11-silent-faults/1", broken(None, 2), "2 guesses were wrong, and the fault is still there"),
+    ("11-silent-faults/1", broken("acl-removed"), "Another fault is injected, acl-removed"),
+    ("11-silent-faults/1", broken("connector-paused"), "It is named, and still there"),
+    ("11-silent-faults/2", INTERRUPTED, "'setup' was begun and has not finished"),
+    ("11-silent-faults/3", Made(saved=[to_be("stoped", "mm2-na.yaml")]), "A manifest has a mistake.*stoped"),
+    ("12-hybrid/1", Made(), "The link has refused 0 connections since"),
+    ("12-hybrid/1", Made(inwards={"connections": 1}), "none was refused: one step is left out"),
+    ("12-hybrid/1", Made(inwards={"turned_away": 1}), "No connection came in"),
+    (
+        "12-hybrid/1",
+        Made(inwards={"turned_away": 1, "connections": 1}),
+        "Europe still lets connections in. The option .* has an opposite",
+    ),
+    ("12-hybrid/1", Made(links={("europe", "north-america"): ("cut", (False, False))}), "The link is cut, for both"),
+    ("12-hybrid/4", Made(), r"mm2-out takes LH..STOCK, LH..SENSORS"),
+    ("12-hybrid/4", Made([CUSTOMERS_TOO]), "What may leave is named twice"),
+    (
+        "12-hybrid/4",
+        Made(saved=[Edit("users-north-america.yaml", "name: tenant7.LH.", "name: LH.")]),
+        "users-north-america.yaml was changed, in the wrong region",
+    ),
+    ("12-hybrid/4", Made(saved=[Edit("mm2-out.yaml", "topicsPattern:", "topicPattern:")]), "A manifest has a mistake"),
+    ("12-hybrid/4", INTERRUPTED, "'setup' was begun and has not finished"),
+    ("13-rolling/1", started(0, 0), "The first worker of mm2-na runs as it did"),
+    ("13-rolling/1", started(60, 60), "The second worker was started anew as well"),
+    ("13-rolling/1", started(60, 0, "worker-killed"), "still counts as injected. One step is left out"),
+    ("13-rolling/1", started(0, 0, "connector-paused"), "connector-paused is injected, and this exercise"),
+    ("13-rolling/2", Made(), "at its stage 'setup', with workers of 4.2.0"),
+    ("13-rolling/2", at_stage("setup", unfinished="upgrade"), "'upgrade' was begun and has not finished"),
+    ("13-rolling/2", at_stage("downgrade"), "no check has seen the newer one"),
+    (
+        "13-rolling/2",
+        Made(saved=[Edit("mm2-na.yaml", "version: 4.2.0", "version: 4.2.00")]),
+        "A release is asked for that the kit does not have|A manifest has a mistake",
+    ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("exercise", "made", "says"), MISTAKES, ids=[f"{one[0]}-{one[2][:30]}" for one in MISTAKES])
 def test_a_mistake_is_named(exercise: str, made: Made, says: str, tmp_path: Path) -> None:
-    found = judged(exercise, made, tmp_path)
+    found = judged(exercise, made, tmp_path, before=BEGINNINGS.get(exercise))
     messages = [one.message for one in found if one.message]
     assert messages
     assert re.search(says, messages[0]), messages
@@ -290,6 +429,7 @@ def test_every_lab_has_five_mistakes() -> None:
     for exercise, _, _ in MISTAKES:
         lab = exercise.partition("/")[0]
         counts[lab] = counts.get(lab, 0) + 1
+    assert sorted(counts) == lab_names()
     assert min(counts.values()) >= 5
 
 
