@@ -1,6 +1,8 @@
 """Each exercise on a real lab: a check fails before, and succeeds after the text's own commands and after ``solve``.
 
-``LH_WRITE_STATES=FOLDER`` keeps the documents of every check, from which ``tests/unit/exercise_states`` was made.
+A whole scenario at a time: ``./test.sh tests/lab/test_learn.py -k 03-broadcast``; ``-k "03-broadcast and solution"``
+leaves out the commands of the text. What a check and a reset took is printed (``-s``). ``LH_WRITE_STATES=FOLDER`` keeps the
+documents of every check, from which ``tests/unit/exercise_states`` was made.
 """
 
 from __future__ import annotations
@@ -15,18 +17,21 @@ from typing import Any
 
 import pytest
 
+from loosehanger.errors import ExitCode
 from loosehanger.lab.scenario_index import PLAYBOOKS
-from loosehanger.learn.exercise import LabExercise, lab_names, read_exercises
+from loosehanger.learn.exercise import LabExercise
 from loosehanger.learn.lab_text import SECTION, read_commands
 from scripts.sandbox import Kit, copy_kit
 from tests.e2e.documents import edit
 from tests.e2e.terminal import Terminal
+from tests.learners import EXERCISES, begins_anew, looks
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 PORTS = 31000
 BLOCK_SECONDS = 600.0
-EXERCISES = [exercise for lab in lab_names() for exercise in read_exercises(lab)]
+RESET_SECONDS = 30.0
+"""How long a reset may take that only applies what has changed."""
 _FUNCTION = re.compile(r"^\$ \w+\(\) \{.*\n(?:> .*\n)*", re.MULTILINE)
 _BLOCK = re.compile(r"^```(console|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -48,13 +53,27 @@ def terminal(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ter
     terminal.end()
 
 
-def begin(kit: Kit, command: str, exercise: LabExercise) -> None:
-    """Brings the lab to the beginning of an exercise, whatever was set up before."""
+def begin(kit: Kit, exercise: LabExercise) -> None:
+    """Brings the lab to the beginning of an exercise, whatever was set up before, and sees that it is not done."""
     progress = kit.home / "access" / "lab.json"
     if progress.exists() and json.loads(progress.read_text(encoding="utf-8"))["scenario"] != exercise.lab:
         assert kit.run("cleanup").returncode == 0
-    done = kit.run("learn", command, exercise.id)
+    if looks(exercise):
+        assert kit.run("cleanup").returncode == 0
+        assert kit.run("learn", "check", exercise.id).returncode == ExitCode.NOTHING_SET_UP
+        done = kit.run("learn", "start", exercise.id)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return
+    was_there = progress.exists()
+    began = time.monotonic()
+    done = kit.run("learn", "reset", exercise.id)
+    seconds = time.monotonic() - began
+    print(f"{exercise.id}: reset in {seconds:.1f} s")
     assert done.returncode == 0, done.stdout + done.stderr
+    if was_there and not begins_anew(exercise):
+        assert seconds < RESET_SECONDS
+    code, document = check(kit, exercise)
+    assert code == 1, document["conditions"]
 
 
 def check(kit: Kit, exercise: LabExercise) -> tuple[int, dict[str, Any]]:
@@ -78,26 +97,35 @@ def blocks(exercise: LabExercise) -> list[tuple[str, str]]:
     return [*functions, *((found[1], found[2]) for found in _BLOCK.finditer(section[0]))]
 
 
-@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
-def test_the_texts_own_commands_do_an_exercise(exercise: LabExercise, kit: Kit, terminal: Terminal) -> None:
-    begin(kit, "start" if exercise.number == 1 else "reset", exercise)
-    # The first section of a lab only looks at what is set up.
-    code, document = check(kit, exercise)
-    assert code == (0 if exercise.number == 1 else 1), document["conditions"]
+def follow(exercise: LabExercise, kit: Kit, terminal: Terminal) -> dict[str, Any]:
+    """Does what a section's text says, and checks after each block; returns the document of the last check."""
+    document: dict[str, Any] = {}
     for kind, text in blocks(exercise):
         if kind == "diff":
             assert edit(kit.root, text) is None
         else:
             for command in read_commands(text, 1):
                 terminal.run(command.text, BLOCK_SECONDS)
-        code, document = check(kit, exercise)
-    assert code == 0, document["conditions"]
+        document = check(kit, exercise)[1]
+    return document or check(kit, exercise)[1]
 
 
-@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
-def test_its_solution_does_an_exercise(exercise: LabExercise, kit: Kit) -> None:
-    begin(kit, "reset", exercise)
+def solve(exercise: LabExercise, kit: Kit) -> dict[str, Any]:
+    """Has an exercise solved; returns the document of a check."""
+    began = time.monotonic()
     done = kit.run("learn", "solve", exercise.id)
+    print(f"{exercise.id}: solved in {time.monotonic() - began:.1f} s")
     assert done.returncode == 0, done.stdout + done.stderr
-    code, document = check(kit, exercise)
-    assert (code, document["state"]) == (0, "solved"), document["conditions"]
+    return check(kit, exercise)[1]
+
+
+@pytest.mark.parametrize(
+    ("exercise", "way"),
+    [(exercise, way) for exercise in EXERCISES for way in ("text", "solution")],
+    ids=lambda value: value if isinstance(value, str) else value.id,
+)
+def test_an_exercise_is_done(exercise: LabExercise, way: str, kit: Kit, terminal: Terminal) -> None:
+    begin(kit, exercise)
+    document = follow(exercise, kit, terminal) if way == "text" else solve(exercise, kit)
+    assert document["holds"], document["conditions"]
+    assert document["state"] == ("done" if way == "text" else "solved")

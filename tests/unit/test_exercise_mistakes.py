@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,10 @@ from loosehanger.lab.manifests.loader import check_document
 from loosehanger.lab.scenario import Scenario, read_scenario
 from loosehanger.lab.scenario_index import PLAYBOOKS
 from loosehanger.lab.topology import Topology
-from loosehanger.learn.exercise import find_exercise, lab_names, usual_mistakes
+from loosehanger.learn.exercise import LabExercise, find_exercise, lab_names, usual_mistakes
 from loosehanger.learn.judging import ConditionResult, judge
 
+from ..learners import EXERCISES, begins_at, looks
 from .test_planned_stages import recorded, walked
 
 CONNECTOR = "      sourceConnector:\n"
@@ -244,6 +245,12 @@ def started(first: int, second: int, *faults: str) -> Made:
     return Made(status={"started": {"north-america": of_region}}, faults=[{"fault": one} for one in faults])
 
 
+COPIES = [f"{region}.LH.ORDERS" for region in ("europe", "northamerica", "southamerica")]
+STARTED = {
+    "europe": {"europe-kafka-0": 1},
+    "north-america": {"north-america-kafka-0": 1, "mm2-na-0": 1},
+    "south-america": {"south-america-kafka-0": 1, "mm2-sa-0": 1},
+}
 BEGINNINGS: dict[str, Made] = {"12-hybrid/1": Made(inwards={"refuses": True}), "13-rolling/1": started(0, 0)}
 """Those of the exercises that compare with their beginning."""
 MISTAKES: list[tuple[str, Made, str]] = [
@@ -431,6 +438,18 @@ def test_every_lab_has_five_mistakes() -> None:
         counts[lab] = counts.get(lab, 0) + 1
     assert sorted(counts) == lab_names()
     assert min(counts.values()) >= 5
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
+def test_an_exercise_is_not_done_at_its_beginning(exercise: LabExercise, tmp_path: Path) -> None:
+    """But for those that only look: they are done once a lab is set up."""
+    names = (CLEARED,) if exercise.lab == "09-data-isolation" else ("LH.ORDERS", *COPIES)
+    topics = {region: {name: dict[str, str]() for name in names} for region in REGIONS[:3]}
+    start = BEGINNINGS.get(exercise.id, Made(status={"stage": begins_at(exercise)}, topics=topics))
+    if exercise.id in ("03-broadcast/5", "03-broadcast/8"):
+        start = replace(start, status={"started": STARTED}, proof=doubled(0))
+    found = judged(exercise.id, start, tmp_path, before=start)
+    assert all(one.holds for one in found) == looks(exercise), [one.condition.description for one in found if one.holds]
 
 
 STATES: list[tuple[str, Made]] = [
