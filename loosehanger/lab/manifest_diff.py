@@ -56,7 +56,8 @@ def compare_manifests(
         regions: the regions of the lab.
 
     Returns:
-        Each resource that the stage has, and why a set-up would refuse the manifests; no resources if a file cannot be read at all.
+        Each resource that the stage has, and why a set-up would refuse the manifests; no resources if a file cannot be
+        read at all.
     """
     try:
         documents = scenario.manifests(stage)

@@ -1,7 +1,7 @@
 """Each exercise on a real lab: a check fails before, and succeeds after the text's own commands and after ``solve``.
 
 A whole scenario at a time: ``./test.sh tests/lab/test_learn.py -k 03-broadcast``; ``-k "03-broadcast and solution"``
-leaves out the commands of the text. What a check and a reset took is printed (``-s``). ``LH_WRITE_STATES=FOLDER`` keeps the
+leaves out the commands of the text. ``-s`` shows what each check and reset took. ``LH_WRITE_STATES=FOLDER`` keeps the
 documents of every check, from which ``tests/unit/exercise_states`` was made.
 """
 
