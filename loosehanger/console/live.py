@@ -172,20 +172,27 @@ class Rates:
             before = latest.get(topic, (0, 0))
             latest[topic] = (before[0] + records, before[1] + size)
 
-    def of(self, now: float, topics: Iterable[str] | None = None) -> tuple[float, float] | None:
-        """Records and bytes a second, of some topics or of all; None in the first two seconds."""
+    def by_topic(self, now: float) -> dict[str, tuple[float, float]] | None:
+        """Records and bytes a second of each topic that has any; None in the first two seconds."""
         if self.since is None or now - self.since < 2:
             return None
         last = int(now)
         window = min(WINDOW_S, max(1, last - int(self.since) - 1))
-        chosen = None if topics is None else set(topics)
-        records = size = 0
+        found: dict[str, tuple[float, float]] = {}
         for second, counts in self.seconds:
             if last - window <= second < last:
                 for topic, (count, bytes_) in counts.items():
-                    if chosen is None or topic in chosen:
-                        records, size = records + count, size + bytes_
-        return records / window, size / window
+                    records, size = found.get(topic, (0.0, 0.0))
+                    found[topic] = records + count / window, size + bytes_ / window
+        return found
+
+    def of(self, now: float, topics: Iterable[str] | None = None) -> tuple[float, float] | None:
+        """Records and bytes a second, of some topics or of all; None in the first two seconds."""
+        found = self.by_topic(now)
+        if found is None:
+            return None
+        chosen = found.values() if topics is None else [found[topic] for topic in set(topics) if topic in found]
+        return sum(records for records, _ in chosen), sum(size for _, size in chosen)
 
     def percentiles(self, now: float, topics: Iterable[str] | None = None) -> tuple[int | None, int | None]:
         """Median and 99th percentile of the latencies of the last seconds, in ms, by nearest rank."""
@@ -269,6 +276,11 @@ class Live:
         """Records and bytes a second that arrive in the region; None in the first two seconds."""
         with self._lock:
             return self._rates.of(time.monotonic(), topics)
+
+    def rates_by_topic(self) -> dict[str, tuple[float, float]] | None:
+        """The same of each topic that has any."""
+        with self._lock:
+            return self._rates.by_topic(time.monotonic())
 
     def percentiles(self, topics: Iterable[str] | None = None) -> tuple[int | None, int | None]:
         """p50 and p99, in ms, from production to here."""

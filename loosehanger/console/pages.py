@@ -263,10 +263,7 @@ async def search(
 async def _known_topics(context: Context) -> list[str]:
     """The names of all topics, if they are known soon; for a form to suggest."""
     with suppress(TimeoutError):
-        answer = await asyncio.wait_for(
-            asyncio.shield(asyncio.ensure_future(context.service.topics.every())), PATIENCE_S
-        )
-        return sorted({found.name for found in answer.topics})
+        return await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(context.service.topics.names())), PATIENCE_S)
     return []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from loosehanger.console.mirror_reader import MirrorReader
@@ -38,13 +39,18 @@ class TopicReader:
         found, problems = await self._regions.everywhere(self._topics_of)
         return Topics(topics=[topic for topics in found for topic in topics], problems=problems)
 
+    async def names(self) -> list[str]:
+        """The names of all topics, in order."""
+        found, _ = await self._regions.everywhere(lambda region: region.cluster.topics())
+        return sorted({topic.name for topics in found for topic in topics})
+
     async def _topics_of(self, region: RegionView) -> list[Topic]:
         mirrors = asyncio.gather(*(self._mirrors.of(other) for other in self._beside(region)))
         topics, found = await asyncio.gather(region.cluster.topics(), mirrors)
         writers = self._mirrors.writers(region, [mirror for of_region in found for mirror in of_region])
-        result = []
+        result, every_rate = [], region.live.rates_by_topic()
         for topic in topics:
-            rates = region.live.rates([topic.name])
+            rates = every_rate.get(topic.name, (0.0, 0.0)) if every_rate is not None else None
             mirror = next((name for name, writes in writers if writes(topic.name)), None)
             result.append(
                 topic.model_copy(
@@ -216,11 +222,17 @@ def _marked(settings: Sequence[Setting], mirror: str | None) -> list[Setting]:
     if mirror is None:
         return list(settings)
     return [
-        setting.model_copy(update={"source": "mirror"})
+        _copied(setting.name, setting.value, setting.read_only, setting.documentation)
         if setting.source == "topic" and setting.name not in NOT_SYNCHRONISED
         else setting
         for setting in settings
     ]
+
+
+@lru_cache(maxsize=4096)
+def _copied(name: str, value: str | None, read_only: bool, documentation: str) -> Setting:
+    """A setting that a mirror copied: the same for all copies, of which a region may have hundreds."""
+    return Setting(name=name, value=value, source="mirror", read_only=read_only, documentation=documentation)
 
 
 def compare(

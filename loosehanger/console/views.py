@@ -32,6 +32,7 @@ from loosehanger.console.operations import Operations
 from loosehanger.console.region_views import UnknownError
 from loosehanger.console.service import Service
 from loosehanger.console.settings import OPERATOR_OFF, Settings
+from loosehanger.console.topic_rows import TopicRows
 from loosehanger.errors import LabError
 from loosehanger.events.render import safe
 from loosehanger.lab.progress import read_progress
@@ -112,6 +113,7 @@ class Views:
             "routes": settings.routes,
             "sources": service.topics.sources,
             "consoles": list,
+            "topic_rows": TopicRows(self._environment),
         }
 
     def __contains__(self, view: str) -> bool:
