@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> bool:
@@ -19,12 +19,41 @@ def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> bool:
     if path.exists() and path.read_bytes() == data:
         return False
     make_folder(path.parent)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "wb") as stream:
+    with replacing(path, mode) as stream:
         stream.write(data)
-    Path(temporary).chmod(mode)
-    Path(temporary).replace(path)
     return True
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: int | None = 0o600, *, keep: bool = False) -> Iterator[BinaryIO]:
+    """Yields a new file that takes a path's place once it is written: a reader sees the old file or the whole new one.
+
+    After an exception the path is as it was, and no temporary file stays.
+
+    Args:
+        path: the file to replace, in a folder that exists.
+        mode: the new file's; None for what the process's umask leaves of 0666.
+        keep: whether a file that another program has put there meanwhile stays.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    # Beside it, because a rename is atomic only within one file system. Its name cannot be guessed, so no other user
+    # can put a link there that leads elsewhere.
+    temporary = path.with_name(f".{os.urandom(16).hex()}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+        if mode is not None:
+            temporary.chmod(mode)
+        if keep:
+            with contextlib.suppress(FileExistsError):
+                os.link(temporary, path)  # Unlike a rename, it does not replace a file.
+        else:
+            temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def make_folder(path: Path) -> None:

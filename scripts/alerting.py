@@ -205,7 +205,7 @@ def _wait_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> No
         try:
             if requests.get(f"{address}/-/ready", timeout=5).ok:
                 return
-        except requests.ConnectionError:
+        except requests.RequestException:
             pass
         if process.poll() is not None or time.monotonic() > deadline:
             raise LabError(f"{address} is not ready: {log.read_text(encoding='utf-8')}")

@@ -58,7 +58,10 @@ exec {java} "${{archive[@]}}" -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off $
 
 
 class InstallationError(Exception):
-    """The installation failed; the message has the cause and the remedy."""
+    """The installation failed; the message has the cause and the remedy.
+
+    It is no LabError: this script runs before there is a package to import, with the standard library alone.
+    """
 
     exit_code = 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from loosehanger.cli.playbook import run_playbook
 from loosehanger.errors import ExitCode, LabError, WrongUseError
+from loosehanger.files import replacing
 from loosehanger.lab.record import Lab
 from loosehanger.paths import ROOT, lab_home
 
@@ -34,16 +34,10 @@ def write(lab: Lab, path: Path) -> int:
     """
     try:
         # A new file is readable by its owner only, also for a process that has opened an earlier file of this name.
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        unfinished = Path(name)
-        try:
-            with tempfile.TemporaryDirectory() as collected, os.fdopen(handle, "wb") as stream:
-                warnings = _collect(lab, Path(collected))
-                with tarfile.open(fileobj=stream, mode="w:gz") as archive:
-                    archive.add(collected, arcname=path.name.split(".")[0])
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        with replacing(path) as stream, tempfile.TemporaryDirectory() as collected:
+            warnings = _collect(lab, Path(collected))
+            with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+                archive.add(collected, arcname=path.name.split(".")[0])
     except OSError as error:
         raise WrongUseError(f"--bundle {path}: cannot be written ({error.strerror})") from error
     for line in warnings:

@@ -21,6 +21,8 @@ class Bounds(NamedTuple):
 USUAL = Bounds(connect_s=10, answer_s=15)
 PATIENT = Bounds(connect_s=10, answer_s=30)
 """For changes, which brokers may take long to make, and for programs that read for hours."""
+STARTING = Bounds(connect_s=2, answer_s=15)
+"""For a node that may still be starting, and is asked again and again until it answers."""
 HURRIED = Bounds(connect_s=5, answer_s=5)
 """For a look that is repeated, or that a user waits for."""
 PAGE = Bounds(connect_s=3, answer_s=8)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
-from loosehanger.errors import WrongUseError
+from loosehanger.errors import LabError, WrongUseError
 from loosehanger.kafka.key_stores import read_trust_store
 from loosehanger.kafka.properties import OAUTH_LOGIN_MODULE, LoginModule, format_jaas, parse_jaas
 
@@ -52,7 +52,7 @@ _LIFE_S = 60.0
 _MOST_BYTES = 1 << 20
 
 
-class TokenError(Exception):
+class TokenError(LabError):
     """No token was given; the message follows a cluster's name."""
 
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from loosehanger.errors import LabError
 from loosehanger.lab.manifests.documents import read_file
 from loosehanger.lab.scenario_index import PLAYBOOKS
 from loosehanger.learn.exercise import without_front_matter
@@ -22,7 +23,7 @@ _OF_TERMINALS = re.compile(r"\./lab +(setup|stage|cleanup|exercise|open|learn)\b
 """Commands that may restart or end a console, or that act on a terminal."""
 
 
-class BlockError(Exception):
+class BlockError(LabError):
     """A block has the wrong form."""
 
 

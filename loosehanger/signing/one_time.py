@@ -11,7 +11,6 @@ import hmac
 import os
 import secrets
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from html import escape
@@ -20,7 +19,7 @@ from pathlib import Path
 from itsdangerous import BadData, URLSafeSerializer
 
 from loosehanger.errors import LabError
-from loosehanger.files import make_folder, write_file
+from loosehanger.files import make_folder, replacing, write_file
 
 VALID_S = 30
 """How long a token is valid."""
@@ -162,16 +161,8 @@ def _serializer(key: bytes) -> URLSafeSerializer:
 def _make_key(path: Path) -> None:
     """Writes a new key; where another program is faster, its key stays."""
     make_folder(path.parent)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(secrets.token_bytes(_KEY_BYTES))
-        # Unlike a rename, a link does not replace a key that exists.
-        os.link(temporary, path)
-    except FileExistsError:
-        pass
-    finally:
-        Path(temporary).unlink()
+    with replacing(path, keep=True) as stream:
+        stream.write(secrets.token_bytes(_KEY_BYTES))
 
 
 _PAGE = """\

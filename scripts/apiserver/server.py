@@ -12,8 +12,7 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,7 @@ from loosehanger.errors import LabError
 from loosehanger.platforms.local.certificates import begin_certificate, key_usage
 from loosehanger.ports import LOOPBACK, free_ports
 from loosehanger.process_lifetime import end_with_parent
+from loosehanger.waiting import wait_for
 from scripts.apiserver.build import CONTROLLER_MANAGER
 
 READY_SECONDS = 120.0
@@ -394,24 +394,6 @@ class ApiServer:
     def _write_pair(self, name: str, certificate: bytes, key: bytes) -> None:
         _write_private(self.folder / "keys" / f"{name}.crt", certificate)
         _write_private(self.folder / "keys" / f"{name}.key", key)
-
-
-def wait_for(missing: Callable[[], str | None], seconds: float, what: str) -> None:
-    """Waits until nothing is missing.
-
-    Args:
-        missing: what is still missing; None for nothing.
-        seconds: how long at most.
-        what: what is waited for, for the message.
-
-    Raises:
-        LabError: the time is over.
-    """
-    deadline = time.monotonic() + seconds
-    while (reason := missing()) is not None:
-        if time.monotonic() >= deadline:
-            raise LabError(f"{what}: not within {seconds:.0f} seconds: {reason}")
-        time.sleep(0.1)  # between two polls; the condition ends the loop
 
 
 class _Authority:

@@ -36,6 +36,8 @@ TUNED = (
 Variant = tuple[dict[str, object], dict[str, object]]
 PORT_BASE = 31000
 """Below the ports that the system gives to connections, with room for a lab."""
+MOST_S = 3600
+"""The longest that a measured command may take."""
 _LOOK_S = 0.2
 """From one look at a command's processes to the next."""
 TARGETS = ("north-america", "south-america")
@@ -94,6 +96,9 @@ def measured(
 ) -> Cost:
     """Runs a command, and looks at its processes until it ends.
 
+    Raises:
+        LabError: it has not ended within ``MOST_S``.
+
     Args:
         command: the program and its arguments.
         folder: where it runs.
@@ -113,6 +118,9 @@ def measured(
                     times = member.cpu_times()
                     processor[member.pid] = times.user + times.system
             most = max(most, resident)
+            if time.monotonic() - started > MOST_S:
+                process.kill()
+                raise LabError(f"{command[0]} has not ended within {MOST_S} s; it was killed")
             time.sleep(_LOOK_S)
         seconds = time.monotonic() - started
         output.seek(0)

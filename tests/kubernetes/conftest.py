@@ -14,9 +14,10 @@ import pytest
 from loosehanger.errors import LabError
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.paths import ROOT
+from loosehanger.waiting import wait_for
 from scripts.apiserver.build import NotAvailableError, programs
 from scripts.apiserver.crds import strimzi_definitions
-from scripts.apiserver.server import ApiServer, wait_for
+from scripts.apiserver.server import ApiServer
 
 from . import manifests
 

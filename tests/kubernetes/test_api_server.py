@@ -15,8 +15,9 @@ import yaml
 from kubernetes import client
 from kubernetes.config import new_client_from_config
 
+from loosehanger.waiting import wait_for
 from scripts.apiserver.build import kubernetes_version
-from scripts.apiserver.server import ApiServer, RefusedError, wait_for, write_kubeconfig
+from scripts.apiserver.server import ApiServer, RefusedError, write_kubeconfig
 
 from .conftest import StartApiServer, delete_namespaces
 

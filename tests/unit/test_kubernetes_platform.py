@@ -433,10 +433,12 @@ class SilentCluster:
 def test_a_silent_api_server_does_not_end_what_it_shows(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(pods, "LOOK_SECONDS", 0)
+    pauses: list[float] = []
+    monkeypatch.setattr(pods.time, "sleep", pauses.append)
     cluster = SilentCluster(silences=3)
     assert pods._follow(cast(KubernetesCluster, cluster), "europe", "pod", {}) == 4
     assert cluster.asked == ["", "1", "2", "2", "2"], "each time from the last line that was shown"
+    assert pauses == [pods.LOOK_SECONDS] * 4, "also after a log that was cut, which is not asked for in a busy loop"
     assert capsys.readouterr().out == "line 1\nline 2\n"
 
 

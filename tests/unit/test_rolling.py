@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from loosehanger.errors import LabError
+from loosehanger.kafka.connection import Connection
 from loosehanger.lab.manifests.loader import read_manifests
 from loosehanger.paths import ROOT
 from loosehanger.platforms.local import kafka_entities, processes, rolling
@@ -224,16 +225,16 @@ def test_a_node_restarts_only_when_every_other_one_has_all_it_lacked(
 ) -> None:
     healthy = Node(3, topic("LH.A", 3, 3))
 
-    def open_client(*, bootstrap_servers: list[str], **_: object) -> Node:
-        (address,) = bootstrap_servers
+    def open_client(connection: Connection, _: object) -> Node:
+        (address,) = connection.bootstrap_servers
         if address != "127.0.0.1:19117":
             return healthy
         if isinstance(last, OSError):
             raise last
         return last
 
-    monkeypatch.setattr(kafka_entities, "KafkaAdminClient", open_client)
-    monkeypatch.setattr(LocalCluster, "admin_connection", lambda _: {})
+    monkeypatch.setattr(kafka_entities, "connect_admin", open_client)
+    monkeypatch.setattr(LocalCluster, "admin_connection", lambda _: Connection(()))
     if lacking is None:
         kafka_entities.wait_for_replicas(cluster(tmp_path), 0.1)
         return

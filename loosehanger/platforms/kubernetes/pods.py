@@ -434,7 +434,7 @@ def _follow_output(cluster: KubernetesCluster, namespace: str, pod: str, output:
                 output.take(line)
             code, silent_since = _exit_code(cluster, namespace, pod), None
         except LogCutError:
-            continue
+            code = None
         except UnreachableError as error:
             silent_since = silent_since or time.monotonic()
             if time.monotonic() >= silent_since + SILENT_SECONDS:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from loosehanger.errors import LabError
 from loosehanger.files import make_folder, remove_folder, write_file
+from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.key_stores import ClientCertificate
 from loosehanger.kafka.properties import format_properties
 from loosehanger.lab.manifests.resources import (
     KAFKA_VERSION,
@@ -176,15 +178,15 @@ class LocalCluster:
         for node in self.nodes:
             delete_secret(self.region, self._node_secret(node))
 
-    def admin_connection(self) -> dict[str, object]:
-        """Returns kafka-python arguments for the platform's own client: mutual TLS on the replication listener."""
-        return {
-            "bootstrap_servers": self.addresses(1),
-            "security_protocol": "SSL",
-            "ssl_cafile": str(self._authority),
-            "ssl_certfile": str(secret_file(self.region, self._operator_secret, "tls.crt")),
-            "ssl_keyfile": str(secret_file(self.region, self._operator_secret, "tls.key")),
-        }
+    def admin_connection(self) -> Connection:
+        """The way of the platform's own client: mutual TLS on the replication listener."""
+        chain, key = (
+            secret_file(self.region, self._operator_secret, name).read_text(encoding="ascii")
+            for name in ("tls.crt", "tls.key")
+        )
+        return Connection(
+            tuple(self.addresses(1)), "SSL", ca_file=self._authority, certificate=ClientCertificate(chain, key)
+        )
 
     # The nodes' folders are formatted once, and Kafka is not asked to raise the metadata's version afterwards.
     def _check_metadata_readable(self) -> str:

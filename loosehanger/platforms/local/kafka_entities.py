@@ -7,6 +7,7 @@ import secrets
 import string
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 from kafka.admin import (
     ACL,
@@ -26,6 +27,7 @@ from kafka.errors import KafkaError
 
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.kafka.acls import EVERY_RULE
+from loosehanger.kafka.clients import STARTING, connect_admin
 from loosehanger.kafka.patches import alter_topic
 from loosehanger.lab.console_password import SIGNS_IN, console_password
 from loosehanger.lab.manifests import sign_ins
@@ -51,13 +53,13 @@ def admin_client(cluster: LocalCluster, bound: float = READY_SECONDS) -> Iterato
     """
     # The client's warnings while nodes start are not errors.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    arguments = cluster.admin_connection()
+    connection = cluster.admin_connection()
     client: KafkaAdminClient | None = None
 
     def connect() -> str | None:
         nonlocal client
         try:
-            client = KafkaAdminClient(**arguments, bootstrap_timeout_ms=2000, request_timeout_ms=15000)
+            client = connect_admin(connection, STARTING)
             brokers = client.describe_cluster()["brokers"]
         except (KafkaError, OSError) as error:
             if client:
@@ -110,8 +112,7 @@ def wait_for_replicas(cluster: LocalCluster, bound: float = rolling.BACK_S) -> N
         # Each node is asked: for some seconds the others count one that was killed among the living.
         for node in nodes:
             try:
-                alone = {**connection, "bootstrap_servers": [node]}
-                with closing(KafkaAdminClient(**alone, bootstrap_timeout_ms=2000, request_timeout_ms=15000)) as admin:
+                with closing(connect_admin(replace(connection, bootstrap_servers=(node,)), STARTING)) as admin:
                     missing = rolling.lacks_replicas(
                         admin.describe_cluster()["brokers"], admin.describe_topics(), len(nodes)
                     )
