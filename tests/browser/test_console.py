@@ -34,7 +34,7 @@ def credentials(kit: Kit) -> dict[str, dict[str, str]]:
     return {entry["console"]: entry for entry in json.loads(kit.run("status", "--credentials", "--json").stdout)}
 
 
-def somebody(kit: Kit, browser: Browser, name: str, **context: object) -> Person:
+def viewer(kit: Kit, browser: Browser, name: str, **context: object) -> Person:
     """Somebody in front of one of the lab's consoles."""
     found = credentials(kit)[name]
     return person(browser, found["url"], found["username"], found["password"], **context)
@@ -42,7 +42,7 @@ def somebody(kit: Kit, browser: Browser, name: str, **context: object) -> Person
 
 @pytest.fixture(scope="module")
 def control_room(operator_kit: Kit, browser: Browser) -> Iterator[Person]:
-    found = somebody(operator_kit, browser, "control-room", viewport={"width": 1280, "height": 900})
+    found = viewer(operator_kit, browser, "control-room", viewport={"width": 1280, "height": 900})
     yield found
     assert found.said == []
     found.page.context.close()
@@ -50,7 +50,7 @@ def control_room(operator_kit: Kit, browser: Browser) -> Iterator[Person]:
 
 @pytest.fixture(scope="module")
 def america(operator_kit: Kit, browser: Browser) -> Iterator[Person]:
-    found = somebody(operator_kit, browser, "north-america", viewport={"width": 1280, "height": 900})
+    found = viewer(operator_kit, browser, "north-america", viewport={"width": 1280, "height": 900})
     yield found
     assert found.said == []
     found.page.context.close()
@@ -227,7 +227,7 @@ def test_a_proof_and_the_aggregates_are_run_from_the_page(control_room: Person) 
 @pytest.mark.parametrize("width", [1280, 375], ids=["desk", "phone"])
 @pytest.mark.parametrize("name", ["control-room", "north-america"])
 def test_everybody_can_read_every_page(kit: Kit, browser: Browser, name: str, width: int, scheme: str) -> None:
-    found = somebody(kit, browser, name, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    found = viewer(kit, browser, name, viewport={"width": width, "height": 800}, color_scheme=scheme)
     for path in CONTROL_ROOM_PAGES if name == "control-room" else PAGES:
         found.open(path)
         found.page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
@@ -250,7 +250,7 @@ def test_the_keyboard_reaches_the_content_first(america: Person) -> None:
 def test_times_are_in_the_viewers_zone(kit: Kit, browser: Browser) -> None:
     shown = []
     for zone in ("Pacific/Auckland", "America/Lima"):
-        found = somebody(kit, browser, "control-room", timezone_id=zone, locale="en-GB")
+        found = viewer(kit, browser, "control-room", timezone_id=zone, locale="en-GB")
         found.open("/proof")
         time_ = found.page.locator("time").first
         shown.append((time_.get_attribute("datetime"), time_.inner_text()))
@@ -260,7 +260,7 @@ def test_times_are_in_the_viewers_zone(kit: Kit, browser: Browser) -> None:
 
 
 def test_signing_out_ends_what_is_open(kit: Kit, browser: Browser) -> None:
-    found = somebody(kit, browser, "europe")
+    found = viewer(kit, browser, "europe")
     other = found.page.context.new_page()
     other.goto(f"{found.url}/messages")
     found.page.get_by_role("button", name="Sign out").click()

@@ -51,10 +51,10 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Running
         found = {count: stack.enter_context(running(settings(*REGIONS, lab_home=home))) for count in (0, 1, 3, 6)}
         for count, lab in found.items():
 
-            async def told(count: int = count) -> Flows:
+            async def reported(count: int = count) -> Flows:
                 return flows(count)
 
-            lab.service.all_flows = told  # type: ignore[method-assign]
+            lab.service.all_flows = reported  # type: ignore[method-assign]
         yield found
 
 

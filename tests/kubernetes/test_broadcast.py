@@ -156,10 +156,10 @@ def test_what_is_learnt_from_a_manifest_is_applied_and_told_beforehand(broadcast
     file = broadcast.manifest("mm2-na.yaml")
     file.write_text(file.read_text().replace("replicas: 1", "replicas: 2"))
     before = present(api_server, STRIMZI, "KafkaMirrorMaker2", "mm2-na", "north-america")
-    told = setup(broadcast, "--check", "--diff")
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert recap(told.stdout) == {"north-america": 1}
-    assert re.search(r"^\+ +replicas: 2$", told.stdout, re.MULTILINE)
+    reported = setup(broadcast, "--check", "--diff")
+    assert reported.returncode == 0, reported.stdout + reported.stderr
+    assert recap(reported.stdout) == {"north-america": 1}
+    assert re.search(r"^\+ +replicas: 2$", reported.stdout, re.MULTILINE)
     assert present(api_server, STRIMZI, "KafkaMirrorMaker2", "mm2-na", "north-america") == before
     done = setup(broadcast)
     assert recap(done.stdout) == {"north-america": 1}

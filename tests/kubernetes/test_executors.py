@@ -13,7 +13,8 @@ import yaml
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.platforms.kubernetes import pods
 from loosehanger.proof import submit
-from scripts.apiserver.server import ApiServer, wait_for
+from loosehanger.waiting import wait_for
+from scripts.apiserver.server import ApiServer
 
 from .conftest import namespace_document
 from .test_pods import lab

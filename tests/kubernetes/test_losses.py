@@ -21,7 +21,8 @@ from loosehanger.platforms.kubernetes.apply import RegionNamespace, apply, delet
 from loosehanger.platforms.kubernetes.copied_secrets import COPIED_FROM, copy_secrets
 from loosehanger.platforms.kubernetes.resources import LABELS, ManifestEntry, labelled
 from loosehanger.platforms.kubernetes.services import ClusterContext
-from scripts.apiserver.server import ApiServer, wait_for
+from loosehanger.waiting import wait_for
+from scripts.apiserver.server import ApiServer
 
 from .commands import present, resource
 from .conftest import namespace_document

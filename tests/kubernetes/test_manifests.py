@@ -62,8 +62,8 @@ def test_every_manifest_is_accepted(
     described: Described, api_server: ApiServer, namespace: str, scenario: str, platform: str
 ) -> None:
     seen = set()
-    told = read_scenario(scenario)
-    later = [document for stage in told.stages for document in told.manifests(stage)]
+    reported = read_scenario(scenario)
+    later = [document for stage in reported.stages for document in reported.manifests(stage)]
     for document in (*described(scenario, platform), *later):
         seen.add(document.kind)
         try:

@@ -61,8 +61,8 @@ def test_what_a_killed_command_has_left_behind_is_ended(
     left = jobs(api_server, namespace)
     assert theirs["metadata"]["name"] in left, "nobody has asked the kit to"
     assert [name.split("-")[1] for name in left if name != theirs["metadata"]["name"]] == ["prove"]
-    told = api_server.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]
-    assert [name.split("-")[1] for one in told if (name := one["metadata"]["name"]).startswith("lab-")] == ["prove"]
+    reported = api_server.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]
+    assert [name.split("-")[1] for one in reported if (name := one["metadata"]["name"]).startswith("lab-")] == ["prove"]
 
 
 @pytest.mark.parametrize("arguments", [["--json"], ["--master", "k8s://https://kubernetes.default.svc"]])

@@ -18,8 +18,9 @@ import requests
 from playwright.sync_api import Browser, expect
 
 from loosehanger.ports import LOOPBACK, free_ports
+from loosehanger.waiting import wait_for
 from scripts.apiserver.build import NotAvailableError, port_forwarder
-from scripts.apiserver.server import ApiServer, wait_for
+from scripts.apiserver.server import ApiServer
 from tests.browser.conftest import browser  # noqa: F401 - the machine's browser
 from tests.browser.people import person
 from tests.consoles import PASSWORD, Running, running, settings

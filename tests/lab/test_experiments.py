@@ -34,8 +34,8 @@ LINK = ("europe", "north-america")
 
 def settings(kit: Kit) -> list[dict[str, Any]]:
     """What is set of the link, by direction."""
-    (told,) = json.loads(kit.run("link", *LINK, "--json").stdout)["links"]
-    return [{name: way[name] for name in ("delay", "jitter", "rate", "silent")} for way in told["directions"]]
+    (reported,) = json.loads(kit.run("link", *LINK, "--json").stdout)["links"]
+    return [{name: way[name] for name in ("delay", "jitter", "rate", "silent")} for way in reported["directions"]]
 
 
 def own_topics(kit: Kit) -> list[str]:

@@ -21,8 +21,8 @@ def link(kit: Kit, *words: str) -> dict[str, Any]:
     """What a link says of itself, after a change if there is one."""
     done = kit.run("link", "europe", "north-america", *words, "--json")
     assert done.returncode == 0, done.stderr
-    (told,) = json.loads(done.stdout)["links"]
-    return dict(told)
+    (reported,) = json.loads(done.stdout)["links"]
+    return dict(reported)
 
 
 def carried(kit: Kit) -> dict[str, int]:
@@ -54,8 +54,8 @@ def test_a_killed_relay_comes_back_as_it_was(kit: Kit) -> None:
         (before,) = [process for process in processes(kit, "europe", RELAY) if process.cwd().endswith("north-america")]
         before.kill()
         wait_until(lambda: kit.run("link").returncode == 0, 20, "the relay")
-        told = link(kit)
-        assert [(way["delay"], way["jitter"]) for way in told["directions"]] == [(0.005, 0.001)] * 2
+        reported = link(kit)
+        assert [(way["delay"], way["jitter"]) for way in reported["directions"]] == [(0.005, 0.001)] * 2
         wait_until(lambda: "KafkaMirrorMaker2/mm2-na" in carried(kit), 60, "the mirror's connections")
         wait_until(lambda: kit.run("status").returncode == 0, 60, "a healthy lab")
         # A set-up changes nothing of it.

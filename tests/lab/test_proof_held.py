@@ -174,7 +174,7 @@ def delete(kit: Kit, topics: Sequence[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(kit: Kit) -> Iterator[dict[str, Any]]:
+def reported(kit: Kit) -> Iterator[dict[str, Any]]:
     """The document of one proof of all cases, between two clusters whose copier nobody knows.
 
     The copies bear an alias before their names, as a MirrorMaker with the default policy gives it.
@@ -221,20 +221,20 @@ def told(kit: Kit) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", cases(0))
-def test_exactly_the_damage_is_told(told: dict[str, Any], name: str) -> None:
-    (flow,) = (flow for flow in told["flows"] if flow["topic"] == f"HELD.{name}")
+def test_exactly_the_damage_is_told(reported: dict[str, Any], name: str) -> None:
+    (flow,) = (flow for flow in reported["flows"] if flow["topic"] == f"HELD.{name}")
     case = cases(0)[name]
     assert {fault: flow[fault] for fault in FAULTS if flow[fault]} == case.expected
     assert flow["source_records"] == len(case.records)
     assert [entry["name"] for entry in flow["config_differences"]] == ([] if case.copied else ["topic"])
 
 
-def test_nothing_stays_undecided(told: dict[str, Any]) -> None:
-    assert [reason for reason in told["reasons"] if not reason.startswith("HELD.")] == []
+def test_nothing_stays_undecided(reported: dict[str, Any]) -> None:
+    assert [reason for reason in reported["reasons"] if not reason.startswith("HELD.")] == []
 
 
-def test_a_time_after_the_year_9999_is_shown(told: dict[str, Any]) -> None:
-    (flow,) = (flow for flow in told["flows"] if flow["topic"] == "HELD.far")
+def test_a_time_after_the_year_9999_is_shown(reported: dict[str, Any]) -> None:
+    (flow,) = (flow for flow in reported["flows"] if flow["topic"] == "HELD.far")
     (example,) = flow["examples"]
     assert example["timestamp"].startswith("+11476-08-15T05:20:00.0")
 
@@ -307,8 +307,8 @@ def cleaned(kit: Kit) -> Iterator[dict[tuple[str, str], dict[str, Any]]]:
 def test_what_one_region_compacted_is_no_fault_of_it_or_of_another(
     cleaned: dict[tuple[str, str], dict[str, Any]],
 ) -> None:
-    told = {place: {fault: flow[fault] for fault in FAULTS if flow[fault]} for place, flow in cleaned.items()}
-    assert told == {
+    reported = {place: {fault: flow[fault] for fault in FAULTS if flow[fault]} for place, flow in cleaned.items()}
+    assert reported == {
         ("LH.CLEANED", "north-america"): {},
         ("LH.CLEANED", "south-america"): {"altered": 1},
         ("LH.CLEANED.TOO", "north-america"): {},

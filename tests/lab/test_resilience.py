@@ -120,7 +120,7 @@ def test_a_record_that_the_mirrors_refuse_is_told_as_long_as_they_try(kit: Kit) 
         regions_ = json.loads(kit.run("status", "--json").stdout)["regions"].values()
         return {r["name"]: r for region in regions_ for r in region if r["kind"] == "KafkaMirrorMaker2"}
 
-    def told(mirror: dict[str, Any]) -> bool:
+    def reported(mirror: dict[str, Any]) -> bool:
         return not mirror["healthy"] and "RecordTooLargeException: The message is 100000" in mirror["detail"]
 
     clients = {region: admin(kit, region) for region in regions}
@@ -131,12 +131,12 @@ def test_a_record_that_the_mirrors_refuse_is_told_as_long_as_they_try(kit: Kit) 
         producer = KafkaProducer(**connection, max_request_size=20_000_000, enable_idempotence=False)
         producer.send(topic, bytes(10_000_000)).get(timeout=60)
         producer.close(timeout=5)
-        wait_until(lambda: all(told(mirror) for mirror in mirrors().values()), 150, "the mirrors' failure")
+        wait_until(lambda: all(reported(mirror) for mirror in mirrors().values()), 150, "the mirrors' failure")
         # From attempt to attempt, whatever state the task is in.
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             found = mirrors()
-            assert all(told(mirror) for mirror in found.values()), found
+            assert all(reported(mirror) for mirror in found.values()), found
             assert set(found) == {"mm2-na", "mm2-sa"}
     finally:
         for client in clients.values():

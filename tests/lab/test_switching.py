@@ -81,8 +81,8 @@ def test_after_a_death_what_is_lost_and_read_again_is_told_exactly(kit: Kit) -> 
     listed: list[dict[str, Any]] = next(
         (one["details"]["records"] for one in kept["findings"] if one["kind"] == "lost"), []
     )
-    told = {(r["run"], r["topic"], r["partition"], n) for r in listed for n in range(r["first"], r["last"] + 1)}
-    assert told == lost
+    reported = {(r["run"], r["topic"], r["partition"], n) for r in listed for n in range(r["first"], r["last"] + 1)}
+    assert reported == lost
     assert proof.returncode == (1 if lost else 0)
     # The stage may run again: nothing dies twice, and nothing moves.
     again = kit.run("stage", "failover")

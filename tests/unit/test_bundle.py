@@ -63,7 +63,7 @@ def test_where_secrets_cannot_be_read_logs_are_left_out_and_it_says_so(kit: Kit,
     assert "bundle/about.txt" in found
     assert not any(password in text for password in PASSWORDS.values() for text in found.values())
     assert not [name for name in found if name.endswith((".log", "processes.txt", "status.json"))]
-    for told in (found["bundle/left-out.txt"], done.stderr):
-        assert "logs and files that quote them are left out" in told
-        assert "north-america: " in told
-        assert "No such file or directory" in told
+    for reported in (found["bundle/left-out.txt"], done.stderr):
+        assert "logs and files that quote them are left out" in reported
+        assert "north-america: " in reported
+        assert "No such file or directory" in reported

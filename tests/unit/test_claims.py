@@ -89,8 +89,8 @@ def test_a_group_has_gone_where_a_mirror_leads_or_where_its_ledger_ended(tmp_pat
     kept, *groups = claims_of(topology(AB).mirrors, declared)[1:]
     assert (kept.id, kept.subject["regions"], kept.kept_in) == ("kept:p", f"{A},{B}", KeptIn((A, B)))
     assert says(kept) == f"every record of p that was acknowledged is in {A} or {B}"
-    told = [(claim.id, claim.subject["mirror"], claim.subject.get("since")) for claim in groups]
-    assert told == [(f"groups:g:{groups[0].subject['target']}", "ab", "failover"), (f"groups:g:{B}", "", None)]
+    reported = [(claim.id, claim.subject["mirror"], claim.subject.get("since")) for claim in groups]
+    assert reported == [(f"groups:g:{groups[0].subject['target']}", "ab", "failover"), (f"groups:g:{B}", "", None)]
 
 
 def test_a_lab_without_a_scenario_claims_what_its_mirrors_promise() -> None:

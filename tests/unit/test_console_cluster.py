@@ -95,12 +95,12 @@ def test_who_asks_together_gets_one_answer() -> None:
 def test_the_last_answer_will_do_while_the_next_one_takes_long() -> None:
     async def scene(view: SlowCluster) -> None:
         await first(view)
-        told = view.answered_at("brokers")
+        reported = view.answered_at("brokers")
         assert await view.number() == 1
-        assert view.answered_at("brokers") == told
+        assert view.answered_at("brokers") == reported
         view.let.release()
         await until_another(view)
-        assert view.answered_at("brokers") > told
+        assert view.answered_at("brokers") > reported
 
     play(scene)
 

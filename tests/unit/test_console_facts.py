@@ -76,7 +76,7 @@ class Cluster:
         return self.known
 
 
-def region(cluster: Cluster, told: list[str]) -> RegionNamespace:
+def region(cluster: Cluster, reported: list[str]) -> RegionNamespace:
     """North America, on the same cluster as Europe."""
 
     class Place(ClusterContext):
@@ -85,7 +85,7 @@ def region(cluster: Cluster, told: list[str]) -> RegionNamespace:
 
     place = Place()
     return RegionNamespace(
-        "north-america", place, {"north-america": place, "europe": place}, True, "", ROOT, cast(Any, told.append)
+        "north-america", place, {"north-america": place, "europe": place}, True, "", ROOT, cast(Any, reported.append)
     )
 
 
@@ -105,13 +105,13 @@ def facts(manifests: list[ManifestEntry]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("is_open", [True, False])
 def test_a_mirror_that_answers_a_pod_without_labels_is_warned_of(home: Path, is_open: bool) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     cluster = Cluster({"exitCode": 0, "message": json.dumps([URL] if is_open else [])})
-    here = region(cluster, told)
+    here = region(cluster, reported)
     found = console_facts.with_facts(here, home, [ManifestEntry("x", console())], dry_run=False)
     assert facts(found)["mm2-na"]["open"] == is_open
-    assert [line for line in told if line.startswith(WARNING)] == (told if is_open else [])
-    assert len(told) == is_open
+    assert [line for line in reported if line.startswith(WARNING)] == (reported if is_open else [])
+    assert len(reported) == is_open
     assert cluster.jobs == [], "the Job is gone"
     (container,) = found[1].document["spec"]["template"]["spec"]["containers"]
     assert {"name": "CONSOLE_MIRRORS_FOLDER", "value": console_facts.FOLDER} in container["env"]
@@ -134,21 +134,23 @@ def test_a_pod_that_does_not_answer_stops_nothing_and_leaves_what_is_known(
     home: Path, monkeypatch: pytest.MonkeyPatch, ended: dict[str, Any] | None
 ) -> None:
     monkeypatch.setattr(console_facts, "ASK_SECONDS", 0)
-    told: list[str] = []
+    reported: list[str] = []
     cluster = Cluster(ended, {"data": {"north-america.json": json.dumps({"mm2-na": {"open": True}})}})
-    found = console_facts.with_facts(region(cluster, told), home, [ManifestEntry("x", console())], dry_run=False)
+    found = console_facts.with_facts(region(cluster, reported), home, [ManifestEntry("x", console())], dry_run=False)
     assert facts(found)["mm2-na"]["open"] is True
-    (line,) = told
+    (line,) = reported
     assert line.endswith("cannot determine whether network policies are enforced")
     assert ("ErrImagePull: no lab:1" if ended is None else "Pod/p ended with exit code 1 and no answer") in line
     assert cluster.jobs == []
 
 
 def test_check_mode_asks_nothing(home: Path) -> None:
-    told: list[str] = []
-    found = console_facts.with_facts(region(Cluster(None), told), home, [ManifestEntry("x", console())], dry_run=True)
+    reported: list[str] = []
+    found = console_facts.with_facts(
+        region(Cluster(None), reported), home, [ManifestEntry("x", console())], dry_run=True
+    )
     assert facts(found)["mm2-na"]["open"] is False
-    assert told == []
+    assert reported == []
 
 
 def test_a_region_without_mirrors_in_sight_gets_no_config_map(tmp_path: Path) -> None:

@@ -103,11 +103,11 @@ def flow(at: float, *offsets: int, **changes: Any) -> FlowNow:
         topics=".*", policy="identity", records_per_s=None, lag=7, lags={"LH.ORDERS": 7},
         positions=[Position(topic="LH.ORDERS", partition=n, offset=offset) for n, offset in enumerate(offsets)],
     )  # fmt: skip
-    told = Flow(
+    reported = Flow(
         source="europe", target="north-america", mirror="mm2", records_per_s=99.0, bytes_per_s=99.0, lag=7,
         latency_ms_p50=10, latency_ms_p99=20, health="good", explanation="",
     )  # fmt: skip
-    found = FlowNow(told, connector, {"LH.ORDERS": "LH.ORDERS"}, {}, at)
+    found = FlowNow(reported, connector, {"LH.ORDERS": "LH.ORDERS"}, {}, at)
     return replace(found, **changes)
 
 

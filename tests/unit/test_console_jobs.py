@@ -132,8 +132,8 @@ def test_the_page_and_the_api_have_the_past(tmp_path: Path) -> None:
     (folder / "proof-1.html").write_text("<p>the second report</p>")
     with running(settings(*REGIONS, lab_home=tmp_path)) as found:
         browser = found.browser()
-        told = browser.get("/api/proof/history").json()["proofs"]
-        assert [(one["id"], one["report"]) for one in told] == [("0", False), ("1", True), ("2", False)]
+        reported = browser.get("/api/proof/history").json()["proofs"]
+        assert [(one["id"], one["report"]) for one in reported] == [("0", False), ("1", True), ("2", False)]
         page = browser.get("/proof").text
         assert "1 of 1 proved" in page
         assert 'href="/proof/report?of=1"' in page

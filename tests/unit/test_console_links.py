@@ -128,8 +128,8 @@ def test_what_is_behind_a_closed_link_is_grey_and_not_asked(
     monkeypatch.setattr(mirror, "last", lambda: [connector])
 
     def health() -> tuple[set[str], set[str]]:
-        told = browser.get("/api/flows").json()
-        return {flow["health"] for flow in told["flows"]}, {one["health"] for one in told["regions"]}
+        reported = browser.get("/api/flows").json()
+        return {flow["health"] for flow in reported["flows"]}, {one["health"] for one in reported["regions"]}
 
     assert health() == ({"good"}, {"good"})
     change(browser, action)
@@ -142,13 +142,13 @@ def test_what_is_behind_a_closed_link_is_grey_and_not_asked(
             closed.setattr(region.cluster, name, asked)
         for name in ("state", "act"):
             closed.setattr(mirror, name, asked)
-        told = browser.get("/api/flows").json()
-        (flow,) = told["flows"]
+        reported = browser.get("/api/flows").json()
+        (flow,) = reported["flows"]
         assert flow["health"] == "unknown"
         why = f"north-america's mirror mm2 is not reachable from here: the link is {state}"
         assert flow["explanation"] == f"{why}. Its lag is counted from its last known positions"
         assert (flow["lag"], flow["lag_s"]) == (5, 90), "what waits goes on to grow old"
-        (there,) = [one for one in told["regions"] if one["name"] == "north-america"]
+        (there,) = [one for one in reported["regions"] if one["name"] == "north-america"]
         assert (there["health"], there["brokers"]) == ("unknown", None)
         assert there["explanation"] == f"north-america is not reachable from here: the link is {state}"
         (shown,) = browser.get("/api/mirrors").json()["mirrors"]

@@ -363,8 +363,8 @@ def test_a_failure_is_told_until_the_task_has_been_running_for_a_while() -> None
 
 def test_every_region_has_a_place_on_the_map_and_every_flow_a_line() -> None:
     names = ["europe", "north-america", "asia", "africa", "oceania"]
-    told = {"europe": Coordinates(50.1, 8.7), "north-america": Coordinates(39.0, -77.5)}
-    land, places = places_of(dict.fromkeys(names) | told)
+    reported = {"europe": Coordinates(50.1, 8.7), "north-america": Coordinates(39.0, -77.5)}
+    land, places = places_of(dict.fromkeys(names) | reported)
     assert land.startswith("translate(")
     (east, north), (west, south) = places["europe"], places["north-america"]
     assert east > west

@@ -67,8 +67,8 @@ def find(asked: SearchRequest) -> SearchResult:
 def test_records_are_found(asked: dict[str, Any], keys: list[str]) -> None:
     words = {name: asked.pop(name, "") for name in ("topic", "text", "key", "header")}
     found = find(search_request(RecordFilter(**words), **asked))
-    told = [one.key.removeprefix("order-") if one.record.topic != "LH.STOCK" else "stock" for one in found.records]
-    assert told == keys
+    reported = [one.key.removeprefix("order-") if one.record.topic != "LH.STOCK" else "stock" for one in found.records]
+    assert reported == keys
     assert found.reached_ms is None
 
 

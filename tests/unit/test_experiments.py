@@ -59,7 +59,7 @@ def test_a_spread_is_the_median_with_the_least_and_the_most() -> None:
     assert [milliseconds(12.4), milliseconds(1240)] == ["12 ms", "1.2 s"]
 
 
-def told(**counts: int) -> dict[str, Any]:
+def reported(**counts: int) -> dict[str, Any]:
     """What a relay says of clients that had as many bytes in one direction, and a tenth in the other."""
     ways = [
         {"clients": [{"client": name, "bytes": count // part} for name, count in counts.items()]} for part in (1, 10)
@@ -68,8 +68,8 @@ def told(**counts: int) -> dict[str, Any]:
 
 
 def test_bytes_are_those_of_one_client_in_both_directions() -> None:
-    assert carried(told(experiment=1000, prove=50), "experiment") == 1100
-    assert carried(told(prove=50), "experiment") == 0
+    assert carried(reported(experiment=1000, prove=50), "experiment") == 1100
+    assert carried(reported(prove=50), "experiment") == 0
 
 
 def test_what_is_left_is_told_from_the_steps_so_far(capsys: pytest.CaptureFixture[str]) -> None:

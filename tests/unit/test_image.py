@@ -80,13 +80,13 @@ def test_what_the_image_installs_with_is_copied_before(tmp_path: Path) -> None:
             target = tmp_path / folder / (Path(source).name if folder.endswith("/") else "")
             target.parent.mkdir(exist_ok=True)
             (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, target)
-    told = (
+    reported = (
         "import sys; import scripts.install, loosehanger.mirrorproof.jars;"
         "found = [(name.split('.')[0], module) for name, module in sys.modules.items()];"
         "print(*(module.__file__ for name, module in found if name in ('loosehanger', 'scripts')))"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-B", "-c", told],
+        [sys.executable, "-P", "-B", "-c", reported],
         cwd=tmp_path,
         env={"PYTHONPATH": str(tmp_path)},
         capture_output=True,

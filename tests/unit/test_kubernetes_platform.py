@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -163,12 +164,14 @@ class OnePod:
 
 def test_while_it_waits_it_tells_what_keeps_pods_from_running(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apply, "REPORT_SECONDS", 0)
-    told: list[str] = []
-    region = apply.RegionNamespace("europe", services.ClusterContext(), {}, True, "", ROOT, told.append)
+    reported: list[str] = []
+    region = apply.RegionNamespace("europe", services.ClusterContext(), {}, True, "", ROOT, reported.append)
     document = deployment(1)
     document["spec"]["selector"] = {"matchLabels": {"app": "producer"}}
     apply._wait_ready(region, cast(Any, OnePod(looks=3)), [ManifestEntry("producer.yaml", document)], bound=20)
-    assert told[-1] == "europe: waiting for Deployment/producer: 0 of 2 pods available; pod p: ErrImagePull: not found"
+    assert (
+        reported[-1] == "europe: waiting for Deployment/producer: 0 of 2 pods available; pod p: ErrImagePull: not found"
+    )
 
 
 def test_health_tells_numbers_or_the_reason() -> None:
@@ -338,10 +341,10 @@ def test_a_stock_python_image_runs_no_spark(command: str, replicas: int, refused
     containers = [{"name": "stream", "command": ["python", "-P", "-m", command, "clear"]}]
     spec = {"replicas": replicas, "template": {"spec": {"containers": containers}}}
     document = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "stream"}, "spec": spec}
-    told = list(preflight._without_spark([ManifestEntry("stream.yaml:1", document)]))
-    assert bool(told) == refused
-    if told:
-        assert told[0].startswith("stream.yaml:1: Deployment/stream: needs Spark, which the image of platform_kub")
+    reported = list(preflight._without_spark([ManifestEntry("stream.yaml:1", document)]))
+    assert bool(reported) == refused
+    if reported:
+        assert reported[0].startswith("stream.yaml:1: Deployment/stream: needs Spark, which the image of platform_kub")
 
 
 def test_the_code_for_a_stock_python_image_is_whole_and_small(tmp_path: Path) -> None:
@@ -434,7 +437,7 @@ def test_a_silent_api_server_does_not_end_what_it_shows(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(pods.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     cluster = SilentCluster(silences=3)
     assert pods._follow(cast(KubernetesCluster, cluster), "europe", "pod", {}) == 4
     assert cluster.asked == ["", "1", "2", "2", "2"], "each time from the last line that was shown"
@@ -564,10 +567,10 @@ def test_a_job_finds_what_it_is_told_by_the_names_that_it_has_here() -> None:
     job = pods._job(lab, lab.pod, "step", [], ["lab.json", "marks/failover/loss.west.json"])
     spec = job["spec"]["template"]["spec"]
     (volume,) = (volume for volume in spec["volumes"] if volume["name"] == "access")
-    (told,) = (source["configMap"] for source in volume["projected"]["sources"] if "configMap" in source)
+    (reported,) = (source["configMap"] for source in volume["projected"]["sources"] if "configMap" in source)
     told_by = pods._config_map(job["metadata"], {"lab.json": "{}", "marks/failover/loss.west.json": "x"})
-    assert told["name"] == told_by["metadata"]["name"]
-    files = {item["path"]: told_by["data"][item["key"]] for item in told["items"]}
+    assert reported["name"] == told_by["metadata"]["name"]
+    files = {item["path"]: told_by["data"][item["key"]] for item in reported["items"]}
     assert files == {"lab.json": "{}", "marks/failover/loss.west.json": "x"}
 
 
@@ -696,10 +699,12 @@ def test_pods_of_clusters_and_mirrors_are_looked_for_by_the_dialects_labels(vers
 
 
 def test_another_version_of_event_streams_is_told_before_anything_is_created() -> None:
-    (told,) = preflight._kinds(cast(Any, Dialects(V1BETA2)), of_event_streams("13.0.0"))
-    assert told == f"the cluster's Event Streams has {V1BETA2} and not {V1}: set event_streams_version to its version"
-    (told,) = preflight._kinds(cast(Any, Dialects()), of_event_streams("13.0.0"))
-    assert "install the operator" in told
+    (reported,) = preflight._kinds(cast(Any, Dialects(V1BETA2)), of_event_streams("13.0.0"))
+    assert (
+        reported == f"the cluster's Event Streams has {V1BETA2} and not {V1}: set event_streams_version to its version"
+    )
+    (reported,) = preflight._kinds(cast(Any, Dialects()), of_event_streams("13.0.0"))
+    assert "install the operator" in reported
 
 
 def test_controllers_of_event_streams_are_not_scaled() -> None:
@@ -707,9 +712,9 @@ def test_controllers_of_event_streams_are_not_scaled() -> None:
     cluster = cast(Any, Dialects(V1, EventStreams=before[0].document))
     assert list(preflight._scaled_controllers(cluster, before)) == []
     assert list(preflight._scaled_controllers(cast(Any, Dialects(V1)), after)) == []
-    (told,) = preflight._scaled_controllers(cluster, after)
-    assert "EventStreams/europe: node pool 'nodes' cannot go from 1 to 3 nodes: they are controllers" in told
-    assert "set kafka_replicas=1, or clean up first" in told
+    (reported,) = preflight._scaled_controllers(cluster, after)
+    assert "EventStreams/europe: node pool 'nodes' cannot go from 1 to 3 nodes: they are controllers" in reported
+    assert "set kafka_replicas=1, or clean up first" in reported
 
 
 def record(home: Path, inventory: str) -> None:

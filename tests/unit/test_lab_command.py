@@ -871,8 +871,8 @@ def test_status_shows_the_stage_and_leaves_out_regions_that_the_scenario_does_no
 def test_of_a_lab_that_is_down_status_says_how_to_start_it(checkout: Checkout, stage: str, again: str) -> None:
     down = {"kind": "Kafka", "name": "asia", "healthy": False, "state": "Down", "detail": "process asia is not there"}
     stopped = {"kind": "Deployment", "name": "reader", "healthy": True, "state": "Stopped", "detail": "as it should be"}
-    told = {name: {"resources": [down, stopped]} for name in STATUS}
-    (checkout.root / "status.json").write_text(json.dumps(told), encoding="utf-8")
+    reported = {name: {"resources": [down, stopped]} for name in STATUS}
+    (checkout.root / "status.json").write_text(json.dumps(reported), encoding="utf-8")
     checkout.set_up()
     progress = read_progress(checkout.home)
     assert progress
@@ -880,8 +880,8 @@ def test_of_a_lab_that_is_down_status_says_how_to_start_it(checkout: Checkout, s
     said_ = f"Nothing of the lab is running; start it with ./lab {again}\n"
     assert checkout.lab("status").stdout.endswith(said_)
     # Where something runs, what does not is a fault of its own.
-    told["asia"]["resources"].append({**down, "healthy": True, "state": "Running"})
-    (checkout.root / "status.json").write_text(json.dumps(told), encoding="utf-8")
+    reported["asia"]["resources"].append({**down, "healthy": True, "state": "Running"})
+    (checkout.root / "status.json").write_text(json.dumps(reported), encoding="utf-8")
     assert "Nothing of the lab" not in checkout.lab("status").stdout
 
 
@@ -900,8 +900,8 @@ def test_of_a_region_that_was_deleted_the_record_tells_what_is_lost(checkout: Ch
     assert progress
     replace(progress, lost=("asia",)).write(checkout.home)
     document = json.loads(checkout.lab("status", "--json").stdout)
-    told = [(one["kind"], one["name"], one["state"]) for one in document["regions"]["asia"]]
-    assert told == [("Kafka", "asia", "Lost"), ("Deployment", "reader-a", "Lost"), ("Deployment", "room", "Lost")]
+    reported = [(one["kind"], one["name"], one["state"]) for one in document["regions"]["asia"]]
+    assert reported == [("Kafka", "asia", "Lost"), ("Deployment", "reader-a", "Lost"), ("Deployment", "room", "Lost")]
     assert document["healthy"]
 
 

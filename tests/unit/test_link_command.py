@@ -129,9 +129,9 @@ def test_a_link_is_changed_and_shown(link: Link, capsys: pytest.CaptureFixture[s
     assert "europe -> north-america: no delay, 20 MB/s, silent; 100.0 kB\n" in shown
     assert "north-america -> europe: 80 ms ± 5 ms, any rate; 100.0 kB\n" in shown
     assert run(*BOTH, "--json") == 0
-    (told,) = json.loads(capsys.readouterr().out)["links"]
-    assert (told["between"], told["state"]) == (list(BOTH), "silent to north-america")
-    assert [way["bytes"] for way in told["directions"]] == [100_000, 100_000]
+    (reported,) = json.loads(capsys.readouterr().out)["links"]
+    assert (reported["between"], reported["state"]) == (list(BOTH), "silent to north-america")
+    assert [way["bytes"] for way in reported["directions"]] == [100_000, 100_000]
     assert run(*BOTH, "--heal") == 0
     assert run(*BOTH, "--rate", "unlimited") == 0
     assert run(*BOTH, "--cut") == 0
@@ -148,9 +148,9 @@ def test_a_firewall_is_put_up_shown_and_taken_away(link: Link, capsys: pytest.Ca
     shown = capsys.readouterr().out
     assert "europe and north-america: open" in shown
     assert "\n  north-america lets no connection in: 0 came from europe, 1 refused\n" in shown
-    assert [way["delay"] for way in link.told()["directions"]] == [0.001, 0.001]
+    assert [way["delay"] for way in link.reported()["directions"]] == [0.001, 0.001]
     assert run("north-america", "europe", "--heal") == 0
-    assert [way["refuses"] for way in link.told()["directions"]] == [True, False]
+    assert [way["refuses"] for way in link.reported()["directions"]] == [True, False]
     assert run("north-america", "europe", "--no-outbound-only") == 0
     with link.connect() as client:
         client.sendall(b"x")
@@ -161,7 +161,7 @@ def test_a_change_that_does_not_fit_changes_nothing(link: Link) -> None:
     run(*BOTH, "--delay", "10ms")
     with pytest.raises(WrongUseError, match="jitter"):
         run(*BOTH, "--jitter", "20ms", "--silent")
-    assert [(way["jitter"], way["silent"]) for way in link.told()["directions"]] == [(0, False)] * 2
+    assert [(way["jitter"], way["silent"]) for way in link.reported()["directions"]] == [(0, False)] * 2
 
 
 @pytest.mark.usefixtures("link")

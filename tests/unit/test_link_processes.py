@@ -86,8 +86,8 @@ def test_a_relay_is_started_once_and_lives_as_long_as_it_should(region: LocalReg
     assert apply_links(region, TOPOLOGY, start, READY_S) == [f"Link/{A}-{B}"]
     first = relay(region)
     until(lambda: answers(region))
-    told = ask(relay_folders(region.home)[A, B])
-    assert [(way["from"], way["to"], way["delay"]) for way in told["directions"]] == [(A, B, 0.05), (B, A, 0)]
+    reported = ask(relay_folders(region.home)[A, B])
+    assert [(way["from"], way["to"], way["delay"]) for way in reported["directions"]] == [(A, B, 0.05), (B, A, 0)]
     listening = {c.laddr.port for c in first.net_connections() if c.status == psutil.CONN_LISTEN}
     assert listening == {PEERS[A] + 72, PEERS[B] + 72}
     assert apply_links(region, TOPOLOGY, start, READY_S) == []

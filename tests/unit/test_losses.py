@@ -26,7 +26,7 @@ MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", ""
 
 
 @pytest.mark.parametrize(
-    ("changes", "losing", "told"),
+    ("changes", "losing", "reported"),
     [
         ({}, False, 0),
         ({"behind": 5, "age_s": 2.0, "loss_in_s": 9e5, "by": "time"}, False, 0),
@@ -37,7 +37,7 @@ MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", ""
     ],
 )
 def test_what_a_mirror_loses_is_told_and_decides_on_its_health(
-    changes: dict[str, Any], losing: bool, told: int
+    changes: dict[str, Any], losing: bool, reported: int
 ) -> None:
     nothing: dict[str, Any] = {
         "behind": 0,
@@ -52,7 +52,7 @@ def test_what_a_mirror_loses_is_told_and_decides_on_its_health(
     }
     standing = MirrorRisk(MIRROR, {"A": TopicRisk("A", **nothing | changes)})
     assert standing.losing == losing
-    assert len(list(standing.warnings)) == told
+    assert len(list(standing.warnings)) == reported
 
 
 STORED = ("configStorageTopic", "offsetStorageTopic", "statusStorageTopic")

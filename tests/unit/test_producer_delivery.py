@@ -166,7 +166,7 @@ def test_a_busy_broker_gets_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (
             TopicAuthorizationFailedError(),
@@ -176,12 +176,12 @@ def test_a_busy_broker_gets_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_a_topic_that_is_not_shown_is_told_with_the_reason(
-    error: Exception, told: str, monkeypatch: pytest.MonkeyPatch
+    error: Exception, reported: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = Broker()
     broker.silences = [error]
     monkeypatch.setattr(module, "ANSWER_S", 0)
-    with pytest.raises(LabError, match=rf"127\.0\.0\.1:1 {told}; gave up after 0 s"):
+    with pytest.raises(LabError, match=rf"127\.0\.0\.1:1 {reported}; gave up after 0 s"):
         opened(broker, monkeypatch)
     assert broker.closed_after is not None, "a new client asks for the rights anew"
 

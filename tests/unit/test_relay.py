@@ -76,19 +76,19 @@ class Link:
         deadline = time.monotonic() + 120
         while True:
             with contextlib.suppress(OSError):
-                self.told()
+                self.reported()
                 return
             assert self.process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
-    def told(self) -> dict[str, Any]:
+    def reported(self) -> dict[str, Any]:
         """What it says of itself."""
         return ask(self.folder)
 
     def direction(self, way: str) -> dict[str, Any]:
         """What it says of one direction."""
-        return next(lane for lane in self.told()["directions"] if f"{lane['from']}>{lane['to']}" == way)
+        return next(lane for lane in self.reported()["directions"] if f"{lane['from']}>{lane['to']}" == way)
 
     def change(self, action: str | None = None, ways: tuple[str, ...] = (THERE, BACK), **settings: float) -> None:
         """Changes settings."""
@@ -249,7 +249,7 @@ def test_the_bytes_counted_are_those_that_the_sockets_carried(made: Callable[...
             assert len(received(client, size)) == size
             sender.join()
             total += size
-    until(lambda: not link.told()["connections"], "every connection's end")
+    until(lambda: not link.reported()["connections"], "every connection's end")
     for way in (THERE, BACK):
         direction = link.direction(way)
         assert (direction["bytes"], direction["received"], direction["held"]) == (total, total, 0)
@@ -288,7 +288,7 @@ def test_clients_are_told_apart_by_the_name_that_their_environment_has(made: Cal
     until(lambda: counted() == sizes, "both names")
     for each in programs:
         each.communicate()
-    until(lambda: not link.told()["connections"], "the end of both")
+    until(lambda: not link.reported()["connections"], "the end of both")
     assert counted() == sizes
 
 
@@ -424,7 +424,7 @@ def test_the_end_of_a_connection_arrives_as_late_as_its_bytes(made: Callable[...
         assert received(client, 8) == b"good-bye"
         assert client.recv(1) == b""
         assert 0.2 <= time.monotonic() - started < 5
-    until(lambda: not link.told()["connections"], "the end")
+    until(lambda: not link.reported()["connections"], "the end")
 
 
 def test_a_relay_that_was_killed_goes_on_with_its_settings(made: Callable[..., Link]) -> None:
@@ -453,7 +453,7 @@ def test_silent_connections_keep_no_client_away(tmp_path: Path) -> None:
             assert received(speaking, 1) == b"a"
             for _ in range(40):
                 silent.enter_context(link.connect())
-            until(lambda: 15 < link.told()["connections"] < 25, "as many connections as there are files for")
+            until(lambda: 15 < link.reported()["connections"] < 25, "as many connections as there are files for")
             with link.connect() as late:
                 late.sendall(b"b")
                 assert received(late, 1) == b"b"
@@ -484,7 +484,7 @@ def test_a_firewall_refuses_one_sides_connections_and_counts_them(made: Callable
         is_reset(link)
     there = link.direction(THERE)
     assert (there["refuses"], there["connections"], there["turned_away"]) == (True, 1, 2)
-    assert (link.direction(BACK)["refuses"], link_state(link.told())) == (False, OPEN)
+    assert (link.direction(BACK)["refuses"], link_state(link.reported())) == (False, OPEN)
 
     link.change("heal", delay=0.001)
     link.process.kill()

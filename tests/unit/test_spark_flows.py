@@ -179,7 +179,7 @@ def document(spark: SparkSession) -> dict[str, Any]:
 def test_damage_under_a_prefixed_name_is_told_of_its_flow_only(document: dict[str, Any]) -> None:
     found = faults(document)
     assert {topic: found[f"mm2 {THERE}", topic] for topic in DAMAGE} == {
-        name: told for name, (_, told) in DAMAGE.items()
+        name: reported for name, (_, reported) in DAMAGE.items()
     }
     assert [topic for mirror, topic in found if mirror == f"mm2 {HERE}"] == ["twice"]
 

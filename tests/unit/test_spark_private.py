@@ -84,8 +84,10 @@ def start(home: Path, tmp_path: Path) -> Iterator[Callable[[], Job]]:
             umask=0o022,
         )
         assert process.stdout is not None
-        told = json.loads(process.stdout.readline())
-        started.append(Job(process, told["port"], psutil.Process(told["java"]), told["secret"], told["folders"]))
+        reported = json.loads(process.stdout.readline())
+        started.append(
+            Job(process, reported["port"], psutil.Process(reported["java"]), reported["secret"], reported["folders"])
+        )
         return started[-1]
 
     yield run
@@ -106,9 +108,9 @@ def test_what_a_job_has_is_its_users_alone_and_nothing_is_left(home: Path, start
         assert not list(Path("/tmp").glob(f"hsperfdata_*/{job.java.pid}"))  # noqa: S108
         assert len(job.secret) >= 32
         processes = (psutil.Process(job.process.pid), job.java)
-        told = [*(word for p in processes for word in (*p.cmdline(), *p.environ().values()))]
-        told += [path.read_text(errors="replace") for path in (home / "logs").iterdir()]
-        assert not any(job.secret in text for text in told)
+        reported = [*(word for p in processes for word in (*p.cmdline(), *p.environ().values()))]
+        reported += [path.read_text(errors="replace") for path in (home / "logs").iterdir()]
+        assert not any(job.secret in text for text in reported)
     assert killed.secret != lasting.secret
 
     killed.java.kill()

@@ -80,9 +80,9 @@ def test_offsets_that_nobody_has(held: int, transactional: bool, trail: Trail | 
 
 
 def test_what_sequence_numbers_have_told_is_not_told_again() -> None:
-    told = replace(LOST, never_mirrored=1400)
-    assert explain(told, 500, False, None, {}) == RetentionGap()
-    assert History({0: RetentionGap([(500, 1900)])}).never_mirrored([told]) == 0
+    reported = replace(LOST, never_mirrored=1400)
+    assert explain(reported, 500, False, None, {}) == RetentionGap()
+    assert History({0: RetentionGap([(500, 1900)])}).never_mirrored([reported]) == 0
     assert History({0: RetentionGap([(500, 1900)])}).never_mirrored([LOST]) == 1400
 
 

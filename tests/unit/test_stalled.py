@@ -151,12 +151,12 @@ def test_a_mirror_behind_a_link_that_is_cut_or_does_not_answer_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "regions/europe/links/north-america").mkdir(parents=True)
-    told: dict[str, Any] = {"refused": False, "directions": [{"to": "europe", "silent": False}]}
-    monkeypatch.setattr(stalled, "ask", lambda _: told)
+    reported: dict[str, Any] = {"refused": False, "directions": [{"to": "europe", "silent": False}]}
+    monkeypatch.setattr(stalled, "ask", lambda _: reported)
     places = "north-america", "europe", "north-america"
     assert not cut_off(tmp_path, *places)
     assert not cut_off(None, *places)
-    told["refused"] = True
+    reported["refused"] = True
     assert cut_off(tmp_path, *places)
     assert not cut_off(tmp_path, "south-america", "europe", "south-america"), "another link"
 

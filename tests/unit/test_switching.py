@@ -127,7 +127,7 @@ class Lab:
         monkeypatch.setattr(
             live_mirror, "open_cluster", lambda _, region: self.source if region == "region-a" else self.target
         )
-        self.told: dict[TopicPartition, int | None] = {}
+        self.reported: dict[TopicPartition, int | None] = {}
         monkeypatch.setattr(live_mirror, "connect_of", lambda *_: self)
         for module in (live_mirror, gates, fence):
             monkeypatch.setattr(module, "connector_states", lambda *_: self.states)
@@ -139,7 +139,7 @@ class Lab:
 
     def set_positions(self, _connector: str, alias: str, positions: dict[TopicPartition, int | None]) -> None:
         assert alias == "a"
-        self.told = positions
+        self.reported = positions
 
     def reset(self) -> list[OffsetReset]:
         return offsets.reset_mirror_offsets(cast(Any, self), [MIRROR], 0.3)
@@ -259,9 +259,9 @@ def test_a_group_that_has_only_offsets_in_a_backup_need_not_read_there(lab: Lab)
         lab.drain()
     lab.topology = of_consumer("region-b")
     lab.drain()
-    told = {c.what: (c.value, c.holds) for c in gates.conditions(cast(Any, lab), [MIRROR])}
-    assert told["consumer-x: partitions without its offset in region-b"] == ("0", True)
-    assert "consumer-x: records that it has not read" not in told
+    reported = {c.what: (c.value, c.holds) for c in gates.conditions(cast(Any, lab), [MIRROR])}
+    assert reported["consumer-x: partitions without its offset in region-b"] == ("0", True)
+    assert "consumer-x: records that it has not read" not in reported
 
 
 def test_a_group_that_has_no_place_where_a_backup_was_brought_back_is_named(lab: Lab) -> None:
@@ -502,7 +502,7 @@ def made_again(lab: Lab, **of_source: Any) -> Lab:
 
 def test_a_mirror_is_re_armed_at_the_end_of_what_both_sides_have(lab: Lab) -> None:
     (done,) = made_again(lab).reset()
-    assert lab.told == {ORDERS: 129, GONE: None}
+    assert lab.reported == {ORDERS: 129, GONE: None}
     assert done == OffsetReset("ab/a", {"LH.ORDERS": {0: 129}}, {}, "region-b", done.at_ms)
     assert (lab.source.deleted, lab.target.deleted) == (["mm2-offset-syncs.b.internal"], ["a.checkpoints.internal"])
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 151}
@@ -558,7 +558,7 @@ def test_a_group_that_reads_still_at_the_source_is_waited_for(lab: Lab) -> None:
     made_again(lab, read=125).source._members = 1
     with pytest.raises(LabError, match=r"^groups still reading .*: consumer-x has 5 records to read in region-a"):
         lab.reset()
-    assert lab.told == {}
+    assert lab.reported == {}
     lab.source.set_committed("consumer-x", {ORDERS: 130})
     lab.reset()
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 151}
@@ -573,19 +573,19 @@ def test_a_mirror_that_runs_is_not_re_armed(lab: Lab) -> None:
     made_again(lab).states = ["STOPPED", "RUNNING"]
     with pytest.raises(LabError, match="region-b: ab is not stopped: STOPPED, RUNNING"):
         lab.reset()
-    assert lab.told == {}
+    assert lab.reported == {}
 
 
 def test_a_group_with_members_at_the_target_is_named_before_anything_changes(lab: Lab) -> None:
     with pytest.raises(LabError, match="region-b: consumer-x still has 1 members"):
         made_again(lab, members=1).reset()
-    assert lab.told == {}
+    assert lab.reported == {}
 
 
 def test_a_group_that_is_at_home_at_the_target_reads_on(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     use_consumers(monkeypatch, lambda _: [replace(READER, group="consumer-x")])
     made_again(lab, members=1).reset()
-    assert lab.told == {ORDERS: 129, GONE: None}
+    assert lab.reported == {ORDERS: 129, GONE: None}
     assert lab.target.committed("consumer-x", ["LH.ORDERS"]) == {ORDERS: 120}
     use_consumers(monkeypatch, lambda _: [replace(READER, group="consumer-x", replicas=0)])
     with pytest.raises(LabError, match="region-b: consumer-x still has 1 members"):

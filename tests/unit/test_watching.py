@@ -407,7 +407,7 @@ def test_what_becomes_judged_later_is_judged_from_then_on(
     with ExitStack() as stack:
         watch = stack.enter_context(watch_of(world, tmp_path))
         rounds(watch)
-        assert [told["topic"] for told in watch.document()["not_judged"]] == ["LH.ORDERS"]
+        assert [reported["topic"] for reported in watch.document()["not_judged"]] == ["LH.ORDERS"]
         if restarted:
             stack.close()
             watch = stack.enter_context(watch_of(world, tmp_path))
@@ -579,8 +579,8 @@ def test_a_canary_that_is_swallowed_or_late_is_reported(
     def standing() -> tuple[str, int]:
         document = next(updates)
         (entry,) = document["canaries"]
-        told = [line for line in alarms_of(document) if "canaries do not arrive" in line]
-        assert len(told) == (entry["verdict"] in ("late", "missing"))
+        reported = [line for line in alarms_of(document) if "canaries do not arrive" in line]
+        assert len(reported) == (entry["verdict"] in ("late", "missing"))
         return entry["verdict"], entry["sent"]
 
     with watch:
