@@ -79,8 +79,12 @@ class Made:
     topics: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
     """Settings by region and topic."""
     status: Mapping[str, Any] = field(default_factory=dict)
+    mirrors: str = "Running"
+    """The state of every mirror."""
     links: Mapping[tuple[str, str], tuple[str, Sequence[bool]]] = field(default_factory=dict)
     """State, and whether each direction is silent, of links that are not open."""
+    crossing: Mapping[str, Any] = field(default_factory=dict)
+    """What differs in every direction of every link."""
     inwards: Mapping[str, Any] = field(default_factory=dict)
     """What differs in every direction towards the first region of a link."""
     proof: Mapping[str, Any] = field(default_factory=dict)
@@ -91,6 +95,8 @@ class Made:
 
 def scenario(lab: str, place: Path, edits: Sequence[Edit]) -> Scenario:
     """A lab's scenario with changed manifests."""
+    if not edits:
+        return read_scenario(lab)
     shutil.copytree(PLAYBOOKS / lab, place / lab)
     for edit in edits:
         edit.make(place / lab)
@@ -131,7 +137,7 @@ def links(made: Made, regions: Sequence[str]) -> list[dict[str, Any]]:
     for one, other in pairs:
         state, silent = made.links.get((one, other), ("open", (False, False)))
         there, back = silent or (False, False)
-        counted = {"refuses": False, "turned_away": 0, "connections": 0, "delay": 0.0}
+        counted = {"refuses": False, "turned_away": 0, "connections": 0, "delay": 0.0, **made.crossing}
         directions = [
             {"from": one, "to": other, "silent": there, **counted},
             {"from": other, "to": one, "silent": back, **counted, **made.inwards},
@@ -140,8 +146,19 @@ def links(made: Made, regions: Sequence[str]) -> list[dict[str, Any]]:
     return found
 
 
+_KNOWN: dict[str, dict[str, Any]] = {}
+"""Documents by lab and what was made of it."""
+
+
 def documents(lab: str, made: Made, place: Path) -> dict[str, Any]:
     """What the commands of ``./lab`` say of a lab."""
+    key = f"{lab} {made}"
+    if key not in _KNOWN:
+        _KNOWN[key] = _documents(lab, made, place)
+    return _KNOWN[key]
+
+
+def _documents(lab: str, made: Made, place: Path) -> dict[str, Any]:
     stage = str(made.status.get("stage", "setup"))
     now = scenario(lab, place / "now", [*made.applied, *made.saved])
     applied = scenario(lab, place / "applied", made.applied).manifests(stage) if made.applied else ()
@@ -154,7 +171,7 @@ def documents(lab: str, made: Made, place: Path) -> dict[str, Any]:
     mirrors: dict[str, list[dict[str, str]]] = {}
     for one in found:
         if one.kind == "KafkaMirrorMaker2":
-            mirrors.setdefault(one.region, []).append({"name": one.name, "state": "Running"})
+            mirrors.setdefault(one.region, []).append({"name": one.name, "state": made.mirrors})
     healthy = {"healthy": True, "problems": [], "unfinished": "", "stage": stage, "regions": mirrors}
     return {
         "status": {**healthy, **made.status},
