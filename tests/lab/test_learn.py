@@ -10,6 +10,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +24,7 @@ from loosehanger.errors import ExitCode
 from loosehanger.lab.scenario_index import PLAYBOOKS
 from loosehanger.learn.exercise import LabExercise
 from loosehanger.learn.lab_text import SECTION, read_commands
+from loosehanger.waiting import wait_for
 from scripts.sandbox import Kit, copy_kit
 from tests.e2e.documents import edit
 from tests.e2e.terminal import Terminal
@@ -32,6 +36,9 @@ PORTS = 31000
 BLOCK_SECONDS = 600.0
 RESET_SECONDS = 30.0
 """How long a reset may take that only applies what has changed."""
+BEGUN_SECONDS = 60.0
+FIRST = {exercise.lab: exercise for exercise in reversed(EXERCISES) if not looks(exercise)}
+"""The first exercise of each lab in which there is something to do."""
 _FUNCTION = re.compile(r"^\$ \w+\(\) \{.*\n(?:> .*\n)*", re.MULTILINE)
 _BLOCK = re.compile(r"^```(console|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -119,6 +126,39 @@ def solve(exercise: LabExercise, kit: Kit) -> dict[str, Any]:
     return check(kit, exercise)[1]
 
 
+def sentence(kit: Kit, exercise: LabExercise) -> str:
+    """What a check says of an exercise that is not done."""
+    return next(str(one["message"]) for one in check(kit, exercise)[1]["conditions"] if one["message"])
+
+
+def interrupt(kit: Kit, lab: str) -> None:
+    """Begins a set-up, and ends it as Ctrl-C does."""
+    # Where tests are started in the background, Ctrl-C is ignored, and that is inherited.
+    command = ["env", "--default-signal=INT", sys.executable, "-P", "-m", "loosehanger.cli", "setup", lab]
+    with subprocess.Popen(
+        command, cwd=kit.root, env=kit.variables(), stdout=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        wait_for(lambda: None if kit.lab.unfinished else "not begun", BEGUN_SECONDS, "the set-up")
+        os.killpg(process.pid, signal.SIGINT)
+    assert process.returncode != 0
+
+
+def make_mistakes(kit: Kit, exercise: LabExercise) -> None:
+    """Makes two usual mistakes, which a check names, and puts them right."""
+    manifest = next((kit.root / "playbooks" / exercise.lab / "manifests").glob("mm2*.yaml"))
+    as_it_comes = manifest.read_text(encoding="utf-8")
+    manifest.write_text(as_it_comes.replace("tasksMax:", "taskMax:"), encoding="utf-8")
+    said = sentence(kit, exercise)
+    assert said.startswith("A manifest has a mistake"), said
+    assert manifest.name in said
+    assert "taskMax" in said
+    manifest.write_text(as_it_comes, encoding="utf-8")
+    interrupt(kit, exercise.lab)
+    assert sentence(kit, exercise).startswith("The stage 'setup' was begun and has not finished, as after Ctrl-C")
+    done = kit.run("setup", exercise.lab)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("exercise", "way"),
     [(exercise, way) for exercise in EXERCISES for way in ("text", "solution")],
@@ -126,6 +166,8 @@ def solve(exercise: LabExercise, kit: Kit) -> dict[str, Any]:
 )
 def test_an_exercise_is_done(exercise: LabExercise, way: str, kit: Kit, terminal: Terminal) -> None:
     begin(kit, exercise)
+    if way == "solution" and exercise is FIRST[exercise.lab]:
+        make_mistakes(kit, exercise)
     document = follow(exercise, kit, terminal) if way == "text" else solve(exercise, kit)
     assert document["holds"], document["conditions"]
     assert document["state"] == ("done" if way == "text" else "solved")
