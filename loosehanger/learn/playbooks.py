@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.documents import StrictLoader, read_file
 
 COMMAND = "ansible.builtin.command"
+_ESCAPED = re.compile(r"\\(\d|\\)")
+"""In the text of a replacement: what the expression has found, or a backslash."""
 _ENDS_CONSOLES = ("./lab cleanup", "./lab setup", "./lab stage")
 
 
@@ -60,6 +63,10 @@ def _what(task: dict[str, Any]) -> str:
     if isinstance(arguments, dict) and "path" in arguments:
         file = Path(arguments["path"]).name
         if "replace" in arguments:
-            return f"{file}: {arguments['replace'].strip()}"
+            return f"{file}: {_ESCAPED.sub(_as_written, arguments['replace']).strip()}"
         return f"{file}: {arguments.get('line', module)}"
     return json.dumps(arguments)
+
+
+def _as_written(escaped: re.Match[str]) -> str:
+    return "\\" if escaped[1] == "\\" else ""

@@ -268,7 +268,12 @@ STARTED = {
     "north-america": {"north-america-kafka-0": 1, "mm2-na-0": 1},
     "south-america": {"south-america-kafka-0": 1, "mm2-sa-0": 1},
 }
-BEGINNINGS: dict[str, Made] = {"12-hybrid/1": Made(inwards={"refuses": True}), "13-rolling/1": started(0, 0)}
+IN_EVERY_REGION = {region: {"LH.ORDERS": HOUR} for region in REGIONS[:3]}
+BEGINNINGS: dict[str, Made] = {
+    "03-broadcast/3": Made(topics=IN_EVERY_REGION),
+    "12-hybrid/1": Made(inwards={"refuses": True}),
+    "13-rolling/1": started(0, 0),
+}
 """Those of the exercises that compare with their beginning."""
 MISTAKES: list[tuple[str, Made, str]] = [
     ("01-aggregate-central/1", ILL, "Something is not healthy|The lab is not healthy: the broker"),
@@ -467,6 +472,8 @@ def test_an_exercise_is_not_done_at_its_beginning(exercise: LabExercise, tmp_pat
         start = replace(start, status={"started": STARTED}, proof=doubled(0))
     found = judged(exercise.id, start, tmp_path, before=start)
     assert all(one.holds for one in found) == looks(exercise), [one.condition.description for one in found if one.holds]
+    # What is enough once would count before anything was done.
+    assert [one.condition.description for one in found if one.holds and one.condition.once] == []
 
 
 STATES: list[tuple[str, Made]] = [

@@ -65,6 +65,12 @@ def test_an_exercise_can_be_begun_and_solved_by_playbooks_that_say_why(exercise:
         assert all(step.why and step.what for step in steps)
 
 
+def test_a_solution_shows_its_edits_as_they_are_in_the_file() -> None:
+    found = find_exercise("09-data-isolation", "4")
+    edits = [step.what for step in solution(found.folder / "solve.yaml") if ".yaml: " in step.what]
+    assert edits == ["mm2-na.yaml: LH\\..*", "users-europe.yaml: name: LH.\n          patternType: prefix"]
+
+
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 def test_what_a_condition_uses_is_a_document_or_a_variable(exercise: LabExercise) -> None:
     """A name that does not exist is false in silence, so every condition must use a document."""
