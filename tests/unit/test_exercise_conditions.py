@@ -26,6 +26,7 @@ from .test_exercise_mistakes import (
     HOUR,
     ILL,
     MISTAKES,
+    NOT_EXACT,
     REACHED,
     STARTED,
     STATES,
@@ -80,6 +81,7 @@ FAULTS = (
     "connector-paused worker-stopped copy-write-denied checkpoints-paused pattern-mistyped config-sync-disabled "
     "partition-only-at-source writer-in-copy copy-truncated retention-outruns-mirror"
 ).split()
+LACKING = Made(proof={"totals": {"missing": 1, "duplicates": 0, "unexpected": 0}, "flows": []})
 DONE: dict[str, list[Made]] = {
     "01-aggregate-central/1": [Made(topics=IN_EUROPE)],
     "02-aggregate-distributed/1": [Made()],
@@ -95,6 +97,8 @@ DONE: dict[str, list[Made]] = {
     "04-shared-aggregate/1": [Made(topics=EACH)],
     **{exercise: [made, Made()] for exercise, made in STATES},
     **{f"{lab}/{number}": [at_stage(stage)] for lab, found in REACHED.items() for number, stage in found.items()},
+    "08-active-active/3": [Made(proof=by_hand("europe", "LH.ORDERS", 1))],
+    "08-active-active/6": [at_stage("rebuild"), at_stage("return")],
     "09-data-isolation/1": [kept_copies()],
     "09-data-isolation/2": [Made([EVERYTHING], claims={"copy": {"verdict": "disproved"}})],
     "09-data-isolation/3": [Made(claims={"absent": A_RIGHT}, topics=kept_copies().topics)],
@@ -106,7 +110,7 @@ DONE: dict[str, list[Made]] = {
     "09-data-isolation/6": [Made([CHECKPOINTS], claims=A_GROUP), Made(claims=A_GROUP)],
     **{f"11-silent-faults/{number}": [broken(fault), Made()] for number, fault in enumerate(FAULTS, start=1)},
     "12-hybrid/1": [Made(inwards={"refuses": True, "turned_away": 1, "connections": 1})],
-    "12-hybrid/4": [
+    "12-hybrid/5": [
         Made(
             [CUSTOMERS_TOO],
             topics={"north-america": {"tenant7.LH.CUSTOMERS": {}}},
@@ -115,16 +119,16 @@ DONE: dict[str, list[Made]] = {
     ],
     "13-rolling/1": [started(60, 0)],
     "13-rolling/2": [at_stage("upgrade"), at_stage("downgrade")],
+    "13-rolling/4": [Made([NOT_EXACT], status={"stage": "downgrade"}, proof=doubled_in(9, 0))],
 }
 """The states in which checks find an exercise done, in their order."""
 MORE: dict[str, list[Made]] = {
     "01-aggregate-central/3": [Made(topics={"europe": {"southamerica.LH.ORDERS": HOUR}})],
     "09-data-isolation/4": [Made(claims={"absent": A_RIGHT})],
     "09-data-isolation/5": [Made([EVERYTHING])],
-    "03-broadcast/7": [
-        Made(proof=doubled_in(7, 0)),
-        Made(proof={"totals": {"missing": 1, "duplicates": 0, "unexpected": 0}, "flows": []}),
-    ],
+    "03-broadcast/7": [Made(proof=doubled_in(7, 0)), LACKING],
+    "08-active-active/3": [Made(proof=doubled_in(7, 0)), LACKING],
+    "13-rolling/4": [LACKING],
     "03-broadcast/8": [Made(WITHOUT[:1]), Made(proof=doubled_in(10_000, 4))],
     "04-shared-aggregate/1": [Made()],
     "09-data-isolation/3": [kept_copies(*LEFT), Made(claims={"copy": {"verdict": "disproved"}})],

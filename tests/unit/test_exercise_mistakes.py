@@ -216,6 +216,7 @@ INTERVAL = "sync.topic.configs.interval.seconds:"
 """The setting that exercise 3 of 03 changes."""
 EVERYTHING = Edit("mm2-na.yaml", PATTERN_OF_09, r"LH\..*")
 CUSTOMERS_TOO = Edit("mm2-out.yaml", r"LH\.STOCK, LH\.SENSORS", r"LH\.STOCK, LH\.CUSTOMERS")
+NOT_EXACT = Edit("mm2-na.yaml", "exactly.once.source.support: enabled", "exactly.once.source.support: disabled")
 CLEARED = "europe.LH.ORDERS.CLEARED"
 A_RIGHT: dict[str, Any] = {
     "verdict": "disproved",
@@ -341,6 +342,13 @@ MISTAKES: list[tuple[str, Made, str]] = [
     ("08-active-active/5", at_stage("resume"), "One step is left out, the return"),
     ("08-active-active/5", at_stage("rebuild"), "North America was wiped and rebuilt"),
     ("08-active-active/5", at_stage("failover", unfinished="return"), "'return' was begun and has not finished"),
+    ("07-migration/6", at_stage("reverse"), "One step is left out, the planned switch"),
+    ("07-migration/6", at_stage("finish"), "The old cluster is gone, one step further"),
+    ("08-active-active/3", Made(proof=by_hand("europe", "LH.ORDERS", 2)), "the command was run more than once"),
+    ("08-active-active/3", Made(proof=by_hand("north-america", "LH.ORDERS", 1)), "in the wrong region"),
+    ("08-active-active/3", Made(proof=by_hand("europe", "LH.STOCK", 1)), "in another topic, LH.STOCK"),
+    ("08-active-active/6", at_stage("resume"), "came back with its data, which is section 5"),
+    ("08-active-active/6", at_stage("failover"), "One step is left out: to rebuild it"),
     ("10-forwarding/3", Made(), "is open. A silent one swallows data and refuses nothing"),
     (
         "10-forwarding/3",
@@ -420,15 +428,15 @@ MISTAKES: list[tuple[str, Made, str]] = [
         "Europe still lets connections in. The option .* has an opposite",
     ),
     ("12-hybrid/1", Made(links={("europe", "north-america"): ("cut", (False, False))}), "The link is cut, for both"),
-    ("12-hybrid/4", Made(), r"mm2-out takes LH..STOCK, LH..SENSORS"),
-    ("12-hybrid/4", Made([CUSTOMERS_TOO]), "What may leave is named twice"),
+    ("12-hybrid/5", Made(), r"mm2-out takes LH..STOCK, LH..SENSORS"),
+    ("12-hybrid/5", Made([CUSTOMERS_TOO]), "What may leave is named twice"),
     (
-        "12-hybrid/4",
+        "12-hybrid/5",
         Made(saved=[Edit("users-north-america.yaml", "name: tenant7.LH.", "name: LH.")]),
         "users-north-america.yaml was changed, in the wrong region",
     ),
-    ("12-hybrid/4", Made(saved=[Edit("mm2-out.yaml", "topicsPattern:", "topicPattern:")]), "A manifest has a mistake"),
-    ("12-hybrid/4", INTERRUPTED, "'setup' was begun and has not finished"),
+    ("12-hybrid/5", Made(saved=[Edit("mm2-out.yaml", "topicsPattern:", "topicPattern:")]), "A manifest has a mistake"),
+    ("12-hybrid/5", INTERRUPTED, "'setup' was begun and has not finished"),
     ("13-rolling/1", started(0, 0), "The first worker of mm2-na runs as it did"),
     ("13-rolling/1", started(60, 60), "The second worker was started anew as well"),
     ("13-rolling/1", started(60, 0, "worker-killed"), "still counts as injected. One step is left out"),
@@ -436,6 +444,8 @@ MISTAKES: list[tuple[str, Made, str]] = [
     ("13-rolling/2", Made(), "at its stage 'setup', with workers of 4.2.0"),
     ("13-rolling/2", at_stage("setup", unfinished="upgrade"), "'upgrade' was begun and has not finished"),
     ("13-rolling/2", at_stage("downgrade"), "no check has seen the newer one"),
+    ("13-rolling/4", at_stage("downgrade"), "The workers still have exactly.once.source.support enabled"),
+    ("13-rolling/4", Made([NOT_EXACT]), "the connector still requires it"),
     (
         "13-rolling/2",
         Made(saved=[Edit("mm2-na.yaml", "version: 4.2.0", "version: 4.2.00")]),
@@ -515,7 +525,15 @@ def test_a_state_on_the_way_counts_and_the_end_is_the_lab_as_it_came(exercise: s
 REACHED = {
     "05-active-passive": {1: "setup", 3: "switchover", 4: "failover", 5: "failback"},
     "06-backup-restore": {1: "setup", 2: "lose-region", 3: "restore", 4: "resume", 5: "backup-again"},
-    "07-migration": {1: "mirror", 2: "move-consumers", 3: "fence", 4: "drain", 5: "move-producers", 7: "finish"},
+    "07-migration": {
+        6: "return",
+        1: "mirror",
+        2: "move-consumers",
+        3: "fence",
+        4: "drain",
+        5: "move-producers",
+        7: "finish",
+    },
     "08-active-active": {1: "setup", 4: "failover", 5: "return"},
     "10-forwarding": {4: "circle"},
 }
