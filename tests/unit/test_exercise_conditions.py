@@ -113,6 +113,7 @@ DONE: dict[str, list[Made]] = {
     "12-hybrid/5": [
         Made(
             [CUSTOMERS_TOO],
+            status={"stage": "retire-key"},
             topics={"north-america": {"tenant7.LH.CUSTOMERS": {}}},
             claims=absent("topic_present", "tenant7.LH.CUSTOMERS"),
         )

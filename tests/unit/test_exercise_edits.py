@@ -41,9 +41,10 @@ def copy_lab(lab: str, folder: Path) -> Path:
 def carry_out(folder: Path, task: dict[str, Any]) -> int:
     """Does what a task that replaces text does; returns how often it did."""
     arguments = task[REPLACE]
-    named = [path for path in folder.rglob(Path(arguments["path"]).name) if FOLDER not in path.parts]
+    file = Path(arguments["path"])
+    named = [path for path in folder.rglob(file.name) if FOLDER not in path.parts]
     # A stage may have a file of the same name, in a folder below.
-    path = min(named, key=lambda path: len(path.parts))
+    path = next((path for path in named if path.parts[-3:] == file.parts[-3:]), None) or min(named)
     changed, count = re.subn(arguments["regexp"], arguments["replace"], path.read_text("utf-8"), flags=re.MULTILINE)
     path.write_text(changed, encoding="utf-8")
     return count
