@@ -32,7 +32,7 @@ from tests.learners import EXERCISES, begins_anew, looks
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1500)]
 
-PORTS = 31000
+PORTS = 24000
 BLOCK_SECONDS = 600.0
 RESET_SECONDS = 30.0
 """How long a reset may take that only applies what has changed."""

@@ -439,7 +439,7 @@ MISTAKES: list[tuple[str, Made, str]] = [
     ("12-hybrid/5", retired([CUSTOMERS_TOO]), "What may leave is named twice"),
     (
         "12-hybrid/5",
-        retired(saved=[Edit("users-north-america.yaml", "name: tenant7.LH.", "name: LH.")]),
+        retired(saved=[Edit("users-north-america.yaml", "name: tenant7.LH.", "name: LH.", 1)]),
         "users-north-america.yaml was changed, in the wrong region",
     ),
     ("12-hybrid/5", retired(saved=[Edit("rotated/mm2-out.yaml", "topicsPattern:", "topicPattern:")]), "has a mistake"),
