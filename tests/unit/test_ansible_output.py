@@ -170,3 +170,20 @@ def test_a_playbook_that_is_followed_names_each_task_as_it_begins(monkeypatch: p
     shown.task("Settings follow", "localhost", changed=True)
     shown.callback.v2_playbook_on_stats(AggregateStats())
     assert shown.lines == ["Settings follow"]
+
+
+def test_of_a_playbook_that_is_followed_a_failure_is_kept_for_the_wrappers_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LAB_OUTCOME", str(tmp_path / "outcome"))
+    monkeypatch.setattr(
+        default.CallbackModule, "v2_runner_on_failed", lambda self, *_, **__: self._display.display("a dump")
+    )
+    shown = Shown()
+    failed = shown.result("Set it up", "localhost", stderr="one\nerror: port 31100 is in use", msg="non-zero")
+    for narrates, lines in ((True, []), (False, ["a dump"])):
+        shown.callback._narrates = narrates
+        shown.callback.v2_runner_on_failed(failed)
+        assert shown.lines == lines
+    kept = [json.loads(line) for line in (tmp_path / "outcome").read_text("utf-8").splitlines()]
+    assert kept == [{"message": "port 31100 is in use", "wrong_use": False}] * 2

@@ -140,7 +140,10 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             self._display.display(f"{hostcolor(host, counts)} : {text}")
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        """One line for each error of the kit, Ansible's dump elsewhere."""
+        """One line for each error of the kit, Ansible's dump elsewhere.
+
+        Of an exercise's playbook there is none: its tasks are commands of the kit, whose reason the wrapper's line has.
+        """
         outcome = result._result if hasattr(result, "_result") else result.result
         self._keep_counts(result.host.get_name(), outcome, "failures")
         errors: list[dict[str, Any]] = outcome.get("lab_errors") or []
@@ -149,7 +152,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
                 self._record(error["message"], error["wrong_use"])
         for error in errors:
             self._display.display(f"error: {error['message']}", color=constants.COLOR_ERROR, stderr=True)
-        if not errors:
+        if not errors and not (self._narrates and self._is_brief):
             super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
 
     def _keep_counts(self, host: str, outcome: Mapping[str, Any], *counted: str) -> None:
