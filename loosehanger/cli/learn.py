@@ -37,8 +37,8 @@ from loosehanger.paths import ROOT, lab_home
 from loosehanger.suggestions import instead
 from loosehanger.times import span
 
-LOOK_SECONDS = 20
-"""How long a command that only looks may take."""
+LOOK_SECONDS = 60
+"""How long a command that only looks may take, on a machine that is busy with something else."""
 SLOW_SECONDS = 180
 """How long a proof may take."""
 
