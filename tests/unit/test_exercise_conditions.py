@@ -71,8 +71,10 @@ def doubled_in(north_america: int, south_america: int) -> dict[str, Any]:
 
 A_GROUP = absent("group_present", "europe.checkpoints.internal")
 BETWEEN = ("europe", "north-america")
-IN_EUROPE = {"europe": {name: {} for name in ("LH.ORDERS", "northamerica.LH.ORDERS", "southamerica.LH.ORDERS")}}
-EACH = {
+IN_EUROPE: dict[str, dict[str, dict[str, str]]] = {
+    "europe": {name: {} for name in ("LH.ORDERS", "northamerica.LH.ORDERS", "southamerica.LH.ORDERS")}
+}
+EACH: dict[str, dict[str, dict[str, str]]] = {
     **IN_EUROPE,
     "north-america": {name: {} for name in ("LH.ORDERS", "europe.LH.ORDERS", "southamerica.LH.ORDERS")},
     "south-america": {name: {} for name in ("LH.ORDERS", "europe.LH.ORDERS", "northamerica.LH.ORDERS")},
