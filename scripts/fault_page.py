@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "faults.md"
 MARK = "<!-- made from loosehanger/faults/catalogue by python -m scripts.fault_page -->"
 HEALTHY = "RUNNING, tasks: RUNNING"
 FACTOR = 5
-"""How many times as large a lag or a latency must be to count as another one; it varies by itself."""
+"""The factor by which a lag or a latency must grow to count as changed; it varies anyway."""
 _LEVELS = {
     1: "Level 1: a tool names it",
     2: "Level 2: one must compare",
@@ -135,7 +135,7 @@ def _plain(fault: Fault) -> str:
 
 def _remedy(fault: Fault) -> str:
     after = "" if fault.after == "proved" else " The proof stays disproved: what is lost is lost."
-    return fault.remedy + (" It heals by itself." if fault.heals_itself else "") + after
+    return fault.remedy + (" It heals automatically." if fault.heals_itself else "") + after
 
 
 def _needs(needs: Needs) -> str:

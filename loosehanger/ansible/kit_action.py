@@ -39,7 +39,7 @@ class KitAction(ActionBase):  # type: ignore[misc]
         """Does the work; what Ansible calls a task's result.
 
         Args:
-            parameters: as ``options`` has them, checked.
+            parameters: validated against ``options``.
             variables: the task's.
 
         Raises:

@@ -94,7 +94,7 @@ class PlatformAction(KitAction):
                 self._display.display(warning, stderr=True)
 
     def _carry_out(self, parameters: Parameters, variables: Mapping[str, Any], home: Path) -> Result:
-        """Plans the stage, and runs it step by step: each in all regions at once, once all have the one before."""
+        """Plans the stage, and runs it step by step, each in all regions at once, after all have ended the last one."""
         _, stage = scenario_of(variables)
         every = plans(variables, home)
         platforms = self._platforms(parameters, variables, every)

@@ -1,4 +1,4 @@
-"""The topics that a watch follows: how far each has been read, and what becomes of new and recreated ones."""
+"""The topics that a watch follows: the position in each, and how new and recreated ones are treated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loosehanger.proof.read.buckets import BUCKET_MS
 
 @dataclass
 class Topic:
-    """How far a topic has been read."""
+    """The position in a topic up to which it has been read."""
 
     id: str
     following: dict[int, int] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class FollowedTopics:
         return recreated
 
     def advance(self, region: str, reading: Reading, now_ms: int) -> None:
-        """Goes on behind what was read, and notes what could not be."""
+        """Continues after the records that were read, and notes what could not be read."""
         for place, offset in reading.until.items():
             self._topics[region][place.topic].following[place.partition] = offset
         for place, offsets in reading.lost.items():

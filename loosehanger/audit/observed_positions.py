@@ -1,4 +1,4 @@
-"""How far a copier without an interface has come, learned from the copies that the audit has read.
+"""The progress of a copier without an interface, learned from the copies that the audit has read.
 
 A copier copies each partition in order. So once a copy has arrived of a source record, all records before it were
 copied, or never will be. Two things show that a copy has arrived, and neither can be feigned by another writer or by

@@ -176,7 +176,7 @@ def _guess(options: argparse.Namespace) -> int:
     with journal.locked():
         injection = next((found for found in journal.read() if found.hidden), None)
         if injection is None:
-            raise WrongUseError("no surprise is to be found; ./lab fault inject --surprise breaks something")
+            raise WrongUseError("there is no surprise to find; ./lab fault inject --surprise breaks something")
         right = injection.fault == options.name
         injection = replace(injection, found=right, guesses=injection.guesses + (not right))
         journal.write(injection)

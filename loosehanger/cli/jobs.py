@@ -34,7 +34,7 @@ def run(job: str, arguments: Sequence[str]) -> int:
 
 
 def enter(folder: Path) -> None:
-    """Changes into a folder, for a program that is to know where its user is."""
+    """Changes into a folder, for a program that must know its user's folder."""
     sys.stdout.flush()
     os.environ["LAB_CALLED_FROM"] = str(Path.cwd())
     os.chdir(folder)

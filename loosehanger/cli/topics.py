@@ -217,11 +217,11 @@ class _Copy:
     changes: Mapping[str, str | None]
     """The expected settings."""
     seconds: float | None = None
-    """How long that took; None until it has them."""
+    """Seconds until the copy had the settings; None until then."""
     failure: str = ""
 
     def look(self, started: float) -> None:
-        """Checks whether it has them by now, or the time is up."""
+        """Checks whether the copy has the settings by now, or the time is up."""
         try:
             there = describe(self.region).get(self.topic, {})
         except LabError as error:

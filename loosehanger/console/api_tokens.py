@@ -19,7 +19,7 @@ MOST_TOKENS = 50
 MOST_NAME = 60
 """Characters of the longest name."""
 MOST_TEXT = 100
-"""Characters of the longest token that is looked at."""
+"""Most characters of a token: a longer one is refused unread."""
 PREFIX = "lh_"
 """What every token begins with, so that scanners for secrets can find one that was published."""
 SAVE_S = 60

@@ -40,7 +40,7 @@ class _Channel:
             started = time.monotonic()
             try:
                 content = await self._render()
-            except Exception:  # A defect in one view must not close it for ever; the log has the trace.
+            except Exception:  # A defect in one rendering must not end the view; the log has the trace.
                 traceback.print_exc()
                 content = '<p class="problem">This view could not be rendered; see the console\'s log.</p>'
             if content != self.content:

@@ -55,7 +55,7 @@ def beside_defaults(config: Mapping[str, str], described: Iterable[Mapping[str, 
 
     Args:
         config: what is set.
-        described: the settings that its plugin describes, as Connect's REST interface has them.
+        described: the settings that its plugin describes, as Connect's REST interface returns them.
     """
     known = {str(one["name"]): one for one in described}
     settings = []

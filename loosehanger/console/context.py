@@ -71,7 +71,7 @@ class Context:
         return answer
 
     def note(self, session: Session, text: str, *, good: bool) -> None:
-        """Keeps the outcome of a change, to show it once on the session's next page."""
+        """Keeps the outcome of a change for the session's next page, which shows it once."""
         self._notes[session.identity] = (text, good)
         while len(self._notes) > MOST_NOTES:
             self._notes.popitem(last=False)

@@ -18,7 +18,7 @@ class Model(BaseModel):
 class Problem(Model):
     """An error's body, as RFC 9457 describes it."""
 
-    type: str = Field(default="about:blank", description="about:blank: the status says all there is to distinguish")
+    type: str = Field(default="about:blank", description="about:blank: the status alone distinguishes the errors")
     title: str = Field(description="The status in words")
     status: int = Field(description="The HTTP status")
     detail: str = Field(description="The problem, its place, and a remedy")

@@ -1,4 +1,4 @@
-"""The API for changes of topics, records and groups, and for what is looked at before one."""
+"""The API for changes of topics, records and groups, and for their previews."""
 
 from __future__ import annotations
 

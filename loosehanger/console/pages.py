@@ -89,7 +89,7 @@ async def page(
 def problem_page(
     context: Context, session: Session, status: int, reason: str, note: tuple[str, bool] | None = None
 ) -> HTMLResponse:
-    """A page that names what is wrong, below the outcome of a change if there is one to show."""
+    """A page that names what is wrong, below the outcome of a change, if any."""
     title = "Not found" if status == 404 else "Not possible"
     html = context.views.template(
         "problem.html.j2", title=title, view="", of="", session=session, note=note, reason=reason

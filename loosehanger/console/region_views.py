@@ -1,4 +1,4 @@
-"""The regions of a console: what it reads each with, which it can reach, and questions to all of them at once."""
+"""The regions of a console: the clients of each, which of them are reachable, and questions to all of them at once."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class RegionViews:
             region.searcher.close_if_idle()
 
     def named(self, alias: str) -> str:
-        """The region of an alias; the alias itself if no mirror of the lab has it."""
+        """The region of an alias; the alias itself if no mirror of the lab uses it."""
         return self._aliases.get(alias, alias)
 
     def offsets(self, region: str) -> Mapping[tuple[str, int], tuple[int, int]]:

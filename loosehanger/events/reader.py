@@ -80,7 +80,7 @@ class Reader:
         selection: the topics.
         group: the consumer group; without one, nothing is committed and only Read on topics is needed.
         start: the start position; in a group, only for partitions without a committed offset.
-        follow: continue for ever, instead of stopping after the records that existed at the start.
+        follow: continue until interrupted, instead of stopping after the records that existed at the start.
         client_log: the client's log.
         report: takes a line about what the reader waits for, or has skipped as unreadable.
         value_bytes: how much of each key and value to keep; None for all of it.

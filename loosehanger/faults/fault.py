@@ -81,7 +81,7 @@ CHANGES: Mapping[str, type[Change]] = {
 
 
 def change_of(value: object) -> Change:
-    """Reads a change as a catalogue's file has it: a mapping of its name to its settings.
+    """Reads a change from a catalogue's file: a mapping of its name to its settings.
 
     Raises:
         ValueError: there is no such change, or its settings are wrong.
@@ -96,7 +96,7 @@ def change_of(value: object) -> Change:
 
 
 def change_text(change: Change) -> dict[str, Any]:
-    """Returns a change as a catalogue's file has it."""
+    """Returns a change in the form of a catalogue's file."""
     name = next(name for name, kind in CHANGES.items() if type(change) is kind)
     return {name: change.model_dump(mode="json")}
 

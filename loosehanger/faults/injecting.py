@@ -108,7 +108,7 @@ def heal(lab: Lab, home: Path, platforms: FaultOperations, injection: Injection)
 
 
 def _recorded(made: Made) -> Change:
-    """Returns a change as the journal has it.
+    """Returns a change in the form of the journal.
 
     Raises:
         LabError: this version of the kit has no such change.

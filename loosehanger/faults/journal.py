@@ -31,7 +31,7 @@ class Made:
     """A change that was made, or was going to be."""
 
     change: dict[str, Any]
-    """The change, as the catalogue has it."""
+    """The change, from the catalogue."""
     undo: dict[str, Any]
     """What healing needs."""
 

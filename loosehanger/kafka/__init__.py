@@ -1,1 +1,1 @@
-"""Clients of Kafka and of Connect's REST interface: one of each, for every part of the kit."""
+"""Clients of Kafka and of Connect's REST interface, shared by every part of the kit."""

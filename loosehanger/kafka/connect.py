@@ -288,7 +288,7 @@ def parts(name: str, status: Mapping[str, Any]) -> Iterator[ConnectorPart]:
 
     Args:
         name: the connector's.
-        status: as Connect, or an operator, has it, with ``connector`` and maybe ``tasks``.
+        status: as Connect or an operator reports it, with ``connector`` and maybe ``tasks``.
     """
     connector = status["connector"]
     yield ConnectorPart(name, None, connector["state"], innermost_cause(connector.get("trace")))

@@ -247,7 +247,7 @@ class Connection:
         )
 
     def kafka_python(self) -> dict[str, Any]:
-        """The keyword arguments for every kafka-python client, which is repaired by the way."""
+        """The keyword arguments for every kafka-python client, after patching the library."""
         # Here, for the installation comes by this module before there is any kafka-python.
         from loosehanger.kafka.patches import repair
 

@@ -62,11 +62,11 @@ class WorkerLogs:
         return list(self._read())
 
     def held_at(self, connector: str, state: str) -> float | None:
-        """Returns when a connector was last set to a state, in seconds since the epoch; None if no log has it."""
+        """Returns when a connector was last set to a state, in seconds since the epoch; None if no log shows it."""
         return self._last(f"Setting connector {connector} state to {state}")
 
     def failed_at(self, task: str) -> float | None:
-        """Returns when a task such as ``a->b.MirrorSourceConnector-0`` last failed; None if no log has it."""
+        """Returns when a task such as ``a->b.MirrorSourceConnector-0`` last failed; None if no log shows it."""
         return self._last(f"{{id={task}}} Task threw an uncaught")
 
     def rebalances_since(self) -> float | None:
@@ -74,7 +74,7 @@ class WorkerLogs:
         return min(filter(None, map(_joining_since, self._logs)), default=None)
 
     def flush_failed_at(self) -> float | None:
-        """Returns when a task last could not write its positions; None if no log has it."""
+        """Returns when a task last could not write its positions; None if no log shows it."""
         found = (_time_of(log, entry.start()) for log in self._logs for entry in _FLUSH.finditer(log))
         return max(filter(None, found), default=None)
 
@@ -96,7 +96,7 @@ class WorkerLogs:
         return found
 
     def unanswered_at(self) -> float | None:
-        """Returns when a worker last went without an answer to its heartbeats; None if no log has it."""
+        """Returns when a worker last went without an answer to its heartbeats; None if no log shows it."""
         return self._last("session timed out without receiving a heartbeat response")
 
     def _last(self, text: str) -> float | None:

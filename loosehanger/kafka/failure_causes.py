@@ -12,7 +12,7 @@ from typing import NamedTuple
 _REASON = re.compile(
     r"(?:[\w.$]*[.$])?(?P<name>[A-Z]\w*)(?:: (?P<message>.*?))??(?: \(topic (?P<topic>[\w.-]+)\))?$", re.DOTALL
 )
-"""An exception as the first line of a trace has it, with the topic that ``failed_topics`` adds."""
+"""An exception as the first line of a trace shows it, with the topic that ``failed_topics`` adds."""
 _SIZE = re.compile(r"The message is (\d+) bytes")
 _LIMIT = re.compile(r"larger than (\d+)")
 _TOPICS = re.compile(r"access topics: \[([^\]]*)\]")

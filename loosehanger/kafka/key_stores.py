@@ -58,7 +58,7 @@ class ClientCertificate:
         Raises:
             OSError: there is no room for a temporary file.
         """
-        # Python takes them from a file only; this one is its owner's, and gone at once.
+        # Python reads them from a file only; this one is readable by its owner alone, and deleted at once.
         with tempfile.NamedTemporaryFile("w", encoding="ascii", suffix=".pem") as file:
             file.write(f"{self.chain}{self.key}")
             file.flush()
@@ -100,7 +100,7 @@ def read_trust_store(properties: Mapping[str, str], path: str) -> tuple[Path | N
     if _format(_content(file, where)) == "PEM":
         return file, None
     listed = _entries(file, properties.get("ssl.truststore.password", ""), f"{path}: ssl.truststore.password")
-    # As Java has it, an entry with a private key is trusted by its own certificate, and not by its chain.
+    # As in Java, an entry with a private key is trusted by its own certificate, and not by its chain.
     found = [
         pem
         for entry in listed.values()

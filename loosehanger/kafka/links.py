@@ -94,7 +94,7 @@ def wanted_change(
 
 
 def ask(folder: Path, wanted: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What a relay says of itself, after a change if there is one.
+    """The status that a relay reports, after a change if one is given.
 
     Args:
         folder: the relay's.

@@ -46,7 +46,7 @@ _EXTENSION = "extension_"
 _ASK_S = 4.0
 """How long a token endpoint may take: a wrong sign-in must be named within 10 s, start-up included."""
 _LIFE_USED = 0.8
-"""The part of a token's life after which it is renewed, as Java's clients have it."""
+"""The part of a token's life after which it is renewed, as in Java's clients."""
 _LIFE_S = 60.0
 """The life of a token that names none."""
 _MOST_BYTES = 1 << 20
@@ -70,7 +70,7 @@ class ClientCredentials:
     ca_certificates: str | None = None
     """The endpoint's authorities in PEM, in place of a file; neither for the machine's."""
     url_encode: bool = False
-    """Whether id and secret are encoded before they are sent, as RFC 6749 has it and Kafka by default has not."""
+    """Whether id and secret are encoded before they are sent, as RFC 6749 requires and Kafka does not by default."""
 
     def java(self) -> dict[str, str]:
         """The properties for a Java client, in the form that every one since 3.4 reads."""
@@ -242,7 +242,7 @@ class _NoRedirection(urllib.request.HTTPRedirectHandler):
 
 
 def _refusal(error: urllib.error.HTTPError) -> str:
-    """What a token endpoint answers, in RFC 6749's words where it has them."""
+    """A token endpoint's answer, in RFC 6749's words where it uses them."""
     try:
         document = json.loads(error.read(_MOST_BYTES))
         said = [str(document[name]) for name in ("error", "error_description") if document.get(name)]

@@ -220,7 +220,7 @@ class Tolerant(Deserializer):  # type: ignore[misc]
         )
 
     def cut(self, record: ConsumerRecord) -> ConsumerRecord:
-        """The record with no more in it than is to be kept."""
+        """The record, cut to the parts that are kept."""
         longest = max(record.serialized_key_size, record.serialized_value_size)
         if self._value_bytes is not None and longest > self._value_bytes:
             record = record._replace(key=_first(record.key, self._value_bytes),
@@ -374,7 +374,7 @@ class _AnyText(bytearray):
         return found if isinstance(found, int) else _AnyText(found)
 
     def decode(self, encoding: str = "utf-8", errors: str = "replace") -> str:
-        """As its parent has it, but never raises."""
+        """As the parent's method, but never raises."""
         return super().decode(encoding, errors)
 
 
@@ -382,7 +382,7 @@ def _with_last_words(receive: Callable[[Any], tuple[bytes, Any]]) -> Callable[[A
     """Hands over data that arrives together with the end of a connection, which kafka-python 3.0.12 throws away.
 
     A broker that refuses a password sends an error and closes the connection. The client saw only a lost connection
-    and retried for ever. The next read still finds the end.
+    and retried forever. The next read still finds the end.
 
     A TLS listener answers a client without TLS with an alert, which the client would take for the size of a response.
     With TLS 1.3 a broker refuses a client's certificate after the client's part of the handshake, so the first read
@@ -564,7 +564,7 @@ def _leaving_nothing(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _failing_again(take: Callable[..., list[ConsumerRecord]]) -> Callable[..., list[ConsumerRecord]]:
-    """Fails each ``poll`` at a batch that cannot be decoded, where kafka-python 3.0.12 spins for ever.
+    """Fails each ``poll`` at a batch that cannot be decoded, where kafka-python 3.0.12 spins forever.
 
     It raises once. The batch then has no records and is never drained, and the loop around it has no bound. As in
     Java's client, each further ``poll`` fails again until the consumer seeks or pauses the partition.
@@ -667,7 +667,7 @@ def _with_an_end(poll: Callable[..., Any]) -> Callable[..., Any]:
 
         def put_back(answer: Any) -> None:
             for place, records in (answer or {}).items():
-                with suppress(Exception):  # Another member of the group may have it by now.
+                with suppress(Exception):  # Another member of the group may own the partition by now.
                     self.seek(place, records[0].offset)
 
         return poller.run(lambda: poll(self, timeout_ms, *arguments, **options), timeout_ms / 1000 + POLL_S, put_back)
@@ -737,7 +737,7 @@ def _to_the_end(close: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_a_bound(handshake: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
-    """Bounds a TLS handshake: kafka-python 3.0.12 waits for ever for a broker that accepts connections and is silent.
+    """Bounds a TLS handshake: kafka-python 3.0.12 waits forever for a broker that accepts connections and is silent.
 
     Its time-outs begin after the handshake, so none of them applies to a broker process that hangs.
     """
@@ -794,7 +794,7 @@ def topic_configs(
     Args:
         client: a KafkaAdminClient.
         topics: their names.
-        which: ``all``, ``dynamic`` or ``modified``, as ``describe_configs`` has it.
+        which: ``all``, ``dynamic`` or ``modified``, as in ``describe_configs``.
 
     Returns:
         For each topic its entries by name, as ``describe_configs`` gives them; for each of the others, the error.
@@ -880,7 +880,7 @@ class ClientLog(logging.Handler):
         self.first = ""
         """The first complaint since this was last emptied: of a chain of complaints, the one with the reason."""
         self.refused: Exception | None = None
-        """The cluster's refusal of user and password: the client only logs it, and tries again for ever."""
+        """The cluster's refusal of user and password: the client only logs it, and retries forever."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes the complaint, unless one of its kind was written a short time ago."""

@@ -129,7 +129,7 @@ def format_properties(properties: Mapping[str, str]) -> str:
 
 
 def resolve(properties: Mapping[str, str], environment: Mapping[str, str], where: str) -> dict[str, str]:
-    """Replaces placeholders: ``${env:NAME}`` as Kafka's EnvVarConfigProvider has it, and ``${NAME}`` in capitals.
+    """Replaces placeholders: ``${env:NAME}`` as for Kafka's EnvVarConfigProvider, and ``${NAME}`` in capitals.
 
     Args:
         properties: what was read.

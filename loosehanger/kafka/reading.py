@@ -49,7 +49,7 @@ def read_between(
             moved = time.monotonic()
         before, at = at, {part: consumer.position(part) for part in left}
         left = {part: end for part, end in left.items() if at[part] < end}
-        # A consumer waits for ever for a partition without a leader.
+        # A consumer waits forever for a partition without a leader.
         if at != before:
             moved = time.monotonic()
         elif time.monotonic() >= moved + _SILENT_S:

@@ -150,7 +150,7 @@ class RetentionReader:
         now: float | None = None,
         ends: Mapping[TopicPartition, int] | None = None,
     ) -> list[PartitionRisk]:
-        """Measures how far a mirror is behind, and when it may lose records.
+        """Measures a mirror's lag, and when it may lose records.
 
         Args:
             positions: of each partition that it copies the last offset that was copied; None before the first. They

@@ -1,4 +1,4 @@
-"""Open transactions: how far the high watermark is beyond the last stable offset, and which transaction holds it.
+"""Open transactions: the gap between last stable offset and high watermark, and which transaction causes it.
 
 Consumers that read committed records stop at the last stable offset. A producer that dies in the middle of a
 transaction holds it for all records behind its own, until the coordinator aborts the transaction.
@@ -70,7 +70,7 @@ class Held:
 
     @property
     def offsets(self) -> int:
-        """Offsets that are held back; transaction markers among them, so at most as many records."""
+        """Offsets that are held back, of records and of transaction markers."""
         return self.end - self.stable
 
     @property
@@ -80,7 +80,7 @@ class Held:
 
     @property
     def overdue(self) -> bool:
-        """Whether the transaction is open for too long: 30 s, or longer than its own timeout, or for ever."""
+        """Whether the transaction is open for too long: 30 s, or longer than its own timeout, or without one."""
         if self.holder is None:
             return False
         age, timeout = self.holder.age_s, self.holder.timeout_s

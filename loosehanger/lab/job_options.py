@@ -72,7 +72,7 @@ def any_proof(parser: Parser) -> None:
     parser.add_argument(
         "--configs",
         choices=("judge", "report", "ignore"),
-        help="whether topics' settings that differ disprove, are only reported, or are not looked at "
+        help="whether topics' settings that differ disprove, are only reported, or are ignored "
         "(judge; between two clusters of your own report)",
     )
     parser.add_argument("--report", type=caller_path, metavar="FILE", help="write a page for people (HTML)")

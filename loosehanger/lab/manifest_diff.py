@@ -25,7 +25,7 @@ class FieldChange:
 
 @dataclass(frozen=True)
 class Compared:
-    """A resource of a scenario's manifests, and whether the lab has it as the manifests say."""
+    """A resource of a scenario's manifests, and whether the lab's matches the manifests."""
 
     region: str
     kind: str

@@ -101,7 +101,7 @@ def playbook_runs(home: Path | None = None) -> bool:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # A lock that cannot be looked at must withhold no alert.
+    except OSError:  # A lock that cannot be read must suppress no alert.
         return False
     return False
 

@@ -119,7 +119,7 @@ class Region:
     exporters: tuple[Exporter, ...] = ()
     """Where Kafka serves its own metrics, on the local platform."""
     ledgers: dict[str, Path] = field(default_factory=dict)
-    """The ledger folder of each program that keeps one, where the platform has it as files."""
+    """The ledger folder of each program that keeps one, where the platform keeps them as files."""
     variables: Mapping[str, str] | None = field(default=None, repr=False)
     """The variables that placeholders in client properties may name; None for the kit's own files, which have none."""
     properties: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)

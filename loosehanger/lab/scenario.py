@@ -254,7 +254,7 @@ class Scenario(Entry):
 
     @property
     def mirror_names(self) -> frozenset[str]:
-        """All mirrors of ``manifests/``, in whatever state a stage has them."""
+        """All mirrors of ``manifests/``, in whatever state a stage puts them."""
         found = _read_folder(self.folder / "manifests")
         return frozenset(document.name for document in found if document.kind == MIRROR)
 

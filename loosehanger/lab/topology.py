@@ -132,7 +132,7 @@ class Topology:
         return self._addresses[name]
 
     def listener(self, text: str) -> Mapping[str, Any] | None:
-        """Returns the listener at an address as its manifest has it; None for an address of no Kafka here."""
+        """Returns the listener at an address, in its manifest's form; None for an address of no Kafka here."""
         return self._listeners.get(short_address(text))
 
     def first_listener(self, region: str) -> Mapping[str, Any]:
@@ -398,7 +398,7 @@ class Topology:
                 names = [flows[a][b] for a, b in itertools.pairwise(loop)]
                 raise WrongUseError(
                     f"{'; '.join(names)}: with IdentityReplicationPolicy these mirrors form a loop "
-                    f"({' -> '.join(loop)}), in which records circulate for ever; "
+                    f"({' -> '.join(loop)}), in which records circulate forever; "
                     "remove one of them, or use DefaultReplicationPolicy"
                 )
         running = [mirror for mirror in self.mirrors if mirror.state == "running"]
@@ -407,7 +407,7 @@ class Topology:
                 names = [self.where(mirror) for mirror, _ in ring]
                 raise WrongUseError(
                     f"{'; '.join(names)}: {region}'s {topic} would return to the region it was copied from, and "
-                    f"circulate for ever under longer and longer names ({' -> '.join(name for _, name in ring)}), "
+                    f"circulate forever under longer and longer names ({' -> '.join(name for _, name in ring)}), "
                     "because IdentityReplicationPolicy adds no prefix by which its source recognises its own topics; "
                     "narrow topicsPattern, or use DefaultReplicationPolicy throughout"
                 )

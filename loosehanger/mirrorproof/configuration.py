@@ -120,7 +120,7 @@ class FlowEntry(CheckedEntry):
 
 
 class JudgeEntry(CheckedEntry):
-    """What disproves, what is only reported, and what is not looked at."""
+    """What disproves, what is only reported, and what is ignored."""
 
     records: Annotated[Literal["judge"], Field(description="records that differ always disprove")] = "judge"
     order: Annotated[Handling, Field(description="records of a partition in another order")] = "judge"

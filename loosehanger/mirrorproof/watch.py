@@ -36,7 +36,7 @@ def add_options(parser: Parser) -> None:
         "--state",
         type=caller_path,
         metavar="FOLDER",
-        help="where it keeps how far it has read and what it has found, to continue there (default: begin anew)",
+        help="where it keeps its positions and findings, to continue from them (default: begin anew)",
     )
     parser.add_argument("--for", type=seconds_watched, metavar="SECONDS", help="how long to watch (until Ctrl-C)")
     parser.add_argument(

@@ -44,7 +44,7 @@ class Platform(ABC):
     """A platform's entry points, for one region.
 
     Args:
-        parameters: as ``options`` has them, validated.
+        parameters: validated against ``options``.
         plans: returns the plan of each region.
         check_mode: whether to report only what would change.
         report: shows a line that names what is waited for.

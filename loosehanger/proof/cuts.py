@@ -20,7 +20,7 @@ from loosehanger.proof.snapshot import Cut, settle
 
 
 class Cuts:
-    """The cuts of the sources, and how far each mirror has come by the end of the wait.
+    """The cuts of the sources, and the progress of each mirror by the end of the wait.
 
     Args:
         run: the proof's run, whose evidence gets the cuts, the mirrors' progress and the findings.
@@ -67,7 +67,7 @@ class Cuts:
         return settle(self._run.clusters[region], self._run.topics_of(region), deadline, self._run.report)
 
     def wait_for_mirrors(self) -> None:
-        """Waits, within the bound, until each mirror has passed the cut; notes how far it has come."""
+        """Waits, within the bound, until each mirror has passed the cut; notes its progress."""
         self._run.deadline = time.monotonic() + self._run.left_s
         waiting = {key: self._run.threads.submit(self._wait_for, mirror) for key, mirror in self._run.mirrors().items()}
         for key, mirror in self._run.mirrors().items():

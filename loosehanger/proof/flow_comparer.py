@@ -1,4 +1,4 @@
-"""Reads both sides of the flows and compares them: all at once, or as many as can be compared."""
+"""Reads both sides of the flows and compares them: all together, or as many as can be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of what a job writes on its way: below the lab's home, its owner's alone, and gone with the job.
+"""The folder of a job's temporary files: below the lab's home, readable by its owner alone, and deleted with the job.
 
 Spark, Java and Python would each take the machine's own folder for that, which everybody may look into, and would
 leave there what they were killed with.

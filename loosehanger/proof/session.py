@@ -129,7 +129,7 @@ def session_beside(spark: SparkSession) -> SparkSession:
 
 
 def _end_without_executors(spark: SparkSession, patience_s: float) -> None:
-    """Ends the application when a job waits too long for a first executor: Spark itself would wait for ever."""
+    """Ends the application when a job waits too long for a first executor: Spark itself would wait forever."""
     global _stopped_for
     context = spark.sparkContext
     since = time.monotonic()
@@ -185,7 +185,7 @@ def fit(spark: SparkSession, records: int, *, again: bool = False) -> None:
 
     Args:
         spark: the session.
-        records: how many there are to read.
+        records: how many will be read.
         again: whether the same is going to be done again and again, so that compiling it pays.
     """
     given = {name for name, _ in spark.sparkContext.getConf().getAll()}

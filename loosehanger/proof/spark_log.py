@@ -1,4 +1,4 @@
-"""The reason for a job's end in Spark's own log: when a cluster ends a job, the error in Python does not have it."""
+"""The reason for a job's end in Spark's own log: when a cluster ends a job, the error in Python does not contain it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far Spark has come with what it is asked for, and how long the rest takes."""
+"""Spark's progress with a job, and an estimate of the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REPORT_S = 5.0
 
 @contextmanager
 def reported(spark: SparkSession, what: str, report: Callable[[str], None]) -> Iterator[None]:
-    """Reports every few seconds how far Spark has come.
+    """Reports Spark's progress every few seconds.
 
     Args:
         spark: the session.

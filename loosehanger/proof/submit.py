@@ -1,4 +1,4 @@
-"""Starts a job with Spark as this machine has it: ``python -m loosehanger.proof.submit prove [options]``.
+"""Starts a job with this machine's Spark: ``python -m loosehanger.proof.submit prove [options]``.
 
 The jobs themselves are ordinary ``spark-submit`` applications; this only spares their user the Java runtime, the
 connector's jars and the settings. It replaces its own process, so the job's exit code and signals are the caller's.

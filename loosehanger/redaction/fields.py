@@ -149,7 +149,7 @@ def start(
         spark: the session.
         connection: the way into the cluster, for both topics.
         clearing: what to do.
-        checkpoint: the folder in which it keeps how far it is.
+        checkpoint: the folder in which it keeps its positions.
         report: takes the result of each batch, after it is written.
     """
     client = {f"kafka.{name}": value for name, value in connection.java().items()}

@@ -27,7 +27,7 @@ def sum_up(
     """Reads every region's events and sums them up.
 
     Args:
-        start_spark: makes the session, given how many records there are to read.
+        start_spark: makes the session, given how many records will be read.
         lab: what is set up.
         products: the number of products to list, by revenue.
         report: takes a line of progress.

@@ -24,9 +24,9 @@ from loosehanger.files import make_folder, replacing, write_file
 VALID_S = 30
 """How long a token is valid."""
 AHEAD_S = 2
-"""How far the clock of a token's maker may be ahead of the console's."""
+"""Seconds by which the clock of a token's maker may be ahead of the console's."""
 MOST_TOKEN = 400
-"""Characters of the longest token that is looked at."""
+"""Most characters of a token: a longer one is refused unread."""
 MOST_USED = 10_000
 """Most used tokens that a console remembers; it accepts no further ones until some of them expire."""
 _KEY = Path("access", "sign-in.key")

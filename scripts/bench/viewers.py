@@ -68,7 +68,7 @@ def viewers_of(browser: requests.Session, url: str, folder: Path, number: int, *
     curl = shutil.which("curl")
     if curl is None:
         raise LabError("curl is not there: the viewers need it")
-    # A command line is for everybody to read.
+    # Every user of the machine can read a command line.
     session = folder / "viewers.curl"
     write_file(session, "".join(f'cookie = "{cookie.name}={cookie.value}"\n' for cookie in browser.cookies))
     turns = itertools.count()

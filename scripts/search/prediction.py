@@ -42,7 +42,7 @@ class Expected:
 
 
 def predict(faults: Sequence[At], mirrors: Sequence[Mirror], catalogue: Iterable[Fault]) -> Expected:
-    """Returns what must be seen of faults that are there at once.
+    """Returns what must be seen of faults that are present together.
 
     Args:
         faults: those that were injected.

@@ -34,7 +34,7 @@ _OUT, _ERR = "stdout", "stderr"
 
 @dataclass
 class QuickKit(Kit):
-    """A kit whose commands start at once; ``end`` ends its servers."""
+    """A kit whose commands start without delay; ``end`` ends its servers."""
 
     _servers: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 

@@ -455,7 +455,7 @@ def test_a_surprise_is_found_by_its_name(home: Path, surprised: Callable[[], str
     assert surprised().startswith("odd-thing has been there")
     status.show(lab(), {"asia": []})
     assert "odd-thing was injected and found; ./lab fault heal odd-thing mends it" in surprised()
-    with pytest.raises(WrongUseError, match="no surprise is to be found"):
+    with pytest.raises(WrongUseError, match="there is no surprise to find"):
         run("guess", "odd-thing")
     run("heal")
     assert "heal X.1 one" in Note.done

@@ -14,7 +14,7 @@ Undo = Mapping[str, Any]
 
 
 class Change(Entry, ABC):
-    """One thing that a fault does, with its settings as the catalogue has them.
+    """One thing that a fault does, with its settings from the catalogue.
 
     ``prepare`` changes nothing. Its answer is recorded before ``inject`` begins, so that healing works after an
     interrupted injection too: ``heal`` must accept a change that was never made, and one that was undone already.

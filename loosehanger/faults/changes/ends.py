@@ -1,4 +1,4 @@
-"""The two ends of a mirror as its manifest has them: regions, users and worker group."""
+"""The two ends of a mirror, from its manifest: regions, users and worker group."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def acl(principal: str, kind: str, name: str, operation: str, permission: str, p
         name: the resource's name.
         operation: such as ``WRITE``.
         permission: ``ALLOW`` or ``DENY``.
-        pattern: ``LITERAL``, or ``PREFIXED`` for every name that begins so.
+        pattern: ``LITERAL``, or ``PREFIXED`` for every name with this prefix.
     """
     resource = ResourcePattern(ResourceType[kind], name, ACLResourcePatternType[pattern])
     return ACL(principal, "*", ACLOperation[operation], ACLPermissionType[permission], resource)

@@ -27,7 +27,7 @@ class RevokeRight(Change):
     """``all`` also denies Describe, so that the resource looks as if it did not exist."""
 
     def prepare(self, site: FaultSite) -> Undo:
-        """Returns the rule; refuses if the cluster has it, or if the mirror does not use the resource there."""
+        """Returns the rule; refuses one that the cluster has, or of a resource that the mirror does not use there."""
         region, user = end_region(site, self.end), end_user(site, self.end)
         kind, name, pattern = self._resource(site)
         undo = {

@@ -93,7 +93,7 @@ class Names:
 
     stages: Mapping[str, Stage]
     mirrors: frozenset[str]
-    """All mirrors of ``manifests/``, in whatever state a stage has them."""
+    """All mirrors of ``manifests/``, in whatever state a stage puts them."""
     topology: Topology
 
     def check_mirror(self, name: str, where: str) -> None:
@@ -281,7 +281,7 @@ class DeclaredKept(Declared):
     producer: Annotated[str, Field(alias="kept", min_length=1)]
     """The name of its Deployment."""
     regions: Annotated[tuple[str, ...], Field(alias="in")] = ()
-    """The regions of which one must have it; empty for all live ones."""
+    """The regions of which one must have the record; empty for all live ones."""
     not_in: Annotated[tuple[str, ...], Field(alias="not-in")] = ()
     """Live regions that do not count because they will be wiped."""
 

@@ -151,7 +151,7 @@ def read_documents(source: str, text: str, expected: str = _RESOURCE) -> list[Do
     Args:
         source: the file's name, for messages.
         text: its content: one or more YAML documents.
-        expected: what a document has to be, for messages.
+        expected: what a document must be, for messages.
 
     Raises:
         WrongUseError: the text is not YAML, is empty, or a document is not a resource.

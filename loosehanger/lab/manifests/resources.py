@@ -296,7 +296,7 @@ class Listener(ResourceModel):
 
     @property
     def content(self) -> dict[str, Any]:
-        """The listener as its manifest has it, for ``sign_ins``."""
+        """The listener in its manifest's form, for ``sign_ins``."""
         return self.model_dump(by_alias=True, exclude_none=True)
 
 
@@ -418,7 +418,7 @@ class KafkaNodePoolSpec(ResourceModel):
     @model_validator(mode="after")
     def _both_roles(self) -> KafkaNodePoolSpec:
         if set(self.roles) != {"controller", "broker"}:
-            raise ValueError("roles: the local platform runs nodes that are controller and broker at once")
+            raise ValueError("roles: the local platform runs nodes that are both controller and broker")
         return self
 
 
@@ -495,7 +495,7 @@ class Password(ResourceModel):
 
 
 class UserAuthentication(ResourceModel):
-    """A user with a password, which is generated unless a secret has it, or with a client certificate."""
+    """A user with a client certificate or a password, which is generated unless a secret holds it."""
 
     type: Literal["scram-sha-512", "tls", "tls-external"]
     password: Password | None = None
@@ -689,7 +689,7 @@ class MirrorSource(ResourceModel):
 
     @property
     def content(self) -> dict[str, Any]:
-        """The end as its manifest has it, for ``sign_ins``."""
+        """The end in its manifest's form, for ``sign_ins``."""
         return self.model_dump(by_alias=True, exclude_none=True)
 
 

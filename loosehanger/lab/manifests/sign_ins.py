@@ -45,7 +45,7 @@ class SignIn:
 
     @property
     def security_protocol(self) -> str:
-        """As Kafka's clients have it."""
+        """As in Kafka's clients."""
         return ("SASL_" if self.mechanism else "") + ("SSL" if self.is_encrypted else "PLAINTEXT")
 
     def __str__(self) -> str:

@@ -23,7 +23,7 @@ READY_S = 300.0
 
 
 def read(region: Region, kind: str, name: str) -> dict[str, Any]:
-    """Returns a resource of the kit as the API server has it; a Kafka as the EventStreams that stands for it.
+    """Returns a resource of the kit from the API server; for a Kafka the EventStreams that stands for it.
 
     Raises:
         WrongUseError: there is none.

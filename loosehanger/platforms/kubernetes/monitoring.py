@@ -15,7 +15,7 @@ from loosehanger.platforms.web_consoles import web_console
 
 NAME = "loosehanger-lab-monitoring"
 DASHBOARD_LABEL = {"grafana_dashboard": "1"}
-"""The label by which Grafana's sidecar finds dashboards, as its Helm chart and kube-prometheus-stack have it."""
+"""The label by which Grafana's sidecar finds dashboards, as in its Helm chart and in kube-prometheus-stack."""
 
 
 def beside_control_room(

@@ -369,7 +369,7 @@ def executors(lab: Lab, pod: Pod) -> list[str]:
         # The driver sends Kafka's passwords to its executors; a file that all of them have is their shared secret.
         "spark.authenticate": "true",
         "spark.authenticate.secret.file": f"{HOME}/access/{_sharing_region(lab).name}/{_SHARED}",
-        # With Spark's default cipher: with AES/GCM, executors of Spark 4.0.0 wait for ever for their first answer.
+        # With Spark's default cipher: with AES/GCM, executors of Spark 4.0.0 wait forever for their first answer.
         "spark.network.crypto.enabled": "true",
         "spark.kubernetes.namespace": pod.namespace,
         # Executors are deleted with the driver's pod, however it stops.

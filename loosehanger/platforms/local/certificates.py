@@ -157,7 +157,7 @@ def ensure_user_certificate(
             return False
     signer = authority_key(region, cluster, "clients")
     key = ec.generate_private_key(ec.SECP256R1())
-    # As the operator has it, and so without an organisation: ACLs are for the whole name.
+    # As the operator's, without an organisation: ACLs are for the whole name.
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, user)])
     certificate = (
         begin_certificate(subject, authority.subject, key.public_key(), validity_days)

@@ -1,4 +1,4 @@
-"""Kafka and KafkaNodePool: a KRaft cluster of processes that are broker and controller at once.
+"""Kafka and KafkaNodePool: a KRaft cluster of processes that are both broker and controller.
 
 Listeners and their security are Strimzi's: a control plane and a replication listener with mutual TLS for the nodes and
 the platform, and the manifest's listeners for clients. Source of the mapping: Strimzi 1.2's documentation of ``Kafka``.

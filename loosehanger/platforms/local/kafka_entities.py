@@ -199,7 +199,7 @@ def ensure_password(region: LocalRegion, user: KafkaUser) -> bool:
 
 
 def _apply_secret(cluster: LocalCluster, user: KafkaUser) -> bool:
-    """Writes the secret of a user as the User Operator has it; True when it changed."""
+    """Writes the secret of a user as the User Operator would; True when it changed."""
     region, name = cluster.region, user.metadata.name
     match sign_ins.user_type(user.model_dump()):
         case "scram-sha-512":

@@ -1,4 +1,4 @@
-"""The settings of the nodes' listeners by which clients sign in, as Strimzi has them for the same manifest."""
+"""The settings of the nodes' listeners by which clients sign in, the same as Strimzi's for the same manifest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ListenerSettings:
         self._cluster = cluster
         self._listener = listener
         self.content = listener.content
-        """The listener as its manifest has it, for ``sign_ins``."""
+        """The listener in its manifest's form, for ``sign_ins``."""
 
     @property
     def is_encrypted(self) -> bool:
@@ -48,7 +48,7 @@ class ListenerSettings:
 
     @property
     def security_protocol(self) -> str:
-        """As Kafka has it."""
+        """As in Kafka."""
         return sign_ins.security_protocol(self.content)
 
     def ensure_authority(self, settings: CertificateAuthority) -> bool:

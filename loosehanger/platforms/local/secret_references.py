@@ -1,6 +1,6 @@
 """References to keys of secrets in the settings of nodes and workers, which Kafka's own provider resolves.
 
-A file of settings holds no password then. Manifests refer to secrets as Strimzi has it, for its own pods.
+So a file of settings holds no password. Manifests refer to secrets in Strimzi's way, which is for its own pods.
 """
 
 from __future__ import annotations

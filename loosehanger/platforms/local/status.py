@@ -74,7 +74,7 @@ def status(region: LocalRegion) -> list[dict[str, Any]]:
     processes = states(region)
     found = _all(region, processes)
     if not processes and not all(health.healthy for health in found):
-        # One cause for everything: the process manager starts every other process.
+        # One cause for all: the process manager starts every other process.
         down = _region_down(region)
         found = [health if health.healthy else replace(health, problems=(down,)) for health in found]
     return [asdict(health) for health in found]
@@ -248,7 +248,7 @@ def after_rebalance(read: Callable[[], dict[str, dict[str, Any]]]) -> dict[str, 
     except ConnectError:
         raise
     except LabError:
-        pass  # It goes on: the states say so.
+        pass  # It continues: the states show it.
     return found
 
 
@@ -346,7 +346,7 @@ def _link(name: str, folder: Path, processes: list[ProcessState]) -> Health:
         closed = _closed_link((one, other), state, folder)
         return Health("Link", name, False, state.capitalize(), f"{carried}; {closed.next} ends it", (closed,))
     if changed := _changed_settings(report, folder):
-        # It is not a problem by itself, and may be the cause of others.
+        # It is not a problem in itself, and may be the cause of others.
         since = _changed_at(folder / SETTINGS)
         return Health("Link", name, True, "Running", carried, (replace(changed, since=since),))
     return Health("Link", name, True, "Running", carried)

@@ -40,7 +40,7 @@ def tally(records: DataFrame, until: Sequence[str] = (), *, runs: bool = False, 
     Args:
         records: a frame of ``records.RECORD_SCHEMA``, and region, as it is read: each task has a part of one partition,
             in the order of its offsets.
-        until: columns of that frame, each an offset below which records are to be counted.
+        until: columns of that frame, each an offset below which records are counted.
         runs: whether to read the sequence numbers of the kit's producer.
         chunk: how many offsets a chunk of ``digests`` has; 0 without digests.
 

@@ -23,7 +23,7 @@ _HOW = "make one with mirrorproof key FILE, or with minisign -G"
 
 
 def signature_path(path: Path) -> Path:
-    """Returns where the signature of a file is: beside it, as minisign has it."""
+    """Returns where the signature of a file is: beside it, as with minisign."""
     return path.with_name(f"{path.name}.minisig")
 
 

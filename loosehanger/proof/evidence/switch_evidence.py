@@ -173,7 +173,7 @@ class _Read:
     by_group: Mapping[str, list[SequenceRange]]
     """The same, each with its place for the group."""
     beginnings: Mapping[tuple[str, int], int]
-    """As the function of that name has them."""
+    """As returned by the function of that name."""
     held: tuple[Held, ...] = ()
     """What open transactions hold back: it is there, and cannot be read."""
 

@@ -73,7 +73,7 @@ Records = Mapping[TopicPartition, list[Fetched]]
 
 
 def fetch_few(connection: Connection, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Records | None:
-    """The committed records of these offsets, if they are few; None if Spark's own consumers are to read them.
+    """The committed records of these offsets, if they are few; None if Spark's own consumers must read them.
 
     Args:
         connection: the way into the cluster.
@@ -122,7 +122,7 @@ def append(file: Path, found: Records) -> None:
 
 
 def frame_of_file(spark: SparkSession, file: Path) -> DataFrame:
-    """The records of a file, as ``frame_of`` has them."""
+    """The records of a file, as for ``frame_of``."""
     read = spark.read.schema(_FILE_SCHEMA).json(str(file), mode="FAILFAST")
     return read.withColumn("timestamp", F.timestamp_millis("timestamp"))
 
@@ -163,7 +163,7 @@ class RecordFetcher:
         self._consumer: Any = None
 
     def few(self, ranges: Mapping[TopicPartition, tuple[int, int]], most: int) -> Records | None:
-        """The committed records of these offsets, if they are few; None if Spark's own consumers are to read them.
+        """The committed records of these offsets, if they are few; None if Spark's own consumers must read them.
 
         Args:
             ranges: first offset and end (exclusive) of each partition.

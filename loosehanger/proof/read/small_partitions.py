@@ -1,7 +1,7 @@
 """Partitions with few records each, read by a single client into a file of the job's folder.
 
 Spark's source has a consumer for each partition, with a connection, a handshake and a sign-in of its own, and a task.
-For a thousand partitions that takes minutes, and over a long way hours. A single client has them all in a few requests.
+For a thousand partitions that takes minutes, and over a long way hours. One client reads them all in a few requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_OFFSETS = 2_000
 """Of a partition. Beyond it a consumer of its own, in Java, is quicker."""
 _MOST_IN_ALL = 2_000_000
 _AT_ONCE = 100_000
-"""Offsets that are read at once, and are in memory then."""
+"""Offsets that are read together, and held in memory."""
 _MOST_BYTES = 64 * 1024 * 1024
 """The most that is read at once, of keys, values and headers."""
 _MOST_IN_FILE = 512 * 1024 * 1024
