@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
 from pydantic import TypeAdapter, ValidationError
 
 from loosehanger.console.api import ContextOf, SessionOf
-from loosehanger.console.confirming import ASKED, compared, confirm, made
+from loosehanger.console.confirming import (
+    ASKED,
+    Region,
+    RegionField,
+    Topic,
+    TopicField,
+    compared,
+    confirm,
+    made,
+    topic_page,
+)
 from loosehanger.console.context import Context
 from loosehanger.console.distances import PRESETS
 from loosehanger.console.links import LinkState
@@ -48,8 +57,8 @@ def _settings(name: str, value: str, *, unset: bool) -> dict[str, str | None]:
 async def ask_settings(
     context: ContextOf,
     session: SessionOf,
-    region: Annotated[str, Query(max_length=63)],
-    topic: Annotated[str, Query(max_length=249)],
+    region: Region,
+    topic: Topic,
     name: Annotated[str, Query(max_length=100)],
     value: Annotated[str, Query(max_length=4000)] = "",
     unset: bool = False,
@@ -59,7 +68,7 @@ async def ask_settings(
     refused = context.operations.why_not(region, topic)
     rows, follow = ([], []) if refused else await context.service.topics.preview(region, topic, wanted)
     return await confirm(
-        context, session, f"Change {name} of {topic} in {region}?", "/operate/settings", "Change", _page_of(topic),
+        context, session, f"Change {name} of {topic} in {region}?", "/operate/settings", "Change", topic_page(topic),
         {"region": region, "topic": topic, "name": name, **({"unset": "true"} if unset else {"value": value})},
         table=compared("Setting", rows) if rows else None, warnings=follow, refused=refused,
     )  # fmt: skip
@@ -69,26 +78,22 @@ async def ask_settings(
 async def change_settings(
     context: ContextOf,
     session: SessionOf,
-    region: Annotated[str, Form(max_length=63)],
-    topic: Annotated[str, Form(max_length=249)],
+    region: RegionField,
+    topic: TopicField,
     name: Annotated[str, Form(max_length=100)],
     value: Annotated[str, Form(max_length=4000)] = "",
     unset: Annotated[bool, Form()] = False,
 ) -> Response:
     """Changes it."""
     work = context.operations.change_settings(session.user, region, topic, _settings(name, value, unset=unset))
-    return await made(context, session, work, _page_of(topic), _page_of(topic))
-
-
-def _page_of(topic: str) -> str:
-    return f"/topics/{quote(topic, safe='')}"
+    return await made(context, session, work, topic_page(topic), topic_page(topic))
 
 
 @router.get("/confirm/connector", dependencies=ASKED)
 async def ask_connector(
     context: ContextOf,
     session: SessionOf,
-    region: Annotated[str, Query(max_length=63)],
+    region: Region,
     mirror: Annotated[str, Query(max_length=63)],
     connector: Annotated[str, Query(max_length=300)],
     action: Action,
@@ -108,7 +113,7 @@ async def ask_connector(
 async def act(
     context: ContextOf,
     session: SessionOf,
-    region: Annotated[str, Form(max_length=63)],
+    region: RegionField,
     mirror: Annotated[str, Form(max_length=63)],
     connector: Annotated[str, Form(max_length=300)],
     action: Annotated[Action, Form()],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import quote
 
-from fastapi import Depends
+from fastapi import Depends, Form, Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from loosehanger.console.context import Context, require_operator
@@ -15,6 +16,15 @@ from loosehanger.errors import LabError
 
 ASKED = [Depends(require_operator)]
 """Of each page that asks: a console that may change the lab."""
+Region = Annotated[str, Query(max_length=63)]
+Topic = Annotated[str, Query(max_length=249)]
+RegionField = Annotated[str, Form(max_length=63)]
+TopicField = Annotated[str, Form(max_length=249)]
+
+
+def topic_page(topic: str) -> str:
+    """The path of a topic's page."""
+    return f"/topics/{quote(topic, safe='')}"
 
 
 async def confirm(

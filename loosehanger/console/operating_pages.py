@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
@@ -11,7 +11,17 @@ from pydantic import ValidationError
 
 from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf
 from loosehanger.console.configuration import configuration_of
-from loosehanger.console.confirming import ASKED, confirm, made
+from loosehanger.console.confirming import (
+    ASKED,
+    Region,
+    RegionField,
+    Topic,
+    TopicField,
+    compared,
+    confirm,
+    made,
+    topic_page,
+)
 from loosehanger.console.context import Context
 from loosehanger.console.formats import thousands
 from loosehanger.console.operation_models import (
@@ -28,17 +38,9 @@ from loosehanger.errors import LabError, WrongUseError
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 MOST_FORM = 40_000
 """Characters of a form's field: a longer one would not fit into a request."""
-Region = Annotated[str, Query(max_length=63)]
-Topic = Annotated[str, Query(max_length=249)]
 GroupOf = Annotated[str, Query(max_length=MOST_GROUP_NAME)]
 Short = Annotated[str, Query(max_length=40)]
-RegionField = Annotated[str, Form(max_length=63)]
-TopicField = Annotated[str, Form(max_length=249)]
 LongField = Annotated[str, Form(max_length=MOST_FORM)]
-
-
-def _of(topic: str) -> str:
-    return f"/topics/{quote(topic)}"
 
 
 def read_settings(text: str) -> dict[str, str]:
@@ -112,7 +114,7 @@ async def create_topic(
     """Creates it."""
     wanted = _new_topic(name, partitions, settings)
     work = context.operations.create_topic(session.user, region, wanted)
-    return await made(context, session, work, _of(wanted.name), "/topics")
+    return await made(context, session, work, topic_page(wanted.name), "/topics")
 
 
 @router.get("/confirm/add-partitions", dependencies=ASKED)
@@ -131,9 +133,10 @@ async def ask_add_partitions(
     if count <= now:
         refused = f"{region}: {topic} has {now} partitions; choose more"
     return await confirm(
-        context, session, f"Add partitions to {topic} in {region}?", "/operate/add-partitions", "Add", _of(topic),
+        context, session, f"Add partitions to {topic} in {region}?", "/operate/add-partitions", "Add",
+        topic_page(topic),
         {"region": region, "topic": topic, "partitions": partitions},
-        facts=[f"Partitions now: {now}", f"Afterwards: {count}"], warnings=warnings, refused=refused,
+        table=compared(topic, [("Partitions", str(now), str(count))]), warnings=warnings, refused=refused,
     )  # fmt: skip
 
 
@@ -155,7 +158,7 @@ async def add_partitions(
 ) -> Response:
     """Adds them."""
     work = context.operations.add_partitions(session.user, region, topic, _count(partitions))
-    return await made(context, session, work, _of(topic), _of(topic))
+    return await made(context, session, work, topic_page(topic), topic_page(topic))
 
 
 @router.get("/confirm/delete-topic", dependencies=ASKED)
@@ -178,7 +181,8 @@ async def ask_delete_topic(context: ContextOf, session: SessionOf, region: Regio
     if groups:
         warnings.append(f"Groups with offsets in it: {', '.join(sorted(groups)[:20])}")
     return await confirm(
-        context, session, f"Delete {topic} in {region}?", "/operate/delete-topic", "Delete the topic", _of(topic),
+        context, session, f"Delete {topic} in {region}?", "/operate/delete-topic", "Delete the topic",
+        topic_page(topic),
         {"region": region, "topic": topic}, warnings=warnings, refused=context.operations.why_not(region, topic),
         facts=[f"Partitions: {len(found.partitions)}", f"Offsets: {thousands(found.offsets)}"],
     )  # fmt: skip
@@ -188,7 +192,7 @@ async def ask_delete_topic(context: ContextOf, session: SessionOf, region: Regio
 async def delete_topic(context: ContextOf, session: SessionOf, region: RegionField, topic: TopicField) -> Response:
     """Deletes it."""
     work = context.operations.delete_topic(session.user, region, topic)
-    return await made(context, session, work, "/topics", _of(topic))
+    return await made(context, session, work, "/topics", topic_page(topic))
 
 
 @router.get("/confirm/delete-records", dependencies=ASKED)
@@ -209,7 +213,7 @@ async def ask_delete_records(
     ]  # fmt: skip
     return await confirm(
         context, session, f"Delete records of {topic} in {region}?", "/operate/delete-records", "Delete the records",
-        _of(topic),
+        topic_page(topic),
         {"region": region, "topic": topic, "before": " ".join(f"{one.partition}:{one.before}" for one in gone)},
         warnings=warnings, refused="" if gone else "There are no records before this offset",
         table={"label": "Partitions", "numbers": 5, "rows": rows,
@@ -228,7 +232,7 @@ async def delete_records(
     except (ValidationError, ValueError) as error:
         raise WrongUseError("this is not a list of partitions and offsets, for example 0:17 1:5") from error
     work = context.operations.delete_records(session.user, region, topic, wanted)
-    return await made(context, session, work, _of(topic), _of(topic))
+    return await made(context, session, work, topic_page(topic), topic_page(topic))
 
 
 @router.get("/groups/reset")
