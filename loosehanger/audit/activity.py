@@ -87,7 +87,7 @@ class Activity:
         return {region: _region([row for row in rows if row["region"] == region], products) for region in regions}
 
     def dump(self) -> dict[str, Any]:
-        """The whole state, in types that JSON has."""
+        """The whole state, as JSON types."""
         return {
             "minutes": [
                 [minute, *key, *sums] for minute, by_key in self._minutes.items() for key, sums in by_key.items()

@@ -83,7 +83,7 @@ class OpenBucket:
     """An open bucket."""
 
     opened_ms: int
-    """When the watch first saw a record of it, for people."""
+    """When the watch first read a record of it, for display."""
     records: int = 0
     """At the sources."""
     copies: int = 0
@@ -276,7 +276,7 @@ class AuditBalance:
         )
 
     def dump(self) -> dict[str, Any]:
-        """The whole state, in types that JSON has."""
+        """The whole state, as JSON types."""
         return {
             "round": self.round,
             "served": [[flow, *target] for flow, target in self._served.items()],

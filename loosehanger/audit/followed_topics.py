@@ -109,7 +109,7 @@ class FollowedTopics:
             self._notes.add(Note(now_ms, region, place.topic, place.partition, says))
 
     def dump(self) -> dict[str, dict[str, list[Any]]]:
-        """The whole state, in types that JSON has."""
+        """The whole state, as JSON types."""
         return {
             name: {topic: [known.id, known.following] for topic, known in topics.items()}
             for name, topics in self._topics.items()

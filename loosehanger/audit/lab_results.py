@@ -85,7 +85,7 @@ class LabResults:
         return self._activity.document(self._regions, self._products)
 
     def dump(self) -> dict[str, Any]:
-        """What is not written yet, in types that JSON has."""
+        """What is not written yet, as JSON types."""
         return {"activity": self._activity.dump(), "audit": self._audit.dump()}
 
     def load(self, stored: Mapping[str, Any]) -> None:

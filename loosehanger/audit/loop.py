@@ -79,7 +79,7 @@ class KeptResults(Protocol):
         """What is shown of each region."""
 
     def dump(self) -> dict[str, Any]:
-        """What is not written yet, in types that JSON has."""
+        """What is not written yet, as JSON types."""
 
     def load(self, stored: Mapping[str, Any]) -> None:
         """Restores what ``dump`` returned."""
@@ -158,7 +158,7 @@ class Watch:
         """The document after each round, until ``ended`` is set.
 
         Raises:
-            LabError: what reads has ended for good, as Spark may.
+            LabError: the reader has ended for good, as Spark may.
         """
         for reader in self._regions.readers.values():
             reader.ended = ended
@@ -176,7 +176,7 @@ class Watch:
         """Reads the new records, judges, and stores the results.
 
         Raises:
-            LabError: what reads has ended for good, as Spark may.
+            LabError: the reader has ended for good, as Spark may.
         """
         self._regions.begin_round()
         if time.monotonic() >= self._looked:

@@ -87,7 +87,7 @@ class Positions:
         """Forgets the positions in a source that was recreated; Connect has reset its own."""
 
     def dump(self) -> list[list[Any]]:
-        """What was learned, in types that JSON has."""
+        """What was learned, as JSON types."""
         return []
 
     def load(self, stored: Iterable[Any]) -> None:

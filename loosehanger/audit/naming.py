@@ -15,7 +15,7 @@ Until = Mapping[str, Mapping[TopicPartition, int]]
 """The offset up to which each partition of each region is in the balance."""
 NameRecords = Callable[[AuditBalance, Mapping[Bucket, OpenBucket], Until], None]
 """Reads the records of buckets again, and notes the kinds and examples of their differences in the accounts; raises
-UnreachableError where they cannot be read, and LabError where what reads has ended for good."""
+UnreachableError where they cannot be read, and LabError where the reader has ended for good."""
 EXAMPLES = 5
 """How many examples of each kind and topic are kept."""
 
@@ -49,7 +49,7 @@ class Naming:
             The buckets whose records have been named since the last round.
 
         Raises:
-            LabError: what reads has ended for good, as Spark may.
+            LabError: the reader has ended for good, as Spark may.
         """
         self._waiting |= {entry.key[:2] for entry in judged if entry.verdict != EQUAL}
         named: list[Judged] = []

@@ -114,7 +114,7 @@ class ObservedPositions(Positions):
         self._looking = None
 
     def dump(self) -> list[list[Any]]:
-        """The positions, in types that JSON has."""
+        """The positions, as JSON types."""
         return [[mirror, *place, last] for mirror, passed in self._passed.items() for place, last in passed.items()]
 
     def load(self, stored: Iterable[Any]) -> None:

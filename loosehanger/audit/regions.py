@@ -48,7 +48,7 @@ class Regions:
             questions: for each region a function, and its arguments.
 
         Raises:
-            LabError: what reads has ended for good, as Spark may.
+            LabError: the reader has ended for good, as Spark may.
         """
         asked = {}
         for name, (question, *arguments) in questions.items():

@@ -59,7 +59,7 @@ class AuditTable:
             self._table.delete(now_ms - self._kept_ms)
 
     def dump(self) -> list[list[Any]]:
-        """The rows that are not written yet, in types that JSON has."""
+        """The rows that are not written yet, as JSON types."""
         return [[minute, rows] for minute, rows in self._minutes.items()]
 
     def load(self, stored: Iterable[Any]) -> None:

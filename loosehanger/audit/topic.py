@@ -63,7 +63,7 @@ class AuditTopic:
             self._producer.close(timeout=BLOCK_MS / 1000)
 
     def dump(self) -> list[dict[str, Any]]:
-        """The rows without an acknowledgement, in types that JSON has."""
+        """The rows without an acknowledgement, as JSON types."""
         return list(self._waiting.values())
 
     def load(self, stored: Iterable[Mapping[str, Any]]) -> None:

@@ -138,7 +138,7 @@ class Noticed(Entry):
 
 
 class Plain(Entry):
-    """What the tools of Kafka and Strimzi show of it, as it was seen here or is documented."""
+    """What the tools of Kafka and Strimzi show of it, as observed here or documented."""
 
     resource: str
     """The conditions of the KafkaMirrorMaker2."""

@@ -30,7 +30,7 @@ class Healed:
     after: float
     """How long the fault had been there."""
     gone: bool = False
-    """Whether its mirror is not in the lab any more, so that nothing was left to undo."""
+    """Whether its mirror is no longer in the lab, so that there was nothing to undo."""
 
 
 def inject(

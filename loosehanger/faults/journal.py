@@ -47,7 +47,7 @@ class Injection:
     at: float
     """When it began, in seconds since the epoch."""
     changes: tuple[Made, ...]
-    """Those that were not undone yet, in the order in which they were made."""
+    """The changes that are not undone yet, in the order in which they were made."""
     complete: bool = False
     """Whether every change was made."""
     surprise: bool = False
@@ -138,5 +138,5 @@ def found_faults(home: Path) -> list[Injection]:
 
 
 def age(injection: Injection) -> float:
-    """Returns for how many seconds a fault has been there."""
+    """Returns the seconds since a fault was injected."""
     return max(0.0, time.time() - injection.at)

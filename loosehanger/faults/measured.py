@@ -1,4 +1,4 @@
-"""What Kafka's and Strimzi's own tools showed while a fault was in a lab, as data beside the catalogue."""
+"""What Kafka's and Strimzi's own tools showed during a fault in a lab, as data beside the catalogue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MEASURED = Path(__file__).parent / "measured"
 
 
 class Pair(Entry):
-    """A metric before the fault and while it was there; None where no series had it."""
+    """A metric before the fault and during it; None where no series had one."""
 
     before: float | None
     during: float | None
@@ -25,7 +25,7 @@ class PlainFacts(Entry):
     kafka: str
     """The version."""
     seconds: float
-    """How long after the injection the first look began."""
+    """Seconds from the injection to the first look."""
     connect: dict[str, str]
     """By connector, the states of it and its tasks, one look after the other; empty where no worker answered."""
     metrics: dict[str, Pair]
@@ -43,7 +43,7 @@ METRICS = {
 
 
 def read_measured(fault: str, folder: Path = MEASURED) -> PlainFacts | None:
-    """Returns what was measured of a fault; None for nothing.
+    """Returns the measurements of a fault; None for none.
 
     Raises:
         WrongUseError: its file has a mistake.

@@ -283,7 +283,7 @@ def _records(cluster: Cluster, starts: Positions, ends: Positions) -> int:
 
 
 def as_offsets(positions: Positions) -> Offsets:
-    """Returns positions as snapshots have them, in the order of topics and partitions."""
+    """Returns positions in the form of snapshots, ordered by topic and partition."""
     found: Offsets = {}
     for part, offset in sorted(positions.items()):
         found.setdefault(part.topic, {})[part.partition] = offset

@@ -1,7 +1,7 @@
 """A process for each region, in which its platform works while the others do.
 
 What a platform uses is not made for threads: the local one changes its working directory to reach a socket, and
-Kubernetes' discovery of kinds sets the time-out of all new sockets. A fork has both for itself.
+Kubernetes' discovery of kinds sets the time-out of all new sockets. A forked process has its own of both.
 """
 
 from __future__ import annotations

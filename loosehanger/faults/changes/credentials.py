@@ -32,7 +32,7 @@ class ChangePassword(Change):
         _set(site, undo, secrets.token_urlsafe(24))
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
-        """Sets the password that the lab's record has."""
+        """Sets the password of the lab's record."""
         _set(site, undo, site.connection(undo["region"], undo["user"]).password or "")
 
 

@@ -16,10 +16,10 @@ from loosehanger.kafka.properties import read_properties
 from loosehanger.mounts import mount_memory, run, unmount
 
 SPARE = 8 << 20
-"""Bytes beside what the broker has, for what it writes as it starts."""
+"""Bytes beside the broker's data, for what it writes as it starts."""
 _BALLAST = "fault-ballast"
 _OWN, _MOVED, _NEXT, _READY = ".own", ".moved", ".next", ".ready"
-"""What stands behind the folder's name: the original; whether all of it was moved; what is moved back; all of that."""
+"""Suffixes of the folder's name: the original; the mark that all of it was moved; what is moved back; all of that."""
 
 
 class FillDisk(ProgramChange):
@@ -61,7 +61,7 @@ class FillDisk(ProgramChange):
                 ballast.write(bytes(1 << 12))
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
-        """Stops the broker, gives its data the old place, and starts it."""
+        """Stops the broker, moves its data back, and starts it."""
         region, program, folder = undo["region"], undo["program"], Path(undo["folder"])
         own, moved, following, ready = (_beside(folder, end) for end in (_OWN, _MOVED, _NEXT, _READY))
         site.platforms.halt_local_program(site.home, region, program, halted=True)

@@ -108,12 +108,12 @@ def new_group(site: FaultSite, group: str) -> Undo:
     for region in (mirror.source, mirror.target):
         with cluster(site, region) as there:
             if group in there.groups():
-                raise WrongUseError(f"{region} has a group {group} already; heal the fault that it is left from")
+                raise WrongUseError(f"{region} has a group {group} already; heal the fault that left it")
     return {"group": group}
 
 
 def delete_group(site: FaultSite, group: str) -> None:
-    """Deletes a group at both ends of the mirror, the source first: from there the mirror would bring it back."""
+    """Deletes a group at both ends of the mirror, the source first, or the mirror would translate it again."""
     for region in (site.mirror.source, site.mirror.target):
         with cluster(site, region) as there:
             if group in there.groups():

@@ -22,7 +22,7 @@ JOIN_S = 30
 """Seconds until the workers have joined a rebalance."""
 REBALANCES = "PreparingRebalance"
 _METADATA = struct.pack(">hH", 2, len("http://127.0.0.1:1")) + b"http://127.0.0.1:1" + struct.pack(">qi", -1, -1)
-"""What a worker says of itself in the protocol ``sessioned``: version, address, no configuration, no assignment."""
+"""A worker's metadata in the protocol ``sessioned``: version, address, no configuration, no assignment."""
 
 
 class StallRebalance(Change):
@@ -59,7 +59,7 @@ class StallRebalance(Change):
             )
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
-        """Removes them, with which the rebalance ends."""
+        """Removes them, which ends the rebalance."""
         region, group = undo["region"], undo["group"]
         with granted(site, region, "GROUP", group, "READ"), site.admin(region) as admin:
             admin.remove_group_members(group, [MemberToRemove(group_instance_id=name) for name in undo["members"]])
@@ -80,7 +80,7 @@ def _state(admin: KafkaAdminClient, group: str) -> str:
 
 
 def _join(admin: KafkaAdminClient, group: str, member: str, bound_s: float) -> None:
-    """Joins a static member that is never heard of again.
+    """Joins a static member that then falls silent.
 
     kafka-python joins groups of consumers only, so the request is sent as its admin client sends its own.
 

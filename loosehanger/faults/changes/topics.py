@@ -55,7 +55,7 @@ class OwnTopic(Change):
         for region in site.lab.clusters:
             with cluster(site, region) as there:
                 if present := its_topics(there, self.topic):
-                    raise WrongUseError(f"{region} has topic {present[0]} already; heal the fault that it is left from")
+                    raise WrongUseError(f"{region} has topic {present[0]} already; heal the fault that left it")
         return {"topic": self.topic}
 
     def inject(self, site: FaultSite, undo: Undo) -> None:
@@ -99,7 +99,7 @@ class RecreateTopic(Change):
         write(site, site.mirror.source, topic, self.records, what="recreated", partitions=partitions)
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
-        """Makes the mirror begin the topic anew, if it still exists: that copies it again, besides what is there."""
+        """Makes the mirror begin the topic anew, if it still exists: all records are copied once more."""
         forget(site, site.mirror, undo["topic"])
 
 
@@ -139,7 +139,7 @@ class AlterCopy(Change):
             target.alter(undo["topic"], self.settings)
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
-        """Gives the settings their defaults again, as the mirror had created the topic."""
+        """Restores the settings' defaults, with which the mirror had created the topic."""
         with cluster(site, site.mirror.target) as target:
             if undo["topic"] in target.topics():
                 target.alter(undo["topic"], dict.fromkeys(undo["settings"]))
@@ -160,7 +160,7 @@ class AlterBrokers(Change):
         _alter_brokers(site, undo["region"], self.settings)
 
     def heal(self, site: FaultSite, undo: Undo) -> None:
-        """Removes them, so that what the brokers' files say applies again, and restarts what failed of the mirror."""
+        """Removes them, so that the brokers' files apply again, and restarts the mirror's failed tasks."""
         _alter_brokers(site, undo["region"], dict.fromkeys(undo["settings"]))
         site.connect().restart_failed(site.mirror.connector)
 
