@@ -1,4 +1,4 @@
-"""What changes of topics and groups are made of: without kafka-python, which programs load late."""
+"""The parts of changes of topics and groups, without kafka-python, which programs load late."""
 
 from __future__ import annotations
 

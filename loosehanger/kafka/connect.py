@@ -71,7 +71,7 @@ class ConnectClient:
 
     @classmethod
     def of(cls, access: Mapping[str, str], **options: Any) -> ConnectClient:
-        """By what a region's record has of a mirror: url, and maybe other_urls, username, password_file and ca_file.
+        """From a mirror's entry in a region's record: url, and maybe other_urls, username, password_file and ca_file.
 
         Args:
             access: those.
@@ -308,7 +308,7 @@ def _not_ready(answer: requests.Response) -> str | None:
 
 
 def _said(answer: requests.Response) -> str:
-    """What Connect says of a request that failed."""
+    """Connect's reason for a request that failed."""
     try:
         said = answer.json()["message"]
     except (requests.JSONDecodeError, KeyError, TypeError):

@@ -46,7 +46,7 @@ _NOT_YET = {
 
 
 class HasClientFiles(Protocol):
-    """What knows the client properties of users: a region of the lab's record."""
+    """The source of users' client properties: a region of the lab's record."""
 
     @property
     def variables(self) -> Mapping[str, str] | None:
@@ -121,7 +121,7 @@ class Connection:
         environment: Mapping[str, str],
         warn: Callable[[str], object] | None = None,
     ) -> Connection:
-        """Resolves and understands client properties of the user's own, and checks their trust store.
+        """Resolves and interprets the user's own client properties, and checks their trust store.
 
         Args:
             properties: what was read.
@@ -148,7 +148,7 @@ class Connection:
 
     @classmethod
     def parse(cls, text: str, path: str) -> Connection:
-        """Understands client properties.
+        """Interprets client properties.
 
         Args:
             text: the properties.
@@ -161,7 +161,7 @@ class Connection:
 
     @classmethod
     def of_properties(cls, properties: Mapping[str, str], path: str) -> Connection:
-        """Understands client properties that have been read, as ``parse``."""
+        """Interprets client properties that have been read, as ``parse`` does."""
         properties = of_librdkafka(properties, path)
         servers = tuple(filter(None, (part.strip() for part in properties.get("bootstrap.servers", "").split(","))))
         if not servers:
@@ -248,7 +248,7 @@ class Connection:
 
     def kafka_python(self) -> dict[str, Any]:
         """The keyword arguments for every kafka-python client, after patching the library."""
-        # Here, for the installation comes by this module before there is any kafka-python.
+        # Imported here, because the installation loads this module before kafka-python is there.
         from loosehanger.kafka.patches import repair
 
         repair()
@@ -272,7 +272,7 @@ class Connection:
         return arguments
 
     def trust(self) -> ssl.SSLContext | None:
-        """Whom this connection trusts, and what it shows itself; None without TLS.
+        """The TLS context, with the trusted authorities and the client certificate; None without TLS.
 
         Raises:
             OSError: the trust store cannot be read; ``ssl.SSLError`` where there is no certificate in it.
@@ -323,7 +323,7 @@ def connection_for(region: HasClientFiles, user: str) -> Connection:
 
 
 def _content_of(environment: Mapping[str, str], name: str) -> str:
-    """What is in the file that a variable names."""
+    """The content of the file that a variable names."""
     try:
         return Path(environment[name]).read_text(encoding="utf-8")
     except OSError as error:
@@ -360,7 +360,7 @@ def _user(properties: Mapping[str, str], path: str) -> tuple[str, str]:
 
 
 def _without_effect(properties: Mapping[str, str]) -> list[str]:
-    """What the security protocol leaves unused, although it was probably meant to be used."""
+    """The settings that the security protocol leaves unused, although they were probably meant."""
     protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
     given = "" if properties.get("security.protocol") else ", Kafka's default"
     unused = []

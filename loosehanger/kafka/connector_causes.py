@@ -1,4 +1,4 @@
-"""Why a mirror's connectors are not as its manifest wants them, and since when, by its workers' logs."""
+"""Why a mirror's connectors differ from its manifest, and since when, by its workers' logs."""
 
 from __future__ import annotations
 

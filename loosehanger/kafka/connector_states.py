@@ -34,12 +34,12 @@ def wanted_connectors(spec: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a mirror's connectors are, beside what its manifest wants: of status and consoles alike."""
+    """The states of a mirror's connectors compared with its manifest, for the status and the consoles alike."""
 
     state: str
     """In a word: Running, Paused, Stopped, Failed, Restarting, or Degraded."""
     wrong: tuple[tuple[ConnectorPart, str], ...] = ()
-    """The connectors and tasks that are in another state than the one that is wanted, which stands beside each."""
+    """The connectors and tasks in a wrong state, each with the state that is wanted."""
     absent: tuple[str, ...] = ()
     """The connectors that are not there."""
     idle: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ def connector_problems(wanted: ConnectorStates, present: Mapping[str, Mapping[st
 
 
 def held(wanted: ConnectorStates) -> tuple[str, str] | None:
-    """How a mirror is shown that is as it should be, and of which no connector should run; None for any other.
+    """The display of a mirror that matches its manifest and must run no connector; None for any other.
 
     Returns:
         In a word, and in a sentence.

@@ -293,7 +293,7 @@ def spark(parser: argparse.ArgumentParser, work: str = "the lab's home") -> None
         "--work",
         type=Path,
         metavar="FOLDER",
-        help=f"where Spark writes what it needs on its way, and its log (default {work})",
+        help=f"where Spark writes its temporary files and its log (default {work})",
     )
     group.add_argument("--driver-memory", default="1g", metavar="SIZE", help="Java heap of the driver (default 1g)")
     group.add_argument(

@@ -23,7 +23,7 @@ _MOST_FAILURES = 20
 
 
 class FlowComparer:
-    """Compares the records of flows, up to where their mirrors have come.
+    """Compares the records of flows, up to their mirrors' positions.
 
     Args:
         run: the proof's run, whose evidence gets the counts and the findings.

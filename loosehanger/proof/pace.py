@@ -1,4 +1,4 @@
-"""How long something still takes, from how fast it has gone until now."""
+"""An estimate of the remaining time, from the pace so far."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from loosehanger.times import span
 
 
 class Pace:
-    """The pace at which what is left becomes less."""
+    """The pace at which the rest shrinks."""
 
     def __init__(self) -> None:
         self._first: tuple[float, float] | None = None
 
     def remaining(self, left: float, now: float | None = None) -> str:
-        """What to add to a line: ``, about 12 s left``; empty as long as nothing became less.
+        """The end of a line, as in ``, about 12 s left``; empty until the rest has shrunk.
 
         Args:
             left: how much is left.

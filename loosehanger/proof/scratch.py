@@ -1,6 +1,6 @@
 """The folder of a job's temporary files: below the lab's home, readable by its owner alone, and deleted with the job.
 
-Spark, Java and Python would each take the machine's own folder for that, which everybody may look into, and would
+Spark, Java and Python would each take the machine's own folder for that, which every user may read, and would
 leave there what they were killed with.
 """
 
