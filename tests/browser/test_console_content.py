@@ -27,10 +27,10 @@ RECORDS = tuple(
 PAGES = ("/", "/charts", "/topics", "/topics/LH.ORDERS", "/messages", "/search?topic=LH.ORDERS",
          "/record?region=europe&topic=LH.ORDERS&partition=0&offset=3", "/produce", "/mirrors", "/groups",
          "/users", "/changes", "/brokers", "/scripts", "/proof", "/aggregates",
-         "/scenario?exercise=2&file=mm2-na.yaml", "/nothing",
          "/confirm/settings?region=europe&topic=LH.ORDERS&name=segment.bytes&value=1000",
          "/confirm/connector?region=north-america&mirror=mm2&connector=europe-%3Ehere.MirrorSourceConnector"
-         "&action=restart")  # fmt: skip
+         "&action=restart",
+         "/scenario?exercise=2&file=mm2-na.yaml", "/nothing")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
