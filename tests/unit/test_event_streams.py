@@ -227,6 +227,15 @@ def test_a_field_that_the_operator_decides_is_left_out(api_version: str, kind: s
     assert value not in yaml.safe_dump(convert_one(sample(kind, path, value), api_version))
 
 
+@in_each_dialect
+def test_an_older_kafka_than_the_operators_own_is_refused(api_version: str) -> None:
+    message = (
+        r"sample\.yaml:1: Kafka/sample: spec\.kafka\.version: '3\.9\.1' is not possible: the operator runs the release"
+    )
+    with pytest.raises(WrongUseError, match=message):
+        convert_one(sample("Kafka", "spec/kafka/version", "3.9.1"), api_version)
+
+
 @pytest.mark.parametrize(
     ("api_version", "kind", "path", "value", "message"),
     in_dialects(REFUSED + WRONG_VALUES, v1beta2=REFUSED_IN_V1BETA2 + WRONG_VALUES_IN_V1BETA2),

@@ -13,7 +13,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
-from loosehanger.errors import LabError, WrongUseError
+from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.loader import Manifest, read_manifests
 from loosehanger.lab.manifests.resources import KAFKA_VERSION, OLDER_KAFKA_VERSIONS, JvmOptions, KafkaVersion
 from loosehanger.mirrorproof.jars import Jar, parse_lock
@@ -24,6 +24,7 @@ from loosehanger.platforms.kubernetes.resources import ManifestEntry
 from loosehanger.platforms.local import kafka_releases
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
+from loosehanger.platforms.local.preflight import check_clusters
 from loosehanger.platforms.local.region import LocalRegion
 from scripts.lock_jars import SECOND_BINDING, format_lock
 
@@ -111,8 +112,41 @@ def test_an_older_release_does_not_get_metadata_that_it_cannot_read(tmp_path: Pa
     folder.mkdir(parents=True)
     (folder / "cluster.json").write_text(json.dumps({"id": "x", "nodes": [0], "metadata": "4.2.0"}))
     assert checked("version: 4.3.1") == "4.2.0", "a newer release reads it, and does not raise it"
-    with pytest.raises(LabError, match=r"Kafka/europe has metadata of 4\.2\.0, which 3\.9\.1 cannot read"):
+    with pytest.raises(WrongUseError, match=r"Kafka/europe has metadata of 4\.2\.0, which 3\.9\.1 cannot read"):
         checked("version: 3.9.1")
+
+
+@pytest.mark.parametrize(
+    ("version", "nodes", "message"),
+    [
+        ("4.3.1", 1, ""),
+        ("4.2.0", 1, ""),
+        ("3.9.1", 1, r"Kafka/europe has metadata of 4\.2\.0, which 3\.9\.1 cannot read; run \./lab cleanup first"),
+        ("4.3.1", 3, r"Kafka/europe has 1 nodes and cannot become one of 3 while it runs; run \./lab cleanup first"),
+    ],
+)
+def test_what_nodes_that_exist_cannot_become_is_refused_before_anything_is_made(
+    tmp_path: Path, version: str, nodes: int, message: str
+) -> None:
+    pool = f"""\
+---
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaNodePool
+metadata: {{name: nodes, namespace: europe, labels: {{strimzi.io/cluster: europe}}}}
+spec: {{replicas: {nodes}, roles: [controller, broker], storage: {{type: ephemeral}}}}
+"""
+    given = [*cluster(f"version: {version}"), *read_manifests("file.yaml", pool)]
+    check_clusters(region(tmp_path), given)
+    folder = tmp_path / "regions/north-america/kafka/europe"
+    folder.mkdir(parents=True)
+    (folder / "cluster.json").write_text(json.dumps({"id": "x", "nodes": [0], "metadata": "4.2.0"}))
+    before = sorted(tmp_path.rglob("*"))
+    if message:
+        with pytest.raises(WrongUseError, match=message):
+            check_clusters(region(tmp_path), given)
+    else:
+        check_clusters(region(tmp_path), given)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_jars_are_fetched_once_and_a_failure_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

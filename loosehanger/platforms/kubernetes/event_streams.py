@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from loosehanger.errors import WrongUseError
+from loosehanger.lab.manifests.resources import KAFKA_VERSION
 from loosehanger.lab.manifests.views import MIRROR
 
 GROUP: Final = "eventstreams.ibm.com"
@@ -326,6 +327,9 @@ def _event_streams(
     for name, value in (("license", settings.license), ("license_use", settings.license_use)):
         if not value:
             _refuse(where, kafka, f"spec.license.{name.removeprefix('license_')}", f"set event_streams_{name}")
+    if (version := _part(kafka, "spec", "kafka", "version")) not in (None, KAFKA_VERSION):
+        why = f"'{version}' is not possible: the operator runs the release that it comes with; leave the version out"
+        _refuse(where, kafka, "spec.kafka.version", why)
     document = _renamed(kafka) | {"apiVersion": settings.api_version, "kind": "EventStreams"}
     spec: Document = {
         # Without a patch version: the operator updates itself, and what it runs, within its channel.

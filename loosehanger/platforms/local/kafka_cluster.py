@@ -14,7 +14,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
 
-from loosehanger.errors import LabError
+from loosehanger.errors import LabError, WrongUseError
 from loosehanger.files import make_folder, remove_folder, write_file
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.key_stores import ClientCertificate
@@ -188,6 +188,15 @@ class LocalCluster:
             tuple(self.addresses(1)), "SSL", ca_file=self._authority, certificate=ClientCertificate(chain, key)
         )
 
+    def check_kept(self) -> None:
+        """Checks that nodes which exist already can run what the manifests ask for now.
+
+        Raises:
+            WrongUseError: there are more or fewer of them, or their release cannot read what is on their disks.
+        """
+        self._check_nodes_kept()
+        self._check_metadata_readable()
+
     # The nodes' folders are formatted once, and Kafka is not asked to raise the metadata's version afterwards.
     def _check_metadata_readable(self) -> str:
         spec, path = self.kafka.spec.kafka, self.folder / "cluster.json"
@@ -195,7 +204,7 @@ class LocalCluster:
         # Clusters of an older kit were formatted by the release that was the only one then.
         formatted: str = before.get("metadata", KAFKA_VERSION if before else spec.metadata_version or spec.version)
         if minor(formatted) > minor(spec.version):
-            raise LabError(
+            raise WrongUseError(
                 f"{self.region.name}: Kafka/{self.name} has metadata of {formatted}, which {spec.version} cannot read; "
                 "run ./lab cleanup first, then set it up again"
             )
@@ -206,7 +215,7 @@ class LocalCluster:
         path = self.folder / "cluster.json"
         nodes = list(self.nodes)
         if path.exists() and (before := json.loads(path.read_text())["nodes"]) != nodes:
-            raise LabError(
+            raise WrongUseError(
                 f"{self.region.name}: Kafka/{self.name} has {len(before)} nodes and cannot become one of {len(nodes)} "
                 "while it runs; run ./lab cleanup first, then set it up again"
             )

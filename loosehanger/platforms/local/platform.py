@@ -24,7 +24,7 @@ from loosehanger.platforms.local.bundle import collect, take_secrets_out
 from loosehanger.platforms.local.jmx_exporter import check_rules
 from loosehanger.platforms.local.links import apply_links
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
-from loosehanger.platforms.local.preflight import check_machine, check_ports, check_users
+from loosehanger.platforms.local.preflight import check_clusters, check_machine, check_ports, check_users
 from loosehanger.platforms.local.processes import is_supervised, kill_everything
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.secret_store import copy_secrets, delete_copies, return_secrets
@@ -68,6 +68,8 @@ class LocalPlatform(base.Platform):
             is_audit(one) and one.kind == "Deployment" for found in self.plans.values() for one in found.changes
         )
         check_users(plan)
+        if not plan.every(Wipe):
+            check_clusters(self.region, manifests)
         check_machine(self.region, regions=with_cluster, memory_mb=memory_mb, disk_mb=disk_mb, audits=audits)
         check_ports(self.region, manifests)
         check_rules(self.region, manifests)

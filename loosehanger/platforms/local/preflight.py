@@ -75,6 +75,24 @@ def check_users(plan: Plan) -> None:
             )
 
 
+def check_clusters(region: LocalRegion, manifests: Sequence[Manifest]) -> None:
+    """Checks that the clusters which exist already can become what these manifests ask for.
+
+    Args:
+        region: the region.
+        manifests: the manifests of clusters and node pools.
+
+    Raises:
+        WrongUseError: a quorum would grow or shrink, or a release could not read the metadata of a newer one.
+    """
+    pools = [m.resource for m in manifests if isinstance(m.resource, KafkaNodePool)]
+    for manifest in manifests:
+        if isinstance(kafka := manifest.resource, Kafka):
+            own = [pool for pool in pools if pool.cluster == kafka.metadata.name]
+            if own:
+                LocalCluster(region, kafka, own).check_kept()
+
+
 def check_ports(region: LocalRegion, manifests: Sequence[Manifest]) -> None:
     """Checks that no other program has the ports that these manifests need.
 
