@@ -24,6 +24,7 @@ from loosehanger.errors import LabError, UnreachableError
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.lab.mirrors.lineage import counted
+from loosehanger.lab.programs import event_prefixes
 from loosehanger.lab.record import ADMINISTRATOR, PROVER, Lab
 from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, is_alive, session_beside
 from loosehanger.sales import aggregates
@@ -146,9 +147,9 @@ def scope_of(
     """
     copies = {mirror for claim in lab.claims if claim.kind == "copy" for mirror in claim.mirrors}
     scope = scope_between(lab.mirrors, copies, clusters, inventories, unfit)
-    topics, events = {}, {}
+    topics, events, pattern = {}, {}, aggregates.topic_pattern(event_prefixes(lab.topology))
     for name, inventory in inventories.items():
-        kinds = {topic: match[1] for topic in inventory if (match := re.match(aggregates.TOPIC, topic))}
+        kinds = {topic: match[1] for topic in inventory if (match := re.match(pattern, topic))}
         events[name] = {topic: kinds[topic] for topic in counted(lab.mirrors, name, kinds)}
         topics[name] = {**scope.topics[name], **{topic: inventory[topic] for topic in kinds}}
     return replace(scope, topics=topics, events=events)

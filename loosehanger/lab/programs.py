@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from loosehanger.lab.topology import Topology
 
 
+SHOP_PREFIX = "LH."
+"""What the names of the shop's topics begin with, unless a producer has another prefix."""
 AUDIT = "audit"
 """The name of the audit's Deployment, and of its volume."""
 
@@ -54,6 +56,16 @@ def consumers(topology: Topology) -> list[Consumer]:
 def is_producer(document: Document) -> bool:
     """Whether a resource is a producer's Deployment."""
     return document.kind == "Deployment" and "producer" in Program(document.content).command
+
+
+def event_prefixes(topology: Topology) -> tuple[str, ...]:
+    """Returns what the names of the shop's topics begin with where its producers write them."""
+    own = (
+        Program(one.content).variables.get("PRODUCER_PREFIX")
+        for one in topology.of_kind("Deployment")
+        if is_producer(one)
+    )
+    return tuple(dict.fromkeys((SHOP_PREFIX, *filter(None, own))))
 
 
 def is_console(document: Document) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.lab.programs import SHOP_PREFIX
+
 EVENTS = ("ORDERS", "CANCELLATIONS", "DOORS", "STOCK", "CUSTOMERS", "SENSORS")
-TOPIC = rf"^(?:.*[._-])?LH\.({'|'.join(EVENTS)})$"
-"""An event topic under any replication policy, which may add a prefix before ``LH.``."""
 
 MOST_QUANTITY, MOST_PRICE, MOST_READING = 10**9, 10**12, 10**6
 """The largest plausible number. Sums of larger ones could overflow, and Spark would fail the job for one record."""
@@ -30,18 +33,31 @@ _REQUIRED = {
 }
 
 
-def parse(records: DataFrame) -> DataFrame:
+def topic_pattern(prefixes: Sequence[str] = (SHOP_PREFIX,)) -> str:
+    """Returns what matches an event topic under any replication policy, which may add a prefix; its group is the event.
+
+    Args:
+        prefixes: what the names begin with where the events are written.
+    """
+    return rf"^(?:.*[._-])?(?:{'|'.join(map(re.escape, prefixes))})({'|'.join(EVENTS)})$"
+
+
+def parse(records: DataFrame, topic: str | None = None) -> DataFrame:
     """Reads the events' values.
 
     Args:
         records: consumed_in (a region), topic, timestamp, value.
+        topic: matches the event topics: see ``topic_pattern``.
 
     Returns:
         consumed_in, event (such as ORDERS), timestamp, body (a struct), ``readable``: whether it is a JSON object with
         the fields that its kind of event needs, of the right types, and no number that cannot be meant.
     """
     events = records.select(
-        "consumed_in", F.regexp_extract("topic", TOPIC, 1).alias("event"), "timestamp", body().alias("body")
+        "consumed_in",
+        F.regexp_extract("topic", topic or topic_pattern(), 1).alias("event"),
+        "timestamp",
+        body().alias("body"),
     ).where("event != ''")
     return events.withColumn("readable", readable())
 

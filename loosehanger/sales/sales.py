@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from loosehanger.errors import LabError
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.lab.mirrors.lineage import counted
+from loosehanger.lab.programs import event_prefixes
 from loosehanger.lab.record import PROVER, Lab
 from loosehanger.proof.read.batches import Ranges, read_records, read_regions
 from loosehanger.proof.report.record_times import iso
@@ -62,7 +63,7 @@ def _document(
     frames = read_regions(
         lambda region, wanted: read_records(spark, clusters[region].connection, wanted), ranges, "consumed_in"
     )
-    events = aggregates.parse(reduce(DataFrame.unionByName, frames)).persist()
+    events = aggregates.parse(reduce(DataFrame.unionByName, frames), _pattern(lab)).persist()
     summaries = {row.consumed_in: row for row in aggregates.summary(events).collect()}
     by_product = aggregates.best(aggregates.orders_by(events, "description"), products).collect()
     by_region = aggregates.best(aggregates.orders_by(events, "region"), 100).collect()
@@ -80,8 +81,12 @@ def _document(
 
 
 def _event_topics(lab: Lab, region: str, cluster: Cluster) -> Ranges:
-    events = [topic for topic in cluster.topics() if re.match(aggregates.TOPIC, topic)]
+    events = [topic for topic in cluster.topics() if re.match(_pattern(lab), topic)]
     return freeze(cluster, counted(lab.mirrors, region, events))
+
+
+def _pattern(lab: Lab) -> str:
+    return aggregates.topic_pattern(event_prefixes(lab.topology))
 
 
 def _fields(row: Row | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -12,9 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from rich.console import Console
 
+from loosehanger.lab.programs import event_prefixes
+from loosehanger.lab.topology import Topology
 from loosehanger.proof.report.tables import show_aggregates
 from loosehanger.sales import aggregates, sales
 from tests.odd_records import DIGITS, ODD_VALUES
+
+from ..topologies import documents, program
 
 pytestmark = [
     pytest.mark.spark,
@@ -59,6 +64,32 @@ def parsed(spark: SparkSession, events: list[tuple[str, str, bytes | None]], fir
     rows: list[tuple[Any, ...]] = [(*event, first_ms + 1000 * n) for n, event in enumerate(events)]
     frame = spark.createDataFrame(rows, "consumed_in string, topic string, value binary, timestamp long")
     return aggregates.parse(frame.withColumn("timestamp", F.timestamp_millis("timestamp")))
+
+
+@pytest.mark.parametrize(
+    ("topic", "event"),
+    [
+        ("LH.ORDERS", "ORDERS"),
+        ("europe.LH.ORDERS", "ORDERS"),
+        ("tenant7.WEB.ORDERS", "ORDERS"),
+        ("northamerica.tenant7.WEB.STOCK", "STOCK"),
+        # The point is none of a regular expression.
+        ("tenant7xWEB.ORDERS", ""),
+        ("tenant7.WEB.OTHER", ""),
+        ("WEB.ORDERS", ""),
+        ("LH.ORDERS.CLEARED", ""),
+    ],
+)
+def test_the_events_of_a_producer_with_another_prefix_count(topic: str, event: str) -> None:
+    producers = [program("europe", "europe"), program("north-america", "north-america")]
+    for made in producers:
+        made["spec"]["template"]["spec"]["containers"][0]["command"] = ["python", "-m", "producer"]
+    environment = producers[1]["spec"]["template"]["spec"]["containers"][0]["env"]
+    environment.append({"name": "PRODUCER_PREFIX", "value": "tenant7.WEB."})
+    prefixes = event_prefixes(Topology(documents(*producers)))
+    assert prefixes == ("LH.", "tenant7.WEB.")
+    found = re.match(aggregates.topic_pattern(prefixes), topic)
+    assert (found[1] if found else "") == event
 
 
 def test_each_region_is_summed_up(spark: SparkSession) -> None:

@@ -32,6 +32,7 @@ from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.claims.claims import claims_of
 from loosehanger.lab.mirrors.mirror import Mirror
+from loosehanger.lab.topology import Topology
 from loosehanger.proof.read.mirrors import UNKNOWN, MirrorProgress
 from loosehanger.proof.report.record_times import iso
 
@@ -152,6 +153,7 @@ class StubLab:
     mirrors = (MIRROR,)
     claims = claims_of(mirrors)
     clusters: Mapping[str, str] = {"europe": "1", "na": "2"}
+    topology = Topology(())
 
     def region(self, name: str) -> Any:
         """A region."""
@@ -453,7 +455,7 @@ def test_a_source_that_comes_in_without_its_beginning_is_judged_from_then_on(
 
 def test_a_topic_that_an_unjudged_flow_goes_into_is_not_judged_at_all() -> None:
     other = replace(MIRROR, name="o", source="sa", source_alias="sa")
-    lab = SimpleNamespace(mirrors=(MIRROR, other), claims=claims_of((MIRROR, other)))
+    lab = SimpleNamespace(mirrors=(MIRROR, other), claims=claims_of((MIRROR, other)), topology=Topology(()))
     there = {"LH.A": ("1", 1), "LH.B": ("1", 1)}
     inventories = {"europe": there, "sa": {"LH.A": ("1", 1)}, "na": there}
     scope = scope_of(lab, dict.fromkeys(inventories, "1"), inventories, {("sa", "LH.A"): "LH.A in sa is compacted"})  # type: ignore[arg-type]
@@ -541,7 +543,7 @@ def test_a_topic_whose_records_cannot_be_compared_is_said(
 
 
 def test_a_mirror_of_which_nothing_is_claimed_is_not_judged() -> None:
-    lab = SimpleNamespace(mirrors=(MIRROR,), claims=())
+    lab = SimpleNamespace(mirrors=(MIRROR,), claims=(), topology=Topology(()))
     inventories = {"europe": {"LH.A": ("1", 2)}, "na": {"LH.A": ("1", 2)}}
     scope: Scope = scope_of(lab, {"europe": "1", "na": "2"}, inventories)  # type: ignore[arg-type]
     assert scope.flows == ()
