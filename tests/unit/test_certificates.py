@@ -65,6 +65,22 @@ def trusts(authority: bytes, folder: Path) -> bool:
     return bool(ends[0].version())
 
 
+def test_an_announced_authority_is_trusted_beside_the_present_one_which_signs_until_then(region: LocalRegion) -> None:
+    before = read_secret(region, "europe-cluster-ca-cert")["ca.crt"]
+    announced = certificates.announce_authority(region, "europe")
+    assert certificates.announce_authority(region, "europe") == announced, "a second time changes nothing"
+    both = read_secret(region, "europe-cluster-ca-cert")["ca.crt"]
+    present, following = x509.load_pem_x509_certificates(both)
+    assert both.startswith(before)
+    assert (following, following.subject) == (announced, present.subject)
+    assert following.public_key() != present.public_key()
+    assert ensure(region, "europe") == [False, False, False], "nothing is issued anew"
+    assert trusts(both, region.secrets / "europe-0")
+    with pytest.raises(LabError, match="secret 'asia-cluster-ca-cert' does not exist"):
+        certificates.announce_authority(region, "asia")
+    assert not (region.secrets / "asia-next-ca").exists()
+
+
 def test_what_lasts_is_left_alone(region: LocalRegion) -> None:
     for cluster in CLUSTERS:
         assert ensure(region, cluster) == [False, False, False]

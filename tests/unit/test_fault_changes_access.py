@@ -244,6 +244,23 @@ def test_a_node_loads_another_certificate_and_its_own_again(site: Site, node: li
         assert not Path(store).exists()
 
 
+def test_who_trusts_an_announced_authority_does_not_notice_its_change(site: Site, node: list[str]) -> None:
+    region = LocalRegion(site.home, site.home, "europe", 0)
+    announced = certificates.announce_authority(region, "europe")
+    change = ReplaceCertificate(defect="unknown_authority")
+    change.inject(site, change.prepare(site))
+    assert node
+    ((_, store),) = site.clusters["europe"].settings["0"].items()
+    shown, authority = x509.load_pem_x509_certificates(Path(store).read_bytes())
+    assert authority == announced
+    shown.verify_directly_issued_by(announced)
+    expired = ReplaceCertificate(defect="expired")
+    expired.inject(site, expired.prepare(site))
+    shown, authority = x509.load_pem_x509_certificates(Path(store).read_bytes())
+    shown.verify_directly_issued_by(authority)
+    assert authority != announced
+
+
 def test_a_mirror_without_a_listener_of_another_region_keeps_its_certificate(site: Site) -> None:
     with pytest.raises(WrongUseError, match="no other region's cluster on this machine"):
         ReplaceCertificate(defect="expired").prepare(site)

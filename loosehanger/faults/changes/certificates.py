@@ -37,7 +37,8 @@ class ReplaceCertificate(Change):
     """
 
     defect: Literal["expired", "unknown_authority"]
-    """``unknown_authority``: a renewed authority with another key, which the mirror was not given."""
+    """``unknown_authority``: a renewed authority with another key, which the mirror was not given. One that was
+    announced (the secret ``<cluster>-next-ca``) signs in its place; a mirror that trusts it already does not notice."""
 
     def prepare(self, site: FaultSite) -> Undo:
         """Returns the nodes' listener; refuses a mirror both of whose ends are in its own region."""
@@ -53,12 +54,18 @@ class ReplaceCertificate(Change):
 
     def inject(self, site: FaultSite, undo: Undo) -> None:
         """Writes a key store for each node, and has the node load it."""
-        authority = site.home / "regions" / undo["region"] / "secrets" / f"{_cluster(site, undo)}-cluster-ca" / "ca.key"
+        secrets, cluster = site.home / "regions" / undo["region"] / "secrets", _cluster(site, undo)
+        announced = secrets / f"{cluster}-next-ca"
+        authority = None
+        if self.defect == "expired":
+            authority = (secrets / f"{cluster}-cluster-ca" / "ca.key").read_bytes()
+        elif announced.is_dir():
+            authority = (announced / "ca.key").read_bytes() + (announced / "ca.crt").read_bytes()
         wanted = {}
         for node, folder in undo["nodes"].items():
             own = Path(read_properties(Path(folder, "server.properties"))[undo["setting"]]).read_bytes()
             store = Path(folder, _KEY_STORE)
-            write_file(store, defective(own, authority.read_bytes() if self.defect == "expired" else None))
+            write_file(store, defective(own, authority, self.defect))
             wanted[node] = str(store)
         _load(site, undo, wanted)
 
@@ -69,31 +76,34 @@ class ReplaceCertificate(Change):
             Path(folder, _KEY_STORE).unlink(missing_ok=True)
 
 
-def defective(store: bytes, authority_key: bytes | None) -> bytes:
+def defective(store: bytes, authority: bytes | None, defect: Literal["expired", "unknown_authority"]) -> bytes:
     """Returns a key store for the same names, whose certificate clients refuse.
 
     Args:
         store: the PEM key store: key, certificate, and the authority's certificate.
-        authority_key: the authority's key, for a certificate that expired yesterday; None for a certificate of an
-            authority that has the same name and another key.
+        authority: the key that signs, in PEM; with ``unknown_authority`` followed by the certificate of its authority,
+            or None for an authority of the same name that is made for this and forgotten.
+        defect: ``expired`` for a certificate that ended yesterday.
     """
     key = serialization.load_pem_private_key(store, password=None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
-    own, authority = x509.load_pem_x509_certificates(store)
+    own, issuer = x509.load_pem_x509_certificates(store)
     now = datetime.datetime.now(datetime.UTC)
-    if authority_key is None:
+    end = now - _DAY if defect == "expired" else now + 365 * _DAY
+    if authority is None:
         signer = ec.generate_private_key(ec.SECP256R1())
-        authority = _signed(authority, signer, signer.public_key(), now + 365 * _DAY)
-        end = now + 365 * _DAY
+        issuer = _signed(issuer, signer, signer.public_key(), end)
     else:
-        loaded = serialization.load_pem_private_key(authority_key, password=None)
+        loaded = serialization.load_pem_private_key(authority, password=None)
         assert isinstance(loaded, ec.EllipticCurvePrivateKey)
-        signer, end = loaded, now - _DAY
+        signer = loaded
+        if defect == "unknown_authority":
+            issuer = x509.load_pem_x509_certificate(authority)
     certificate = _signed(own, signer, key.public_key(), end)
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return private + b"".join(one.public_bytes(serialization.Encoding.PEM) for one in (certificate, authority))
+    return private + b"".join(one.public_bytes(serialization.Encoding.PEM) for one in (certificate, issuer))
 
 
 def _signed(

@@ -24,6 +24,8 @@ ORGANISATION = "io.strimzi"
 DAY = datetime.timedelta(days=1)
 Owner = Literal["cluster", "clients"]
 """Whose certificates an authority issues: the nodes' of a cluster, or those of its users."""
+NEXT = "next-ca"
+"""The end of the name of the secret with an authority that is announced, and signs nothing yet."""
 RENEWAL_DAYS = 30
 """Days before expiry at which a certificate is renewed by default, as in Strimzi."""
 
@@ -75,15 +77,41 @@ def issue_authority(
     region: LocalRegion, cluster: str, key: ec.EllipticCurvePrivateKey, validity_days: int, of: Owner = "cluster"
 ) -> None:
     """Issues the authority's certificate for this key, valid from now on."""
-    name = _name(f"{of}-ca v0 of {cluster}")
-    certificate = (
+    certificate = _self_signed(f"{of}-ca v0 of {cluster}", key, validity_days)
+    write_secret(region, f"{cluster}-{of}-ca-cert", {"ca.crt": _pem(certificate)})
+    write_secret(region, f"{cluster}-{of}-ca", {"ca.key": _private_pem(key)})
+
+
+def announce_authority(region: LocalRegion, cluster: str, validity_days: int = 365) -> x509.Certificate:
+    """Creates the authority that will follow a cluster's own, unless there is one, and has clients trust both.
+
+    Its key and certificate are in the secret ``<cluster>-next-ca``. Its certificate also follows the present one in the
+    secret that clients are given, so those that are updated before the change do not notice it. It has the name of the
+    present authority, as a renewed one has in Strimzi, and another key.
+
+    Raises:
+        LabError: the cluster has no authority.
+    """
+    secret, trusted = f"{cluster}-{NEXT}", f"{cluster}-cluster-ca-cert"
+    present = read_secret(region, trusted)
+    if not (region.secrets / secret).is_dir():
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = _self_signed(f"cluster-ca v0 of {cluster}", key, validity_days)
+        write_secret(region, secret, {"ca.key": _private_pem(key), "ca.crt": _pem(made)})
+    announced = read_secret(region, secret)["ca.crt"]
+    if announced not in present["ca.crt"]:
+        write_secret(region, trusted, {**present, "ca.crt": present["ca.crt"] + announced})
+    return x509.load_pem_x509_certificate(announced)
+
+
+def _self_signed(common_name: str, key: ec.EllipticCurvePrivateKey, validity_days: int) -> x509.Certificate:
+    name = _name(common_name)
+    return (
         begin_certificate(name, name, key.public_key(), validity_days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(key_usage(authority=True), critical=True)
         .sign(key, hashes.SHA256())
     )
-    write_secret(region, f"{cluster}-{of}-ca-cert", {"ca.crt": _pem(certificate)})
-    write_secret(region, f"{cluster}-{of}-ca", {"ca.key": _private_pem(key)})
 
 
 def authority_key(region: LocalRegion, cluster: str, of: Owner = "cluster") -> ec.EllipticCurvePrivateKey:
