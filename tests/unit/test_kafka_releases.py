@@ -97,6 +97,9 @@ def test_only_what_is_named_is_fetched() -> None:
 
 def test_metadata_that_the_nodes_cannot_read_is_refused() -> None:
     cluster("version: 3.9.1", "metadataVersion: 3.9-IV0")
+    for unknown in ("4.3-IV7", "4.4", "3.8-IV0", "4.1-IV2"):
+        with pytest.raises(WrongUseError, match=rf"file.yaml:7: .*metadataVersion: '{unknown}' is not possible"):
+            cluster("version: 4.3.1", f"metadataVersion: {unknown}")
     with pytest.raises(WrongUseError, match=r"file.yaml:7: .*metadataVersion: '4.3' is newer than version 4.2.0"):
         cluster("version: 4.2.0", "metadataVersion: '4.3'")
 

@@ -24,6 +24,13 @@ KAFKA_VERSION: Final = "4.3.1"
 """The Kafka that is installed, and that a resource without a version gets."""
 KafkaVersion = Literal["3.9.1", "4.2.0", "4.3.1"]
 """The Kafkas that a resource may name: those that the kit's locks have."""
+# fmt: off
+MetadataVersion = Literal[
+    "3.9", "3.9-IV0", "4.0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1", "4.1-IV0", "4.1-IV1", "4.2", "4.2-IV0",
+    "4.2-IV1", "4.3", "4.3-IV0",
+]
+# fmt: on
+"""The versions of metadata that these can be formatted with, as Kafka's ``MetadataVersion`` lists them."""
 OLDER_KAFKA_VERSIONS: Final = tuple(version for version in get_args(KafkaVersion) if version != KAFKA_VERSION)
 """Those of them that are not installed: they are fetched when a resource names one."""
 
@@ -341,7 +348,7 @@ class KafkaCluster(ResourceModel):
     """The brokers' common settings."""
 
     version: KafkaVersion = KAFKA_VERSION
-    metadata_version: Annotated[str, StringConstraints(pattern=r"^(3\.9|4\.[0-3])(-IV[0-9]+)?$")] | None = None
+    metadata_version: MetadataVersion | None = None
     listeners: Annotated[list[Listener], Field(min_length=1, max_length=6), AfterValidator(_alike)]
     config: Annotated[
         Config,
