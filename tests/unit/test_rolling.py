@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from loosehanger.errors import LabError
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.manifests.loader import read_manifests
 from loosehanger.paths import ROOT
-from loosehanger.platforms.local import kafka_entities, processes, rolling
+from loosehanger.platforms.local import apply, kafka_entities, processes, rolling
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.processes import Process, ProcessState
@@ -183,6 +184,23 @@ def test_nodes_restart_one_after_the_other(
     monkeypatch.setattr(LocalCluster, "_node", lambda _, node: Process(f"north-america-kafka-{node}", [], 1, tmp_path))
     cluster(tmp_path).apply(before_restart=lambda: seen.append("wait"))
     assert seen == done
+
+
+@pytest.mark.parametrize(("restarts", "waits"), [(0, 0), (3, 4)])
+def test_a_cluster_is_whole_again_after_the_last_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: int, waits: int
+) -> None:
+    waited: list[LocalCluster] = []
+
+    def restart(_: LocalCluster, before_restart: Callable[[], None]) -> bool:
+        for _ in range(restarts):
+            before_restart()
+        return bool(restarts)
+
+    monkeypatch.setattr(LocalCluster, "apply", restart)
+    monkeypatch.setattr(kafka_entities, "wait_for_replicas", waited.append)
+    assert apply._apply_cluster(cluster(tmp_path)) is bool(restarts)
+    assert len(waited) == waits
 
 
 def topic(name: str, *in_sync: int) -> dict[str, Any]:

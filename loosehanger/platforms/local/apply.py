@@ -247,7 +247,18 @@ def _apply_clusters(region: LocalRegion, manifests: Sequence[Manifest]) -> list[
 
 def _apply_cluster(cluster: LocalCluster) -> bool:
     """Starts the nodes of a cluster, or restarts them one after the other; True when that changed anything."""
-    return cluster.apply(before_restart=lambda: kafka_entities.wait_for_replicas(cluster))
+    restarted = False
+
+    def wait() -> None:
+        nonlocal restarted
+        restarted = True
+        kafka_entities.wait_for_replicas(cluster)
+
+    changed = cluster.apply(before_restart=wait)
+    if restarted:
+        # The last one as well: a cluster that lacks replicas counts as degraded.
+        kafka_entities.wait_for_replicas(cluster)
+    return changed
 
 
 def _prepare_users(region: LocalRegion, manifests: Sequence[Manifest]) -> set[str]:
