@@ -193,7 +193,7 @@ def test_a_cluster_is_whole_again_after_the_last_restart(
     waited: list[LocalCluster] = []
 
     def restart(_: LocalCluster, before_restart: Callable[[], None]) -> bool:
-        for _ in range(restarts):
+        for _number in range(restarts):
             before_restart()
         return bool(restarts)
 
